@@ -17,6 +17,7 @@ _CLOCK = re.compile(
 )
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOST = 2**63 - 1
+BYTE_ORDER_MARK = "\ufeff"  # of a file that was put behind another: no part of an id
 _BLANKS = " \t"  # before a number, which they are no part of
 
 
@@ -80,7 +81,7 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
     if not text:
         return (text if field.kind is Kind.TEXT else MISSING_TIMESTAMP) if field.optional else None
     if field.kind is Kind.TEXT:
-        return text
+        return None if text.startswith(BYTE_ORDER_MARK) else text
     if field.kind is Kind.ISO:
         return _parse_iso(text, field.unit)
     if field.kind is Kind.ID:

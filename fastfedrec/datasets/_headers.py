@@ -4,13 +4,16 @@ from collections.abc import Sequence
 
 #: By role, in small letters without what separates words.
 _KNOWN = {
-    "user": ("user", "userid", "uid", "reviewerid"),
+    "user": ("user", "userid", "uid", "reviewerid", "visitorid", "customerid"),
     "item": (
         "item", "itemid", "iid", "movieid", "businessid", "asin", "parentasin", "trackid", "artistid", "songid",
         "albumid", "bookid", "gameid", "appid", "productid", "newsid", "articleid", "videoid", "recipeid", "placeid",
-        "locationid", "venueid", "poiid",
+        "locationid", "venueid", "poiid", "isbn", "animeid", "jokeid", "beerid", "courseid",
     ),
-    "value": ("value", "rating", "stars", "overall", "score", "count", "plays", "playcount", "listencount", "weight"),
+    "value": (
+        "value", "rating", "bookrating", "stars", "overall", "score", "count", "plays", "playcount", "listencount",
+        "weight",
+    ),
     "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime"),
 }  # fmt: skip
 _TYPES = ("token", "token_seq", "float", "float_seq")  # of RecBole's .inter files, behind a colon
@@ -37,6 +40,8 @@ def known_columns(names: Sequence[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for role, known in _KNOWN.items():
         columns = [name for name in names if _plain(name) in known]
+        if len(set(columns)) < len(columns):
+            raise KeyError(f"column {columns[0]!r} stands twice among {list(names)}; rename one of them")
         if len(columns) > 1:
             raise KeyError(f"{role} may be any of the columns {columns}; name one, as {role}={columns[0]!r}")
         if columns:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfedrec.core.threads import is_forked
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
-from fastfedrec.datasets._fields import Field, Kind, iso_clock, iso_day
+from fastfedrec.datasets._fields import BYTE_ORDER_MARK, Field, Kind, iso_clock, iso_day
 
 _imported_in: int | None = None  # the process whose import of polars was ours
 _POWERS = [10**k for k in range(1, 19)]
@@ -173,6 +173,8 @@ def coded(series: Any) -> tuple[list[str], np.ndarray]:
 def _texts(series: Any, field: Field, known: dict[str, int]) -> np.ndarray | None:
     distinct, codes = coded(series)
     if "" in distinct and not field.optional:  # in quotes
+        return None
+    if any(text.startswith(BYTE_ORDER_MARK) for text in distinct):
         return None
     numbers = [known.setdefault(text, len(known)) if text else MISSING_TIMESTAMP for text in distinct]
     return np.array([*numbers, MISSING_TIMESTAMP], dtype=np.int64)[codes]

@@ -8,10 +8,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from fastfedrec.datasets.files import unpacking
+from fastfedrec.datasets.files import refuse, unpacking
 
 _PEEKED = 1 << 16
-_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+# Those of UTF-32 first, whose begin is one of UTF-16.
+_MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be", codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
+}  # fmt: skip
+_GZIP, _ZST = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+# What is no text, and may hold no byte 0 in its first line.
+_PACKED = {b"PK\x03\x04": "a zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z"}
 
 
 class NotUTF8(ValueError):
@@ -31,7 +38,8 @@ class PlainText:
 
     def __init__(self, stream: IO[bytes], encoding: str = "utf-8"):
         self._stream, self._rest, self._line = stream, b"", b""
-        start = stream.read(_PEEKED)
+        #: What it begins with.
+        self.start = start = stream.read(_PEEKED)
         mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
         encoding = _MARKS.get(mark, encoding)
         self._decode = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)().decode
@@ -73,7 +81,7 @@ class PlainText:
 
 @contextmanager
 def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
-    """Open a text file, unpacked where its name ends in ``.gz`` or ``.zst``.
+    """Open a text file, unpacked where it begins as gzip or zstandard, or its name ends in ``.gz`` or ``.zst``.
 
     Parameters
     ----------
@@ -86,14 +94,30 @@ def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
     ------
     PlainText
         Its text.
+
+    Raises
+    ------
+    ValueError
+        Damage, or what is no text.
     """
     with unpacking(str(path)), ExitStack() as stack:
         stream: Any = stack.enter_context(open(path, "rb"))
-        if path.suffix.lower() == ".gz":
+        start = stream.peek(len(_ZST))
+        if start.startswith(_GZIP) or path.suffix.lower() == ".gz":
             stream = stack.enter_context(gzip.open(stream))
-        elif path.suffix.lower() == ".zst":
+        elif start.startswith(_ZST) or path.suffix.lower() == ".zst":
             stream = stack.enter_context(_open_zst(stream))
-        yield PlainText(stream, encoding)
+        text = PlainText(stream, encoding)
+        _check_is_text(str(path), text.start)
+        yield text
+
+
+def _check_is_text(name: str, start: bytes) -> None:
+    """Raise for other files, by what they begin with."""
+    if packed := next((what for mark, what in _PACKED.items() if start.startswith(mark)), None):
+        raise ValueError(f"{name} is no text, but {packed}; unpack it first, or save a spreadsheet as CSV")
+    if b"\0" in start.split(b"\n", 1)[0] and not start.startswith(tuple(_MARKS)):
+        refuse(name, 1, "a byte 0, which text has none of; convert the file to UTF-8, or unpack it first")
 
 
 @contextmanager

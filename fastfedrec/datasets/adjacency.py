@@ -1,12 +1,14 @@
 """Reader of lists of items by user: lines such as "user item item ...", as LightGCN's and its followers' data have."""
 
 import os
+import re
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import encode_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import DUPLICATES
@@ -18,6 +20,7 @@ __all__ = ["load_adjacency"]
 
 _BYTES = 1 << 22  # read at once
 _ID = Field("id", Kind.ID)
+_BETWEEN_BLANKS = re.compile(r"[^ \t\r]+")
 
 
 def load_adjacency(
@@ -34,7 +37,7 @@ def load_adjacency(
     Parameters
     ----------
     path : str or path-like
-        Text in UTF-8, or all in Latin-1 where it is not; unpacked where the name ends in ``.gz`` or ``.zst``.
+        Text in UTF-8, or all in Latin-1 where it is not; perhaps packed by gzip or zstandard.
     separator : str or None
         What stands between two ids; None is any number of spaces and tabs.
     duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
@@ -70,7 +73,7 @@ def load_adjacency(
     >>> data.interactions_per_user().tolist()
     [3, 1, 0]
     """
-    path = Path(path)
+    path = check_path("path", path)
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)
     if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set("\r\n")):
@@ -93,8 +96,10 @@ def _read_lines(path: Path, separator: str | None) -> tuple[list[str], list[int]
     lengths: list[int] = []
     items: list[str] = []
     blank = 0
+    # Not str.split(), which parts at other white space too, some of which is in ids of Latin-1.
+    split = _BETWEEN_BLANKS.findall if separator is None else lambda line: line.split(separator)
     for number, line in enumerate(_text(path).split("\n"), start=1):
-        user, *of_user = line.split(separator) if line.strip(" \t\r") else [""]
+        user, *of_user = split(line) if line.strip(" \t\r") else [""]
         if separator is not None and of_user and not of_user[-1]:
             of_user.pop()  # behind the last separator
         if not user:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import UNLISTED
@@ -91,7 +92,7 @@ def load_eicu(
     <Interactions: 2,520 users x 1,522 items, 83,969 interactions with values>
     """
     check_choice("rows", rows, ("patients", "stays"))
-    folder = Path(path)
+    folder = check_path("path", path)
     if not folder.is_dir():
         raise FileNotFoundError(f"path {str(folder)!r} is no folder; pass the one with patient.csv.gz")
     stays, user_ids, users, features = _read_users(folder, rows)
@@ -249,7 +250,7 @@ def _on_list(
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Pairs, counts and features on a catalogue that is given."""
     check_choice("unlisted", unlisted, UNLISTED)
-    check_kinds("item", listed, found)
+    check_kinds("item_ids", listed, found, of="the items")
     places = IdIndex("item", listed).find(found)
     if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
         raise ValueError(

@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Hashable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
 
+from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import Coded, find_rows
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
@@ -73,7 +74,7 @@ def load_frappe(
     >>> log.n_entries  # doctest: +SKIP
     96203
     """
-    path = Path(path)
+    path = check_path("path", path)
     files = Files(path.absolute().parent if path.name == _NAME and path.is_file() else path, _NAME)
     found = sorted(member for member in files.members if member.name == _NAME)
     if path.name == _NAME and path.is_file():

@@ -4,12 +4,13 @@ import csv
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_choice, check_instance
+from fastfedrec.core.files import check_path
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.datasets._fields import Field, Kind
 from fastfedrec.datasets.columns import ColumnReader, find_duplicate, to_interactions
@@ -131,7 +132,7 @@ def load_movielens(
     >>> data  # doctest: +SKIP
     <Interactions: 6,040 users x 3,706 items, 1,000,209 interactions with values>
     """
-    files = Files(Path(path), "MovieLens zip")
+    files = Files(check_path("path", path), "MovieLens zip")
     folder, layout = _find_layout(files)
     users, items, stars, seconds = _read_ratings(files, folder, layout)
     seconds = seconds.astype(np.int64)

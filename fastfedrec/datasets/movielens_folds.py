@@ -2,10 +2,11 @@
 
 import os
 from collections.abc import Hashable, Sequence
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import numpy as np
 
+from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import find_rows
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.files import Files, refuse
@@ -58,7 +59,7 @@ def load_movielens_folds(
     >>> test  # doctest: +SKIP
     <Interactions: 943 users x 1,682 items, 20,000 interactions with values>
     """
-    files = Files(Path(path), "MovieLens 100K zip")
+    files = Files(check_path("path", path), "MovieLens 100K zip")
     data = load_movielens(path, item_ids=item_ids, unlisted=unlisted)
     folder = next((member.parent for member in files.members if member.name == "u.data"), None)
     if folder is None:

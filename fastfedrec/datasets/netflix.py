@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from fastfedrec.core.check import check_choice
+from fastfedrec.core.files import check_path
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets._fields import Field, Kind
 from fastfedrec.datasets.columns import ColumnReader, find_duplicate, to_interactions
@@ -77,7 +78,7 @@ def load_netflix(
     >>> data  # doctest: +SKIP
     <Interactions: 480,189 users x 17,770 items, 100,480,507 interactions with values>
     """
-    files = _open(Path(path))
+    files = _open(check_path("path", path))
     ratings = _find_ratings(files)
     if not ratings:
         raise ValueError(

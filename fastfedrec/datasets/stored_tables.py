@@ -16,7 +16,6 @@ from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds, encode_id
 from fastfedrec.data.pairs import (
     DUPLICATES,
     UNLISTED,
-    check_values,
     merge_duplicates,
     sort_pairs,
     summed_warning,
@@ -176,7 +175,7 @@ def _spool_parquet(layout: Layout, folder: Path) -> dict[str, Any]:
     for batch in parquet_batches(layout, max(_BLOCK // 4, 1)):
         for role, column in batch.items():
             if role == "value":
-                column = check_values("values", column, len(column)).astype(np.float64)
+                column = column.astype(np.float64)
             elif role != "timestamp":
                 column = _number(layout, role, column, numbers[role])
             spool.append(role, column)
@@ -191,7 +190,7 @@ def _number(layout: Layout, role: str, column: np.ndarray | Coded, known: dict[s
     if isinstance(column, Coded) and all(isinstance(key, str) for key in column.ids):
         places = [known.setdefault(key, len(known)) for key in column.ids]
         return np.array(places, dtype=np.int64)[column.numbers]
-    if not isinstance(column, Coded) and column.dtype.kind in "iu" and np.can_cast(column.dtype, np.int64):
+    if not isinstance(column, Coded) and column.dtype.kind in "iu" and int(column.max()) < 2**63:
         return column.astype(np.int64)
     raise ValueError(
         f"{layout.path}: column {layout.names[layout.places[role]]!r} ({role}) must hold text, or integers of at most "
@@ -340,7 +339,7 @@ def _on_list(
     listed: np.ndarray, found: np.ndarray, rows: Callable[[slice], np.ndarray], unlisted: str
 ) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
     """The same on a catalogue that is given; -1 for what it does not list."""
-    check_kinds("item", listed, found)
+    check_kinds("item_ids", listed, found, of="the items")
     places = IdIndex("item", listed).find(found).astype(np.int32)
     if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
         raise ValueError(

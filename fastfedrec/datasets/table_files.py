@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import Coded
+from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import UNITS, check_timestamps
 from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
 from fastfedrec.datasets._headers import known_columns
@@ -34,6 +37,7 @@ _FINE_TIME = (
     "whole numbers in every line, or ISO 8601 in every line that 64 bits of timestamp_unit={unit!r} hold exactly"
 )
 _SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # looked for in this order
+_STATED_SEPARATOR = re.compile(rb'"?sep=([^\r\n"])"?\r?\n?', re.IGNORECASE)  # which spreadsheets write above the header
 
 # What a column may hold: the first kind that fits all of its lines.
 _KINDS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -86,7 +90,7 @@ def find_layout(
 ) -> Layout:
     """The layout that the arguments of `load_table` describe."""
     check_choice("timestamp_unit", timestamp_unit, UNITS)
-    path, header, quotes = Path(path), check_flag("header", header), check_flag("quotes", quotes)
+    path, header, quotes = check_path("path", path), check_flag("header", header), check_flag("quotes", quotes)
     names = table_columns(path, separator, quotes=quotes)
     parquet = is_parquet(path)
     by_name = header or parquet
@@ -99,8 +103,8 @@ def find_layout(
         names = [f"column {place}" for place in range(len(names))]
     if parquet:
         return Layout(path, names, places, "", quotes, 1, True, timestamp_unit)
-    first = _first_record(path, separator, quotes)
-    return Layout(path, names, places, first.separator, quotes, 1 + header * first.n_lines, False, timestamp_unit)
+    first, line = _first_record(path, separator, quotes)
+    return Layout(path, names, places, first.separator, quotes, line + header * first.n_lines, False, timestamp_unit)
 
 
 def _recognized(
@@ -169,7 +173,7 @@ def table_columns(path: str | os.PathLike[str], separator: str | None = ",", *, 
     ImportError
         A Parquet file, without polars.
     """
-    path = Path(path)
+    path = check_path("path", path)
     if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set('"\r\n')):
         raise ValueError(f"separator must be text without quotes and line ends, got {separator!r}; for example ','")
     if not path.is_file():
@@ -178,15 +182,23 @@ def table_columns(path: str | os.PathLike[str], separator: str | None = ",", *, 
         polars = import_polars(str(path))
         with _reading(path):
             return list(polars.read_parquet_schema(path))
-    return _first_record(path, separator, quotes).fields
+    return _first_record(path, separator, quotes)[0].fields
 
 
-def _first_record(path: Path, separator: str | None, quotes: bool) -> Record:
-    """The header, or the first row."""
+def _first_record(path: Path, separator: str | None, quotes: bool) -> tuple[Record, int]:
+    """The header, or the first row, and the number of its line."""
     with open_text(path) as stream:
-        line = stream.readline()
+        line, number = stream.readline(), 1
+        if stated := _STATED_SEPARATOR.fullmatch(line):
+            line, number, separator = stream.readline(), 2, separator or stated[1].decode()
         if not line:
-            refuse(str(path), 1, "the file is empty")
+            refuse(str(path), number, "the file is empty")
+        if not line.rstrip(b"\r\n"):
+            refuse(str(path), number, "the line is blank; remove it")
+        if line.startswith((b'{"', b'[{"')):
+            refuse(
+                str(path), number, "this is JSON; read it with pandas or polars, and use Interactions.from_dataframe"
+            )
         found = _separator(_decoded(line), separator)
         while True:
             try:
@@ -194,11 +206,12 @@ def _first_record(path: Path, separator: str | None, quotes: bool) -> Record:
                 break
             except OpenQuote:
                 if not (more := stream.readline()):
-                    refuse(str(path), 1, "a quote is opened and not closed; check its quotes")
+                    refuse(str(path), number, "a quote is opened and not closed; check its quotes")
                 line += more
     if record.broken is not None:
-        refuse(str(path), 1, f"text follows a closing quote in {record.raw[record.broken][:40]!r}; check its quotes")
-    return record
+        shown = record.raw[record.broken][:40]
+        refuse(str(path), number, f"text follows a closing quote in {shown!r}; check its quotes")
+    return record, number
 
 
 def _decoded(line: bytes) -> str:
@@ -291,13 +304,13 @@ def read_parquet(layout: Layout) -> dict[str, Any]:
 
 
 def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:
-    """The same of so many rows at a time."""
+    """The same of so many rows at a time, and of none where there are none."""
     table = import_polars(str(layout.path)).scan_parquet(layout.path).select(_parquet_names(layout))
     start = 0
     while True:
         with _reading(layout.path):
             part = table.slice(start, n_rows).collect()
-        if not len(part):
+        if not len(part) and start:
             return
         yield _parquet_arrays(layout, part)
         start += len(part)
@@ -309,16 +322,19 @@ def _parquet_names(layout: Layout) -> list[str]:
 
 def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
     """Each role's column of a frame."""
+    if not len(table):
+        raise ValueError(f"{layout.path}: the file ends without a single row")
     columns: dict[str, Any] = {}
     for role, name in zip(layout.places, _parquet_names(layout), strict=True):
-        column = table[name]
+        column, where = table[name], f"{layout.path}: column {name!r} ({role})"
+        if column.dtype.is_nested():
+            raise TypeError(f"{where} must hold one number, text or time a row, got {column.dtype}; unpack it first")
         if (n_missing := column.null_count()) and role != "timestamp":
-            raise ValueError(
-                f"{layout.path}: column {name!r} ({role}) has {n_missing} missing entries; drop or fill those rows"
-            )
+            raise ValueError(f"{where} has {n_missing} missing entries; drop or fill those rows")
         if role == "timestamp":
-            where = f"{layout.path}: column {name!r}"
             columns[role] = check_timestamps(column, len(column), unit=layout.timestamp_unit, name=where)
+        elif role == "value":
+            columns[role] = check_values(where, column, len(column))
         else:
             columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
     return columns

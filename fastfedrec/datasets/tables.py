@@ -31,8 +31,9 @@ def load_table(
     r"""Read a CSV, TSV or Parquet file with one row per interaction.
 
     Text files are read block by block, by polars (``pip install 'fastfedrec[data]'``): in UTF-8, or all in Latin-1
-    where that is not what they hold, or in UTF-16 with its mark; unpacked where the name ends in ``.gz`` or ``.zst``.
-    Lines end in line feeds, carriage returns or both.  Blank lines may be the last, and nowhere else.
+    where that is not what they hold, or in UTF-16 or UTF-32 with its mark; packed by gzip or zstandard, whatever the
+    name.  Lines end in line feeds, carriage returns or both.  Blank lines may be the last, and nowhere else.  A first
+    line such as ``sep=;``, of spreadsheets, is no row.
 
     Parameters
     ----------

@@ -42,6 +42,11 @@ def test_equals_the_twin(tmp_path_factory, rows, separator, windows):
         assert (axis.dtype == np.int64) == all(re.fullmatch("0|-?[1-9][0-9]*", text) for text in texts)
 
 
+def test_only_spaces_and_tabs_part_ids(tmp_path):
+    data = load_adjacency(write(tmp_path, "0 a\x0bb c\xa0d \t e\u2003f\n".encode()))
+    assert data.item_ids.tolist() == ["a\x0bb", "c\xa0d", "e\u2003f"]
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 LISTS = "0 4 7 9\n1 7 é\n2\n"

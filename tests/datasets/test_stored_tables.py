@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -106,3 +107,52 @@ def test_ids_that_need_memory_are_refused(tmp_path):
     table = pd.DataFrame({"who": [0.5, 1.5], "what": [1, 2]})
     with pytest.raises(ValueError, match=r"column 'who' \(user\) must hold text, or integers"):
         both(table, tmp_path, "parquet", user="who", item="what")
+
+
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (
+            pl.Series([{"a": 1}, {"a": 2}]),
+            r"column 'user' \(user\) must hold one number, text or time a row, got Struct",
+        ),
+        (pl.Series([[1], [2]]), r"column 'user' \(user\) must hold one number, text or time a row, got List"),
+        (
+            pl.Series([[1, 2], [3, 4]], dtype=pl.Array(pl.Int64, 2)),
+            "must hold one number, text or time a row, got Array",
+        ),
+    ],
+)
+def test_columns_within_columns_are_refused(tmp_path, column, message):
+    path = tmp_path / "plays.parquet"
+    pl.DataFrame({"user": column, "item": [1, 2]}).write_parquet(path)
+    for read in (load_table, lambda path: store_table(path, tmp_path / "stored")):
+        with pytest.raises(TypeError, match=message):
+            read(path)
+
+
+@pytest.mark.parametrize("dtype", [pl.UInt64, pl.Decimal(10, 2), pl.Boolean, pl.Int8])
+def test_columns_of_parquet_in_every_width(tmp_path, dtype):
+    path = tmp_path / "plays.parquet"
+    ids = dtype if dtype in (pl.UInt64, pl.Int8) else pl.Int64
+    frame = pl.DataFrame({"user": pl.Series([1, 0], dtype=ids), "item": [5, 6], "value": pl.Series([1, 0]).cast(dtype)})
+    frame.write_parquet(path)
+    stored = store_table(path, tmp_path / "stored")
+    for data in (load_table(path), stored):
+        assert (data.user_ids.tolist(), data.values.tolist()) == ([0, 1], [0.0, 1.0])
+
+
+def test_parquet_without_rows_and_with_values_that_are_none(tmp_path):
+    path = tmp_path / "plays.parquet"
+    cases = [
+        (
+            pl.DataFrame({"user": [], "item": []}, schema={"user": pl.Int64, "item": pl.Int64}),
+            "ends without a single row",
+        ),
+        (pl.DataFrame({"user": [1], "item": [1], "value": [float("nan")]}), r"column 'value' \(value\) must be finite"),
+    ]
+    for frame, message in cases:
+        frame.write_parquet(path)
+        for read in (load_table, lambda path: store_table(path, tmp_path / "stored")):
+            with pytest.raises(ValueError, match=rf"plays\.parquet.*{message}"):
+                read(path)

@@ -480,7 +480,8 @@ HEADERS = [
     ("user_id:token\titem_id:token\trating:float\ttimestamp:float", [
         "user_id:token", "item_id:token", "rating:float", "timestamp:float"
     ]),
-    ("User-ID;ISBN;Item ID", ["User-ID", "Item ID"]),
+    ("User-ID;Title;Item ID", ["User-ID", "Item ID"]),
+    ("User-ID;ISBN;Book-Rating", ["User-ID", "ISBN", "Book-Rating"]),
 ]  # fmt: skip
 
 
@@ -570,6 +571,8 @@ def test_bad_arguments(tmp_path, options, error, message):
 def test_a_column_that_stands_twice(tmp_path):
     with pytest.raises(KeyError, match="user='u' stands twice"):
         load_table(write(tmp_path, "u,u,i\n1,2,3\n"), user="u", item="i")
+    with pytest.raises(KeyError, match=r"column 'user' stands twice among .*; rename one of them"):
+        load_table(write(tmp_path, "user,user,item\n1,2,3\n"))
 
 
 @pytest.mark.parametrize(
@@ -613,7 +616,7 @@ def test_two_moments_of_one_second_keep_their_order_or_are_refused(tmp_path, suf
         pl.DataFrame({"u": [1, 1], "i": [1, 2], "t": times}).write_parquet(path)
     with pytest.raises(ValueError, match="timestamp_unit=") as caught:
         load_table(path, user="u", item="i", timestamp="t")
-    assert "line 2: t must be" in str(caught.value) or "column 't'[0] is" in str(caught.value)
+    assert "line 2: t must be" in str(caught.value) or "column 't' (timestamp)[0] is" in str(caught.value)
     with pytest.raises(ValueError, match="timestamp_unit must be one of"):
         load_table(path, user="u", item="i", timestamp="t", timestamp_unit="minutes")
     expected = [1714564800750, 1714564800250]
