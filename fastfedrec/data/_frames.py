@@ -1,11 +1,11 @@
 """Columns of pandas, polars and pyarrow, none of which is imported: what they hold, in NumPy's types."""
 
-from decimal import Decimal
-from numbers import Number
 from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.check import plain_array
+from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import check_timestamps
 
 
@@ -70,7 +70,7 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
             rows["timestamps"] = check_timestamps(column, len(column), unit=timestamp_unit, name=called)
         else:
             array = _present(called, column)
-            rows[f"{role}s"] = _floats(array) if role == "value" and array.dtype == object else array
+            rows[f"{role}s"] = check_values(called, array, len(column)) if role == "value" else array
     return rows
 
 
@@ -82,13 +82,6 @@ def _present(called: str, column: Any) -> np.ndarray:
             f"{called} has {missing.sum()} missing entries, the first at position {missing.argmax()}; drop or fill "
             "those rows"
         )
-    if hasattr(dtype := column.dtype if hasattr(column, "dtype") else None, "numpy_dtype"):  # nullable ones of pandas
+    if hasattr(dtype := getattr(column, "dtype", None), "numpy_dtype"):  # nullable ones of pandas
         return column.to_numpy(dtype=dtype.numpy_dtype)  # type: ignore[union-attr]
-    return column.to_numpy()
-
-
-def _floats(objects: np.ndarray) -> np.ndarray:
-    """Numbers that are objects, as decimals of a database are, as floats; all else as it is, to be refused."""
-    kinds = {type(entry) for entry in objects}
-    are_numbers = all(issubclass(kind, Number | Decimal) and not issubclass(kind, bool | complex) for kind in kinds)
-    return objects.astype(np.float64) if are_numbers else objects
+    return plain_array(called, column, missing=True)  # which was looked for above

@@ -44,7 +44,7 @@ InteractionsLike: TypeAlias = Interactions | _SparseMatrix | _Frame
 #: What `borrow_rows` takes: dense arrays, too.
 RowsLike: TypeAlias = InteractionsLike | ArrayLike | _SupportsDLPack
 
-_COLUMNS = ("value", "timestamp")  # that a frame may have beside `user` and `item`
+_VALUES = ("value", "rating")  # names of a frame's column of values, which it may have beside `user` and `item`
 
 
 def frame_columns(given: object) -> list[str] | None:
@@ -63,6 +63,30 @@ def frame_columns(given: object) -> list[str] | None:
     return column_names(given) if is_frame(given) else None
 
 
+def value_column(names: list[Any]) -> str | None:
+    """The name of the column of values among those of a frame; None where it has none.
+
+    Parameters
+    ----------
+    names : list
+        Of all columns.
+
+    Returns
+    -------
+    str or None
+        "value" or "rating".
+
+    Raises
+    ------
+    KeyError
+        The frame has both.
+    """
+    found = [name for name in _VALUES if name in names]
+    if len(found) > 1:
+        raise KeyError(f"the frame has a column 'value' and a column 'rating'; drop one of them, got {names}")
+    return found[0] if found else None
+
+
 def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray | None = None) -> Interactions:
     """Make `Interactions` of what people have, by the same checks as their constructors.
 
@@ -72,8 +96,8 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
         The argument's name, for messages.
     given : Interactions, SciPy sparse matrix or array, or frame
         A matrix of users x items, as `Interactions.from_scipy` takes it: rows and columns are numbered from 0.  A frame
-        of pandas, polars (also lazy) or pyarrow with the columns `user` and `item`, and perhaps `value` and
-        `timestamp`, as `Interactions.from_dataframe` takes it: its list of items is taken from the data, which no
+        of pandas, polars (also lazy) or pyarrow with the columns `user` and `item`, and perhaps `value` (or `rating`)
+        and `timestamp`, as `Interactions.from_dataframe` takes it: its list of items is taken from the data, which no
         guarantee covers.  `Interactions` are returned as they are.
     item_ids : ndarray or None
         Items that are known already: those of a frame are among them, and a matrix with a column for each has their
@@ -102,8 +126,8 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
                 f"{name} must have the columns 'user' and 'item', the frame has {names}; rename them, or use "
                 "Interactions.from_dataframe, which takes other names"
             )
-        extra: dict[str, Any] = {column: column for column in _COLUMNS if column in names}
-        return Interactions.from_dataframe(given, item_ids=item_ids, **extra)
+        timestamp = "timestamp" if "timestamp" in names else None
+        return Interactions.from_dataframe(given, value=value_column(names), timestamp=timestamp, item_ids=item_ids)
     remedy = "see Interactions.from_arrays"
     if hasattr(given, "__array__") or hasattr(given, "__dlpack__"):
         remedy = "make a matrix sparse with scipy.sparse.csr_array, or " + remedy

@@ -126,13 +126,16 @@ def _kinds(ids: np.ndarray) -> set[str]:
     return {next((what for kind, what in of_type.items() if issubclass(t, kind)), "numbers") for t in map(type, ids)}
 
 
-def check_kinds(axis: str, listed: np.ndarray, found: np.ndarray) -> None:
-    """Raise where a list can hold none of the ids, whatever they are: numbers are listed, and they are strings."""
-    ours, theirs = (_kinds(ids) if len(ids) else set() for ids in (listed, found))
+def check_kinds(name: str, ids: np.ndarray, others: np.ndarray, *, of: str) -> None:
+    """Raise where ids can equal none of the others, whatever they are: these are numbers, and those strings.
+
+    `name` is the argument's, and `of` says whose the others are.
+    """
+    ours, theirs = (_kinds(some) if len(some) else set() for some in (ids, others))
     if ours and theirs and not ours & theirs:
         raise TypeError(
-            f"{axis}_ids must be of the {axis}s' type, got {' and '.join(sorted(ours))} for "
-            f"{' and '.join(sorted(theirs))}, none of which they equal; convert one of the two"
+            f"{name} must be of {of}' type, got {' and '.join(sorted(ours))} for {' and '.join(sorted(theirs))}, "
+            "none of which they equal; convert one of the two"
         )
 
 
@@ -145,7 +148,7 @@ def entry_at(column: Any, position: int) -> Any:
 
 def column_array(name: str, values: Any) -> np.ndarray:
     """A one-dimensional array, of objects where the entries are tuples, lists, mixed, or would not survive NumPy."""
-    if isinstance(values, np.ndarray) and values.ndim == 1:
+    if isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind != "T":
         return plain_array(name, values)
     values = list(plain_array(name, values) if is_column(values) else values)
     array = _typed_array(values)
@@ -177,7 +180,7 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
     check_one_column(name, ids)
     if isinstance(ids, np.ndarray) or is_column(ids):
         ids = plain_array(name, ids)
-    if not (isinstance(ids, np.ndarray) and ids.dtype.kind != "O"):
+    if not (isinstance(ids, np.ndarray) and ids.dtype.kind not in "OT"):
         listed = list(ids)
         for position, key in enumerate(listed):
             if _is_missing(key):
@@ -207,7 +210,7 @@ def rows_on(name: str, ids: Any, listed: Any) -> tuple[np.ndarray, np.ndarray]:
         return found, rows
     axis = name.removesuffix("s")
     listed = axis_ids(f"{axis}_ids", listed, None)
-    check_kinds(axis, listed, found)
+    check_kinds(f"{axis}_ids", listed, found, of=f"the {name}")
     return listed, IdIndex(axis, listed).find(found).astype(rows.dtype)[rows]
 
 

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Mapping
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -38,11 +40,23 @@ def check_values(name: str, values: Any, length: int) -> np.ndarray:
 def float_values(name: str, values: Any, length: int, *, finite: bool = False) -> np.ndarray:
     """The same, where another looks for what is not finite."""
     array = plain_array(name, values)
+    if array.dtype.kind == "O":
+        array = _floats(name, array)
     if array.dtype.kind == "b":
         array = array.astype(np.float32)
     if array.dtype.kind == "f" and array.dtype.itemsize == 2:
         array = array.astype(np.float32)
     return check_array(name, array, ndim=1, shape=(length,), finite=finite)
+
+
+def _floats(name: str, objects: np.ndarray) -> np.ndarray:
+    """Numbers that are objects, as decimals of a database are, as floats; all else as it is, to be refused."""
+    kinds = {type(entry) for entry in objects.ravel()}
+    if type(None) in kinds:
+        where = next(at for at, entry in enumerate(objects.ravel()) if entry is None)
+        raise ValueError(f"{name}[{where}] is missing (None); drop it, or put a value there")
+    are_numbers = all(issubclass(kind, Real | Decimal) and not issubclass(kind, bool) for kind in kinds)
+    return objects.astype(np.float64) if are_numbers else objects
 
 
 UNLISTED = ("error", "drop")

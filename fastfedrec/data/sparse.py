@@ -6,7 +6,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from fastfedrec.core.check import check_fits
+from fastfedrec.core.check import check_fits, plain_array
 from fastfedrec.data.csr import check_csr, check_integers
 
 __all__ = ["check_arrays", "checked_csr"]
@@ -74,6 +74,8 @@ def check_arrays(name: str, matrix: Any) -> None:
     for part in ("data", "indices", "indptr", "offsets", "row", "col", "rows"):
         if hasattr(matrix, part) and not np.ndim(getattr(matrix, part)):
             raise ValueError(f"{name}.{part} must be an array, got {getattr(matrix, part)!r}")
+        if isinstance(getattr(matrix, part, None), np.ma.MaskedArray):  # whose mask SciPy does not see
+            plain_array(f"{name}.{part}", getattr(matrix, part))
     if matrix.format in ("csr", "csc", "bsr"):
         if matrix.format == "bsr":
             height, width = matrix.data.shape[1:] if matrix.data.ndim == 3 else (1, 1)

@@ -44,6 +44,16 @@ def test_a_frame_is_as_from_dataframe_with_the_columns_that_it_has(library):
     assert pairs.timestamps is None
 
 
+@pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table])
+def test_ratings_are_values(library):
+    columns = {("rating" if name == "value" else name): column for name, column in COLUMNS.items()}
+    assert_same(
+        as_interactions("interactions", library(columns)), as_interactions("interactions", pd.DataFrame(COLUMNS))
+    )
+    with pytest.raises(KeyError, match="the frame has a column 'value' and a column 'rating'; drop one"):
+        as_interactions("interactions", library(columns | {"value": COLUMNS["value"]}))
+
+
 def test_interactions_are_returned_as_they_are():
     for data in (Interactions.from_arrays([1], [2]), RemoteUsers.numbered(3, np.arange(2))):
         assert as_interactions("interactions", data) is data

@@ -17,6 +17,7 @@ COLUMNS = {"user": ["b", "a", "b"], "item": [3, 3, 1], "value": [4.0, -5.0, 2.5]
 FRAMES = {
     "pandas": pd.DataFrame, "polars": pl.DataFrame, "lazy": pl.LazyFrame, "arrow": pa.table,
     "pandas of arrow": lambda columns: pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype),
+    "batch of arrow": lambda columns: pa.table(columns).to_batches()[0],
     "pandas nullable": lambda columns: pd.DataFrame(columns).convert_dtypes(),
 }  # fmt: skip
 
@@ -96,6 +97,12 @@ def test_of_a_lazy_frame_only_what_is_asked_for_is_read():
     assert Interactions.from_dataframe(lazy).n_interactions == 3
     with pytest.raises(Exception, match="nobody asked for"):
         lazy.collect()
+
+
+def test_a_batch_of_arrow_keeps_its_times():
+    batch = pa.record_batch({"user": pa.array(["a"]), "item": pa.array([1]), "when": pa.array([7], pa.timestamp("us"))})
+    data = Interactions.from_dataframe(batch, timestamp="when")
+    assert data.timestamps.tolist() == [7000]
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

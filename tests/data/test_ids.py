@@ -77,6 +77,17 @@ def test_ids_are_found_in_any_container(as_ids):
     assert strings.user_index(as_ids(["z", "x"])).tolist() == [2, 0]
 
 
+def test_strings_of_any_length_are_ids():
+    dtype = np.dtypes.StringDType(na_object=None)
+    names = np.array(["b", "a", "b\0"], dtype=dtype)
+    data = Interactions.from_arrays(names, [0, 0, 0])
+    assert data.user_ids.tolist() == ["a", "b", "b\0"]
+    assert data.user_index(names).tolist() == [1, 0, 2]
+    assert Interactions.from_arrays(["a"], [0], user_ids=names).user_ids.tolist() == ["b", "a", "b\0"]
+    with pytest.raises(ValueError, match=r"users\[1\] is missing \(None\)"):
+        Interactions.from_arrays(np.array(["a", None], dtype=dtype), [0, 0])
+
+
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int64, np.uint64, np.float32, np.float64])
 def test_numbers_are_found_across_types(dtype):
     data = Interactions.from_arrays(np.array([7, 3, 100], dtype=dtype), [0, 0, 0])

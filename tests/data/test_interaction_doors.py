@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from naive.data import interactions as naive
 from support.interaction_case import assert_same, assert_well_formed, interactions
 
-from fastfedrec import Interactions, Key
+from fastfedrec import Interactions, Key, Popularity
 from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.cli.main import main
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
@@ -405,6 +405,17 @@ def test_what_a_mask_hides_is_refused_by_name_or_missing(column):
             Interactions.from_arrays(**hidden)
     nothing_hidden = Interactions.from_arrays(**columns(**{column: np.ma.array(numbers, mask=False)}))
     assert_same(nothing_hidden, Interactions.from_arrays(**columns()))
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
+def test_what_a_mask_hides_in_a_matrix_is_refused_by_name(kind):
+    matrix = getattr(scipy.sparse, f"{kind}_array")(np.eye(2))
+    hidden = np.zeros(matrix.data.shape, dtype=bool)
+    hidden.flat[-1] = True
+    matrix.data = np.ma.array(matrix.data, mask=hidden)
+    for door in (Interactions.from_scipy, Popularity().fit):
+        with pytest.raises(ValueError, match=r"(matrix|interactions)\.data\[.*1.*\] is missing \(masked or null\)"):
+            door(matrix)
 
 
 @pytest.mark.parametrize("column", ["users", "items", "values"])

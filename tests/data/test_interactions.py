@@ -2,6 +2,8 @@
 
 import copy
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -186,6 +188,8 @@ def test_values_take_the_narrowest_type_that_is_exact():
     assert values([1.0, 1e200]).dtype == np.float64
     assert values(np.array([1, 3], dtype=np.float16)).tolist() == [1, 3]
     assert values([True, False]).tolist() == [1, 0]
+    assert values([Decimal("4.5"), Fraction(1, 2), 2]).tolist() == [4.5, 0.5, 2]
+    assert values(np.array([2**60, 1], dtype=object)).tolist() == [2.0**60, 1]
 
 
 def test_features_replace_and_keep():
@@ -307,7 +311,10 @@ nan = float("nan")
         (([1, 2], [1, 1], [1, np.inf]), ValueError, r"values must be finite, got inf at \(1,\)"),
         (([1, 2], [1, 1], [1]), ValueError, r"values must have shape \(2,\), got \(1,\)"),
         (([1], [1], ["x"]), TypeError, "values must be an array of float32 or float64"),
-        (([1], [1], [None]), TypeError, "values must be an array of float32 or float64, got dtype object"),
+        (([1, 2], [1, 1], [1, None]), ValueError, r"values\[1\] is missing \(None\); drop it"),
+        (([1, 2], [1, 1], [Decimal(1), "2"]), TypeError, "values must be an array of float32 or float64"),
+        (([1, 2], [1, 1], [Decimal(1), Decimal("nan")]), ValueError, r"values must be finite, got nan at \(1,\)"),
+        (([1, 2], [1, 1], np.array([True, 2], dtype=object)), TypeError, "values must be an array of float32"),
         (([1], [1], None, [1.5]), TypeError, "timestamps must be whole numbers or dates, got 1.5"),
         (([1], [1], None, [2.0**63]), TypeError, "timestamps must be whole numbers or dates, got 9.2"),
         (([1], [1], None, [2**64 - 1]), ValueError, r"timestamps\[0\] must be below 2\*\*63, got 18446744073709551615"),
@@ -427,5 +434,5 @@ def test_features_are_columns_in_an_order(wrong):
 
 def test_nan_in_a_polars_value_column_is_refused_too():
     frame = pl.DataFrame({"user": [1, 2], "item": [1, 2], "value": [1.0, nan]})
-    with pytest.raises(ValueError, match="values must be finite, got nan"):
+    with pytest.raises(ValueError, match="must be finite, got nan"):
         Interactions.from_dataframe(frame, value="value")
