@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.check import check_instance, check_integer, plain_array
 from fastfedrec.data.interactions import Interactions
 
 __all__ = ["RATING_METRICS", "evaluate_ratings"]
@@ -117,7 +117,8 @@ def predict_errors(
     name, errors = type(model).__name__, np.empty(len(ratings))
     for start in range(0, len(errors), batch_size):
         block = slice(start, start + batch_size)
-        predicted = np.asarray(model.predict(user_ids[block], item_ids[block]), dtype=np.float64)
+        answer = plain_array(f"{name}.predict", model.predict(user_ids[block], item_ids[block]))
+        predicted = answer.astype(np.float64, copy=False)
         if predicted.shape != errors[block].shape:
             raise ValueError(
                 f"{name}.predict must return one rating a pair, shape {errors[block].shape}, got {predicted.shape}"

@@ -80,21 +80,38 @@ def check_counts(
         Values vary, and are ignored, by a model without a guarantee.
     """
     data = check_interactions(interactions, may_be_empty=is_private, least_users=least_users)
-    if data.values is None or not len(data.values):
-        return data
-    name = type(model).__name__
-    if (lowest := float(data.values.min())) < 0:
-        raise ValueError(
-            f"{name} is for implicit feedback: values of interactions must be at least 0, got {lowest:g}; call "
-            "data.positive() or data.binarize(threshold) first, which keep what people like, or use a model of ratings"
-        )
-    if ignores_values and not is_private and _vary(data.values):
+    check_not_negative(model, data)
+    if ignores_values and not is_private and data.values is not None and _vary(data.values):
+        name = type(model).__name__
         warnings.warn(
             f"{name} looks at which items each user has, and not at values, which vary here: all above 0 count alike; "
             "call data.binarize(threshold) first, to say which count",
             stacklevel=_level_of_caller(),
         )
     return data
+
+
+def check_not_negative(model: object, data: Interactions) -> None:
+    """Raise where a model of implicit feedback was given a value below 0, which is no count.
+
+    Parameters
+    ----------
+    model : fastfedrec.systems.recommender.Recommender
+        For messages.
+    data : Interactions
+        What it was given.
+
+    Raises
+    ------
+    ValueError
+        The lowest value is named, and what to do.
+    """
+    if data.values is not None and len(data.values) and (lowest := float(data.values.min())) < 0:
+        raise ValueError(
+            f"{type(model).__name__} is for implicit feedback: values of interactions must be at least 0, got "
+            f"{lowest:g}; call data.positive() or data.binarize(threshold) first, which keep what people like, or use "
+            "a model of ratings"
+        )
 
 
 def _level_of_caller() -> int:

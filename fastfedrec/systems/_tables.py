@@ -9,7 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from fastfedrec.data.conversion import as_interactions, frame_columns
+from fastfedrec.data.conversion import as_interactions, frame_columns, value_column
 from fastfedrec.data.ids import check_kinds, check_one_column, column_array, id_at
 from fastfedrec.data.interactions import Interactions
 
@@ -32,10 +32,12 @@ def as_column(name: str, ids: Any) -> np.ndarray:
     Raises
     ------
     TypeError, ValueError
-        A single id, a set, a table, or more dimensions.
+        A single id, a set, a mapping, a table, or more dimensions.
     """
     if isinstance(ids, str | bytes) or not isinstance(ids, Iterable) or getattr(ids, "ndim", 1) == 0:
         raise TypeError(f"{name} must be a sequence of ids, got the single id {ids!r}; pass [{ids!r}]")
+    if isinstance(ids, Mapping):  # perhaps of each user's own
+        raise TypeError(f"{name} must be ids alone, got a {type(ids).__name__}; pass a list of its keys if meant")
     check_one_column(name, ids)
     return column_array(name, ids)
 
@@ -65,7 +67,7 @@ def find_rows(data: Interactions, axis: str, ids: Any, name: str) -> NDArray[np.
         None of them can equal any of the model's: it has numbers, and these are strings.
     """
     wanted = as_column(name, ids)
-    check_kinds(axis, getattr(data, f"{axis}_ids"), wanted)
+    check_kinds(name, wanted, getattr(data, f"{axis}_ids"), of=f"the model's {axis}s")
     return data._index(axis).find(wanted)
 
 
@@ -163,6 +165,8 @@ def people_of(given: Any, data: Interactions, *, takes_ratings: bool, unknown: s
         Somebody has an item that the model does not know.
     """
     people = _people(given, data.item_ids, takes_ratings)
+    if not people.n_users:
+        raise ValueError("item_ids must be of one person at least, got none")
     if np.array_equal(people.item_ids, data.item_ids):
         return people
     columns = find_rows(data, "item", people.item_ids, "item_ids")[people.indices]
@@ -184,8 +188,8 @@ def people_of(given: Any, data: Interactions, *, takes_ratings: bool, unknown: s
 def _people(given: Any, item_ids: np.ndarray, takes_ratings: bool) -> Interactions:
     """Over whatever items they have."""
     names = frame_columns(given)
-    if names is not None and takes_ratings and "value" not in names:
-        raise TypeError(f"item_ids must have a column of ratings, called value, got the columns {names}")
+    if names is not None and takes_ratings and value_column(names) is None:
+        raise TypeError(f"item_ids must have a column of ratings, called value or rating, got the columns {names}")
     if names is not None:
         return as_interactions("item_ids", given)
     if isinstance(given, Interactions) or scipy.sparse.issparse(given):

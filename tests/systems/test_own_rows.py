@@ -110,6 +110,17 @@ def test_new_users_are_served_better_than_by_items_alone(fitted, people, name):
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
+def test_a_value_below_0_is_refused_by_models_of_counts_alone(fitted, people):
+    others = people[1].select_users([3])
+    below = others._replace(values=np.where(np.arange(others.n_interactions), 1.0, -2.0))
+    for model in fitted.values():
+        if hasattr(model, "predict"):
+            assert np.isfinite(model.with_users(below).score_items(below.user_ids)).all()
+        else:
+            with pytest.raises(ValueError, match=r"is for implicit feedback: .* at least 0, got -2"):
+                model.with_users(below)
+
+
 def test_other_items_and_nobody_are_refused(fitted, people):
     with pytest.raises(ValueError, match="interactions must have a user"):
         fitted["optimal"].with_users(people[1].select_users([]))

@@ -132,7 +132,7 @@ def test_models_that_serve_other_users_serve_their_own_as_before(model, data):
     if not hasattr(model, "with_users"):
         pytest.skip("it answers only for the users it was fitted on")
     if isinstance(model, NCF | UserKNN):
-        with pytest.raises(TypeError, match=r"NCF learns an embedding of each user|UserKNN serves only the users"):
+        with pytest.raises(TypeError, match=r"(NCF|UserKNN) serves only the users"):
             model.with_users(data)
         return
     rows = np.array([7, 3, 60])

@@ -95,9 +95,11 @@ def align(train: Interactions, test: Interactions, given: Interactions | None, *
     TypeError
         Ids of two types, none of which can equal another.
     """
-    columns = _find("item", train.item_ids, test.item_ids)
-    in_train = _find("user", train.user_ids, test.user_ids)
-    in_given = np.full(test.n_users, -1) if given is None else _find("user", given.user_ids, test.user_ids)
+    columns = _find("item", train.item_ids, test.item_ids, "test")
+    in_train = _find("user", train.user_ids, test.user_ids, "test")
+    in_given = (
+        np.full(test.n_users, -1) if given is None else _find("user", given.user_ids, test.user_ids, "test", "given")
+    )
     lengths = test.interactions_per_user()
     owners = np.repeat(np.arange(test.n_users), lengths)
     is_known = (in_train >= 0) | (in_given >= 0)
@@ -144,11 +146,11 @@ def take_rows(rows: Rows, users: np.ndarray) -> tuple[np.ndarray, Rows]:
     return entries, (np.concatenate([[0], ends]).astype(np.int64), indices[entries])
 
 
-def _find(axis: str, known: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+def _find(axis: str, known: np.ndarray, wanted: np.ndarray, whose: str, among: str = "train") -> np.ndarray:
     """The place of each id among those that are known, or -1."""
     if known is wanted or (known.dtype == wanted.dtype and np.array_equal(known, wanted)):
         return np.arange(len(known))
-    check_kinds(axis, known, wanted)
+    check_kinds(f"{whose}'s {axis} ids", wanted, known, of=f"{among}'s {axis}s")
     return IdIndex(axis, known).find(wanted)
 
 
@@ -156,7 +158,7 @@ def _rows_of(data: Interactions | None, item_ids: np.ndarray, rows: np.ndarray) 
     """Ones at the items of these rows of some data, over these items; a row of -1 is empty."""
     if data is None or not data.n_users:
         return _matrix(np.empty(0, int), np.empty(0, int), (len(rows), len(item_ids)), np.empty(0, np.int8))
-    columns = _find("item", item_ids, data.item_ids)
+    columns = _find("item", item_ids, data.item_ids, "given")
     if (
         len(rows) == data.n_users
         and (rows == np.arange(len(rows))).all()

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.resampling import holm, sign_test
@@ -152,6 +153,11 @@ class Comparison:
         names = list(PairedTest.__annotations__)
         return {name: [getattr(test, name) for test in self.tests] for name in names}
 
+    def _repr_html_(self) -> str:
+        parts = (columns for columns in (self._columns("to"), self._test_columns()) if columns)
+        shown = [html_table(tuple(part), zip(*part.values(), strict=True)) for part in parts]
+        return html_card(f"Comparison of {', '.join(self.results)}", {}, *shown)
+
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.results)}: {len(self.tests)} paired tests>"
 
@@ -242,6 +248,8 @@ def _named(results: Mapping[str, Evaluation] | Sequence[Evaluation]) -> dict[str
         raise TypeError("results must hold two results at least, got one; pass [first, second]")
     if isinstance(results, Mapping):
         named = {str(name): result for name, result in results.items()}
+        if len(named) < len(results):
+            raise ValueError(f"results must have distinct names, got {list(results)}")
     else:
         results = list(results)
         for place, result in enumerate(results):
@@ -273,4 +281,9 @@ def _check_alike(named: dict[str, Evaluation]) -> None:
                 f"results must be of the same users and test interactions, got {first.n_users} users with "
                 f"{first.n_interactions} of {one} and {other.n_users} with {other.n_interactions} of {name}; evaluate "
                 "both models on one train and test"
+            )
+        if differ := [what for what, digest in first.digests.items() if other.digests.get(what) != digest]:
+            raise ValueError(
+                f"results must be of the same {differ[0]}, and those of {name} are others than of {one}; evaluate "
+                "both models on one train and test, and with one key where items are sampled"
             )

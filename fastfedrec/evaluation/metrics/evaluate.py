@@ -9,6 +9,7 @@ from fastfedrec.core.check import check_flag, check_instance, check_integer
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
+from fastfedrec.data.digest import digests
 from fastfedrec.evaluation.metrics.alignment import Aligned, align
 from fastfedrec.evaluation.metrics.names import Metric, parse_metrics
 from fastfedrec.evaluation.metrics.ranking import errors_of, list_metrics, place_all
@@ -165,7 +166,15 @@ def evaluate(
         of_users={metric.name: of_users[metric.name] for metric in asked if metric.name in of_users},
         user_ids=aligned.user_ids,
         keeps_users=per_user,
+        digests=digests(_what_was_ranked(aligned, None if candidates is None else key)),
     )
+
+
+def _what_was_ranked(aligned: Aligned, key: Key | None) -> dict[str, Any]:
+    """What two results have in common whose models can be compared."""
+    unseen = len(aligned.item_ids) - np.diff(aligned.seen[0])
+    parts = {"test interactions": [*aligned.test, aligned.values], "unseen items": unseen}
+    return parts if key is None else parts | {"sampled items": key.words("evaluation.negatives.name", size=2)}
 
 
 def _rank(

@@ -14,7 +14,8 @@ OF_LISTS = ("coverage", "gini")
 
 KNOWN = "recall@K, precision@K, hit@K (or hr@K), ndcg@K, map@K, mrr@K, auc, mpr, coverage@K, gini@K, rmse, mae"
 
-_NAME = re.compile(rf"({'|'.join(WITH_CUTOFF)})@([1-9][0-9]*)|({'|'.join(WITHOUT_CUTOFF)})", re.IGNORECASE)
+_MOST = 2**31 - 1  # items that there may be
+_NAME = re.compile(rf"({'|'.join(WITH_CUTOFF)})@([1-9][0-9]{{0,18}})|({'|'.join(WITHOUT_CUTOFF)})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
     """
     if isinstance(metrics, str):
         raise TypeError(f"metrics must be a sequence of names, got the string {metrics!r}; pass [{metrics!r}]")
+    if not isinstance(metrics, Iterable):
+        raise TypeError(f"metrics must be a sequence of names, got {metrics!r}; known: {KNOWN}")
     names = list(dict.fromkeys(metrics))
     if not names:
         raise ValueError(f"metrics must name at least one metric, got none; known: {KNOWN}")
@@ -93,7 +96,8 @@ def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
 
 def _parse(name: str) -> Metric:
     found = _NAME.fullmatch(name) if isinstance(name, str) else None
-    if found is None:
-        raise ValueError(f"unknown metric {name!r}; known: {KNOWN} (K a whole number of at least 1)")
+    cutoff = int(found[2]) if found and found[2] else None
+    if found is None or (cutoff or 0) > _MOST:
+        raise ValueError(f"unknown metric {name!r}; known: {KNOWN} (K a whole number from 1 to {_MOST})")
     kind = (found[1] or found[3]).lower()
-    return Metric(name, "hit" if kind == "hr" else kind, int(found[2]) if found[2] else None)
+    return Metric(name, "hit" if kind == "hr" else kind, cutoff)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.names import Metric
@@ -109,6 +110,8 @@ class Evaluation(Mapping[str, float]):
         External ids.
     keeps_users : bool
         Whether values of users are in `per_user` and in what is exported.
+    digests : dict of str to str
+        Of what was ranked, by which `compare` knows that two results are of one test.
     """
 
     model: str
@@ -122,6 +125,7 @@ class Evaluation(Mapping[str, float]):
     of_users: dict[str, UserValues] = field(default_factory=dict)
     user_ids: NDArray[Any] = field(default_factory=lambda: np.empty(0))
     keeps_users: bool = False
+    digests: dict[str, str] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> float:
         return self.means[name]
@@ -295,6 +299,13 @@ class Evaluation(Mapping[str, float]):
         if (per_user := self.per_user) is not None:
             document["per_user"] = {name: column.tolist() for name, column in per_user.items()}
         return document
+
+    def _repr_html_(self) -> str:
+        facts = {"users": f"{self.n_users:,}", "interactions": f"{self.n_interactions:,}", "protocol": self.protocol}
+        facts |= {"split": self.split} if self.split else {}
+        facts |= {f"dropped: {name.replace('_', ' ')}": f"{n:,}" for name, n in self.dropped.items() if n}
+        values = [(name, tables.show(value)) for name, value in self.items()]
+        return html_card(f"Evaluation of {self.model}", facts, html_table(("metric", "value"), values))
 
     def __repr__(self) -> str:
         metrics = ", ".join(f"{name} {tables.show(value)}" for name, value in self.items())

@@ -14,7 +14,7 @@ from fastfedrec.evaluation.metrics.alignment import Aligned, take_rows
 from fastfedrec.evaluation.metrics.middle_ranks import values_of_ranks
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.results import UserValues
-from fastfedrec.evaluation.metrics.scoring import Factors, ask_factors, ask_pairs
+from fastfedrec.evaluation.metrics.scoring import Factors, ask_factors, ask_pairs, knows
 from fastfedrec.evaluation.metrics.serving import Part
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 
@@ -63,8 +63,8 @@ def _everything(aligned: Aligned) -> Interactions:
 class _Batch:
     """Some users of one part: their test items, and those that were drawn."""
 
-    def __init__(self, aligned: Aligned, part: Part, users: np.ndarray, factors: Factors | None):
-        self.aligned, self.part, self.users, self.factors = aligned, part, users, factors
+    def __init__(self, aligned: Aligned, part: Part, users: np.ndarray, known: np.ndarray, factors: Factors | None):
+        self.aligned, self.part, self.users, self.known, self.factors = aligned, part, users, known, factors
         self.entries, (self.indptr, self.held_out) = take_rows(aligned.test, users)
         self.rows = np.repeat(np.arange(len(users)), np.diff(self.indptr))
 
@@ -79,8 +79,10 @@ class _Batch:
         rows = np.concatenate([self.rows, np.repeat(np.arange(len(self.users)), self.counts)])
         columns = np.concatenate([self.held_out, self.items[drawn]])
         if callable(getattr(self.part.model, "score", None)) or self.factors is None:
-            ids = self.aligned.user_ids[self.users]
-            found = ask_pairs(self.part.model, ids[rows], self.aligned.item_ids[columns])
+            ids, asked = self.aligned.user_ids[self.users], self.known[columns]
+            scores = ask_pairs(self.part.model, ids[rows[asked]], self.aligned.item_ids[columns[asked]])
+            found = np.full(len(columns), -np.inf, dtype=scores.dtype)  # behind all that the model knows
+            found[asked] = scores
         else:
             found = _inner_products(*self.factors, rows, columns)
         others = np.zeros(self.items.shape, dtype=found.dtype)
@@ -104,12 +106,13 @@ def _batches(
     n = min(n, len(aligned.item_ids))
     for part in parts:
         pairs = np.cumsum(np.diff(aligned.test[0])[part.users] + n)
-        factors = ask_factors(part.model, aligned.user_ids[part.users], aligned.item_ids)
+        known = knows(part.model, "item", aligned.item_ids)
+        factors = ask_factors(part.model, aligned.user_ids[part.users], aligned.item_ids) if known.all() else None
         start = done = 0
         while start < len(part.users):
             stop = max(start + 1, int(np.searchsorted(pairs, done + batch_size, side="right")))
             own = None if factors is None else (factors[0][start:stop], factors[1])
-            batch = _Batch(aligned, part, part.users[start:stop], own)
+            batch = _Batch(aligned, part, part.users[start:stop], known, own)
             batch.draw(everything, n, key, n_threads)
             yield batch
             start, done = stop, int(pairs[stop - 1])

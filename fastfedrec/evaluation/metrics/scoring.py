@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.check import check_fits, plain_array
 from fastfedrec.data.ids import IdIndex, id_at
 
 __all__ = ["Factors", "ask_factors", "ask_pairs", "check_model", "knows", "rows_of_scores"]
@@ -14,6 +15,8 @@ Factors = tuple[np.ndarray, np.ndarray]
 
 def check_model(model: Any) -> None:
     """Raise for what cannot rank items."""
+    if isinstance(model, type):
+        raise TypeError(f"model must be fitted, got the class {model.__name__}; pass {model.__name__}(...).fit(train)")
     if not any(callable(getattr(model, name, None)) for name in ("score", "score_items", "factors")):
         raise TypeError(
             "model must have a method score(user_ids, item_ids), score_items(user_ids) or factors(user_ids, item_ids), "
@@ -39,12 +42,14 @@ def ask_factors(model: Any, user_ids: np.ndarray, item_ids: np.ndarray) -> Facto
     """Factors of these users and items, from a model that gives them."""
     if not callable(getattr(model, "factors", None)):
         return None
-    user_factors, item_factors = (np.asarray(part) for part in model.factors(user_ids, item_ids))
+    name, given = f"{type(model).__name__}.factors", model.factors(user_ids, item_ids)
+    if not isinstance(given, tuple | list) or len(given) != 2:
+        raise TypeError(f"{name} must return two arrays, of users and of items, got {type(given).__name__}")
+    user_factors, item_factors = (_real(name, part) for part in given)
     for part, length, what in ((user_factors, len(user_ids), "user"), (item_factors, len(item_ids), "item")):
         if part.ndim != 2 or len(part) != length:
             raise ValueError(
-                f"{type(model).__name__}.factors must return a row for each {what} id, shape ({length}, n_factors), "
-                f"got {part.shape}"
+                f"{name} must return a row for each {what} id, shape ({length}, n_factors), got {part.shape}"
             )
     return user_factors, item_factors
 
@@ -54,10 +59,9 @@ def ask_pairs(model: Any, user_ids: np.ndarray, item_ids: np.ndarray) -> np.ndar
     name = type(model).__name__
     if not callable(getattr(model, "score", None)):
         raise TypeError(f"model must have a method score(user_ids, item_ids), {name} has none")
-    scores = np.asarray(model.score(user_ids, item_ids))
+    scores = _real(f"{name}.score", model.score(user_ids, item_ids))
     if scores.shape != user_ids.shape:
         raise ValueError(f"{name}.score must return one score a pair, shape {user_ids.shape}, got {scores.shape}")
-    scores = _real(f"{name}.score", scores)
     if (bad := np.flatnonzero(np.isnan(scores))).size:
         raise ValueError(
             f"{name}.score returned NaN for {bad.size} of {scores.size} pairs, the first for user "
@@ -87,12 +91,11 @@ def _by_score_items(model: Any, item_ids: np.ndarray, known: np.ndarray) -> Call
     n_columns = len(item_ids) if theirs is None else len(theirs)
 
     def by_rows(user_ids: np.ndarray) -> np.ndarray:
-        scores = np.asarray(model.score_items(user_ids))
+        scores = _real(f"{name}.score_items", model.score_items(user_ids))
         if scores.shape != (len(user_ids), n_columns):
             raise ValueError(
                 f"{name}.score_items must return shape {(len(user_ids), n_columns)}, users x items, got {scores.shape}"
             )
-        scores = _real(f"{name}.score_items", scores)
         if np.isnan(scores).any():
             row, column = np.argwhere(np.isnan(scores))[0]
             item = id_at(item_ids if theirs is None else theirs, column)
@@ -118,7 +121,11 @@ def _spread(scores: np.ndarray, known: np.ndarray) -> np.ndarray:
     return whole
 
 
-def _real(what: str, scores: np.ndarray) -> np.ndarray:
+def _real(what: str, scores: Any) -> np.ndarray:
+    """What a model returned, as float32 or float64, in which no two numbers that differ become one."""
+    scores = plain_array(what, scores)
     if scores.dtype.kind not in "fiub":
         raise TypeError(f"{what} must return real numbers, got dtype {scores.dtype}")
+    if scores.dtype.kind in "iu":
+        check_fits(what, scores, np.float64)
     return scores if scores.dtype == np.float32 else scores.astype(np.float64, copy=False)

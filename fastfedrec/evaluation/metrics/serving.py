@@ -56,7 +56,7 @@ def parts_of(model: Any, aligned: Aligned, given: Interactions | None) -> tuple[
     """
     kept = aligned.is_given | knows(model, "user", aligned.user_ids)
     serves = True
-    if given is not None and aligned.is_given.any() and is_ours(model) and not hasattr(model, "with_users"):
+    if given is not None and aligned.is_given.any() and is_ours(model) and not getattr(model, "serves_others", False):
         serves, kept = False, kept & ~aligned.is_given
     aligned = aligned.take(kept, "unknown_users")
     if not aligned.n_users:

@@ -233,7 +233,10 @@ class ImplicitALS(FactorScores, Baseline):
             n_rows = len(out) if isinstance(given, tuple) else None
             array = check_array(f"warm_start's {name}", array, ndim=2, shape=(n_rows, self.n_factors))
             known = rows >= 0
-            out[known] = array[rows[known]]
+            with np.errstate(over="ignore"):
+                out[known] = array[rows[known]]
+            if not np.isfinite(out).all():
+                raise ValueError(f"warm_start's {name} must be numbers that {self.dtype} holds; scale them down")
         return factors
 
     # ---- epochs -------------------------------------------------------------------------------------------------

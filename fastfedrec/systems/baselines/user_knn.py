@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import scipy
@@ -70,6 +70,7 @@ class UserKNN(ExactModel):
     array([0.707, 0.   ])
     """
 
+    serves_others: ClassVar[bool] = False
     _saved: ClassVar[tuple[str, ...]] = ("user_neighbors_", "user_similarities_", "item_counts_")
     _released = "what similar users have"
 
@@ -97,9 +98,6 @@ class UserKNN(ExactModel):
             neighbors[rows], similarities[rows] = best[:, :n_kept], falling[:, :n_kept]
         self.user_neighbors_, self.user_similarities_ = neighbors, similarities
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
-
-    def _serving(self, data: Interactions) -> Self:
-        raise TypeError("UserKNN serves only the users it was fitted on; fit it again with the others, or use ItemKNN")
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         data = self.interactions_

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -90,6 +90,7 @@ class NCF(Baseline):
     (2, 5)
     """
 
+    serves_others: ClassVar[bool] = False
     _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_", "item_counts_")
     _not_in_0_1_0 = ("item_counts_",)
     _keeps_values = True
@@ -154,9 +155,6 @@ class NCF(Baseline):
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         return similar_by_factors(self.item_embeddings_, columns, n)
-
-    def _serving(self, data: Interactions) -> Self:
-        raise TypeError("NCF learns an embedding of each user it is fitted on, so it serves no others; fit it again")
 
     @property
     def _network(self) -> TwoTower:

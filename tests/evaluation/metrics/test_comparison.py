@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fastfedrec import Interactions, Key
-from fastfedrec.evaluation import compare, evaluate
+from fastfedrec.evaluation import Sampled, compare, evaluate
 
 KEY = Key.from_seed(3)
 
@@ -130,3 +130,29 @@ def test_results_that_cannot_be_compared():
     for what, other in others.items():
         with pytest.raises(ValueError, match=f"same {what}"):
             compare({"a": named["a"], "other": other})
+    with pytest.raises(ValueError, match="distinct names"):
+        compare({1: named["a"], "1": named["b"], "c": named["c"]})
+
+
+def test_results_of_other_tests_of_the_same_size_cannot_be_compared():
+    train, test, (table, *_) = people()
+    neither = (train.to_scipy() + test.to_scipy()).toarray() == 0
+    counts = test.interactions_per_user()
+    items = [np.flatnonzero(of_user)[:n] for of_user, n in zip(neither, counts, strict=True)]
+    again = Interactions.from_arrays(
+        np.repeat(test.user_ids, counts), np.concatenate(items), item_ids=test.item_ids, user_ids=test.user_ids
+    )  # of each user as many, all others
+    fewer = train.keep_interactions(np.arange(train.n_interactions) > 3)
+    for others, options, what in [
+        ((train, again), {}, "test interactions"),
+        ((fewer, test), {}, "unseen items"),
+        ((train, test), {"candidates": Sampled(3)}, "sampled items"),
+    ]:
+        one, same, other = (
+            evaluate(Scores(table), *parts, key=Key.from_seed(seed), metrics=["mrr"], **options)
+            for parts, seed in (((train, test), 1), ((train, test), 1), (others, 2))
+        )
+        assert (one.n_users, one.n_interactions) == (other.n_users, other.n_interactions)
+        assert compare({"one": one, "same": same}).tests[0].p_value == 1.0
+        with pytest.raises(ValueError, match=f"same {what}, and those of other are others than of one; evaluate"):
+            compare({"one": one, "other": other})

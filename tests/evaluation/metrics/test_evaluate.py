@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.evaluation.metrics import evaluate as naive
 
-from fastfedrec import EASE, FMFLDP, DPGram, Interactions, ItemKNN, Key, Popularity, datasets
+from fastfedrec import EASE, FMFLDP, DPGram, ImplicitALS, Interactions, ItemKNN, Key, Popularity, UserKNN, datasets
 from fastfedrec.evaluation import Sampled, evaluate, evaluate_ratings, mean_percentile_rank
 from fastfedrec.systems.baselines.popularity import Random
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
@@ -171,21 +171,39 @@ def test_given_rows_over_other_items(people):
     assert found.dropped["unknown_items"] == 0  # they are in the catalogue, behind all others
 
 
-def test_items_that_a_model_does_not_know_are_last(people):
+@pytest.mark.parametrize("candidates", [None, Sampled(9), Sampled(9, per="interaction")])
+def test_items_that_a_model_does_not_know_are_last(people, candidates):
     _, train, test = people
     few = train.top_items(40)
     model = Popularity().fit(few, key=KEY)
-    found = evaluate(model, train, test, metrics=["recall@60", "ndcg@10", "auc"])
+    found = evaluate(model, train, test, metrics=["recall@60", "ndcg@10", "auc"], candidates=candidates, key=KEY)
     counts = dict(zip(few.item_ids.tolist(), few.interactions_per_item().tolist(), strict=True))
 
     class Twin:
         def score(self, user_ids, item_ids):
             return np.array([counts.get(item, -1) for item in np.asarray(item_ids).tolist()], dtype=float)
 
-    assert dict(found) == pytest.approx(dict(evaluate(Twin(), train, test, metrics=list(found))), rel=1e-12)
+    of_twin = evaluate(Twin(), train, test, metrics=list(found), candidates=candidates, key=KEY)
+    assert dict(found) == pytest.approx(dict(of_twin), rel=1e-12)
+    factors = ImplicitALS(n_factors=4, n_epochs=1).fit(few, key=KEY)
+    options = {"metrics": ["auc"], "candidates": candidates, "key": KEY}
+    assert 0 < evaluate(factors, train, test, **options)["auc"] < 1
     assert found["recall@60"] == 1.0
     of_few = evaluate(model, few, test, metrics=["recall@10"])  # another catalogue: items beyond it are dropped
     assert of_few.dropped["unknown_items"] > 0
+
+
+@pytest.mark.parametrize("candidates", [None, Sampled(9)])
+def test_models_that_serve_nobody_else_drop_who_is_given(people, candidates):
+    _, train, test = people
+    known, rest = np.arange(100), np.arange(100, train.n_users)
+    model = UserKNN().fit(train.select_users(known), key=KEY)
+    found = evaluate(
+        model, train.select_users(known), test, given=train.select_users(rest), candidates=candidates, key=KEY
+    )
+    assert found.dropped["unknown_users"] == int(test.interactions_per_user()[100:].sum())
+    with pytest.raises(ValueError, match=r"nothing to rank: .*, and UserKNN serves nobody whom it was not fitted with"):
+        evaluate(model, train.select_users(known), test.select_users(rest), given=train.select_users(rest))
 
 
 def test_users_that_a_model_does_not_know_are_dropped(people):
@@ -305,6 +323,11 @@ def test_matrices_and_frames_are_taken(people):
         ({"train": "train"}, TypeError, "train must be"),
         ({"given": 3}, TypeError, "given must be"),
         ({"model": object()}, TypeError, "model must have a method score"),
+        (
+            {"model": ByScore},
+            TypeError,
+            r"model must be fitted, got the class ByScore; pass ByScore\(...\).fit\(train\)",
+        ),
         ({"metrics": ["rmse"]}, TypeError, "model must have a method predict"),
         ({"batch_size": 0}, ValueError, "batch_size must be at least 1"),
         ({"per_user": "yes"}, TypeError, "per_user must be"),
@@ -334,13 +357,56 @@ def test_bad_answers_of_models(people):
     for methods, message in cases:
         with pytest.raises(ValueError, match=message):
             evaluate(model(**methods), train, test)
-    with pytest.raises(TypeError, match="must return real numbers"):
-        evaluate(model(score=lambda u, i: np.full(len(u), "a")), train, test)
+    for methods, message in [
+        ({"score": lambda u, i: np.full(len(u), "a")}, "Model.score must return real numbers"),
+        ({"score": lambda u, i: 2**60 + np.arange(len(u))}, "Model.score must be whole numbers of at most"),
+        ({"score_items": lambda u: np.full((len(u), n_items), 2**60)}, "Model.score_items must be whole numbers"),
+        ({"factors": lambda u, i: np.ones((len(u), 2))}, "Model.factors must return two arrays, of users and of items"),
+        ({"score": lambda u, i: OnGpu()}, "Model.score must be in the memory of the CPU"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            evaluate(model(**methods), train, test)
+    hidden = np.ma.array(np.ones((train.n_users, n_items)), mask=False)
+    hidden[0, 1] = np.ma.masked
+    for methods in ({"score": lambda u, i: hidden[u, i]}, {"score_items": lambda u: hidden[u]}):
+        with pytest.raises(ValueError, match=r"Model.score\w*\[.*\] is missing \(masked or null\)"):
+            evaluate(model(**methods), train, test)
+
+
+class OnGpu:
+    """What a tensor on a GPU says of itself."""
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __dlpack__(self, **options):
+        raise BufferError
+
+
+@pytest.mark.parametrize(
+    "dtype", [np.float16, np.int8, np.uint64, np.bool_, np.float32, np.dtype(">f8"), np.longdouble]
+)
+def test_scores_and_factors_of_any_type(people, dtype):
+    _, train, test = people
+    rng = np.random.default_rng(3)
+    users, items = (rng.integers(0, 2, (n, 3)).astype(dtype) for n in (train.n_users, train.n_items))
+
+    class Factors:
+        def factors(self, user_ids, item_ids):
+            return users[train.user_index(user_ids)], items[train.item_index(item_ids)]
+
+    class Scores:
+        def score_items(self, user_ids):
+            return (users[train.user_index(user_ids)].astype(int) @ items.astype(int).T).astype(dtype)
+
+    found = evaluate(Factors(), train, test, metrics=["mrr", "auc"])
+    if dtype != np.bool_:  # whose products are truths
+        assert dict(found) == pytest.approx(dict(evaluate(Scores(), train, test, metrics=["mrr", "auc"])), rel=1e-12)
 
 
 def test_ids_of_another_type_are_named():
     train, test = Interactions.from_arrays([1, 2], [3, 4]), Interactions.from_arrays(["1", "2"], [4, 3])
-    with pytest.raises(TypeError, match="user_ids must be of the users' type"):
+    with pytest.raises(TypeError, match="test's user ids must be of train's users' type, got strings for numbers"):
         evaluate(ByScore(), train, test)
 
 

@@ -30,7 +30,23 @@ def test_a_name_that_stands_twice_is_one():
 # ---- bad inputs --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["recall", "ndcg@0", "ndcg@-1", "ndcg@1.5", "auc@5", "ndcg@ 5", "", "hr@05", 7, None])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recall",
+        "ndcg@0",
+        "ndcg@-1",
+        "ndcg@1.5",
+        "auc@5",
+        "ndcg@ 5",
+        "",
+        "hr@05",
+        7,
+        None,
+        "ndcg@2147483648",
+        f"gini@{10**30}",
+    ],
+)
 def test_unknown_names(name):
     with pytest.raises(ValueError, match=r"unknown metric .*; known: recall@K"):
         parse_metrics([name])
@@ -41,3 +57,5 @@ def test_a_string_and_nothing():
         parse_metrics("hr@10")
     with pytest.raises(ValueError, match="at least one metric, got none"):
         parse_metrics([])
+    with pytest.raises(TypeError, match="metrics must be a sequence of names, got None; known: recall@K"):
+        parse_metrics(None)

@@ -1,5 +1,6 @@
 """Results: intervals by their definition, and what tables, JSON and values of users hold."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from support.significance import ALPHA
 
 from fastfedrec import Interactions, Key
-from fastfedrec.evaluation import Sampled, evaluate
+from fastfedrec.evaluation import Sampled, compare, evaluate
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.resampling import bootstrap_sums
 from fastfedrec.evaluation.metrics.results import Evaluation, UserValues
@@ -108,6 +109,19 @@ def test_markdown_and_latex(result):
     assert lines[2] == r"metric & value & low & high \\"
     assert lines[4].startswith(f"ndcg@10 & {result['ndcg@10']:.4f} & ")
     assert lines[-1] == r"\end{tabular}"
+
+
+def test_what_a_notebook_shows(result):
+    page = result._repr_html_()
+    assert page.startswith("<div><strong>Evaluation of ")
+    assert f"<tr><td>ndcg@10</td><td>{result['ndcg@10']:.4f}</td></tr>" in page
+    assert f"<tr><td>users</td><td>{result.n_users}</td></tr>" in page
+    evil = dataclasses.replace(result, model="<script>", split="<b>")
+    assert "<script>" not in evil._repr_html_()
+    assert "<b>" not in evil._repr_html_()
+    compared = compare({"<i>": result, "b": result}, key=KEY)._repr_html_()
+    assert "<i>" not in compared
+    assert compared.count("<table>") == 2
 
 
 def test_one_user_has_an_interval_of_one_point():

@@ -255,6 +255,13 @@ def test_a_warm_start_of_other_factors_is_refused():
         ImplicitALS(3, 1).fit(data, key=KEY, warm_start=model)
 
 
+def test_a_warm_start_beyond_the_type_is_refused():
+    data = of(ratings(30, 20))
+    start = np.ones((30, 3)), np.full((20, 3), 1e60)
+    with pytest.raises(ValueError, match=r"warm_start's item_factors must be numbers that float32 holds"):
+        ImplicitALS(3, 1).fit(data, key=KEY, warm_start=start)
+
+
 def test_values_beyond_the_type_are_refused():
     dense = ratings(30, 20)
     dense[3, 2] = 1e38
