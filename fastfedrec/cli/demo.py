@@ -9,8 +9,9 @@ from typing import Any
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
-from fastfedrec.cli.inputs import check_folder, natural
+from fastfedrec.cli.inputs import natural
 from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe, make_axes, missing_extra, show
+from fastfedrec.core.files import check_folder
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
@@ -44,7 +45,7 @@ def add_demo(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _demo(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    check_folder(arguments.out)
+    check_folder("--out", arguments.out)
 
     def tell(text: str) -> None:
         if not arguments.json:

@@ -2,14 +2,14 @@
 
 import argparse
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, positive
 from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe
-from fastfedrec.cli.parts import load_parts, sources
+from fastfedrec.cli.parts import load_parts, sources, stated_split, tell_dropped
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
 from fastfedrec.core.version import __version__
@@ -26,7 +26,7 @@ from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
 from fastfedrec.systems.registry import SYSTEMS
 
-__all__ = ["add_evaluate"]
+__all__ = ["add_evaluate", "add_negatives", "check_metrics"]
 
 
 def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -47,14 +47,36 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
         default="hr@10,ndcg@10",
         help="recall@K, precision@K, hit@K, ndcg@K, map@K, mrr@K, auc, coverage@K, gini@K; or rmse, mae",
     )
-    command.add_argument(
-        "--negatives", type=_negatives, default=None, metavar="N|all", help="sampled unseen items to rank against (all)"
-    )
+    add_negatives(command)
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
 
 
-def _negatives(text: str) -> int | None:
-    return None if text == "all" else positive(text)
+def add_negatives(command: argparse.ArgumentParser) -> None:
+    """The argument that has test items ranked against some items alone, as a value of `evaluate`'s `candidates`."""
+    command.add_argument(
+        "--negatives", type=_negatives, default=None, metavar="N|all", help="sampled unseen items to rank against (all)"
+    )
+
+
+def _negatives(text: str) -> Sampled | None:
+    return None if text == "all" else Sampled(positive(text))
+
+
+def check_metrics(text: str, models: Sequence[Any]) -> tuple[list[str], bool]:
+    """The names in --metrics, and whether they are of ratings: a bad one is told before the training, not after it."""
+    metrics = list(dict.fromkeys(text.split(",")))
+    parsed = parse_metrics(metrics)
+    of_ratings = any(metric.is_of_ratings for metric in parsed)
+    if of_ratings and not all(metric.is_of_ratings for metric in parsed):
+        raise UsageError(
+            f"--metrics: rmse and mae are measured by themselves, on another split; got {','.join(metrics)}"
+        )
+    for model in models:
+        if of_ratings and not hasattr(model, "predict"):
+            raise UsageError(
+                f"{type(model).__name__} predicts no ratings; --metrics must be of rankings, such as ndcg@10"
+            )
+    return metrics, of_ratings
 
 
 def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
@@ -65,24 +87,15 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             f"data, so none is held out for it; there are {', '.join(SYSTEMS)}"
         )
     model = make_system(arguments.system, arguments.set)
-    metrics = list(dict.fromkeys(arguments.metrics.split(",")))
-    parsed = parse_metrics(metrics)  # an unknown one is named before the training, not after it
-    of_ratings = any(metric.is_of_ratings for metric in parsed)
-    if of_ratings and not all(metric.is_of_ratings for metric in parsed):
-        raise UsageError(
-            f"--metrics: rmse and mae are measured by themselves, on another split; got {','.join(metrics)}"
-        )
-    if of_ratings and not hasattr(model, "predict"):
-        raise UsageError(f"{type(model).__name__} predicts no ratings; --metrics must be of rankings, such as ndcg@10")
+    metrics, of_ratings = check_metrics(arguments.metrics, [model])
     baselines: tuple[Any, ...] = (GlobalMean(), ItemMean()) if of_ratings else (Random(), Popularity())
     models = {type(model).__name__: model}
     for baseline in baselines:
         models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
     systems = [type(candidate) for candidate in models.values()]
-    parts = load_parts(arguments, systems)
+    parts, stated = load_parts(arguments, systems, of_ratings=of_ratings), stated_split(arguments)
     data = load_data(arguments, systems) if parts is None else parts.train
     show_progress = can_show_progress(arguments.quiet)
-    candidates = None if arguments.negatives is None else Sampled(arguments.negatives)
     splitter = RandomHoldout(share=0.2) if of_ratings else LeaveOneOut()
     found: dict[str, list[Evaluation]] = {name: [] for name in models}
     for seed in range(arguments.seeds):
@@ -97,8 +110,8 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
                     split.test,
                     given=split.given,
                     metrics=metrics,
-                    candidates=candidates,
-                    split=splitter if parts is None else None,
+                    candidates=arguments.negatives,
+                    split=splitter if parts is None else stated,
                     key=key,
                     n_threads=arguments.threads,
                 )
@@ -138,23 +151,18 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         tested = "a fifth of each user's ratings held out" if of_ratings else "leave one out"
     else:
         tested = " and ".join(f"{name} {path}" for name, path in sources(arguments).items())
+        tested += f", by {stated}" if stated else ""
     against = "" if of_ratings else f", against {first.protocol}"
     note = catalogue_note(data)
     return "\n".join(
         [
             f"{model!r}\n{data!r}, {tested}{against}, seeds 0 to {arguments.seeds - 1} (simulations)\n",
             format_table(header, rows),
-            *_of_dropped(first.dropped),
+            *tell_dropped(first.dropped),
             EPSILON_LEGEND,
             *([f"{note[0].upper()}{note[1:]}."] if note else []),
         ]
     )
-
-
-def _of_dropped(dropped: dict[str, int]) -> list[str]:
-    """A line about test interactions that were not measured, if there are any."""
-    said = [f"{number:,} {reason.replace('_', ' ')}" for reason, number in dropped.items() if number]
-    return [f"dropped from the test: {', '.join(said)}"] if said else []
 
 
 def _summarize(values: list[float]) -> dict[str, Any]:

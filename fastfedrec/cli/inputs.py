@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.cli.completion import complete_set, complete_system
-from fastfedrec.cli.tables import add_columns, is_table, read_table, told_columns
+from fastfedrec.cli.tables import add_columns, holds_lists, is_table, read_lists, read_table, told_columns
 from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -26,7 +26,6 @@ __all__ = [
     "add_data",
     "add_parts",
     "add_system_and_data",
-    "check_folder",
     "load_data",
     "make_system",
     "natural",
@@ -38,7 +37,8 @@ __all__ = [
 _GENERATED_DATA_SEED = 0  # "generated:50000x1000" is one data set, whatever seed a run takes
 DATA_HELP = (
     "MovieLens or Netflix zip or folder as downloaded; a file of text (also .gz, .zst) or Parquet with a row for each "
-    "user and item, and perhaps a value and a timestamp; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS "
+    "user and item, and perhaps a value and a timestamp; a text file with a user and all of its items in each line, as "
+    "of LightGCN's Gowalla; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS "
     "(always the same data for one size)"
 )
 
@@ -87,12 +87,6 @@ def make_system(name: str, assignments: Sequence[str]) -> Any:
     return registry.make_system(
         name, {parameter: parse_literal(text) for parameter, text in split_assignments(assignments).items()}
     )
-
-
-def check_folder(out: Path) -> None:
-    """Refuse an --out that cannot be a folder."""
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"--out {out} must be a folder, and a file is there")
 
 
 def add_catalogue(command: argparse.ArgumentParser) -> None:
@@ -197,8 +191,9 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
     if catalogue and (source.startswith("generated:") or source.endswith(".npz")):
         raise UsageError(f"--catalogue is for tables and published files; {source} states its items itself")
     read_as_table = not source.startswith("generated:") and not source.endswith(".npz") and is_table(Path(source))
-    if (told := told_columns(arguments)) and not read_as_table:
-        raise UsageError(f"{told[0]} is for tables; {source} states by itself what it holds")
+    told = told_columns(arguments) + ["--adjacency"] * arguments.adjacency
+    if told and not read_as_table:
+        raise UsageError(f"{told[0]} is for files of text; {source} states by itself what it holds")
     if source.startswith("generated:"):
         size = re.fullmatch(r"generated:([0-9]+)x([0-9]+)", source)
         if size is None:
@@ -210,7 +205,8 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
     elif read_as_table:
         if arguments.catalogue == "published":
             raise UsageError(f"--catalogue published is for MovieLens and Netflix; name a file for {source}")
-        data = read_table(arguments, source, catalogue, of_ratings)
+        read = read_lists if holds_lists(arguments, source) else read_table
+        data = read(arguments, source, catalogue, of_ratings)
     elif holds_netflix(Path(source)):
         data = load_netflix(source, **catalogue)
     else:

@@ -11,6 +11,7 @@ from typing import Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.account import add_account
 from fastfedrec.cli.audit import add_audit
+from fastfedrec.cli.compare import add_compare
 from fastfedrec.cli.completion import complete
 from fastfedrec.cli.demo import add_demo
 from fastfedrec.cli.doctor import add_doctor
@@ -124,6 +125,7 @@ def build_parser() -> Parser:
     add_fit(add)
     add_split(add)
     add_evaluate(add)
+    add_compare(add)
     add_recommend(add)
     add_ledger(add)
     add_account(commands, common)

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.cli.inputs import check_folder
 from fastfedrec.cli.outputs import can_show_progress, has_extra
 from fastfedrec.core import doctor
 from fastfedrec.core.check import check_integer
-from fastfedrec.core.files import write_text
+from fastfedrec.core.files import check_folder, write_text
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
@@ -110,7 +109,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
 def run_reproduce(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Compute, show, and write the same as JSON, as a page and as a plot."""
     out = arguments.out
-    check_folder(out)
+    check_folder("--out", out)
     is_table = arguments.table is not None
     wanted = arguments.table if is_table else arguments.figure
     if wanted not in (_TABLES if is_table else _FIGURES).get(arguments.system, ()):

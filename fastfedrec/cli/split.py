@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.cli.inputs import UsageError, add_data, check_folder, load_data, natural, positive
-from fastfedrec.cli.parts import named_parts
-from fastfedrec.core.files import new_file, write_text
+from fastfedrec.cli.inputs import UsageError, add_data, load_data, natural, positive
+from fastfedrec.cli.parts import SPLIT_FILE, digest_of, named_parts
+from fastfedrec.core.files import check_folder, new_file, write_text
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import format_table
 from fastfedrec.core.version import __version__
@@ -88,14 +88,14 @@ def _part(text: str) -> float | int:
 def run_split(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Split, and write each part as a table that every command reads, for its owner alone."""
     splitter, out = _make_splitter(arguments), arguments.out
-    check_folder(out)
+    check_folder("--out", out)
     if out.exists() and any(out.iterdir()):
         raise UsageError(f"--out {out} holds files already; name a new folder, for none of them is replaced")
     data = load_data(arguments)
     found = list(splitter.split(data, key=Key.from_seed(arguments.seed)))
     if any(not split.test.n_interactions for split in found):
         raise ValueError(f"{splitter!r} leaves nothing to test of --data {arguments.data}; use another split")
-    rows = []
+    rows, digests = [], []
     for number, split in enumerate(found, start=1):
         folder = out / f"fold-{number}" if len(found) > 1 else out
         folder.mkdir(parents=True, exist_ok=True)
@@ -104,14 +104,18 @@ def run_split(arguments: argparse.Namespace) -> dict[str, Any] | str:
             _write(path, part, has_values=data.values is not None)
             n_users, n_items = (int((np.bincount(of) > 0).sum()) for of in (_users(part), part.indices))
             rows.append((path.relative_to(out).as_posix(), n_users, n_items, part.n_interactions))
+            digests.append(digest_of(path))
     document = {
         "version": __version__,
         "split": repr(splitter),
         "seed": arguments.seed,
         "source": arguments.data,
-        "files": [dict(zip(("name", "users", "items", "interactions"), row, strict=True)) for row in rows],
+        "files": [
+            dict(zip(("name", "users", "items", "interactions", "sha256"), (*row, digest), strict=True))
+            for row, digest in zip(rows, digests, strict=True)
+        ],
     }
-    write_text(out / "split.json", json.dumps(document, indent=2), private=True)
+    write_text(out / SPLIT_FILE, json.dumps(document, indent=2), private=True)
     if arguments.json:
         return document
     table = format_table(("", "users", "items", "interactions"), [(name, *map("{:,}".format, n)) for name, *n in rows])

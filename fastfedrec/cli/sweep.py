@@ -5,13 +5,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from fastfedrec.cli.completion import complete_set, complete_system
+from fastfedrec.cli.evaluate import add_negatives
 from fastfedrec.cli.inputs import (
     DATA_HELP,
     UsageError,
     add_catalogue,
     add_parts,
-    check_folder,
     load_data,
     natural,
     parse_literal,
@@ -20,28 +19,14 @@ from fastfedrec.cli.inputs import (
 )
 from fastfedrec.cli.outputs import can_show_progress, has_extra
 from fastfedrec.cli.parts import load_parts, named_parts
+from fastfedrec.cli.settings import add_systems
+from fastfedrec.core.files import check_folder
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
 __all__ = ["add_sweep"]
 
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "'\""
-
-
-class _AddSystem(argparse.Action):
-    """Starts the settings of one more system."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), (values, [])])
-
-
-class _AddValues(argparse.Action):
-    """Gives the system that was named last some values."""
-
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        if not namespace.system:
-            raise UsageError("--set must follow the --system that it is about")
-        namespace.system[-1][1].extend(values)
 
 
 def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -56,13 +41,7 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
             "fastfedrec sweep --system dp-gram --set epsilon=1,2 --train a/train.csv --test a/test.csv",
         ],
     )
-    system = command.add_argument(
-        "--system", action=_AddSystem, default=[], metavar="SYSTEM", help=f"once for each: {', '.join(SYSTEMS)}"
-    )
-    values = command.add_argument(
-        "--set", nargs="+", action=_AddValues, metavar="NAME=V1,V2", help="values of the system before it, all combined"
-    )
-    system.completer, values.completer = complete_system, complete_set  # type: ignore[attr-defined]
+    add_systems(command, "NAME=V1,V2", "values of the system before it, all combined")
     source = command.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", metavar="PATH", help=DATA_HELP)
     add_parts(command, source)
@@ -80,7 +59,10 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--min-interactions", type=positive, metavar="N", help="of --data: then keep users with N items"
     )
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
-    command.add_argument("--metrics", default="hr@10,ndcg@10", help="hr@K, ndcg@K, mrr; fronts go by the first")
+    command.add_argument(
+        "--metrics", default="hr@10,ndcg@10", help="as evaluate takes them, of rankings; fronts go by the first"
+    )
+    add_negatives(command)
     command.add_argument("--delta", type=float, default=1e-6, help="at which ledgers are read")
     command.add_argument("--no-baselines", action="store_true", help="nothing but the systems named")
     command.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at a time, each in a process")
@@ -113,7 +95,7 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, grid, sweep
 
     out = arguments.out
-    check_folder(out)
+    check_folder("--out", out)
     show_progress = can_show_progress(arguments.quiet)
     if arguments.advice:
         if arguments.system:
@@ -123,12 +105,12 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if not arguments.system:
         raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
     settings: list[Setting] = []
-    for name, assignments in arguments.system:
+    for asked in arguments.system:
         values = {
             parameter: [parse_literal(value) for value in split_values(text)]
-            for parameter, text in split_assignments(assignments).items()
+            for parameter, text in split_assignments(asked.assignments).items()
         }
-        settings += grid(name, **values)
+        settings += grid(asked.name, **values)
     if (arguments.users is None) != (arguments.items is None):
         raise UsageError("--users and --items go together")
     systems = [system_class(setting.system) for setting in settings]
@@ -145,6 +127,7 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         n_jobs=arguments.jobs,
         n_threads=arguments.threads,
         metrics=arguments.metrics.split(","),
+        candidates=arguments.negatives,
         delta=arguments.delta,
         with_baselines=not arguments.no_baselines,
         source=_source(arguments, data),

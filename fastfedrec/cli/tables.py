@@ -1,4 +1,4 @@
-"""Tables of the user's own as --data: what tells them from published archives, and where their columns are."""
+"""Text of the user's own as --data: tables and lists of items by user, told by what they hold."""
 
 import argparse
 import re
@@ -10,10 +10,11 @@ from typing import Any
 from fastfedrec.cli.outputs import show
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.times import UNITS
-from fastfedrec.datasets import load_table
-from fastfedrec.datasets.table_files import find_layout
+from fastfedrec.datasets import load_adjacency, load_table
+from fastfedrec.datasets.adjacency import is_adjacency
+from fastfedrec.datasets.table_files import find_layout, is_parquet, table_columns
 
-__all__ = ["add_columns", "is_table", "read_table", "told_columns"]
+__all__ = ["add_columns", "holds_lists", "is_table", "read_lists", "read_table", "tell_lists", "told_columns"]
 
 _COLUMNS = ("user", "item", "value", "timestamp")
 _PEEKED = 4096
@@ -35,6 +36,10 @@ def add_columns(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--no-header", action="store_true", help="the first line is a row")
     group.add_argument("--no-quotes", action="store_true", help="double quotes are a part of the text")
+    command.add_argument(
+        "--adjacency", action="store_true",
+        help="no table: each line is a user and all of its items, as '0 4 7 9'; found by itself where all are numbers",
+    )  # fmt: skip
 
 
 def is_table(path: Path) -> bool:
@@ -58,6 +63,39 @@ def told_columns(arguments: argparse.Namespace) -> list[str]:
     ]
 
 
+def holds_lists(arguments: argparse.Namespace, path: str) -> bool | None:
+    """Whether a text file has a user and all of its items in each line; None where nothing tells it from a table."""
+    told = told_columns(arguments)
+    if arguments.adjacency and (others := [name for name in told if name != "--separator"]):
+        raise ValueError(f"{others[0]} is for tables, which have a row for each user and item; leave --adjacency out")
+    if arguments.adjacency:
+        return True
+    return is_adjacency(Path(path)) if not told and _is_text(path) else False
+
+
+def _is_text(path: str) -> bool:
+    """Whether there is a file, and not one of Parquet."""
+    return Path(path).is_file() and not is_parquet(Path(path))
+
+
+def tell_lists(arguments: argparse.Namespace, path: str) -> None:
+    """Say what a file is taken for where nobody said so."""
+    if not arguments.quiet:
+        show(f"fastfedrec: {path}: each line is a user and its items (--adjacency)", file=sys.stderr)
+
+
+def read_lists(
+    arguments: argparse.Namespace, path: str, catalogue: dict[str, Any], of_ratings: str | None
+) -> Interactions:
+    """Read the items of each line's user."""
+    if of_ratings:
+        raise ValueError(f"{of_ratings} fits ratings, and {path} has none: each line is a user and its items")
+    if not arguments.adjacency:
+        tell_lists(arguments, path)
+    separator = None if arguments.separator is None else arguments.separator.replace(r"\t", "\t")
+    return load_adjacency(path, separator=separator, **catalogue)
+
+
 def read_table(
     arguments: argparse.Namespace, path: str, catalogue: dict[str, Any], of_ratings: str | None
 ) -> Interactions:
@@ -72,6 +110,13 @@ def read_table(
     separator = None if arguments.separator is None else arguments.separator.replace(r"\t", "\t")
     options |= {"separator": separator, "header": header, "quotes": not arguments.no_quotes}
     options |= {"timestamp_unit": arguments.timestamp_unit or "s"}
+    if header and options["user"] is None and _is_text(path):
+        names = table_columns(path, separator, quotes=options["quotes"])
+        if all(re.fullmatch(r"[0-9.]*", name) for name in names):
+            raise ValueError(
+                f"{path}: its first line, {' '.join(names)[:60].strip()!r}, names no columns; pass --no-header --user "
+                "0 --item 1 where it is a row, or --adjacency where each line is a user and all of its items"
+            )
     layout = find_layout(path, **options)
     columns = {role: layout.names[place] for role, place in layout.places.items()}
     if of_ratings and "value" not in columns:

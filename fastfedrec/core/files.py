@@ -3,6 +3,7 @@
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, BinaryIO
 
 from fastfedrec.core.numbers import show
 
-__all__ = ["check_path", "check_place", "new_file", "own_folder", "write_text"]
+__all__ = ["check_folder", "check_path", "check_place", "new_file", "own_folder", "write_text"]
 
 
 def check_path(name: str, value: Any) -> Path:
@@ -111,7 +112,37 @@ def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False
 
 def check_place(path: str | os.PathLike[str]) -> None:
     """Raise where `new_file` would: before the work whose result is to be there."""
-    _mode_to_keep(check_path("path", path))
+    path = check_path("path", path)
+    _mode_to_keep(path)
+    check_folder(f"path {os.fsdecode(path)!r} is to be in", path.parent)
+
+
+def check_folder(name: str, folder: Path) -> None:
+    """Raise where no files could be written to a folder, which need not be there yet: before the work, not after it.
+
+    Parameters
+    ----------
+    name : str
+        What gave it, for the message.
+    folder : Path
+        The folder.
+
+    Raises
+    ------
+    ValueError
+        It, or the nearest folder above it that there is, is a file or cannot be written to.
+    """
+    nearest = folder.absolute()
+    while not os.path.lexists(nearest):
+        nearest = nearest.parent
+    at = "" if nearest == folder.absolute() else f" is in {nearest}, which"
+    if not nearest.is_dir():
+        raise ValueError(f"{name} {folder}{at} must be a folder, and a file is there; name another place")
+    try:
+        with tempfile.TemporaryFile(dir=nearest):  # what its mode says is not all that decides
+            pass
+    except OSError as error:
+        raise ValueError(f"{name} {folder}{at} cannot be written to ({error.strerror}); name another place") from None
 
 
 def _mode_to_keep(path: Path) -> int | None:

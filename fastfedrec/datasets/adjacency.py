@@ -14,11 +14,13 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import DUPLICATES
 from fastfedrec.datasets._fields import Field, Kind, parse_field
 from fastfedrec.datasets._streams import open_text
+from fastfedrec.datasets.columns import to_interactions
 from fastfedrec.datasets.files import refuse
 
-__all__ = ["load_adjacency"]
+__all__ = ["is_adjacency", "load_adjacency"]
 
 _BYTES = 1 << 22  # read at once
+_PEEKED = 1 << 16  # of a file that may be one of these
 _ID = Field("id", Kind.ID)
 _BETWEEN_BLANKS = re.compile(r"[^ \t\r]+")
 
@@ -83,11 +85,38 @@ def load_adjacency(
     users, lengths, items = _read_lines(path, separator)
     if not items:
         refuse(str(path), max(len(users), 1), "the file ends without a single item")
-    people, things = _typed(users), _typed(items)
-    return Interactions.from_arrays(
-        np.repeat(people, lengths), things, duplicates=duplicates, item_ids=item_ids, unlisted=unlisted,
-        user_ids=encode_ids("users", people)[0] if user_ids is None else user_ids,
+    people = _typed(users)
+    return to_interactions(
+        np.repeat(people, lengths), _typed(items), None, None, duplicates=duplicates, item_ids=item_ids,
+        user_ids=encode_ids("users", people)[0] if user_ids is None else user_ids, unlisted=unlisted,
     )  # fmt: skip
+
+
+def is_adjacency(path: Path) -> bool | None:
+    """Whether a text file looks like lines of a user and items: whole numbers alone, divided by spaces, and no table.
+
+    Parameters
+    ----------
+    path : Path
+        The file, of which the first lines are read.
+
+    Returns
+    -------
+    bool or None
+        None where it may be either: lines that all have as many numbers, which are neither two nor a single line.
+    """
+    with open_text(path) as stream:
+        start = b""
+        while len(start) < _PEEKED and (part := stream.read(_PEEKED - len(start))):
+            start += part
+    if len(start) >= _PEEKED:  # the last number may be cut in two
+        start = start[: (start.rfind(b"\n") if b"\n" in start else start.rfind(b" ")) + 1]
+    lines = [words for line in start.decode("latin-1").split("\n") if (words := line.split())]
+    are_numbers = all(word.isdecimal() and word.isascii() for words in lines for word in words)
+    if b"\t" in start or not lines or not are_numbers:
+        return False
+    lengths = {len(words) for words in lines}
+    return len(lengths) > 1 or lengths == {2} or (len(lines) == 1 and lengths.pop() > 4) or None
 
 
 def _read_lines(path: Path, separator: str | None) -> tuple[list[str], list[int], list[str]]:

@@ -44,6 +44,7 @@ def store_table(
     quotes: bool = True,
     duplicates: str | None = None,
     item_ids: Sequence[Hashable] | np.ndarray | None = None,
+    user_ids: Sequence[Hashable] | np.ndarray | None = None,
     unlisted: str = "error",
     timestamp_unit: str = "s",
 ) -> StoredInteractions:
@@ -68,7 +69,7 @@ def store_table(
         As in `load_table`.
     duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
         As in `load_table`.
-    item_ids : array_like or None
+    item_ids, user_ids : array_like or None
         As in `load_table`.
     unlisted : {"error", "drop"}
         As in `load_table`.
@@ -104,7 +105,7 @@ def store_table(
         spool = partial / "spool"
         spool.mkdir()
         columns = _spool_parquet(layout, spool) if layout.is_parquet else read_text(layout, _SpooledReader, spool=spool)
-        _write_rows(partial, spool, columns, duplicates, item_ids, unlisted)
+        _write_rows(partial, spool, columns, duplicates, {"user": user_ids, "item": item_ids}, unlisted)
         for file in spool.iterdir():
             file.unlink()
         spool.rmdir()
@@ -202,17 +203,23 @@ def _number(layout: Layout, role: str, column: np.ndarray | Coded, known: dict[s
 
 
 def _write_rows(
-    folder: Path, spool: Path, columns: dict[str, Any], duplicates: str | None, listed: Any, unlisted: str
+    folder: Path,
+    spool: Path,
+    columns: dict[str, Any],
+    duplicates: str | None,
+    lists: Mapping[str, Any],
+    unlisted: str,
 ) -> None:
     """Write the folder's files: the rows by user, and in ranges of users by item."""
-    user_ids, user_rows = _encode("users", columns["user"])
-    item_ids, item_rows = _encode("items", columns["item"])
+    axes = {axis: _encode(f"{axis}s", columns[axis]) for axis in ("user", "item")}
     extra: dict[str, Any] = {role: columns[role] for role in ("value", "timestamp") if role in columns}
     n = len(columns["user"].numbers if isinstance(columns["user"], Coded) else columns["user"])
-    if listed is not None:
-        item_ids, item_rows = _on_list(axis_ids("item_ids", listed, None), item_ids, item_rows, unlisted)
-        if any((item_rows(block) < 0).any() for block in _blocks(n)):
-            user_ids, user_rows, item_rows, extra = _without_unlisted(n, user_ids, user_rows, item_rows, extra)
+    listed = {axis: axis_ids(f"{axis}_ids", ids, None) for axis, ids in lists.items() if ids is not None}
+    for axis, ids in listed.items():
+        axes[axis] = ids, _on_list(axis, ids, *axes[axis], unlisted)
+    if listed and any((rows(block) < 0).any() for _, rows in axes.values() for block in _blocks(n)):
+        axes, extra = _without_unlisted(n, axes, listed, extra)
+    (user_ids, user_rows), (item_ids, item_rows) = axes["user"], axes["item"]
     check_item_count(len(item_ids))
     indptr, items_by_user, extra_by_user = _group_by_user(
         spool, n, len(user_ids), len(item_ids), user_rows, item_rows, extra
@@ -256,7 +263,7 @@ def _write_rows(
         _copy(folder, "values", final["values"], dtype)
     if "timestamp" in extra:
         _copy(folder, "timestamps", final["timestamps"], np.dtype(np.int64))
-    write_document(folder, {"user": [], "item": []}, "data" if listed is None else "public")
+    write_document(folder, {"user": [], "item": []}, "public" if "item" in listed else "data")
 
 
 def _group_by_user(
@@ -336,53 +343,65 @@ def _encode(name: str, column: _SpooledColumn | Coded) -> tuple[np.ndarray, Call
 
 
 def _on_list(
-    listed: np.ndarray, found: np.ndarray, rows: Callable[[slice], np.ndarray], unlisted: str
-) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
-    """The same on a catalogue that is given; -1 for what it does not list."""
-    check_kinds("item_ids", listed, found, of="the items")
-    places = IdIndex("item", listed).find(found).astype(np.int32)
+    axis: str, listed: np.ndarray, found: np.ndarray, rows: Callable[[slice], np.ndarray], unlisted: str
+) -> Callable[[slice], np.ndarray]:
+    """The same function for a list that is given; -1 for what it does not hold."""
+    check_kinds(f"{axis}_ids", listed, found, of=f"the {axis}s")
+    places = IdIndex(axis, listed).find(found).astype(np.int32)
     if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
+        what = "somebody" if axis == "user" else f"{id_at(found, absent[0])!r}"  # people are not named
         raise ValueError(
-            f"item_ids does not list {id_at(found, absent[0])!r}, an item of the table ({len(absent)} in all); list "
-            "it, or pass unlisted='drop'"
+            f"{axis}_ids does not list {what}, {'a user' if axis == 'user' else 'an item'} of the table ({len(absent)} "
+            "in all); list it, or pass unlisted='drop'"
         )
-    return listed, lambda block: places[rows(block)]
+    return lambda block: places[rows(block)]
+
+
+_Axis = tuple[np.ndarray, Callable[[slice], np.ndarray]]  # ids, and from a block of rows to places among them
 
 
 @dataclass(frozen=True)
 class _Kept:
     """A column without the rows that are dropped, in the blocks of what it was."""
 
-    column: _SpooledColumn
-    item_rows: Callable[[slice], np.ndarray]
+    column: Any
+    is_kept: Callable[[slice], np.ndarray]
 
     @property
     def dtype(self) -> np.dtype:
         return self.column.dtype
 
     def __getitem__(self, block: slice) -> np.ndarray:
-        return self.column[block][self.item_rows(block) >= 0]
+        return self.column[block][self.is_kept(block)]
 
 
 def _without_unlisted(
-    n: int,
-    user_ids: np.ndarray,
-    user_rows: Callable[[slice], np.ndarray],
-    item_rows: Callable[[slice], np.ndarray],
-    extra: Mapping[str, _SpooledColumn],
-) -> tuple[np.ndarray, Callable[[slice], np.ndarray], Callable[[slice], np.ndarray], dict[str, Any]]:
-    """Users who are left, and all columns as if rows without a listed item had never been there."""
+    n: int, axes: Mapping[str, _Axis], listed: Mapping[str, np.ndarray], extra: Mapping[str, _SpooledColumn]
+) -> tuple[dict[str, _Axis], dict[str, Any]]:
+    """Both axes, and all columns, as if rows without a listed user and item had never been there."""
+
+    def is_kept(block: slice) -> np.ndarray:
+        users, items = (rows(block) for _, rows in axes.values())
+        return (users >= 0) & (items >= 0)
 
     def of_kept(rows: Callable[[slice], np.ndarray]) -> Callable[[slice], np.ndarray]:
-        return lambda block: rows(block)[item_rows(block) >= 0]
+        return lambda block: rows(block)[is_kept(block)]
 
-    there = np.zeros(len(user_ids), dtype=bool)
+    left: dict[str, _Axis] = {}
+    for axis, (ids, rows) in axes.items():
+        left[axis] = ids, of_kept(rows)
+        if axis not in listed:  # those who are left
+            left[axis] = _those_there(n, ids, of_kept(rows))
+    return left, {role: _Kept(column, is_kept) for role, column in extra.items()}
+
+
+def _those_there(n: int, ids: np.ndarray, rows: Callable[[slice], np.ndarray]) -> _Axis:
+    """An axis of those alone who have a row."""
+    there = np.zeros(len(ids), dtype=bool)
     for block in _blocks(n):
-        there[of_kept(user_rows)(block)] = True
+        there[rows(block)] = True
     places = (np.cumsum(there) - 1).astype(np.int32)
-    kept_users = of_kept(user_rows)
-    columns = {role: _Kept(column, item_rows) for role, column in extra.items()}
-    return user_ids[there], lambda block: places[kept_users(block)], of_kept(item_rows), columns
+    return ids[there], lambda block: places[rows(block)]
 
 
 def _blocks(n: int) -> list[slice]:

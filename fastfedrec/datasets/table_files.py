@@ -24,7 +24,7 @@ from fastfedrec.datasets._streams import NotUTF8, open_text
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.files import refuse
 
-__all__ = ["Layout", "find_layout", "parquet_batches", "read_parquet", "read_text", "table_columns"]
+__all__ = ["Layout", "find_layout", "is_parquet", "parquet_batches", "read_parquet", "read_text", "table_columns"]
 
 _PARQUET = (".parquet", ".pq")
 _ID = "an id"

@@ -1,4 +1,4 @@
-"""Private choice of items: from a public list by the exponential mechanism, else by noisy counts and a threshold."""
+"""Private choice of items: from a public list by the exponential mechanism or noisy counts, else above a threshold."""
 
 import decimal
 from fractions import Fraction
@@ -26,7 +26,7 @@ _MARGIN = decimal.Decimal(10) ** -40  # relative; far above what is lost in 60 d
 
 
 #: Names of the releases, by which a fit knows that its ledger has them.
-CHOICES = ("exponential mechanism on item counts", "item counts above a threshold")
+CHOICES = ("exponential mechanism on item counts", "item counts above a threshold", "largest noisy item counts")
 
 
 def choose_items(
@@ -59,8 +59,9 @@ def choose_items(
     delta : float or None
         In (0, 1): needed where the list of items was taken from the data, and not used where it is public.
     max_items_per_user : int
-        How many of its items, drawn uniformly, a user is counted with where the list was taken from the data; noise
-        and threshold are proportional to it.  A public number, never taken from the data.
+        How many of its items, drawn uniformly, a user is counted with where the list was taken from the data, or where
+        more than so many are chosen from a public one; noise and threshold are proportional to it.  A public number,
+        never taken from the data.
     key : Key or None
         Source of the draws; None draws a new one from entropy.  An entropy key serves one call.
     ledger : fastfedrec.accounting.Ledger or None
@@ -82,8 +83,9 @@ def choose_items(
 
     Notes
     -----
-    With a public list the items are those of the exact `ExponentialMechanism`, whose scores one user changes by at
-    most 1, all in one direction.  See docs/explanation/mechanisms/item-choice.md.
+    Of a public list, `n` up to `max_items_per_user` items are those of the exact `ExponentialMechanism`, whose scores
+    one user changes by at most 1, all in one direction, and whose noise grows with `n`; more are those with the largest
+    noisy counts, whose noise grows with `max_items_per_user`.  See docs/explanation/mechanisms/item-choice.md.
 
     References
     ----------
@@ -136,6 +138,9 @@ def choose_items(
         return _above_threshold(interactions, n, epsilon, delta, most, key, ledger)
     if n >= interactions.n_items:
         return interactions  # a public list as it is: nothing was chosen
+    if n > most:
+        key.claim("choose_items")
+        return _largest_noisy(interactions, n, epsilon, most, key, ledger)
     mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)
     key.claim("choose_items")
     ledger.record(
@@ -193,6 +198,18 @@ def _above_threshold(
     columns, noisy = columns[by_name], noisy[by_name]
     best = np.argsort(-noisy, kind="stable")[:n]
     return _take(data, columns[np.sort(best)])
+
+
+def _largest_noisy(data: Interactions, n: int, epsilon: float, most: int, key: Key, ledger: Ledger) -> Interactions:
+    noise = DiscreteLaplace(Fraction(most) / Fraction(epsilon))
+    ledger.record(
+        CentralRelease(CHOICES[2], noise.epsilon(most), neighboring="add_remove"), simulation=key.is_simulation
+    )
+    counts = np.zeros(data.n_items, dtype=np.int64)
+    _kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET), most)
+    noisy = noise.add_noise(counts, key=key, purpose=_NOISE)  # of all items, also of those that nobody has
+    columns = np.argsort(-noisy, kind="stable")[:n]  # ties go by the public list
+    return data.select_items(columns)._replace(catalogue="chosen")
 
 
 def _order_of(ids: np.ndarray) -> np.ndarray:

@@ -573,3 +573,20 @@ def test_commands_refuse(capsys, tmp_path, monkeypatch, arguments, message):
     assert last.startswith("fastfedrec: error: ")
     assert message in last
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that nobody may write to")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "fit popularity --data absent.csv --out /proc/model.npz",
+        "compare --data absent.csv --out /proc/table.md",
+        "split --data absent.csv --out /proc/new/parts",
+        "sweep --system popularity --data absent.csv --out /proc/new",
+        "sweep --advice --out /proc/new",
+        "reproduce dp-gram --figure map --out /proc",
+        "demo --out /proc/new/demo",
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_found_out_before_the_work(capsys, arguments):
+    assert "/proc cannot be written to" in refusal(capsys, *arguments.split()).replace(" is in /proc, which", " /proc")

@@ -1,6 +1,7 @@
 """`fastfedrec split`: the files are the parts that the split makes, and every command reads them."""
 
 import csv
+import hashlib
 import json
 import stat
 
@@ -77,6 +78,7 @@ def test_files_are_the_parts_of_the_split(words, splitter, tmp_path, capsys):
         assert described["interactions"] == part.n_interactions
         assert described["users"] == (part.interactions_per_user() > 0).sum()
         assert described["items"] == (part.interactions_per_item() > 0).sum()
+        assert described["sha256"] == hashlib.sha256((out / described["name"]).read_bytes()).hexdigest()
         assert stat.S_IMODE((out / described["name"]).stat().st_mode) == 0o600  # people's data
 
 

@@ -129,7 +129,7 @@ def test_what_is_no_table_takes_no_columns(tmp_path, capsys):
         archive.writestr("u.data", "1\t1\t1\t1\n")
     for source in (str(tmp_path / "x"), "generated:20x10", str(tmp_path)):
         assert fit(tmp_path, source, "--no-quotes")[0] == 2
-        assert f"--no-quotes is for tables; {source} states by itself" in capsys.readouterr().err
+        assert f"--no-quotes is for files of text; {source} states by itself" in capsys.readouterr().err
 
 
 def test_ratings_without_a_column(tmp_path, capsys):

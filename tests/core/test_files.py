@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fastfedrec import Interactions, Popularity, PrivRec, load
-from fastfedrec.core.files import check_path, new_file, write_text
+from fastfedrec.core.files import check_folder, check_path, new_file, write_text
 from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.engines.shuffling.shuffler import Shuffler
 
@@ -119,6 +119,23 @@ def test_what_is_no_path_is_refused_by_name(door, wrong):
     name, function = DOORS[door]
     with pytest.raises((TypeError, ValueError), match=rf"^{name} must be (a path|the path of a file)"):
         function(wrong)
+
+
+def test_a_folder_is_looked_at_without_being_made(tmp_path, monkeypatch):
+    check_folder("out", tmp_path / "new" / "er")
+    monkeypatch.chdir(tmp_path)
+    check_folder("out", Path("relative"))
+    check_folder("out", tmp_path)
+    (tmp_path / "file").write_text("")
+    (tmp_path / "nowhere").symlink_to("gone")
+    for folder, reason in (
+        (tmp_path / "file", "must be a folder, and a file is there"),
+        (tmp_path / "file" / "in it", "is in .*file, which must be a folder"),
+        (tmp_path / "nowhere", "must be a folder"),
+    ):
+        with pytest.raises(ValueError, match=f"out .*{reason}"):
+            check_folder("out", folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "nowhere"]
 
 
 @pytest.mark.parametrize("kind", [str, Path, lambda path: str(path).encode(), lambda path: f"{path}/"])

@@ -19,7 +19,6 @@ GB = 10**9
 #: Every model that holds all pairs of items while it is fitted, and its bytes a pair.
 PAIRS = {
     "EASE": (lambda: EASE(), 12),
-    "ItemKNN": (lambda: ItemKNN(), 12),
     "DPLCF": (lambda: DPLCF(), 8),
     "DPGram": (lambda: DPGram(8.0, gate=False), 8),
 }
@@ -90,7 +89,7 @@ def test_what_a_sketch_is_said_to_need_is_what_it_takes(n_rotations, monkeypatch
 def test_a_model_that_does_not_fit_says_how_much_and_what_to_do(name, monkeypatch):
     make, bytes_a_pair = PAIRS[name]
     monkeypatch.setattr(memory, "memory_bytes", lambda: 16 * GB)
-    remedy = r"top_items\(5_000\)\), or fit ImplicitALS" if bytes_a_pair == 12 else r"private choice \(choose_items\)"
+    remedy = r"alone \(top_items=5_000\), or ImplicitALS" if bytes_a_pair == 12 else r"private choice \(choose_items\)"
     message = (
         rf"interactions must have fewer items: {name} of 1,000,000 items needs {bytes_a_pair} TB of memory, which "
         rf"grows with their square, and there are 16 GB; .*{remedy}"
@@ -99,6 +98,23 @@ def test_a_model_that_does_not_fit_says_how_much_and_what_to_do(name, monkeypatc
     with pytest.raises(ValueError, match=message):
         make().fit(of_items(1_000_000), key=KEY, ledger=ledger)
     assert not ledger.events  # nobody has paid for it
+
+
+def test_what_is_advised_fits(monkeypatch):
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 12 * 50**2)
+    with pytest.raises(ValueError, match="EASE of 400 items"):
+        EASE().fit(of_items(400), key=KEY)
+    assert EASE(top_items=50).fit(of_items(400), key=KEY).item_weights_.shape == (50, 50)
+
+
+def test_neighbors_of_items_take_no_memory_for_all_pairs():
+    data = datasets.generate_implicit(300, 6000, key=KEY)
+    ItemKNN(5).fit(data.select_items(range(50)), key=KEY)
+    tracemalloc.start()
+    ItemKNN(5).fit(data, key=KEY)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 * 6000**2  # a third of what all pairs would take
 
 
 def test_a_sketch_that_does_not_fit_says_what_to_do(monkeypatch):

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from naive.datasets import adjacency as naive
 
 from fastfedrec.datasets import load_adjacency
+from fastfedrec.datasets.adjacency import is_adjacency
+from fastfedrec.datasets.columns import TextList
 
 
 def write(folder, text, name="train.txt"):
@@ -84,12 +86,52 @@ def test_a_test_set_on_the_axes_of_its_train_set(tmp_path):
         load_adjacency(path, **lists)
 
 
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [("5 1 2\n3 2\n", [2, 1, 4]), ("5 1 2\n3 x\n", ["2", "1", "4", "x"]), ("5 1 2\n3 2\n", ["2", "1", "x"])],
+)
+def test_a_catalogue_of_text_is_in_the_type_of_the_items(tmp_path, text, ids):
+    data = load_adjacency(write(tmp_path, text), item_ids=TextList(map(str, ids)))
+    assert data.item_ids.tolist() == ids
+    assert data.catalogue == "public"
+
+
 def test_an_item_that_stands_twice(tmp_path):
     path = write(tmp_path, "1 7 7 8\n1 8\n")
     assert load_adjacency(path, duplicates="last").values is None
     assert load_adjacency(path).values.tolist() == [2.0, 2.0]
     with pytest.raises(ValueError, match="rows repeat a user-item pair, the first user 1 and item 7"):
         load_adjacency(path, duplicates="error")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0 4 7 9\n1 7\n2\n", True),
+        ("0 15 3 \n1 007 \n", True),
+        ("0 12\n1 15\n", True),  # pairs of a user and an item: the same, whichever way they are read
+        ("0 4 7 9 12\n", True),
+        ("0 " + " ".join(map(str, range(20_000))), True),  # a line that is longer than what is looked at
+        ("0 4 7 9 12\n" + "1 2\n" * 20_000, True),
+        ("1 5 3\n2 4 5\n", None),  # may be users, items and ratings
+        ("0 15 3 900 \n1 7 8 900 \n", None),
+        ("0 4 7\n", None),
+        ("user item\n0 4\n1 4\n", False),
+        ("ann tea milk\nbob tea\n", False),
+        ("0 4.5 7\n1 7\n", False),
+        ("0\t4\t7\n1\t7\n", False),
+        ("0,4,7\n1,7\n", False),
+        ("0 \u0664 7\n1 7\n", False),
+        ("", False),
+        ("\n\n", False),
+    ],
+)
+def test_lists_are_known_by_what_they_hold(tmp_path, text, expected):
+    assert is_adjacency(write(tmp_path, text)) is expected
+
+
+def test_packed_lists_are_known_too(tmp_path):
+    assert is_adjacency(write(tmp_path, gzip.compress(b"0 4 7 9\n1 7\n"), "train.txt.gz"))
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -66,6 +66,40 @@ def test_equals_the_table_in_memory(n, seed, text, suffix, duplicates, n_roles, 
         assert not (Path(place, "stored") / "spool").exists()
 
 
+@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("axes", [("user",), ("item",), ("user", "item")])
+def test_lists_of_users_and_items_are_those_of_the_table_in_memory(tmp_path, axes, text):
+    table = random_table(40, 3, text)
+    wanted = {"user": [8, 2, 77, 5], "item": [i * 1_000_000_007 for i in (6, 99, 0, 3)]}
+    if text:
+        wanted["user"] = [f"u{u}" for u in wanted["user"]]
+    lists = {f"{axis}_ids": wanted[axis] for axis in axes}
+    for unlisted, rows in (
+        ("drop", table),
+        ("error", table[table.who.isin(wanted["user"]) & table.what.isin(wanted["item"])]),
+    ):
+        (tmp_path / unlisted).mkdir()
+        stored, loaded = both(
+            rows, tmp_path / unlisted, "csv", duplicates="last", block=7, **ROLES, **lists, unlisted=unlisted
+        )
+        assert_same(stored, loaded)
+        assert stored.catalogue == loaded.catalogue == ("public" if "item" in axes else "data")
+    for axis in axes:
+        assert getattr(stored, f"{axis}_ids").tolist() == wanted[axis]
+
+
+def test_a_user_who_is_not_listed_is_refused_and_not_named(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("who,what\nann,2\nbob,3\nann,4\n")
+    with pytest.raises(
+        ValueError, match=r"user_ids does not list somebody, a user of the table \(1 in all\)"
+    ) as caught:
+        store_table(path, tmp_path / "stored", user="who", item="what", user_ids=["ann"])
+    assert "bob" not in str(caught.value)
+    with pytest.raises(ValueError, match=r"item_ids does not list 4, an item of the table \(1 in all\)"):
+        store_table(path, tmp_path / "stored", user="who", item="what", item_ids=[2, 3])
+
+
 def test_values_of_one_are_not_stored(tmp_path):
     table = pd.DataFrame({"who": [1, 2, 3], "what": [4, 4, 5], "stars": [1.0, 1.0, 1.0]})
     stored, loaded = both(table, tmp_path, "csv", user="who", item="what", value="stars")

@@ -93,6 +93,23 @@ def test_a_public_list_is_chosen_from_by_the_exponential_mechanism(counts, n, se
     assert chosen.catalogue == "chosen"
 
 
+@given(
+    counts=st.lists(st.integers(0, 30), min_size=3, max_size=10), n=st.integers(2, 9), most=st.integers(1, 3),
+    seed=st.integers(0, 10**6),
+)  # fmt: skip
+def test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts(counts, n, most, seed):
+    ids = [f"i{j}" for j in range(len(counts))]
+    data, key = crowd(dict(zip(ids, counts, strict=True)), item_ids=ids[::-1]), Key.from_seed(seed)
+    chosen = choose_items(data, n, 1.5, max_items_per_user=most, key=key)
+    if not most < n < len(ids):
+        return  # all of them, or by the exponential mechanism
+    noise = DiscreteLaplace(most / Fraction(1.5)).sample(len(ids), key=key, purpose="item_choice.noise").tolist()
+    noisy = [count + drawn for count, drawn in zip(counts[::-1], noise, strict=True)]
+    best = sorted(range(len(ids)), key=lambda j: (-noisy[j], j))[:n]
+    assert chosen.item_ids.tolist() == [ids[::-1][j] for j in sorted(best)]
+    assert chosen.catalogue == "chosen"
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
@@ -152,6 +169,12 @@ def test_it_is_recorded_before_it_happens(monkeypatch):
     choose_items(crowd({"a": 40, "b": 3}, item_ids=["a", "b", "c"]), 1, 0.5, ledger=public)
     assert [(event.epsilon, event.delta, event.neighboring) for event in public.events] == [(0.5, 0.0, "add_remove")]
     assert not public.is_simulation
+    many = Ledger()
+    shelf = crowd({"a": 40, "b": 3}, item_ids=["a", "b", "c"])
+    chosen = choose_items(shelf, 2, 0.5, max_items_per_user=1, ledger=many)
+    stated = [(event.mechanism, event.epsilon, event.delta, event.neighboring) for event in many.events]
+    assert stated == [("largest noisy item counts", 0.5, 0.0, "add_remove")]
+    assert DPPopularity(1.0).fit(chosen, ledger=many).ledger_.notes == []
 
     def refuse(*_, **__):
         raise KeyboardInterrupt
@@ -322,3 +345,18 @@ def test_one_user_of_many_items_is_counted_with_a_uniform_few():
     assert_only(lambda factor: share_is(chosen.n_items, 10 * n, factor * chance))
     # A third item of one user would be one that it was not counted with.
     assert chosen.interactions_per_user().max() <= 2
+    # Of a public list, where the best of 20,000 are those that somebody is counted with: 2 of each user's 10.
+    few = Interactions.from_arrays(users[: n // 4], items[: n // 4], item_ids=items[: n // 4])
+    best = choose_items(few, n // 20, 1e6, max_items_per_user=2, key=Key.from_seed(6))
+    assert set(best.interactions_per_user()) == {2}
+
+
+@pytest.mark.slow
+def test_many_items_of_a_public_list_are_chosen_with_the_noise_that_is_paid_for():
+    # Half of the items have 8 users, and half have none: as many as have any are chosen, those with a noisy count of 4
+    # or more, since by symmetry there are as many of them; 10% more or less noise is seen.
+    n, scale = 50_000, 5.0
+    data = Interactions.from_arrays(np.arange(8 * n), np.repeat(np.arange(n), 8), item_ids=range(2 * n))
+    chosen = choose_items(data, n, 1 / scale, max_items_per_user=1, key=Key.from_seed(7))
+    kept = int((chosen.item_ids < n).sum())
+    assert_only(lambda factor: share_is(kept, n, naive.chance(8, scale * factor, 4)))

@@ -97,6 +97,40 @@ CHOICE = [
         (RECORD,),
     ),
     Mutant(
+        "choice-of-many-no-noise",
+        "many items of a public list are chosen by their counts as they are",
+        "_largest_noisy",
+        "noise.add_noise(counts, key=key, purpose=_NOISE)",
+        "counts",
+        ("test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts",),
+    ),
+    Mutant(
+        "choice-of-many-noise-for-one-item",
+        "where many items are chosen the noise is for one item of a user, whatever max_items_per_user is",
+        "_largest_noisy",
+        "DiscreteLaplace(Fraction(most) / Fraction(epsilon))",
+        "DiscreteLaplace(1 / Fraction(epsilon))",
+        ("test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts",),
+    ),
+    Mutant(
+        "choice-of-many-unbounded",
+        "where many items are chosen a user is counted with all of its items",
+        "_largest_noisy",
+        "_kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET),"
+        " most)",
+        "counts += data.interactions_per_item()",
+        ("test_one_user_of_many_items_is_counted_with_a_uniform_few",),
+    ),
+    Mutant(
+        "choice-of-many-not-recorded",
+        "a choice of many items from a public list is not recorded",
+        "_largest_noisy",
+        "ledger.record(CentralRelease(CHOICES[2], noise.epsilon(most), neighboring='add_remove'),"
+        " simulation=key.is_simulation)",
+        "pass",
+        (RECORD,),
+    ),
+    Mutant(
         "choice-public-not-recorded",
         "a choice from a public list is not recorded",
         "choose_items",

@@ -486,6 +486,7 @@ SYSTEMS = {
     "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
     "DPGram": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "mean_share": HALF, "n_users": 50},
     "DPPopularity": {"n_reports": 3},
+    "EASE": {"top_items": 5},
     "FMFLDP": {
         "learning_rate": HALF, "init_scale": HALF, "confidence_weight": HALF, "regularization": SMALL, "delta": SMALL
     },

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.check import check_instance, check_integer, check_real
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.core.text import format_table
 from fastfedrec.evaluation.metrics import tables
 from fastfedrec.evaluation.metrics.resampling import holm, sign_test
 from fastfedrec.evaluation.metrics.results import Evaluation
@@ -97,6 +98,47 @@ class Comparison:
         """
         return tables.to_frame(self._test_columns(), library)
 
+    def summary(self) -> str:
+        """Lay out the metrics with their intervals as plain text, and say whom the tests tell from the best.
+
+        Returns
+        -------
+        str
+            A table, a row for each model, and a line for each metric.
+        """
+        columns = self._columns("to")
+        return "\n".join([format_table(list(columns), zip(*columns.values(), strict=True)), "", *self.verdicts()])
+
+    def verdicts(self, level: float = 0.05) -> list[str]:
+        """Say which model is best by each metric, and which others may be as good.
+
+        Parameters
+        ----------
+        level : float
+            Of the paired tests, after Holm's correction; in (0, 1).
+
+        Returns
+        -------
+        list of str
+            A line for each metric that has tests.
+        """
+        level = check_real("level", level, low=0.0, high=1.0, exclusive=True)
+        found = []
+        tested = dict.fromkeys(test.metric for test in self.tests)
+        for metric, less in ((m.name, m.less_is_better) for m in next(iter(self.results.values())).metrics):
+            if metric not in tested:
+                continue
+            best = (min if less else max)(self.results, key=lambda name: self.results[name][metric])
+            of_best = [test for test in self.tests if test.metric == metric and best in (test.first, test.second)]
+            equals = [
+                f"{test.second if test.first == best else test.first} (p {tables.show(test.p_holm)})"
+                for test in of_best
+                if test.p_holm >= level
+            ]
+            rest = f"no more than chance ahead of {', '.join(equals)}" if equals else "by more than chance"
+            found.append(f"{metric}: {best} is best, {rest}")
+        return found
+
     def to_markdown(self) -> str:
         """Two tables in Markdown: models by metrics with intervals, and the paired tests.
 
@@ -142,9 +184,7 @@ class Comparison:
 
     def _columns(self, dash: str) -> dict[str, list[str]]:
         def cell(name: str, metric: str) -> str:
-            low, high = self.intervals[name][metric]
-            value = tables.show(self.results[name][metric])
-            return value if np.isnan(low) else f"{value} ({tables.show(low)} {dash} {tables.show(high)})"
+            return tables.show_interval(self.results[name][metric], self.intervals[name][metric], dash)
 
         metrics = list(next(iter(self.results.values())))
         return {"model": list(self.results)} | {m: [cell(name, m) for name in self.results] for m in metrics}

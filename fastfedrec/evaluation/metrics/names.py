@@ -11,6 +11,7 @@ WITH_CUTOFF = ("recall", "precision", "hit", "hr", "ndcg", "map", "mrr", "covera
 WITHOUT_CUTOFF = ("ndcg", "map", "mrr", "auc", "mpr", "rmse", "mae")
 OF_RATINGS = ("rmse", "mae")
 OF_LISTS = ("coverage", "gini")
+LESS_IS_BETTER = ("rmse", "mae", "mpr", "gini")
 
 KNOWN = "recall@K, precision@K, hit@K (or hr@K), ndcg@K, map@K, mrr@K, auc, mpr, coverage@K, gini@K, rmse, mae"
 
@@ -46,6 +47,17 @@ class Metric:
             True for "rmse" and "mae".
         """
         return self.kind in OF_RATINGS
+
+    @property
+    def less_is_better(self) -> bool:
+        """Whether the best model has the lowest value.
+
+        Returns
+        -------
+        bool
+            True for "rmse", "mae", "mpr" and "gini".
+        """
+        return self.kind in LESS_IS_BETTER
 
     @property
     def is_of_lists(self) -> bool:

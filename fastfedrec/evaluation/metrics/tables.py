@@ -8,7 +8,7 @@ from typing import Any
 
 from fastfedrec.core.check import check_choice
 
-__all__ = ["show", "to_frame", "to_json", "to_latex", "to_markdown"]
+__all__ = ["show", "show_interval", "to_frame", "to_json", "to_latex", "to_markdown"]
 
 Columns = Mapping[str, Sequence[Any]]
 
@@ -125,6 +125,27 @@ def show(value: Any) -> str:
             return "-"
         return f"{value:.4f}" if value == 0 or abs(value) >= 5e-4 else f"{value:.2g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def show_interval(value: float, interval: tuple[float, float], dash: str = "to") -> str:
+    """A cell of a value and its interval.
+
+    Parameters
+    ----------
+    value : float
+        As for `show`.
+    interval : (float, float)
+        Its ends; NaN where there are none.
+    dash : str
+        Stands between them.
+
+    Returns
+    -------
+    str
+        As "0.1234 (0.1200 to 0.1270)".
+    """
+    low, high = map(show, interval)
+    return show(value) if math.isnan(interval[0]) else f"{show(value)} ({low} {dash} {high})"
 
 
 def _is_number(value: Any) -> bool:

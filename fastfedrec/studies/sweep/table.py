@@ -11,6 +11,7 @@ from typing import Any
 
 from fastfedrec.core.files import write_text
 from fastfedrec.core.text import NOT_COVERED, format_epsilon
+from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.reproduce.side_by_side import SideBySide
 from fastfedrec.studies.sweep.cells import TRUST_VIEWS, TRUST_WORDS, Cell, pareto_front
 from fastfedrec.studies.sweep.runs import plain
@@ -50,7 +51,13 @@ class Sweep(SideBySide):
     @property
     def title(self) -> str:
         """What it is."""
-        return "Utility and true privacy cost"
+        return f"Utility and true privacy cost, against {self.protocol}"
+
+    @property
+    def protocol(self) -> str:
+        """What test items were ranked against, as an `Evaluation` has it."""
+        candidates = self.settings.get("candidates")
+        return "all unseen items" if candidates is None else str(Sampled(**candidates))
 
     @property
     def metric(self) -> str:
@@ -177,6 +184,7 @@ class Sweep(SideBySide):
                 "n_tested": cell.n_tested,
                 **{name: cell.mean(name) for name in cell.metrics},
                 **{f"{name}_std": cell.std(name) for name in cell.metrics},
+                "protocol": self.protocol,
                 **{f"epsilon_{trust}": cell.true_epsilon(trust) for trust in TRUST_VIEWS},
                 "delta": cell.delta,
                 **{f"front_{trust}": id(cell) in on[trust] for trust in TRUST_VIEWS},

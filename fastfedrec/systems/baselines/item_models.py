@@ -28,7 +28,7 @@ from fastfedrec.systems.recommender import Recommender
 __all__ = ["EASE", "ItemKNN", "OwnHistory"]
 
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
-_FEWER_ITEMS = "keep the most popular (interactions.top_items(5_000)), or fit ImplicitALS, which has no pairs"
+_FEWER_ITEMS = "fit the most used items alone (top_items=5_000), or ImplicitALS, which has no pairs"
 COUNTED_BYTES = 12  # of count_pairs, a pair: float32 as they are added up, and float64 as they are returned
 
 
@@ -246,6 +246,9 @@ class ItemKNN(NeighborModel, ExactModel):
     the `n_neighbors` most similar to i: neighbours are those of the candidate, and the sum is not divided by anything.
     implicit's ``CosineRecommender`` keeps neighbours of the user's items instead, without shrinkage.
 
+    Pairs of items are counted from the users' rows, a block of items at a time: memory grows with the items times
+    `n_neighbors`, time with the squares of the users' numbers of items.
+
     References
     ----------
     .. [1] Sarwar, Karypis, Konstan, Riedl, "Item-based collaborative filtering recommendation algorithms", WWW 2001.
@@ -261,7 +264,6 @@ class ItemKNN(NeighborModel, ExactModel):
     """
 
     _released = "exact similarities and counts of items"
-    _bytes_a_pair = COUNTED_BYTES
 
     n_neighbors: int = 100
     shrinkage: float = 10.0
@@ -271,17 +273,24 @@ class ItemKNN(NeighborModel, ExactModel):
         self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
-        pairs = count_pairs(data, show_progress=show_progress)
-        self.item_counts_ = np.diag(pairs).copy()
+        n_items = data.n_items
+        self.item_counts_ = data.interactions_per_item().astype(np.float64)
         lengths = np.sqrt(self.item_counts_)
-        for row, length in zip(pairs, lengths, strict=True):  # in place: the matrix is the largest thing there is
-            below = length * lengths + self.shrinkage
-            np.divide(row, below, out=row, where=below > 0)
-        np.fill_diagonal(pairs, -1.0)  # no item is its own neighbour
-        n_kept = min(self.n_neighbors, data.n_items - 1)
-        best, falling = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
-        self.neighbor_items_ = best[:, :n_kept].astype(np.int32)
-        self.neighbor_similarities_ = falling[:, :n_kept].astype(np.float64, copy=False)
+        n_kept = min(self.n_neighbors, n_items - 1)
+        best, falling = np.empty((n_items, n_kept), dtype=np.int32), np.empty((n_items, n_kept))
+        users = data.to_scipy().astype(np.float64)
+        items = users.T.tocsr()
+        step = max(1, _BLOCK_CELLS // n_items)  # a block of pairs, never all: there may be many items
+        for number in progress_rounds(-(-n_items // step), show=show_progress, description="pairs of items"):
+            part = np.arange(number * step, min(n_items, (number + 1) * step))
+            pairs = sum_rows(items[part[0] : part[-1] + 1], users, n_threads=n_threads)  # users of both
+            for row, length in zip(pairs, lengths[part], strict=True):
+                below = length * lengths + self.shrinkage
+                np.divide(row, below, out=row, where=below > 0)
+            pairs[np.arange(len(part)), part] = -1.0  # no item is its own neighbour
+            found, similarities = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
+            best[part], falling[part] = found[:, :n_kept], similarities[:, :n_kept]
+        self.neighbor_items_, self.neighbor_similarities_ = best, falling
 
 
 @dataclass(repr=False, eq=False)
@@ -294,6 +303,10 @@ class EASE(ExactModel):
     ----------
     regularization : float
         Added to the diagonal of the matrix of pairs, in users; above 0.
+    top_items : int or None
+        Fit so many of the items alone, those that most users have (`Interactions.top_items`), as is done where memory
+        does not hold all pairs.  The model knows no others: it never recommends them, and `evaluate` ranks them behind
+        all that it knows.  None fits all.
 
     Attributes
     ----------
@@ -306,7 +319,7 @@ class EASE(ExactModel):
 
     Notes
     -----
-    Memory grows with the square of the items, time with the cube.
+    Memory grows with the square of the items that are fitted, time with the cube.  ``interactions_`` holds these items.
 
     References
     ----------
@@ -320,6 +333,8 @@ class EASE(ExactModel):
     >>> model = EASE(regularization=1.0).fit(data)
     >>> model.score([2], [30]).round(3)
     array([0.333])
+    >>> EASE(regularization=1.0, top_items=2).fit(data).interactions_.item_ids
+    array([10, 30])
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("item_weights_", "item_counts_")
@@ -328,9 +343,15 @@ class EASE(ExactModel):
     _bytes_a_pair = COUNTED_BYTES
 
     regularization: float = 250.0
+    top_items: int | None = None
 
     def _check_parameters(self) -> None:
         self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
+        if self.top_items is not None:
+            self.top_items = check_integer("top_items", self.top_items, low=1)
+
+    def _among_items(self, data: Interactions) -> Interactions:
+        return data if self.top_items is None else data.top_items(self.top_items)
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         pairs = count_pairs(data, show_progress=show_progress)

@@ -106,7 +106,7 @@ class Baseline(OwnRows):
         """Check what every `fit` takes, and open the ledger: what `_fit` goes on with."""
         self._check_parameters()
         checked = check_counts(self, interactions, is_private=self._is_private, ignores_values=self._ignores_values)
-        data = self._as_fitted(checked)
+        data = self._among_items(self._as_fitted(checked))
         key = resolve_key(key)
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
@@ -117,6 +117,10 @@ class Baseline(OwnRows):
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         return data.positive() if self._keeps_values else data.binarize()
+
+    def _among_items(self, data: Interactions) -> Interactions:
+        """The items that are fitted, where not all are."""
+        return data
 
     @abstractmethod
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:

@@ -111,6 +111,32 @@ def test_names_and_tables():
 # ---- bad inputs --------------------------------------------------------------------------------------------------
 
 
+def test_a_summary_says_who_is_best_and_who_may_be():
+    train, test, [good, *_] = people()
+    shaken = good + np.random.default_rng(4).normal(0, 1e-3, good.shape)
+    named = {
+        name: evaluate(Scores(scores), train, test, metrics=["ndcg@5", "mpr", "coverage@5"])
+        for name, scores in (("worse", -good), ("good", good), ("nearly", shaken))
+    }
+    found = compare(named, key=KEY)
+    lines = found.summary().splitlines()
+    assert lines[0].split() == ["model", "ndcg@5", "mpr", "coverage@5"]
+    low, high = found.intervals["good"]["ndcg@5"]
+    assert f"{named['good']['ndcg@5']:.4f} ({low:.4f} to {high:.4f})" in lines[3]
+    for metric, pick in (("ndcg@5", max), ("mpr", min)):  # of which the lowest is the best
+        best = pick(named, key=lambda name: named[name][metric])
+        [line] = [line for line in found.verdicts() if line.startswith(metric)]
+        other = {"good": "nearly", "nearly": "good"}[best]
+        assert line.startswith(f"{metric}: {best} is best, no more than chance ahead of {other} (p ")
+        assert "worse" not in line
+    assert len(found.verdicts()) == 2  # coverage has no test
+    assert compare({k: named[k] for k in ("worse", "good")}, key=KEY).verdicts()[0] == (
+        "ndcg@5: good is best, by more than chance"
+    )
+    with pytest.raises(ValueError, match="level must be"):
+        found.verdicts(1.0)
+
+
 def test_results_that_cannot_be_compared():
     named = results()
     train, test, tables = people()

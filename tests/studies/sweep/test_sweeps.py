@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from support.dying_data import DyingData
 
-from fastfedrec import DPGram, DPPopularity, Key, datasets
+from fastfedrec import DPGram, DPPopularity, Key, Popularity, datasets
 from fastfedrec.cli.main import main
 from fastfedrec.cli.sweep import split_values
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
@@ -201,6 +201,23 @@ def test_the_command(tmp_path, capsys):
         *(f"sweep.{s}" for s in ("json", "csv", "md", "png")),
     }
     assert DPPopularity.__name__ in (tmp_path / "sweep.md").read_text()
+
+
+def test_negatives_are_those_of_evaluate_and_are_named(tmp_path, capsys):
+    argv = ["sweep", "--system", "popularity", "--data", "generated:300x60", "--seeds", "1", "--no-baselines"]
+    argv += ["--metrics", "hit@3", "--negatives", "9", "--out", str(tmp_path)]
+    assert main([*argv, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    key = Key.from_seed(0)
+    data = datasets.generate_implicit(300, 60, key=key)
+    train, test = next(LeaveOneOut().split(data, key=key))
+    model = Popularity().fit(train, key=key)
+    expected = evaluate(model, train, test, metrics=["hit@3"], candidates=Sampled(9), key=key)
+    assert document["cells"][0]["metrics"]["hit@3"] == [expected["hit@3"]]
+    assert document["settings"]["candidates"] == {"n": 9, "per": "user"}
+    assert "9 sampled unseen items" in (tmp_path / "sweep.csv").read_text()
+    assert main(argv) == 0
+    assert "Utility and true privacy cost, against 9 sampled unseen items" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

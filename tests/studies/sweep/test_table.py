@@ -30,6 +30,7 @@ def test_every_form_has_the_same_figures(found):
         assert row["epsilon_central"] == ("infinite" if math.isinf(epsilon) else str(epsilon))
         assert row["front_central"] == str(cell in found.front("central"))
         assert f"| {cell.label} | {cell.mean('hr@10'):.3f} |" in found.to_markdown()
+        assert row["protocol"] == "all unseen items"
     assert document["fronts"]["local"] == [cell.label for cell in found.front("local")] == [found.cells[2].label]
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive.systems.baselines import item_models as naive
 
-from fastfedrec import EASE, Interactions, ItemKNN, Key, OwnHistory, Popularity, datasets
+from fastfedrec import EASE, Interactions, ItemKNN, Key, OwnHistory, Popularity, datasets, load
 from fastfedrec.accounting import Unprotected
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems.baselines.item_models import count_pairs
@@ -76,6 +76,47 @@ def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact, tile):
     )
 
 
+@given(data=counted(), n_neighbors=st.integers(1, 8), cells=st.sampled_from([1, 9, 20]))
+def test_blocks_of_items_change_no_neighbor(data, n_neighbors, cells):
+    whole = ItemKNN(n_neighbors).fit(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fastfedrec.systems.baselines.item_models._BLOCK_CELLS", cells)
+        parts = ItemKNN(n_neighbors).fit(data)
+    for name in ("neighbor_items_", "neighbor_similarities_", "item_counts_"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name), strict=True)
+
+
+@given(data=counted(), n=st.integers(1, 8))
+def test_ease_of_some_items_is_ease_of_the_most_used(data, n):
+    model, expected = EASE(3.0, top_items=n).fit(data), EASE(3.0).fit(data.binarize().top_items(n))
+    np.testing.assert_array_equal(model.item_weights_, expected.item_weights_)
+    assert model.interactions_.item_ids.tolist() == data.binarize().top_items(n).item_ids.tolist()
+
+
+def test_items_that_ease_does_not_fit_are_not_recommended_and_rank_last(tmp_path):
+    rng = np.random.default_rng(1)
+    users, items = np.nonzero(rng.random((60, 12)) < np.linspace(0.8, 0.1, 12))
+    data = Interactions.from_arrays(users, items * 10)
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
+    model = EASE(3.0, top_items=5).fit(train)
+    assert model.ledger_.notes[0].startswith("the list of items was chosen by exact counts")
+    model.save(tmp_path / "model")
+    for fitted in (model, load(tmp_path / "model")):
+        ids, scores = fitted.recommend(n=12)
+        assert set(ids[np.isfinite(scores)].tolist()) <= set(train.top_items(5).item_ids.tolist())
+        with pytest.raises(KeyError, match="110"):
+            fitted.score([0], [110])
+        # An item that is not known comes behind all that are known and unseen.
+        result = evaluate(fitted, train, test, metrics=["mrr"], per_user=True)
+        known = np.isin(train.item_ids, fitted.interactions_.item_ids)
+        n_ahead = 5 - train.to_scipy().toarray()[:, known].sum(axis=1)[test.interactions_per_user() > 0]
+        ranks = 1 / result.per_user["mrr"]
+        is_known = known[test.indices]
+        assert (ranks[is_known] <= n_ahead[is_known]).all()
+        assert (ranks[~is_known] > n_ahead[~is_known]).all()
+        assert 0 < is_known.sum() < len(is_known)
+
+
 def test_ease_says_so_where_regularization_is_lost_in_rounding():
     data = Interactions.from_arrays([0, 0], [5, 6])  # two items that the same user has
     with pytest.raises(ValueError, match="regularization must be larger: column 2 of"):
@@ -107,6 +148,7 @@ def test_the_ledger_claims_nothing():
         (lambda: ItemKNN(5, -1.0), "shrinkage must be"),
         (lambda: EASE(0.0), "regularization must be"),
         (lambda: EASE(float("nan")), "regularization must be"),
+        (lambda: EASE(top_items=0), "top_items must be at least 1, got 0"),
     ],
 )
 def test_bad_arguments(make, message):

@@ -1,0 +1,344 @@
+"""compare: from two files to one table, what stands in it, and what a stranger is told of files that do not fit."""
+
+import csv
+import gzip
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from support.interaction_case import table_of
+
+from fastfedrec import EASE, DPGram, ImplicitALS, Interactions, ItemKNN, Key, Popularity, choose_items, datasets
+from fastfedrec.accounting import Ledger
+from fastfedrec.cli.main import build_parser, main
+from fastfedrec.cli.parts import load_parts
+from fastfedrec.core import memory
+from fastfedrec.evaluation import RandomHoldout, Sampled, compare, evaluate
+
+METRICS = ["recall@20", "ndcg@20"]
+TWO = ["--system", "popularity", "--system", "item-knn"]
+
+
+def people():
+    """Train and test of 200 people in four circles: some in one file alone, and items that only one file has."""
+    rng = np.random.default_rng(1)
+    rows = {}
+    for user in range(200):
+        likes = np.where(np.arange(60) % 4 == user % 4, 0.35, 0.05)
+        rows[user] = rng.permutation(np.flatnonzero(rng.random(60) < likes)).tolist() or [user % 60]
+    train = {user: row[: max(1, len(row) - 2)] for user, row in rows.items() if user < 190}
+    test = {user: [*row[-2:], 900] for user, row in rows.items() if user >= 20}
+    return train, test
+
+
+def lists(rows):
+    return "".join(f"{user} {' '.join(map(str, items))} \n" for user, items in rows.items())
+
+
+def table(rows, separator=","):
+    pairs = [("user", "item"), *((user, item) for user, items in rows.items() for item in items)]
+    return "".join(f"{user}{separator}{item}\n" for user, item in pairs)
+
+
+def data_of(rows):
+    pairs = [(user, item) for user, items in rows.items() for item in items]
+    return Interactions.from_arrays(*map(np.array, zip(*pairs, strict=True)))
+
+
+@pytest.fixture
+def files(tmp_path):
+    train, test = people()
+    (tmp_path / "train.txt").write_text(lists(train))
+    (tmp_path / "test.txt").write_text(lists(test))
+    return tmp_path
+
+
+def options(folder, train="train.txt", test="test.txt"):
+    return ["--train", str(folder / train), "--test", str(folder / test), "--quiet"]
+
+
+def run(capsys, *words):
+    assert main(["compare", *map(str, words), "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def refusal(capsys, *words):
+    assert main(["compare", *map(str, words)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    return captured.err
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_that_of_the_python_interface(files, capsys):
+    document = run(capsys, *options(files))
+    train, test = map(data_of, people())
+    key = Key.from_seed(0)
+    models = [Popularity(), ItemKNN(), EASE(), ImplicitALS(), DPGram(epsilon=2.0)]
+    results = {
+        system["name"]: evaluate(model.fit(train, key=key), train, test, metrics=METRICS)
+        for system, model in zip(document["systems"], models, strict=True)
+    }
+    expected = json.loads(compare(results, key=key).to_json())
+    for system, model in zip(document["systems"], models, strict=True):
+        assert system["metrics"] == expected["results"][system["name"]]["metrics"]
+        assert (system["system"], system["parameters"]) == (type(model).__name__, model.get_params())
+        assert system["epsilon"]["public"] == (
+            "infinite" if system["system"] != "DPGram" else model.ledger_.epsilon("public")
+        )
+    assert document["tests"] == expected["tests"]
+    assert document["dropped"]["EASE"] == results["EASE"].dropped
+    assert results["EASE"].dropped["unknown_items"] == 170
+    assert results["EASE"].dropped["unknown_users"] > 0
+
+
+def test_every_form_of_the_files_gives_one_table(files, capsys):
+    train, test = people()
+    (files / "train.csv").write_text(table(train))
+    (files / "test.tsv").write_text(table(test, "\t"))
+    (files / "train.txt.gz").write_bytes(gzip.compress(lists(train).encode()))
+    found = [
+        run(capsys, *TWO, *options(files, *names))["systems"]
+        for names in (("train.txt", "test.txt"), ("train.csv", "test.tsv"), ("train.txt.gz", "test.tsv"))
+    ]
+    for systems in found[1:]:
+        assert [s["metrics"] for s in systems] == [s["metrics"] for s in found[0]]
+
+
+def test_a_choice_is_paid_for_and_what_is_not_chosen_ranks_last(files, capsys):
+    (files / "items.txt").write_text("".join(f"{item}\n" for item in [*range(60), 900]))
+    words = [*TWO, "--system", "dp-gram", "--set", "epsilon=8", "--choose", "20", "0.5"]
+    document = run(capsys, *words, *options(files), "--catalogue", files / "items.txt")
+    train, test = (Interactions.from_arrays(*pairs, item_ids=[*range(60), 900]) for pairs in map(pairs_of, people()))
+    key, ledger = Key.from_seed(0), Ledger()
+    chosen = choose_items(train, 20, 0.5, key=key, ledger=ledger)
+    model = DPGram(epsilon=8.0).fit(chosen, key=key, ledger=ledger)
+    found = document["systems"][-1]
+    assert (found["name"], found["n_items"]) == ("DPGram(epsilon=8.0) on 20 chosen items", 20)
+    assert {m: found["metrics"][m]["value"] for m in METRICS} == dict(evaluate(model, train, test, metrics=METRICS))
+    assert found["epsilon"]["public"] == ledger.epsilon("public")
+    assert ledger.epsilon("public") > DPGram(epsilon=8.0).fit(train, key=key).ledger_.epsilon("public") + 0.1
+    assert not any("list of items" in note for note in found["notes"])
+
+
+def pairs_of(rows):
+    pairs = [(user, item) for user, items in rows.items() for item in items]
+    return map(np.array, zip(*pairs, strict=True))
+
+
+def test_sampled_negatives_and_the_seed_are_those_of_evaluate(files, capsys):
+    document = run(capsys, *TWO, *options(files), "--negatives", "15", "--seed", "3", "--metrics", "hit@5")
+    assert (document["protocol"], document["seed"]) == ("15 sampled unseen items", 3)
+    train, test = map(data_of, people())
+    model = ItemKNN().fit(train)
+    expected = evaluate(model, train, test, metrics=["hit@5"], candidates=Sampled(15), key=Key.from_seed(3))
+    assert document["systems"][1]["metrics"]["hit@5"]["value"] == expected["hit@5"]
+
+
+# ---- what is shown and written ---------------------------------------------------------------------------------------
+
+
+def test_the_table_as_text_and_as_files(files, capsys):
+    names = [files / f"table.{ending}" for ending in ("md", "csv", "json", "tex", "txt")]
+    assert main(["compare", *options(files), "--out", *map(str, names)]) == 0
+    text = capsys.readouterr().out
+    for words in (
+        "against all unseen items; 95% bootstrap intervals",
+        "seed 0 (a simulation)",
+        "is best, ",
+        "unknown users",
+    ):
+        assert words in text
+    [private] = [line for line in text.splitlines() if line.startswith("DPGram(epsilon=2.0)  ")]
+    assert private.endswith("(public)")
+    assert "DPGram(epsilon=2.0): the list of items was taken from the data: not covered" in text
+    assert sum(line.endswith("  none") for line in text.splitlines()) == 4
+    markdown, table_csv, document, latex, plain = (name.read_text() for name in names)
+    assert plain == text
+    value = json.loads(document)["systems"][1]["metrics"]["recall@20"]
+    cell = f"{value['value']:.4f} ({value['low']:.4f} to {value['high']:.4f})"
+    assert f"| ItemKNN | {cell} |" in markdown
+    assert f"ItemKNN & {cell.replace('to', '--')} &" in latex
+    rows = list(csv.DictReader(table_csv.splitlines()))
+    assert [(row["system"], row["metric"]) for row in rows[2:4]] == [("ItemKNN", "recall@20"), ("ItemKNN", "ndcg@20")]
+    assert [float(rows[2][name]) for name in ("value", "low", "high")] == list(value.values())
+
+
+def test_what_the_files_were_taken_for_is_told(files, capsys):
+    assert main(["compare", *TWO, *options(files)[:-1]]) == 0
+    told = capsys.readouterr().err
+    for name in ("train", "test"):
+        assert f"{files / name}.txt: each line is a user and its items (--adjacency)" in told
+
+
+def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 12 * 60**2 - 1)
+    words = [*TWO, "--system", "ease", "--system", "ease", "--set", "top_items=30", *options(files)]
+    document = run(capsys, *words)
+    assert [system["name"] for system in document["systems"]] == ["Popularity", "ItemKNN", "EASE(top_items=30)"]
+    [failure] = document["failures"]
+    assert failure["name"] == "EASE"
+    assert "EASE of 60 items needs" in failure["error"]
+    assert "top_items=5_000" in failure["error"]
+    assert main(["compare", *words]) == 0
+    text = capsys.readouterr().out
+    assert "EASE failed: interactions must have fewer items" in text
+    assert "EASE(top_items=30) knows 30 of 60 items; all others rank last" in text
+
+
+# ---- files of a split ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+@pytest.mark.parametrize("command", [["compare", *TWO], ["evaluate", "item-knn", "--seeds", "1"]])
+def test_the_split_that_made_the_files_is_stated(tmp_path, capsys, command):
+    out = tmp_path / "parts"
+    assert main(["split", "--data", "generated:200x40", "--by", "k-fold", "--folds", "2", "--out", str(out)]) == 0
+    words = [*command, *options(out / "fold-2", "train.csv", "test.csv")]
+    capsys.readouterr()
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["split"] == "KFold(n_folds=2), seed 0, fold-2"
+    assert main(words) == 0
+    assert "KFold(n_folds=2), seed 0, fold-2" in capsys.readouterr().out
+    # Files that have been changed since, or put together from two splits, are nobody's split.
+    path = out / "fold-2" / "test.csv"
+    path.write_text(path.read_text().rpartition("\n")[0].rpartition("\n")[0] + "\n")
+    assert main([*words, "--json"]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["split"] is None
+    assert "not all of one split" in captured.err
+
+
+# ---- strangers' files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ("", "1 2 3\n", "train.txt, line 1: the file is empty"),
+        ("1 2 3\n2 4\n", "", "test.txt, line 1: the file is empty"),
+        ("1 2 3\n2 4\n", "7 2 3\n8 3\n", "of its 3 interactions 3 are of users who are not in --train"),
+        ("1 2 3\n2 4\n", "1 20 30\n2 40\n", "of its 3 interactions 3 are of items that are not in --train"),
+        ("1 2 3\n2 4\n", "1 2 3\n2 4\n", "of its 3 interactions 3 are in --train as well"),
+        ("1 2 3\n2 4\n", "1 2\n2 40\n7 3\n", "1 are of users who are not in --train, 1 are of items"),
+        (
+            "1 2 3\n2 4 3\n",
+            "1 5 3\n2 4 5\n",
+            "names no columns; pass --no-header --user 0 --item 1 where it is a row, or --adj",
+        ),
+        ("1 2 3\n2 4\n", "ann,tea\nbob,tea\n", "none of ['ann', 'tea'] of"),
+        ("1 2 3\n2 4\n", "one two\nthree\n", "test.txt"),
+        ("\x00\x01\x02\n", "1 2 3\n", "train.txt"),
+    ],
+)
+def test_files_that_do_not_fit_are_told_by_name(tmp_path, capsys, train, test, message):
+    (tmp_path / "train.txt").write_text(train)
+    (tmp_path / "test.txt").write_text(test)
+    assert message in refusal(capsys, *TWO, *options(tmp_path))
+
+
+def test_a_file_that_is_not_there_is_told_by_its_option(files, capsys):
+    assert "gone.txt" in refusal(capsys, *TWO, *options(files, test="gone.txt"))
+
+
+@pytest.mark.filterwarnings("default::UserWarning")
+def test_swapped_files_are_suspected(files, capsys):
+    assert main(["compare", *TWO, *options(files, "test.txt", "train.txt")]) == 0
+    assert "warning: --test" in (told := capsys.readouterr().err)
+    assert "are the two files swapped?" in told
+
+
+def test_what_is_in_both_files_is_dropped_and_counted(files, capsys):
+    train, test = people()
+    (files / "test.txt").write_text(lists({user: [*items, train.get(user, [0])[0]] for user, items in test.items()}))
+    document = run(capsys, *TWO, *options(files))
+    assert document["dropped"]["ItemKNN"]["seen_again"] == len([user for user in test if user in train])
+    (files / "train.txt").write_text(lists(train) * 2)  # every line twice: the same people, who have nothing twice
+    again = run(capsys, *TWO, *options(files))
+    assert [s["metrics"] for s in again["systems"]] == [s["metrics"] for s in document["systems"]]
+
+
+def test_ids_with_zeros_in_front_are_ids_of_their_own(tmp_path, capsys):
+    (tmp_path / "train.txt").write_text("007 1 2 3\n7 1 4\n8 2 3\n")
+    (tmp_path / "test.txt").write_text("7 2\n8 1\n")
+    words = ["compare", *TWO, *options(tmp_path)]
+    split = load_parts(build_parser().parse_args(words), [])
+    assert table_of(split.train)["007"] == {1: 1, 2: 1, 3: 1}
+    assert set(table_of(split.test)) == {"7", "8"}
+    assert run(capsys, *words[1:])["n_users"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--system", "popularity"], "compare takes two systems at least; for one there is evaluate"),
+        ([*TWO, "--system", "popularity"], "--system popularity is given twice with the same parameters"),
+        ([*TWO, "--system", "eas"], "unknown system 'eas' (did you mean 'ease'?)"),
+        ([*TWO, "--set", "neighbors=3"], "ItemKNN has no parameter 'neighbors' (did you mean 'n_neighbors'?)"),
+        (["--set", "a=1"], "--set must follow the --system that it is about"),
+        (["--choose", "5", "1"], "--choose must follow the --system that it is about"),
+        ([*TWO, "--choose", "5", "-1"], "--choose takes N EPSILON, such as 2000 0.5, got '5 -1'"),
+        ([*TWO, "--choose", "0", "1"], "--choose must keep an item at least, got 0"),
+        ([*TWO, "--choose", "5", "1", "--choose", "5", "1"], "--choose is given twice"),
+        ([*TWO, "--metrics", "recal@20"], "unknown metric 'recal@20'"),
+        ([*TWO, "--metrics", "rmse"], "Popularity predicts no ratings"),
+        ([*TWO, "--out", "table.doc"], "--out table.doc must end in .md"),
+        ([*TWO, "--adjacency", "--user", "0"], "--user is for tables"),
+    ],
+)
+def test_bad_options_are_named_before_any_work(files, capsys, words, message):
+    assert message in refusal(capsys, *words, *options(files))
+
+
+def test_a_choice_that_keeps_nothing_says_what_to_do(files, capsys):
+    words = ["--system", "dp-gram", "--choose", "5", "0.01", *TWO, *options(files)]
+    [failure] = run(capsys, *words)["failures"]
+    assert "--choose 5 0.01 keeps no item" in failure["error"]
+    assert "pass a public list (--catalogue FILE)" in failure["error"]
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_threads_change_no_cell(files, capsys):
+    one, four = (run(capsys, *options(files), "--threads", n)["systems"] for n in (1, 4))
+    assert [system["metrics"] for system in one] == [system["metrics"] for system in four]
+
+
+# ---- the size of Gowalla ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_files_of_the_size_of_gowalla(tmp_path, capsys):
+    """40,981 items, 30,000 users, a million interactions, some users and items in one file alone: one process."""
+    resource = pytest.importorskip("resource", reason="only Unix tells a process's memory")
+    data = datasets.generate_implicit(30_000, 40_981, key=Key.from_seed(1), mean_interactions=33)
+    train, test = next(RandomHoldout(share=0.2).split(data, key=Key.from_seed(2)))
+    for name, part, users in (("train", train, range(29_900)), ("test", test, range(100, 30_000))):
+        rows = (part.item_ids[part.indices[part.indptr[u] : part.indptr[u + 1]]].tolist() for u in users)
+        (tmp_path / f"{name}.txt").write_text(lists(dict(zip(users, rows, strict=True))))
+    (tmp_path / "items.txt").write_text("".join(f"{item}\n" for item in range(40_981)))
+    words = [*options(tmp_path), "--catalogue", str(tmp_path / "items.txt"), "--out", str(tmp_path / "table.json")]
+    started = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "fastfedrec", "compare", *words], capture_output=True, text=True, check=False
+    )
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    with capsys.disabled():
+        print(f"\n{done.stdout}\n{done.stderr}{seconds:.0f} s, {peak / 1e9:.1f} GB at most")
+    assert done.returncode == 0
+    document = json.loads((tmp_path / "table.json").read_text())
+    assert document["failures"] == []
+    found = {system["system"]: system for system in document["systems"]}
+    assert [found["EASE"]["n_items"], found["DPGram"]["n_items"], found["ItemKNN"]["n_items"]] == [5000, 2000, 40_981]
+    recall = {name: system["metrics"]["recall@20"] for name, system in found.items()}
+    for name in ("ItemKNN", "EASE", "ImplicitALS"):
+        assert recall[name]["low"] > recall["Popularity"]["high"]
+    assert found["DPGram"]["epsilon"]["public"] < 7
+    assert peak < 4e9  # all pairs of items would take 20
