@@ -47,7 +47,9 @@ def test_a_source_in_a_new_folder_is_seen(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
         assert name in variable("SOURCES", tmp_path)
-    assert "tests/a/b/c/test_d.py" in variable("KERNEL_TESTS", tmp_path)
+    (tmp_path / "tests/a/b/c").mkdir(parents=True)
+    (tmp_path / "tests/a/b/c/test_d.py").touch()
+    assert "tests/a/b/c/test_d.py" in variable("KERNEL_TESTS", tmp_path) & variable("VECTOR_TESTS", tmp_path)
 
 
 @needs_make
@@ -57,6 +59,15 @@ def test_the_tests_of_every_kernel_run_at_every_level():
     assert len(kernels) >= 25
     assert {f"tests/{Path(*path.parts[1:-1])}/test_{path.stem}.py" for path in kernels} <= named
     assert [path for path in named if not (ROOT / path).is_file()] == []
+
+
+@needs_make
+def test_the_tests_of_all_vector_code_run_without_vector_instructions():
+    other = {"chacha20": "randomness", "fedrec": "model", "held_out": "held_out_products"}
+    code = [(Path(path), Path(path).stem.lstrip("_")) for path in sources(ROOT, ".cpp")]
+    assert len(code) >= 18
+    expected = {f"tests/{Path(*path.parts[1:-1])}/test_{other.get(name, name)}.py" for path, name in code}
+    assert expected == variable("VECTOR_TESTS")
 
 
 def test_the_wheel_has_every_folder_and_every_table():

@@ -318,9 +318,9 @@ SLOW = ("exponential-mechanism", "exponential-mechanism-gumbel", "exponential-me
 SOUND = [name for name, entry in CASES.items() if entry.is_sound]
 
 
-def marked(names):
-    """Slow, or for the night where drawing is."""
-    return [pytest.param(name, marks=pytest.mark.nightly if name in SLOW else pytest.mark.slow) for name in names]
+def marked(names, quick=pytest.mark.slow, slow=pytest.mark.nightly):
+    """Where drawing is slow, for the night."""
+    return [pytest.param(name, marks=slow if name in SLOW else quick) for name in names]
 
 
 def test_every_mechanism_of_the_package_is_audited():
@@ -330,9 +330,7 @@ def test_every_mechanism_of_the_package_is_audited():
     assert table == list(CASES), f"the rows of {PAGE.name} are those of CASES, in that order"
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in CASES]
-)
+@pytest.mark.parametrize("name", marked(CASES, quick=()))
 def test_half_the_noise_is_found_and_the_whole_is_not(name):
     # A tenth of the draws that the command takes, so that it can run on every change; two choices hide more.
     n = 60_000 if name == "exponential-mechanism-two" else 20_000
@@ -341,7 +339,8 @@ def test_half_the_noise_is_found_and_the_whole_is_not(name):
     assert whole.verdict == ("consistent" if CASES[name].is_sound else "violated")
 
 
-@pytest.mark.parametrize("name", marked(CASES))
+@pytest.mark.nightly  # with ten times the draws of the test above
+@pytest.mark.parametrize("name", CASES)
 def test_the_table_of_the_page_is_what_the_program_finds(name):
     (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))
     shown = [cell.strip() for cell in line.strip("| ").split("|")]
@@ -559,7 +558,10 @@ NULL = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NULL)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.nightly if name.startswith("continuous") else ()) for name in NULL],
+)
 def test_false_alarms_stay_within_alpha(name):
     make, claim, options = NULL[name]
     mechanism = make(np.random.default_rng(7))

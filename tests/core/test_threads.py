@@ -186,8 +186,11 @@ def test_a_forked_child_and_its_child_get_one_thread_whatever_is_asked():
     assert "n_threads must be at least 0" in run_python("-c", code).splitlines()[3]
 
 
-# Both kinds start their children by the same code of `multiprocessing`: each method once, and the other kind once.
-@pytest.mark.parametrize(("kind", "method"), [*(("pool", each) for each in START_METHODS), ("executor", "spawn")])
+# Both kinds start their children by the same code of `multiprocessing`: each method once, the other kind at night.
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [*(("pool", each) for each in START_METHODS), pytest.param("executor", "spawn", marks=pytest.mark.nightly)],
+)
 def test_a_worker_of_any_kind_gives_the_same_results(method, kind):
     code = (
         "import concurrent.futures, multiprocessing; from support import parallel_calls as calls\n"
@@ -418,7 +421,7 @@ BESIDE = {
 
 @needs_linux
 @needs_openmp
-@pytest.mark.parametrize("first", ["other", "ours"])
+@pytest.mark.parametrize("first", ["other", pytest.param("ours", marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("name", BESIDE)
 def test_another_library_with_threads_is_left_alone_and_leaves_us_alone(name, first):
     if importlib.util.find_spec(name) is None:

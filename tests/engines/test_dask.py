@@ -137,7 +137,7 @@ def kill_all(client, seconds_between):
         time.sleep(seconds_between)
 
 
-@pytest.mark.parametrize(("n_shards", "seconds_between"), [(2, 0), pytest.param(5, 0.2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n_shards", "seconds_between"), [(2, 0), pytest.param(5, 0.2, marks=pytest.mark.nightly)])
 def test_all_workers_killed_in_a_run_change_nothing(mortal, data, n_shards, seconds_between):
     def kill(model, round_number):
         if round_number == 1:

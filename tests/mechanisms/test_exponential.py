@@ -210,7 +210,8 @@ def test_bad_scores():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sampler", "n"), [("exact", 20_000), ("gumbel", 100_000)])
+# 25,000 draws tell noise that is a tenth off with a probability of .999.
+@pytest.mark.parametrize(("sampler", "n"), [("exact", 20_000), ("gumbel", 25_000)])
 @pytest.mark.parametrize("n_selected", [1, 2])
 def test_choices_have_the_stated_probabilities_and_no_others(sampler, n, n_selected):
     scores = [0, 3, 7, 8]
