@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
 from fastfedrec.compute.row_sums import sum_rows
@@ -34,9 +35,9 @@ class GramModel(OwnRows):
     scoring: str
     gate: bool
     regularization: float
-    item_means_: np.ndarray
-    item_factors_: np.ndarray
-    scoring_factors_: np.ndarray
+    item_means_: NDArray[np.float64]
+    item_factors_: NDArray[np.float64]
+    scoring_factors_: NDArray[np.float64]
     signal_: float
 
     def _check_model_parameters(self) -> None:
