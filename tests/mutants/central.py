@@ -92,8 +92,8 @@ CENTRAL = [
     Mutant(
         "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
         "DPGram.fit",
-        "self._scoring_factors(n_users)",
-        "self._scoring_factors(data.n_users)",
+        "self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads)",
+        "self._release_pairs(pairs, state.mean / SCALE, noise, data.n_users, fit.n_threads)",
         (f"{TRACE}[DPGram]",),
     ),
     Mutant(

@@ -376,6 +376,8 @@ FUNCTIONS = {
         lambda: functools.partial(draw_contrastive_examples, sequences(), np.arange(3)), length=5, n_negatives=2,
         key=KEY,
     ),
+    "systems.gram.shrinkage.denoise_pairs": call(matrix=np.ones((4, 4), dtype=np.float32), noise=HALF, rank=2),
+    "systems.gram.shrinkage.shrink_eigenvalues": call(values=np.arange(3.0), counts=np.ones(3), noise=HALF),
     "systems.private_prototypes.private_kmeans.clustering_events": call(
         swap_epsilon=HALF, n_swaps=3, grid_epsilon=HALF, depth=2, n_shifts=2, n_rows=2
     ),
@@ -484,7 +486,7 @@ SYSTEMS = {
     "BiasedMF": {"n_epochs": 2, "learning_rate": HALF, "regularization": HALF},
     "DPALS": {"epsilon": ONE, "delta": SMALL, "n_users": 50},
     "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
-    "DPGram": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "mean_share": HALF, "n_users": 50},
+    "DPGram": {"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50},
     "DPPopularity": {"n_reports": 3},
     "EASE": {"top_items": 5},
     "FMFLDP": {
@@ -509,7 +511,7 @@ SYSTEMS = {
         "negatives": 2, "clip_norm": HALF, "target_epsilon": 2.0, "popularity_epsilon": HALF, "delta": SMALL,
     },
     "PrivatePrototypes": {"n_prototypes": 2, "delta": SMALL},
-    "ShuffledSketchGram": {"delta": SMALL, "regularization": SMALL},
+    "ShuffledSketchGram": {"delta": SMALL},
 }  # fmt: skip
 
 #: More calls of the same constructors, for numbers that exclude others.

@@ -13,6 +13,7 @@ from support.noise_case import RecordingEngine, contributions, gaussian_delta, i
 
 from fastfedrec import DPALS, DPFMF, DPGram, Interactions, Key, NoAnswerError, PrivRec, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
+from fastfedrec.systems.gram.dp_gram import symmetric
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
 EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody says another
@@ -231,10 +232,11 @@ def test_models_show_what_was_released_and_nothing_else(name):
     if name == "DPGram":
         np.testing.assert_allclose(model.item_means_, first.noisy / UNIT / PUBLIC, rtol=1e-12)
         again = type(model)(**model.get_params())
-        matrix = after.noisy / UNIT
-        noise = UNIT * rounds[-1].event.noise_multiplier / UNIT
-        factors = again._denoise(matrix, after.mean / 2**13, noise, PUBLIC)
-        np.testing.assert_allclose(np.abs(model.item_factors_), np.abs(factors), rtol=1e-5, atol=1e-6)
+        again._release_pairs(
+            symmetric(after.noisy / UNIT), after.mean / 2**13, rounds[-1].event.noise_multiplier, PUBLIC
+        )
+        for name in ("item_factors_", "scoring_factors_", "item_scales_"):
+            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(getattr(again, name)), rtol=1e-5, atol=1e-6)
     elif name == "PrivRec":
         np.testing.assert_array_equal(model.parameters_, after.parameters)
     else:

@@ -382,7 +382,7 @@ CHANGED = [
     (FMFLDP(n_rounds=2), {"regularization": 5.0, "n_factors": 3}),
     (DPALS(8.0, n_factors=3), {"regularization": 500.0, "n_factors": 2}),
     (DPFMF(8.0, n_factors=3, n_rounds=2), {"regularization": 50.0, "n_factors": 2}),
-    (DPGram(8.0, gate=False), {"score": "knn", "regularization": 9.0}),
+    (DPGram(8.0, gate=False), {"score": "knn", "ridge": 9.0}),
     (DPGram(8.0, gate=False, score="knn"), {"score": "ease"}),
     (FedRec(n_rounds=3, n_factors=3), {"regularization": 5.0, "grid": (1.0, 2.0)}),
     (LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2), {"regularization": 5.0, "grid": (1.0, 2.0)}),

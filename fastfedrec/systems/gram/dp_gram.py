@@ -23,13 +23,12 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS, check_run_epsilon, layered_noise, tell_claim
-from fastfedrec.systems.gram._spectrum import shrink_spectrum
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
-from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
+from fastfedrec.systems.gram.gram_model import LEAST_MEAN, LEAST_SIGNAL, GramModel, own_shares
+from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
 
 __all__ = ["DPGram"]
 
-_LEAST_MEAN = 0.01  # of the largest entry of the mean
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 
 
@@ -53,8 +52,9 @@ class DPGram(GramModel):
         the 100 nearest items.
     gate : bool
         Where the public numbers promise more noise than signal, spend everything on popularity instead.
-    regularization : float
-        Added to the matrix's diagonal, in users' shares: this times the number of users.
+    ridge : float
+        Added to the matrix's diagonal as the noise is: this times the standard deviation of an entry's noise times
+        the root of the number of items.
     mean_share : float
         Part of the squared budget that the mean of the users' rows takes, in (0, 1).
     n_users : int or None
@@ -66,9 +66,12 @@ class DPGram(GramModel):
     item_means_ : ndarray of shape (n_items,), float64
         Noisy mean of the users' normalised rows: popularity.
     item_factors_ : ndarray of shape (n_items, rank + 1), float64
-        L, whose L L' is the denoised matrix of pairs; without columns where only popularity was released.
+        L, whose L L' is the denoised matrix of pairs, of rank 320 at most, and of the mean; without columns where only
+        popularity was released.
     scoring_factors_ : ndarray of shape (n_items, rank + 1), float64
         What devices score with, computed from `item_factors_`.
+    item_scales_ : ndarray of shape (n_items,), float64
+        By which devices divide a user's own entries, and multiply scores: an item that goes its own way tells less.
     signal_ : float
         The gate's number n_users mu / sqrt(n_items), from public numbers only; below 30 it closes.
     ledger_ : fastfedrec.accounting.Ledger
@@ -84,7 +87,9 @@ class DPGram(GramModel):
     ----------
     .. [1] Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019 (the linear model).
     .. [2] Dwork, Talwar, Thakurta, Zhang, "Analyze Gauss", STOC 2014 (noise on a Gram matrix).
-    .. [3] Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018 (its exact cost).
+    .. [3] Bun, Allez, Bouchaud, Potters, "Rotational invariant estimator for general noisy matrices", IEEE Transactions
+       on Information Theory 62, 2016 (what noise leaves of the spectrum).
+    .. [4] Balle, Wang, "Improving the Gaussian mechanism for differential privacy", ICML 2018 (its exact cost).
 
     Examples
     --------
@@ -108,7 +113,7 @@ class DPGram(GramModel):
         delta: float = 1e-6,
         score: str = "ease",
         gate: bool = True,
-        regularization: float = 0.003,
+        ridge: float = 0.5,
         mean_share: float = 0.05,
         n_users: int | None = None,
     ):
@@ -116,7 +121,7 @@ class DPGram(GramModel):
         self.delta = delta
         self.scoring = score
         self.gate = gate
-        self.regularization = regularization
+        self.ridge = ridge
         self.mean_share = mean_share
         self.n_users = n_users
         self._check_parameters()
@@ -172,13 +177,12 @@ class DPGram(GramModel):
         self._note(data.n_users, is_open=bool(others))
         shares = fit.rounds(first, start, data).noisy / UNIT
         self.item_means_ = shares / n_users
-        self.item_factors_ = np.zeros((data.n_items, 0))
+        self._release_popularity()
         for system, *_ in others:
             state = GramState(public_mean(self.item_means_))
-            pairs = fit.rounds(system, state, data).noisy / UNIT
+            pairs = symmetric(fit.rounds(system, state, data).noisy / UNIT)
             noise = float(system.noise.stddev) / UNIT
-            self.item_factors_ = self._denoise(pairs, state.mean / SCALE, noise, n_users)
-        self.scoring_factors_ = self._scoring_factors(n_users)
+            self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
@@ -193,8 +197,8 @@ class DPGram(GramModel):
         mean = np.zeros(n_items, dtype=np.int64)
         if n_items == 1 or (self.gate and self.signal_ < LEAST_SIGNAL):
             return [phase(ShareSum, 1.0, mean)]
-        # Half of all pairs as int64, with noise and without; then all as float32, and the half as float64.
-        check_memory("DPGram", n_items, 8 * n_items**2, FEWER_ITEMS)
+        # Half of all pairs as int64, with noise and without; or the half as float64, and all as float32.
+        check_memory("DPGram", n_items, max(8 * n_items**2, denoising_bytes(n_items)), FEWER_ITEMS)
         return [phase(ShareSum, self.mean_share, mean), phase(PairSum, 1 - self.mean_share, mean + 1)]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
@@ -212,24 +216,41 @@ class DPGram(GramModel):
 
     def _note(self, n_in_data: int, is_open: bool) -> None:
         tell_claim(self.ledger_, "DPGram", self.epsilon, self.delta, self.n_users, n_in_data)
-        if not is_open:
-            self.ledger_.note(
-                f"DPGram: the noise would cover the pairs of items (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "
-                "needed), so all of epsilon went to popularity, and everybody gets the same items"
-            )
+        self._note_what_follows(is_open)
 
     # ---- the server, after the noise ----------------------------------------------------------------------------
 
-    def _denoise(self, pairs: np.ndarray, mean: np.ndarray, noise: float, n_users: int) -> np.ndarray:
-        n_items = len(mean)
-        matrix = np.zeros((n_items, n_items), dtype=np.float32)
-        start = 0
-        for item in range(n_items - 1):
-            stop = start + n_items - 1 - item
-            matrix[item, item + 1 :] = matrix[item + 1 :, item] = pairs[start:stop]
-            start = stop
+    def _release_pairs(
+        self, pairs: np.ndarray, mean: np.ndarray, noise: float, n_users: int, n_threads: int = 0
+    ) -> None:
+        # What users weigh together: rows have norm 1, and what centring leaves of their square is divided by.
         weight = math.sqrt(2) * n_users / max(1 - float(mean @ mean), _LEAST_REST)
-        return np.column_stack([shrink_spectrum(matrix, noise), math.sqrt(weight) * mean])
+        factors = denoise_pairs(pairs, noise, n_threads=n_threads)
+        self.item_factors_ = np.column_stack([factors, math.sqrt(weight) * mean])
+        self._prepare_scores(weight * own_shares(mean), noise)
+
+
+def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:
+    """All pairs from those i < j, in single precision, with zeros on the diagonal.
+
+    Parameters
+    ----------
+    pairs : ndarray of shape (n_items * (n_items - 1) / 2,)
+        By i, then j.
+
+    Returns
+    -------
+    ndarray of shape (n_items, n_items), float32
+        Symmetric.
+    """
+    n_items = (1 + math.isqrt(1 + 8 * len(pairs))) // 2
+    matrix = np.zeros((n_items, n_items), dtype=np.float32)
+    start = 0
+    for item in range(n_items - 1):
+        stop = start + n_items - 1 - item
+        matrix[item, item + 1 :] = matrix[item + 1 :, item] = pairs[start:stop]
+        start = stop
+    return matrix
 
 
 def public_mean(item_means: np.ndarray) -> NDArray[np.int64]:
@@ -246,5 +267,5 @@ def public_mean(item_means: np.ndarray) -> NDArray[np.int64]:
         From 0 to SCALE.
     """
     largest = max(float(item_means.max()), 0.0)
-    floored = np.clip(item_means, _LEAST_MEAN * largest, 1.0)
+    floored = np.clip(item_means, LEAST_MEAN * largest, 1.0)
     return np.rint(floored * SCALE).astype(np.int64)

@@ -1,5 +1,6 @@
 """What models of a released matrix of item pairs have in common: factors, the device's scores, new users, files."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,12 +17,14 @@ from fastfedrec.systems._from_items import contributions_of_neighbors, similar_b
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems.baselines.item_models import score_neighbors
-from fastfedrec.systems.gram._spectrum import ease_factors
 
 __all__ = ["LEAST_SIGNAL", "GramModel"]
 
 LEAST_SIGNAL = 30.0  # of the gate
+LEAST_MEAN = 0.01  # of the most popular item's share: no item is rarer
 _N_NEIGHBORS = 100
+_LEAST_ALONE = 0.1  # of an item's own square: what noise leaves of it may be any number
+_LEAST_SCALE = 1e-100  # of a file's items, by which entries are divided
 _BLOCK_CELLS = 2**23  # similarities held at once
 
 
@@ -29,27 +32,59 @@ class GramModel(OwnRows):
     """A matrix of item pairs as factors L, and what a device computes from them and its own row."""
 
     _communicates = True
-    _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_")
+    _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
 
     scoring: str
     gate: bool
-    regularization: float
-    item_means_: NDArray[np.float64]
-    item_factors_: NDArray[np.float64]
-    scoring_factors_: NDArray[np.float64]
+    ridge: float
+    item_means_: np.ndarray
+    item_factors_: np.ndarray
+    scoring_factors_: np.ndarray
+    item_scales_: np.ndarray
     signal_: float
 
     def _check_model_parameters(self) -> None:
         self.scoring = check_choice("score", self.scoring, ("ease", "ridge", "knn"))
         self.gate = check_flag("gate", self.gate)
-        self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
+        self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)
 
-    def _scoring_factors(self, n_users: int) -> np.ndarray:
-        if self.scoring != "knn":
-            return ease_factors(self.item_factors_, self.regularization * n_users)
-        lengths = np.sqrt(np.square(self.item_factors_).sum(axis=1, keepdims=True))
-        return np.divide(self.item_factors_, lengths, out=np.zeros_like(self.item_factors_), where=lengths > 0)
+    def _note_what_follows(self, is_open: bool) -> None:
+        """Say in the ledger what else is made of the release, or why there is nothing to make."""
+        name = type(self).__name__
+        if is_open:
+            self.ledger_.note(
+                f"{name}: the spectrum, the factors and the scores are computed from the noisy release and public "
+                "numbers alone, which costs nothing more"
+            )
+        else:
+            self.ledger_.note(
+                f"{name}: the noise would cover the pairs of items (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "
+                "needed), so all of epsilon went to popularity, and everybody gets the same items"
+            )
+
+    def _release_popularity(self) -> None:
+        """Nothing but `item_means_`, so that everybody is offered the same."""
+        n_items = len(self.item_means_)
+        self.item_factors_ = self.scoring_factors_ = np.zeros((n_items, 0))
+        self.item_scales_ = np.ones(n_items)
+
+    def _prepare_scores(self, own_squares: np.ndarray, noise: float) -> None:
+        """What devices score with, from the factors L.
+
+        `own_squares` are the diagonal of the users' matrix of pairs, which L L' has only what items share of; `noise`
+        is the standard deviation of an entry.
+        """
+        factors = self.item_factors_
+        shared = np.square(factors).sum(axis=1)
+        if self.scoring == "knn":
+            lengths = np.sqrt(shared)[:, None]
+            self.scoring_factors_ = np.divide(factors, lengths, out=np.zeros_like(factors), where=lengths > 0)
+            self.item_scales_ = np.ones(len(factors))
+            return
+        alone = np.maximum(own_squares - shared, _LEAST_ALONE * own_squares)
+        ridges = alone + self.ridge * noise * math.sqrt(len(factors))
+        self.scoring_factors_, self.item_scales_ = inverse_factors(factors, ridges), np.sqrt(ridges)
 
     # ---- the device ---------------------------------------------------------------------------------------------
 
@@ -58,7 +93,7 @@ class GramModel(OwnRows):
         if self.scoring_factors_.shape[1] == 0:
             return np.tile(self.item_means_, (len(users), 1))
         lengths = own.interactions_per_user()
-        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths)
+        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths) / self.item_scales_[own.indices]
         if self.scoring == "knn":
             scores = score_neighbors(own, *self._neighbors())
         else:
@@ -66,10 +101,11 @@ class GramModel(OwnRows):
             with one_blas_thread():
                 scores = sum_rows(own, factors, weights=entries) @ factors.T
             if self.scoring == "ease":
-                # Column j of the weights is row j of I - F F' over its diagonal, so an item does not speak for itself.
+                # An item does not speak for itself: the weights have no diagonal.
                 itself = np.square(factors).sum(axis=1)
                 scores[np.repeat(np.arange(len(users)), lengths), own.indices] -= entries * itself[own.indices]
                 scores /= 1 - itself
+            scores *= self.item_scales_
         scores[lengths == 0] = self.item_means_
         return scores
 
@@ -89,12 +125,13 @@ class GramModel(OwnRows):
             raise ValueError("the noise would have covered the pairs of items, so everybody is offered what is popular")
         if self.scoring == "knn":
             return contributions_of_neighbors(own, column, *self._neighbors())
-        factors, entry = self.scoring_factors_, 1 / np.sqrt(own.n_interactions)
+        factors, scales = self.scoring_factors_, self.item_scales_
+        entries = scales[column] / (scales[own.indices] * math.sqrt(own.n_interactions))
         products = factors[own.indices] @ factors[column]
         if self.scoring == "ease":
             products[own.indices == column] = 0.0
             products /= 1 - np.square(factors[column]).sum()
-        return entry * products
+        return entries * products
 
     def _neighbors(self) -> tuple[np.ndarray, np.ndarray]:
         """Items with the largest cosines to each, without itself; found once for a fitted matrix."""
@@ -125,4 +162,52 @@ class GramModel(OwnRows):
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_items = self.interactions_.n_items
         factors = dict.fromkeys(("item_factors_", "scoring_factors_"), (n_items, None))
-        return rules_of(np.float64, item_means_=(n_items,), **factors)
+        scales = ArrayRule(np.float64, (n_items,), low=_LEAST_SCALE)
+        return {**rules_of(np.float64, item_means_=(n_items,), **factors), "item_scales_": scales}
+
+
+def own_shares(popularity: np.ndarray) -> NDArray[np.float64]:
+    """Each item's share of all items that users have, by a noisy popularity; no item is without.
+
+    Parameters
+    ----------
+    popularity : ndarray of shape (n_items,), float64
+        In any unit.
+
+    Returns
+    -------
+    ndarray of shape (n_items,), float64
+        Above 0, together 1.
+    """
+    floored = np.maximum(popularity, LEAST_MEAN * max(float(popularity.max()), 0.0))
+    total = floored.sum()
+    return floored / total if total > 0 else np.full(len(popularity), 1 / len(popularity))
+
+
+def inverse_factors(factors: np.ndarray, ridges: np.ndarray) -> NDArray[np.float64]:
+    """Factors F of the inverse of L L' + D, D diagonal, which is D^-1/2 (I - F F') D^-1/2.
+
+    EASE's weights, minus the inverse's columns over their diagonal, are then sqrt(d_j / d_i) F_i'F_j / (1 - |F_j|^2)
+    from item i to item j, and those of ridge regression, which keeps a diagonal, sqrt(d_j / d_i) F_i'F_j.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n_items, rank), float64
+        L.
+    ridges : ndarray of shape (n_items,), float64
+        D, above 0.
+
+    Returns
+    -------
+    ndarray of shape (n_items, rank), float64
+        F; the squares of a row add up to less than 1.
+    """
+    if factors.shape[1] == 0:
+        return factors
+    with one_blas_thread():
+        scaled = factors / np.sqrt(ridges)[:, None]
+        inner = scaled.T @ scaled
+        inner.flat[:: len(inner) + 1] += 1.0
+        # By Woodbury's identity F F' = S (I + S'S)^-1 S' with S = D^-1/2 L.
+        values, turn = np.linalg.eigh(inner)
+        return scaled @ (turn / np.sqrt(np.maximum(values, 1.0)))  # below it by rounding alone

@@ -25,8 +25,8 @@ from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
-from fastfedrec.systems.gram._spectrum import shrink_spectrum
-from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel
+from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel, own_shares
+from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
 
 __all__ = ["ShuffledSketchGram", "mean_magnitude"]
@@ -59,8 +59,9 @@ class ShuffledSketchGram(GramModel):
         the 100 nearest items.
     gate : bool
         Where the public numbers promise more noise than signal, ask for single items instead: popularity.
-    regularization : float
-        Added to the matrix's diagonal, in users' shares: this times the number of users.
+    ridge : float
+        Added to the matrix's diagonal as the noise is: this times the standard deviation of an entry's noise times
+        the root of the number of items.
     honest_fraction : float
         Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.  Fewer hide less, so
         each user sends fewer reports.
@@ -73,9 +74,12 @@ class ShuffledSketchGram(GramModel):
         Popularity: the share of users who have each item, as the estimated matrix has it; where only popularity was
         asked for, the mean of the users' normalised rows.
     item_factors_ : ndarray of shape (n_items, rank), float64
-        L, whose L L' is the denoised matrix of pairs; without columns where only popularity was asked for.
+        L, whose L L' is the denoised matrix of pairs, of rank 320 at most; without columns where only popularity was
+        asked for.
     scoring_factors_ : ndarray of shape (n_items, rank), float64
         What devices score with, computed from `item_factors_`.
+    item_scales_ : ndarray of shape (n_items,), float64
+        By which devices divide a user's own entries, and multiply scores: an item that goes its own way tells less.
     signal_ : float
         The gate's number, from public numbers only; below 30 it closes.
     ledger_ : fastfedrec.accounting.Ledger
@@ -93,7 +97,9 @@ class ShuffledSketchGram(GramModel):
        a random projection).
     .. [2] Asi, Feldman, Nelson, Nguyen, Talwar, Zhou, "Private vector mean estimation in the shuffle model: optimal
        rates require many messages", ICML 2024.
-    .. [3] Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019 (the linear model).
+    .. [3] Bun, Allez, Bouchaud, Potters, "Rotational invariant estimator for general noisy matrices", IEEE Transactions
+       on Information Theory 62, 2016 (what noise leaves of the spectrum).
+    .. [4] Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019 (the linear model).
 
     Examples
     --------
@@ -119,7 +125,7 @@ class ShuffledSketchGram(GramModel):
         n_rotations: int = 8,
         score: str = "ease",
         gate: bool = True,
-        regularization: float = 0.001,
+        ridge: float = 0.5,
         honest_fraction: float = 1.0,
     ):
         self.epsilon = epsilon
@@ -128,7 +134,7 @@ class ShuffledSketchGram(GramModel):
         self.n_rotations = n_rotations
         self.scoring = score
         self.gate = gate
-        self.regularization = regularization
+        self.ridge = ridge
         self.honest_fraction = honest_fraction
         self._check_parameters()
 
@@ -188,7 +194,7 @@ class ShuffledSketchGram(GramModel):
         self._note(system.has_pairs)
         state = fit.rounds(system, state, data)
         self._note_who_was_heard(system, state.n_users)
-        self._estimate(system, state)
+        self._estimate(system, state, fit.n_threads)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
@@ -202,7 +208,8 @@ class ShuffledSketchGram(GramModel):
             channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
         )
         remedy = f"lower n_rotations, or {FEWER_ITEMS}"
-        check_memory("ShuffledSketchGram", data.n_items, system.n_bytes, remedy)
+        denoising = 16 * data.n_items**2 + denoising_bytes(data.n_items) if is_open else 0
+        check_memory("ShuffledSketchGram", data.n_items, max(system.n_bytes, denoising), remedy)
         return [Phase(system, system.initial_state(key))]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
@@ -233,11 +240,7 @@ class ShuffledSketchGram(GramModel):
             f"({self.n_reports_} reports a user); the number of users who report is public: whoever sees the reports "
             "can count them"
         )
-        if not is_open:
-            self.ledger_.note(
-                f"ShuffledSketchGram: the noise would cover the pairs of items (signal {self.signal_:.3g}, "
-                f"{LEAST_SIGNAL:g} needed), so all of epsilon went to popularity, and everybody gets the same items"
-            )
+        self._note_what_follows(is_open)
 
     def _note_who_was_heard(self, system: SketchRound, n_users: int) -> None:
         """Fewer users than were asked hide each other less than was promised."""
@@ -251,21 +254,21 @@ class ShuffledSketchGram(GramModel):
 
     # ---- the server ---------------------------------------------------------------------------------------------
 
-    def _estimate(self, system: SketchRound, state: SketchState) -> None:
+    def _estimate(self, system: SketchRound, state: SketchState, n_threads: int) -> None:
         answers = state.n_answers / system.channel.decoder
         if system.has_pairs:
             # What one user's answers add up to, on average, where its normalised row has a product of 1.
             unit = mean_magnitude(system.n_terms) * answers / state.n_users
             noise = math.sqrt(system.n_terms * state.n_answers / 2) / unit
             pairs = state.decoded / (2 * unit)
-            self.item_factors_ = shrink_spectrum(pairs.astype(np.float32), noise)
+            self.item_factors_ = denoise_pairs(pairs.astype(np.float32), noise, n_threads=n_threads)
             sums = self.item_factors_ @ self.item_factors_.sum(axis=0)
-            # Where all pairs are below the noise, their sums by item, of less noise, may still tell what is popular.
+            # Where nothing is left of the pairs, their sums by item, of less noise, may still tell what is popular.
             self.item_means_ = (sums if self.item_factors_.shape[1] else pairs.sum(axis=1)) / state.n_users
+            self._prepare_scores(state.n_users * own_shares(self.item_means_), noise)
         else:
-            self.item_factors_ = np.zeros((system.n_items, 0))
             self.item_means_ = state.decoded / (math.sqrt(2 / math.pi) * answers)
-        self.scoring_factors_ = self._scoring_factors(state.n_users)
+            self._release_popularity()
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"n_reports": self.n_reports_}

@@ -23,7 +23,7 @@ class _TwoTowerRecommender(OwnRows):
 
     _needs_rows = False  # a network answers by features
 
-    parameters_: NDArray[np.float32]
+    parameters_: np.ndarray
     features_: Features
     _network: TwoTower
 

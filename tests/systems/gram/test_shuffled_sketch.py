@@ -252,7 +252,7 @@ def test_bad_reports_are_left_out():
         ({"delta": 1.0}, "delta must be less than 1"),
         ({"n_rotations": 0}, "n_rotations must be at least 1"),
         ({"score": "svd"}, "score must be"),
-        ({"regularization": 0.0}, "regularization must be greater than 0"),
+        ({"ridge": 0.0}, "ridge must be greater than 0"),
         ({"honest_fraction": 1.1}, "honest_fraction must be at most 1"),
     ],
 )

@@ -35,22 +35,9 @@ def pair_sums(rows, mean, scale, unit):
     return [sum(column) for column in zip(*(contribution(row, mean, scale, unit) for row in rows), strict=True)]
 
 
-def shrink(matrix, noise, n_steps=10):
-    """The low-rank matrix by full eigendecompositions."""
-    matrix = np.array(matrix, dtype=float)
-    np.fill_diagonal(matrix, 0)
-    edge = 2 * noise * math.sqrt(len(matrix))
-    for _ in range(n_steps):
-        values, vectors = np.linalg.eigh(matrix)
-        kept = values > edge
-        low = (vectors[:, kept] * np.sqrt(values[kept] ** 2 - edge**2)) @ vectors[:, kept].T
-        np.fill_diagonal(matrix, low.diagonal())
-    return low
-
-
-def ease_weights(gram, regularization):
-    """B = -P / diag(P) with a zero diagonal, P the inverse."""
-    precision = np.linalg.inv(gram + regularization * np.eye(len(gram)))
+def ease_weights(gram, ridges):
+    """B = -P / diag(P) with a zero diagonal, P the inverse of the matrix and its ridges, or one ridge for all."""
+    precision = np.linalg.inv(gram + (ridges if np.ndim(ridges) else ridges * np.eye(len(gram))))
     weights = -precision / precision.diagonal()
     np.fill_diagonal(weights, 0)
     return weights
