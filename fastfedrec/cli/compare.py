@@ -31,12 +31,12 @@ from fastfedrec.mechanisms.item_choice import choose_items
 __all__ = ["add_compare"]
 
 _MOST_PAIRED = 5000  # items of EASE where nobody is named: 300 MB, and some seconds
-_MOST_CHOSEN = 2000  # items of DPGram likewise
+_MOST_CHOSEN = 1000  # items of DPGram likewise
 _CHOICE_DELTA = 1e-8  # of a choice from a list that was taken from the data; far below the delta that ledgers state
 _ENDINGS = (".md", ".csv", ".json", ".tex", ".txt")
 _LEGEND = (
-    "epsilon: of a user in the whole run, in nats, against the one who sees most of those who are protected from: the "
-    "server,\nthe same behind a shuffler, or the public; 'none' is no guarantee\n" + NOT_COVERED
+    "epsilon: of a user in the whole run, in nats, against the strongest who is protected from: the server, the same "
+    "behind a shuffler, or the public; 'none' is no guarantee\n" + NOT_COVERED
 )
 
 
@@ -62,11 +62,11 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
         run_compare,
         "Fit several systems on one train and test them by one test: a table with bootstrap intervals, and paired "
         "tests. Without --system: popularity, item-knn, ease on its 5,000 most used items, implicit-als, and dp-gram "
-        "at epsilon 2, of many items on 2,000 that are chosen privately at epsilon 1.",
+        "at epsilon 2, of many items on 1,000 that are chosen privately at epsilon 1.",
         [
             "fastfedrec compare --train gowalla/train.txt --test gowalla/test.txt --out table.md",
             "fastfedrec compare --train a/train.csv --test a/test.csv --system ease --set top_items=5000 "
-            "--system dp-gram --set epsilon=2 --choose 2000 1",
+            "--system dp-gram --set epsilon=2 --choose 1000 1",
             "fastfedrec compare --data generated:5000x300 --system popularity --system item-knn --metrics recall@20",
         ],
     )

@@ -22,6 +22,12 @@ SPLIT_FILE = "split.json"
 
 __all__ = ["SPLIT_FILE", "digest_of", "load_parts", "named_parts", "sources", "stated_split", "tell_dropped"]
 
+_DROPPED = {
+    "unknown_users": "of users who are not known",
+    "unknown_items": "of items that are not in train",
+    "seen_again": "that train or given has too",
+}
+
 
 def load_parts(arguments: argparse.Namespace, systems: Iterable[type], *, of_ratings: bool = False) -> Split | None:
     """What --train, --test and --given name, or None where there is no --train.
@@ -117,8 +123,11 @@ def digest_of(path: Path) -> str:
 
 def tell_dropped(dropped: Mapping[str, int]) -> list[str]:
     """A line about test interactions that were not measured, if there are any."""
-    said = [f"{number:,} {reason.replace('_', ' ')}" for reason, number in dropped.items() if number]
-    return [f"dropped from the test: {', '.join(said)}"] if said else []
+    said = [f"{number:,} {text}" for reason, text in _DROPPED.items() if (number := dropped.get(reason, 0))]
+    if not said:
+        return []
+    left = f"; {dropped['users']:,} users have none left" if dropped["users"] else ""
+    return [f"interactions dropped from the test: {', '.join(said)}{left}"]
 
 
 def named_parts(split: Split) -> Iterator[tuple[str, Interactions]]:

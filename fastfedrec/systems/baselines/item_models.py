@@ -29,6 +29,7 @@ __all__ = ["EASE", "ItemKNN", "OwnHistory"]
 
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
 _FEWER_ITEMS = "fit the most used items alone (top_items=5_000), or ImplicitALS, which has no pairs"
+_FILLED = 1 / 8  # of all pairs: where users have fewer, most pairs have nobody
 COUNTED_BYTES = 12  # of count_pairs, a pair: float32 as they are added up, and float64 as they are returned
 
 
@@ -280,17 +281,55 @@ class ItemKNN(NeighborModel, ExactModel):
         best, falling = np.empty((n_items, n_kept), dtype=np.int32), np.empty((n_items, n_kept))
         users = data.to_scipy().astype(np.float64)
         items = users.T.tocsr()
+        is_sparse = float(np.square(np.diff(users.indptr), dtype=np.float64).sum()) < _FILLED * n_items**2
+        find = self._nearest_of_few if is_sparse else self._nearest
         step = max(1, _BLOCK_CELLS // n_items)  # a block of pairs, never all: there may be many items
         for number in progress_rounds(-(-n_items // step), show=show_progress, description="pairs of items"):
             part = np.arange(number * step, min(n_items, (number + 1) * step))
-            pairs = sum_rows(items[part[0] : part[-1] + 1], users, n_threads=n_threads)  # users of both
-            for row, length in zip(pairs, lengths[part], strict=True):
-                below = length * lengths + self.shrinkage
-                np.divide(row, below, out=row, where=below > 0)
-            pairs[np.arange(len(part)), part] = -1.0  # no item is its own neighbour
-            found, similarities = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
-            best[part], falling[part] = found[:, :n_kept], similarities[:, :n_kept]
+            best[part], falling[part] = find(items[part[0] : part[-1] + 1], users, part, lengths, n_kept, n_threads)
         self.neighbor_items_, self.neighbor_similarities_ = best, falling
+
+    def _nearest(self, items, users, part, lengths, n_kept, n_threads):  # type: ignore[no-untyped-def]
+        """Neighbours of a part of the items, from a dense block of the numbers of users of both."""
+        pairs = sum_rows(items, users, n_threads=n_threads)
+        for row, length in zip(pairs, lengths[part], strict=True):
+            below = length * lengths + self.shrinkage
+            np.divide(row, below, out=row, where=below > 0)
+        pairs[np.arange(len(part)), part] = -1.0  # no item is its own neighbour
+        best, falling = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
+        return best[:, :n_kept], falling[:, :n_kept]
+
+    def _nearest_of_few(self, items, users, part, lengths, n_kept, n_threads):  # type: ignore[no-untyped-def]
+        """The same where most pairs have nobody: those that somebody has are sorted, and the first others follow."""
+        pairs = items @ users
+        owners = np.repeat(np.arange(len(part)), np.diff(pairs.indptr))
+        is_other = pairs.indices != part[owners]
+        owners, others = owners[is_other], pairs.indices[is_other]
+        similarities = pairs.data[is_other] / (lengths[part[owners]] * lengths[others] + self.shrinkage)
+        order = np.lexsort((others, -similarities, owners))
+        n_found = np.bincount(owners, minlength=len(part))
+        places = np.arange(len(order)) - np.repeat(np.cumsum(n_found) - n_found, n_found)
+        kept = places < n_kept
+        order, cells = order[kept], (owners[order][kept], places[kept])
+        best, falling = np.full((len(part), n_kept), -1, dtype=np.int32), np.zeros((len(part), n_kept))
+        best[cells], falling[cells] = others[order], similarities[order]
+        _fill(best, n_found, part, len(lengths))
+        return best, falling
+
+
+def _fill(best: np.ndarray, n_found: np.ndarray, part: np.ndarray, n_items: int) -> None:
+    """Put the first items that are not there, and are not the row's own, behind the `n_found` of each row."""
+    n_kept = best.shape[1]
+    short = np.flatnonzero(n_found < n_kept)
+    width = min(n_items, 2 * n_kept + 1)  # among so many there are enough
+    free = np.ones((len(short), width), dtype=bool)
+    for columns in (part[short, None], best[short]):
+        rows, places = np.nonzero((columns >= 0) & (columns < width))
+        free[rows, columns[rows, places]] = False
+    first = np.argsort(~free, axis=1, kind="stable")
+    behind = np.arange(n_kept) - n_found[short, None]
+    filled = np.take_along_axis(first, np.clip(behind, 0, width - 1), axis=1)
+    best[short] = np.where(behind >= 0, filled, best[short])
 
 
 @dataclass(repr=False, eq=False)

@@ -76,14 +76,27 @@ def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact, tile):
     )
 
 
-@given(data=counted(), n_neighbors=st.integers(1, 8), cells=st.sampled_from([1, 9, 20]))
-def test_blocks_of_items_change_no_neighbor(data, n_neighbors, cells):
-    whole = ItemKNN(n_neighbors).fit(data)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fastfedrec.systems.baselines.item_models._BLOCK_CELLS", cells)
-        parts = ItemKNN(n_neighbors).fit(data)
+@given(
+    data=counted(), n_neighbors=st.integers(1, 8), cells=st.sampled_from([1, 9, 20]), filled=st.sampled_from([0, 99])
+)
+def test_neither_blocks_of_items_nor_how_they_are_sorted_change_a_neighbor(data, n_neighbors, cells, filled):
+    found = []
+    for block, share in ((2**23, 0), (cells, filled)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("fastfedrec.systems.baselines.item_models._BLOCK_CELLS", block)
+            patch.setattr("fastfedrec.systems.baselines.item_models._FILLED", share)
+            found.append(ItemKNN(n_neighbors).fit(data))
     for name in ("neighbor_items_", "neighbor_similarities_", "item_counts_"):
-        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name), strict=True)
+        np.testing.assert_array_equal(*(getattr(model, name) for model in found), strict=True)
+
+
+def test_items_that_few_have_have_neighbors_as_the_twin_says():
+    rng = np.random.default_rng(2)
+    data = Interactions.from_arrays(np.repeat(np.arange(60), 3), rng.integers(0, 300, 180), item_ids=range(300))
+    assert (np.diff(data.indptr) ** 2).sum() < 300**2 / 8
+    model = ItemKNN(20, 1.5).fit(data)
+    expected = naive.item_knn(rows_of(data), data.n_items, 20, 1.5)
+    np.testing.assert_allclose(all_scores(model, data), expected, rtol=1e-12, atol=1e-15)
 
 
 @given(data=counted(), n=st.integers(1, 8))

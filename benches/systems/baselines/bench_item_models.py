@@ -1,0 +1,49 @@
+"""Neighbours of items by cosine, at the size of MovieLens 1M and of many items, beside implicit's; one thread."""
+
+import numpy as np
+import scipy.sparse
+
+from benches.generated import random_interactions
+from benches.ratios import peer, with_ratios
+from fastfedrec import ItemKNN
+
+N_NEIGHBORS = 100
+SIZES = {"6,040 x 3,706": (6_040, 3_706, 0.045), "10,000 x 40,981": (10_000, 40_981, 0.0008)}
+
+
+@with_ratios("time_fit")
+class FitItemKNN:
+    """Cosines of all pairs of items, of which the largest of each are kept."""
+
+    param_names = ("impl", "users and items")
+    params = (("fastfedrec", "implicit"), tuple(SIZES))
+
+    def setup(self, impl, size):
+        self.data = random_interactions(*SIZES[size])
+        self.run = getattr(self, f"_{impl}")
+        with peer(impl):
+            found = self.run()
+        if impl == "implicit":
+            found = _largest(found)
+        # Of cosines that are equal either may keep other items.
+        if not np.allclose(found, self._fastfedrec(), atol=1e-6):
+            raise AssertionError(f"{impl} finds other neighbours")
+
+    def time_fit(self, impl, size):
+        self.run()
+
+    def _fastfedrec(self):
+        return ItemKNN(N_NEIGHBORS, shrinkage=0.0).fit(self.data, n_threads=1).neighbor_similarities_
+
+    def _implicit(self):
+        from implicit.nearest_neighbours import CosineRecommender
+
+        model = CosineRecommender(K=N_NEIGHBORS + 1, num_threads=1)  # an item is its own first neighbour there
+        model.fit(scipy.sparse.csr_matrix(self.data.to_scipy()), show_progress=False)
+        return model.similarity
+
+
+def _largest(similarity):
+    """Of each row without its first: falling, and zeros where there are no more."""
+    rows = [np.sort(row)[::-1] for row in np.split(similarity.data, similarity.indptr[1:-1])]
+    return np.array([np.pad(row, (0, N_NEIGHBORS + 1 - len(row)))[1:] for row in rows])
