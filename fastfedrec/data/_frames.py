@@ -1,5 +1,6 @@
 """Columns of pandas, polars and pyarrow, none of which is imported: what they hold, in NumPy's types."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,39 @@ def column_names(frame: Any) -> list[Any]:
     if is_lazy(frame):
         return list(frame.collect_schema().names())
     return list(getattr(frame, "column_names", frame.columns))  # pyarrow's `columns` are the data
+
+
+def columns_by_name(name: str, given: Any) -> dict[Any, Any]:
+    """The columns of a mapping or of a frame.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for messages.
+    given : mapping, frame or None
+        None has none.
+
+    Returns
+    -------
+    dict
+        As they are.
+
+    Raises
+    ------
+    KeyError
+        Two columns of one name.
+    TypeError
+        Anything else.
+    """
+    if given is None or isinstance(given, Mapping):
+        return dict(given or {})
+    if not is_frame(given):
+        raise TypeError(f"{name} must be columns by their names, a mapping or a frame, got {type(given).__name__}")
+    names = column_names(given)
+    if len(set(names)) < len(names):
+        raise KeyError(f"{name} must have each name once, the frame has {names}")
+    frame = given.collect() if is_lazy(given) else given
+    return {column: frame[column] for column in names}
 
 
 def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.check import check_array, check_choice, plain_array
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
+from fastfedrec.data._frames import columns_by_name
 from fastfedrec.data.ids import axis_ids, column_array
 
 __all__ = [
@@ -212,12 +213,10 @@ def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str)
     }
 
 
-def check_columns(
-    field: str, columns: Mapping[str, Any] | None, length: int, name: Callable[[str], str] = str
-) -> dict[str, np.ndarray]:
+def check_columns(field: str, columns: Any, length: int, name: Callable[[str], str] = str) -> dict[str, np.ndarray]:
     """Columns with an entry for each row of an axis."""
     checked = {}
-    for feature, column in ({} if columns is None else columns).items():
+    for feature, column in columns_by_name(name(field), columns).items():
         if not isinstance(feature, str):
             raise TypeError(f"{name(field)} must be named by strings, got {feature!r} ({type(feature).__name__})")
         called = name(f"{field}[{feature!r}]")

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.core.arrays import distinct
 from fastfedrec.core.check import check_flag, check_instance, check_integer
+from fastfedrec.data._frames import columns_by_name
 from fastfedrec.data.csr import Remade, check_named_rows, own_array
 from fastfedrec.data.ids import IdIndex, axis_ids, column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
@@ -255,9 +256,10 @@ def _describe(
 
 
 def _context_table(
-    contexts: Mapping[str, Any] | None, like: FeatureTable | None, ignore_unknown: bool = False
+    given: Mapping[str, Any] | None, like: FeatureTable | None, ignore_unknown: bool = False
 ) -> FeatureTable:
-    contexts = {name: column_array(f"contexts[{name!r}]", column) for name, column in (contexts or {}).items()}
+    named = columns_by_name("contexts", given)
+    contexts = {name: column_array(f"contexts[{name!r}]", column) for name, column in named.items()}
     lengths = {name: len(column) for name, column in contexts.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"contexts must be columns of one length, got {lengths}")

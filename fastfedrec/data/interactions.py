@@ -320,7 +320,7 @@ class Interactions(Selections):
 
         Parameters
         ----------
-        user_features, item_features : mapping of str to array_like, or None
+        user_features, item_features : mapping of str to array_like, frame, or None
             One entry per user or item, in the order of `user_ids` or `item_ids`; None keeps what is there.
 
         Returns

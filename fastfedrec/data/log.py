@@ -95,7 +95,7 @@ class InteractionLog(Remade):
             users, items, duplicates="sum", user_ids=user_ids, item_ids=item_ids, unlisted=unlisted
         )
         rows, columns = (find_rows(*axis) for axis in (("user", data.user_ids, users), ("item", data.item_ids, items)))
-        contexts = check_columns("contexts", contexts or {}, len(rows))
+        contexts = check_columns("contexts", contexts, len(rows))
         kept = (rows >= 0) & (columns >= 0)
         if not kept.all():
             rows, columns = rows[kept], columns[kept]

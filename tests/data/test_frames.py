@@ -12,6 +12,7 @@ from support.interaction_case import assert_same
 
 from fastfedrec import Interactions
 from fastfedrec.data._frames import column_names, is_frame
+from fastfedrec.data.log import InteractionLog
 
 COLUMNS = {"user": ["b", "a", "b"], "item": [3, 3, 1], "value": [4.0, -5.0, 2.5], "other": ["x", "y", "z"]}
 FRAMES = {
@@ -105,6 +106,18 @@ def test_a_batch_of_arrow_keeps_its_times():
     assert data.timestamps.tolist() == [7000]
 
 
+@pytest.mark.parametrize("library", [dict, pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table])
+def test_columns_of_features_and_contexts_come_in_frames_too(library):
+    columns = {"age": [31, 47], "city": ["b", "a"]}
+    data = Interactions.from_arrays([1, 2], [3, 4])
+    for found in (
+        data.with_features(user_features=library(columns)).user_features,
+        data.with_features(item_features=library(columns)).item_features,
+        InteractionLog.from_arrays([1, 2], [3, 4], library(columns)).contexts,
+    ):
+        assert {name: column.tolist() for name, column in found.items()} == columns
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -113,6 +126,16 @@ def test_a_column_that_is_not_there_is_named_and_no_row_is_shown(library):
     with pytest.raises(KeyError, match=r"item='movie' is not a column; the frame has \['user', 'item'") as caught:
         Interactions.from_dataframe(FRAMES[library](COLUMNS), item="movie")
     assert "'b'" not in str(caught.value)
+
+
+def test_what_has_no_columns_by_name_is_refused():
+    data = Interactions.from_arrays([1, 2], [3, 4])
+    with pytest.raises(TypeError, match="item_features must be columns by their names, a mapping or a frame, got list"):
+        data.with_features(item_features=[[1, 2]])
+    with pytest.raises(TypeError, match="contexts must be columns by their names, a mapping or a frame, got ndarray"):
+        InteractionLog.from_arrays([1, 2], [3, 4], np.arange(2))
+    with pytest.raises(KeyError, match="user_features must have each name once"):
+        data.with_features(user_features=pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]))
 
 
 @pytest.mark.parametrize("given", [[1, 2], np.eye(2), pd.Series([1]), pl.Series([1]), pa.chunked_array([[1]]), None])
