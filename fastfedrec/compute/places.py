@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.compute import places as _kernel
 from fastfedrec.compute.ranking import _check_factors, _scores
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import borrow_rows
 from fastfedrec.data.csr import check_named_rows
-from fastfedrec.data.interactions import Interactions
 
 __all__ = ["places", "places_factors"]
 
@@ -23,9 +23,9 @@ def places(
     ----------
     scores : array_like of shape (n_rows, n_items), float32 or float64
         Infinities are ordinary values.
-    held_out : Interactions or (indptr, indices)
+    held_out : Interactions, SciPy matrix or array, dense array, or (indptr, indices)
         The items whose places are asked for: `n_rows` rows in compressed form.
-    seen : Interactions, (indptr, indices) or None
+    seen : Interactions, SciPy matrix or array, dense array, (indptr, indices) or None
         Items that are not ranked, none of them held out: `n_rows` rows in compressed form, ascending within a row.
     n_threads : int
         0 for all processors; the result does not depend on it.
@@ -72,9 +72,9 @@ def places_factors(
         Finite.
     item_factors : array_like of shape (n_items, n_factors), float32 or float64
         Finite.
-    held_out : Interactions or (indptr, indices)
+    held_out : Interactions, SciPy matrix or array, dense array, or (indptr, indices)
         The items whose places are asked for: `n_users` rows in compressed form.
-    seen : Interactions, (indptr, indices) or None
+    seen : Interactions, SciPy matrix or array, dense array, (indptr, indices) or None
         Items that are not ranked, none of them held out: `n_users` rows in compressed form, ascending within a row.
     n_threads : int
         0 for all processors; the result does not depend on it.
@@ -139,11 +139,12 @@ def _count(
 
 
 def _rows(name: str, rows: Any, shape: tuple[int, int], rising: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Compressed rows of items."""
-    if isinstance(rows, Interactions):
+    """Compressed rows of items; of those that need not rise the places are told in their order."""
+    if not isinstance(rows, tuple):
+        rows = borrow_rows(name, rows, aligned=None if rising else "places")
         if rows.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, users x items, got {rows.shape}")
         return rows.indptr, rows.indices
-    if not isinstance(rows, tuple) or len(rows) != 2:
-        raise TypeError(f"{name} must be Interactions or (indptr, indices), got {type(rows).__name__}")
+    if len(rows) != 2:
+        raise TypeError(f"{name} must be Interactions, a matrix or (indptr, indices), got {len(rows)} arrays")
     return check_named_rows(name, *rows, *shape, fields=("indptr", "indices"), rising=rising)

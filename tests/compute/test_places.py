@@ -125,8 +125,16 @@ def test_infinities_are_ordinary_scores_and_equal_factors_tie():
 def test_other_forms_and_empty_ones():
     scores = np.array([[3.0, 1.0, 2.0], [1.0, 1.0, 1.0]])
     held_out = interactions_of([[0, 1, 0], [1, 0, 0]])
-    for form in (held_out, (held_out.indptr, held_out.indices), ([0, 1, 2], [1, 0])):
+    dense = np.array([[0, 1, 0], [1, 0, 0]], dtype=np.int8)
+    matrices = [kind(dense) for kind in (scipy.sparse.csr_array, scipy.sparse.csr_matrix, scipy.sparse.coo_array)]
+    forms = [held_out, (held_out.indptr, held_out.indices), ([0, 1, 2], [1, 0]), *matrices[:2], dense, dense.tolist()]
+    for form in forms:
         assert [part.tolist() for part in places(scores, form)] == [[2, 0], [1, 3]]
+    for seen in (*matrices, dense):
+        assert [part.tolist() for part in places(scores, ([0, 1, 2], [2, 1]), seen=seen)] == [[1, 0], [1, 2]]
+    out_of_order = scipy.sparse.csr_array(([1, 1], [2, 0], [0, 2, 2]), shape=(2, 3))
+    with pytest.raises(ValueError, match="held_out must have its entries in order of rows and columns"):
+        places(scores, out_of_order)
     assert places(scores, ([0, 0, 0], np.empty(0, dtype=np.int32)))[0].shape == (0,)
     assert places(np.empty((0, 3)), ([0], np.empty(0, dtype=np.int32)))[0].shape == (0,)
     assert places_factors(np.empty((0, 2)), np.ones((3, 2)), ([0], np.empty(0, dtype=np.int32)))[1].shape == (0,)
@@ -153,7 +161,7 @@ def test_what_is_no_number_is_named(n_held_out):
     ("arguments", "error", "message"),
     [
         (([[1.0, 2.0]], ([0, 1], [2])), ValueError, "held_out.indices"),
-        (([[1.0, 2.0]], [0, 1]), TypeError, r"held_out must be Interactions or \(indptr, indices\), got list"),
+        (([[1.0, 2.0]], [0, 1]), TypeError, "held_out must be Interactions, a SciPy sparse matrix or array"),
         (([[1.0, 2.0]], interactions_of([[1]])), ValueError, r"held_out must have shape \(1, 2\)"),
         (([1.0, 2.0], ([0, 1], [1])), ValueError, "scores must have 2 dimensions"),
         (([["a"]], ([0, 1], [0])), TypeError, "scores must be an array of float32"),
