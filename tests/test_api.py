@@ -123,6 +123,33 @@ def test_the_test_of_lists_sees_what_is_missing_and_what_is_not_there():
     assert f"{home}.__all__ lacks Key" in list(faults(without, REFERENCE, []))
 
 
+def unannotated(sources):
+    """Parameters and results of public functions that have no type: one line for each function."""
+    for module, source in sources.items():
+        for node in ast.walk(ast.parse(source)):
+            body = node.body if isinstance(node, ast.ClassDef | ast.Module) else []
+            for function in (each for each in body if isinstance(each, ast.FunctionDef) and is_called(each.name)):
+                given = function.args
+                parameters = [*given.posonlyargs, *given.args, *given.kwonlyargs, given.vararg, given.kwarg]
+                if isinstance(node, ast.ClassDef) and "staticmethod" not in map(ast.unparse, function.decorator_list):
+                    parameters = parameters[1:]
+                lacking = [each.arg for each in parameters if each is not None and each.annotation is None]
+                if function.returns is None and function.name != "__init__":
+                    lacking.append("return")
+                if lacking:
+                    yield f"{module}.{function.name}: {', '.join(lacking)}"
+
+
+def is_called(name):
+    return not name.startswith("_") or name.endswith("__")
+
+
+def test_every_public_function_states_its_types():
+    assert list(unannotated(SOURCES)) == []
+    source = "def a(x): ...\ndef _b(x): ...\nclass C:\n    def d(self, y, *, z: int = 0) -> int: ..."
+    assert list(unannotated({"m": source})) == ["m.a: x, return", "m.d: y"]
+
+
 def test_the_page_of_what_is_public_states_what_the_metadata_state():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     low, high = re.fullmatch(r">=3\.(\d+),<3\.(\d+)", project["requires-python"]).groups()

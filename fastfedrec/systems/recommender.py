@@ -180,7 +180,7 @@ class Recommender(Answers):
         model.interactions_ = data
         return model
 
-    def save(self, path: Any, *, include_users: bool = True) -> None:
+    def save(self, path: str | os.PathLike[str], *, include_users: bool = True) -> None:
         """Write the fitted model to one file, without pickle and without any key.
 
         Parameters
@@ -261,7 +261,7 @@ class Recommender(Answers):
         return model
 
 
-def load(path: Any) -> Recommender:
+def load(path: str | os.PathLike[str]) -> Recommender:
     """Read a model written by its ``save``.
 
     Parameters

@@ -23,6 +23,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._answers import Ids
 from fastfedrec.systems._from_items import FactorScores, explain_least_squares, popularity_of_factors
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
@@ -298,7 +299,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
-    def factors(self, user_ids: Any, item_ids: Any) -> tuple[FloatArray, FloatArray]:
+    def factors(self, user_ids: Ids, item_ids: Ids) -> tuple[FloatArray, FloatArray]:
         """Factors of users and of items, whose inner products are the scores.
 
         Parameters

@@ -1,5 +1,6 @@
 """What a fitted network offers its users: scores of all items, and the networks that devices have fine-tuned."""
 
+import os
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -110,7 +111,7 @@ class _Personalized(_TwoTowerRecommender):
     def with_users(self, interactions: InteractionsLike) -> Self:
         raise TypeError("fine-tuned networks belong to their users; use personalize of the model they were made from")
 
-    def save(self, path: Any, *, include_users: bool = True) -> None:
+    def save(self, path: str | os.PathLike[str], *, include_users: bool = True) -> None:
         raise TypeError("fine-tuned networks stay on the users' devices; save the model they were made from")
 
     def __repr__(self) -> str:
