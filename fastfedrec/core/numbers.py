@@ -3,7 +3,7 @@
 import math
 import numbers
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
@@ -11,11 +11,12 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-__all__ = ["finite_float", "float_up", "is_exact", "python_number", "renamed", "show", "without_array"]
+__all__ = ["finite_float", "float_up", "is_exact", "python_number", "renamed", "show", "show_names", "without_array"]
 
 _MOST_DIGITS = 400  # of a Decimal before or after its point: floats end at 309 and 324
 _NEAR = 1000  # bits by which a numerator and a denominator differ at most where a float surely holds the quotient
 _SHOWN = 100  # characters of a value in a message
+_MOST_NAMES = 20  # and names
 
 
 def float_up(exact: Fraction | int) -> float:
@@ -114,6 +115,34 @@ def show(value: Any) -> str:
     except Exception:  # an int of 5,000 digits raises, as may anybody's own __repr__
         shown = f"{type(value).__name__} that cannot be printed"
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+
+
+def show_names(names: Iterable[object]) -> str:
+    """Name what there is, in an error's message, however many there are and however long they are.
+
+    Parameters
+    ----------
+    names : iterable of object
+        Such as those of all columns of a file.
+
+    Returns
+    -------
+    str
+        As a list is written, cut.
+
+    Examples
+    --------
+    >>> from fastfedrec.core.numbers import show_names
+    >>> show_names(["user", "item"])
+    "['user', 'item']"
+    >>> show_names(range(1000))
+    '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, ... (1,000 in all)]'
+    """
+    names = list(names)
+    shown = [show(name) for name in names[:_MOST_NAMES]]
+    if len(names) > _MOST_NAMES:
+        shown.append(f"... ({len(names):,} in all)")
+    return f"[{', '.join(shown)}]"
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import plain_array
+from fastfedrec.core.numbers import show_names
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import check_timestamps
 
@@ -55,7 +56,7 @@ def columns_by_name(name: str, given: Any) -> dict[Any, Any]:
         raise TypeError(f"{name} must be columns by their names, a mapping or a frame, got {type(given).__name__}")
     names = column_names(given)
     if len(set(names)) < len(names):
-        raise KeyError(f"{name} must have each name once, the frame has {names}")
+        raise KeyError(f"{name} must have each name once, the frame has {show_names(names)}")
     frame = given.collect() if is_lazy(given) else given
     return {column: frame[column] for column in names}
 
@@ -94,7 +95,7 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
     for role, name in wanted.items():
         if names.count(name) != 1:
             what = "stands there more than once" if name in names else "is not a column"
-            raise KeyError(f"{role}={name!r} {what}; the frame has {names}")
+            raise KeyError(f"{role}={name!r} {what}; the frame has {show_names(names)}")
     if is_lazy(frame):
         frame = frame.select(list(dict.fromkeys(wanted.values()))).collect()
     rows = {}

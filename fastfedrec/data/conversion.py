@@ -8,6 +8,7 @@ import scipy
 from numpy.typing import ArrayLike
 
 from fastfedrec.core.check import plain_array
+from fastfedrec.core.numbers import show_names
 from fastfedrec.data._frames import column_names, is_frame
 from fastfedrec.data.csr import are_in_order, check_csr, check_integers, check_item_count
 from fastfedrec.data.interactions import Interactions
@@ -83,7 +84,7 @@ def value_column(names: list[Any]) -> str | None:
     """
     found = [name for name in _VALUES if name in names]
     if len(found) > 1:
-        raise KeyError(f"the frame has a column 'value' and a column 'rating'; drop one of them, got {names}")
+        raise KeyError(f"the frame has a column 'value' and a column 'rating', got {show_names(names)}; drop one")
     return found[0] if found else None
 
 
@@ -123,8 +124,8 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
         names = column_names(given)
         if not {"user", "item"} <= set(names):
             raise KeyError(
-                f"{name} must have the columns 'user' and 'item', the frame has {names}; rename them, or use "
-                "Interactions.from_dataframe, which takes other names"
+                f"{name} must have the columns 'user' and 'item', the frame has {show_names(names)}; rename them, or "
+                "use Interactions.from_dataframe, which takes other names"
             )
         timestamp = "timestamp" if "timestamp" in names else None
         return Interactions.from_dataframe(given, value=value_column(names), timestamp=timestamp, item_ids=item_ids)

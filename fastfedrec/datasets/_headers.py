@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from fastfedrec.core.numbers import show_names
+
 #: By role, in small letters without what separates words.
 _KNOWN = {
     "user": ("user", "userid", "uid", "reviewerid", "visitorid", "customerid"),
@@ -38,12 +40,14 @@ def known_columns(names: Sequence[str]) -> dict[str, str]:
         Two columns for one role.
     """
     found: dict[str, str] = {}
+    plain = [_plain(name) for name in names]
     for role, known in _KNOWN.items():
-        columns = [name for name in names if _plain(name) in known]
+        columns = [name for name, word in zip(names, plain, strict=True) if word in known]
         if len(set(columns)) < len(columns):
-            raise KeyError(f"column {columns[0]!r} stands twice among {list(names)}; rename one of them")
+            raise KeyError(f"column {columns[0]!r} stands twice among {show_names(names)}; rename one of them")
         if len(columns) > 1:
-            raise KeyError(f"{role} may be any of the columns {columns}; name one, as {role}={columns[0]!r}")
+            several = show_names(columns)
+            raise KeyError(f"{role} may be any of the columns {several}; name one, as {role}={columns[0]!r}")
         if columns:
             found[role] = columns[0]
     return found

@@ -9,6 +9,7 @@ import numpy as np
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.files import check_path
+from fastfedrec.core.numbers import show_names
 from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import UNLISTED
@@ -282,7 +283,7 @@ def _read(folder: Path, table: str, wanted: Sequence[str], kind: Any, *begin: np
     names = table_columns(path)
     for column in wanted:
         if column not in names:
-            raise KeyError(f"{path} must have the column {column!r}, got {names}")
+            raise KeyError(f"{path} must have the column {column!r}, got {show_names(names)}")
     fields = [_WANTED[name] if name in wanted else Field(name) for name in names]
     reader = kind(fields, ",", quotes=True)
     if begin:

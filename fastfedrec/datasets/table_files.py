@@ -13,6 +13,7 @@ import numpy as np
 
 from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.core.files import check_path
+from fastfedrec.core.numbers import show_names
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import UNITS, check_timestamps
@@ -122,7 +123,7 @@ def _recognized(
     found = {role: chosen.get(role, known.get(role)) for role in wanted}
     for role in missing:
         if found[role] is None:
-            raise KeyError(f"{role} is not given, and none of {list(names)} of {path} is known as one; name it")
+            raise KeyError(f"{role} is not given, and none of {show_names(names)} of {path} is known as one; name it")
     columns = {role: column for role, column in found.items() if column is not None}
     _logger.info("%s: %s", path, ", ".join(f"{role}={column!r}" for role, column in columns.items()))
     return columns
@@ -237,7 +238,7 @@ def _find_columns(
                 raise TypeError(f"{role} must be the name of a column, got {column!r}; places need header=False")
             if names.count(column) != 1:
                 problem = "stands twice" if column in names else "is not a column"
-                raise KeyError(f"{role}={column!r} {problem}; {path} has {list(names)}")
+                raise KeyError(f"{role}={column!r} {problem}; {path} has {show_names(names)}")
             places[role] = names.index(column)
         else:
             places[role] = check_integer(role, column, low=0, high=len(names) - 1)

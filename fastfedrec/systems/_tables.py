@@ -9,6 +9,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from fastfedrec.core.numbers import show_names
 from fastfedrec.data.conversion import as_interactions, frame_columns, value_column
 from fastfedrec.data.ids import check_kinds, check_one_column, column_array, id_at
 from fastfedrec.data.interactions import Interactions
@@ -189,7 +190,8 @@ def _people(given: Any, item_ids: np.ndarray, takes_ratings: bool) -> Interactio
     """Over whatever items they have."""
     names = frame_columns(given)
     if names is not None and takes_ratings and value_column(names) is None:
-        raise TypeError(f"item_ids must have a column of ratings, called value or rating, got the columns {names}")
+        there = show_names(names)
+        raise TypeError(f"item_ids must have a column of ratings, called value or rating, got the columns {there}")
     if names is not None:
         return as_interactions("item_ids", given)
     if isinstance(given, Interactions) or scipy.sparse.issparse(given):

@@ -50,7 +50,7 @@ def test_ratings_are_values(library):
     assert_same(
         as_interactions("interactions", library(columns)), as_interactions("interactions", pd.DataFrame(COLUMNS))
     )
-    with pytest.raises(KeyError, match="the frame has a column 'value' and a column 'rating'; drop one"):
+    with pytest.raises(KeyError, match="the frame has a column 'value' and a column 'rating', got"):
         as_interactions("interactions", library(columns | {"value": COLUMNS["value"]}))
 
 

@@ -111,3 +111,11 @@ def test_paths(path):
 
 def test_paths_may_be_bytes(tmp_path):
     assert load_table(bytes(write(tmp_path, TABLE.encode()))).n_interactions == 2
+
+
+@pytest.mark.parametrize("wanted", [{}, {"user": "who", "item": "what"}])
+@pytest.mark.parametrize("header", ["a" * 10**6, ",".join(map(str, range(10**5)))])
+def test_a_message_is_short_whatever_a_header_holds(tmp_path, header, wanted):
+    with pytest.raises(KeyError) as caught:
+        load_table(write(tmp_path, f"{header}\n1\n".encode()), **wanted)
+    assert len(str(caught.value)) < 1000 + len(str(tmp_path))
