@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.audit import AuditResult, audit
 from fastfedrec.core.check import check_array, check_choice, check_integer, check_real
@@ -127,7 +127,7 @@ def shards(*, max_shards: int = 4, **options: Any) -> "SearchStrategy[list[Inter
 
 def mechanism_inputs(
     *, low: float = -1.0, high: float = 1.0, max_size: int = 50, with_non_finite: bool = False
-) -> "SearchStrategy[np.ndarray]":
+) -> "SearchStrategy[NDArray[np.float64]]":
     """A hypothesis strategy: arrays that a randomizer of real numbers must cope with.
 
     Parameters

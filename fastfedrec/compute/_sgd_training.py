@@ -132,7 +132,16 @@ class Training:
         self._loss = (_kernel.LOSSES[loss], 0) if isinstance(loss, str) else (_kernel.OWN_LOSS, loss.address)
         self._failed = np.zeros((self.n_tasks, 2))  # pairs of which the user's loss has no value
 
-    def _arrange(self, users, items, ratings, weights, shape, key, n_blocks) -> tuple[int, int]:
+    def _arrange(
+        self,
+        users: np.ndarray,
+        items: np.ndarray,
+        ratings: np.ndarray,
+        weights: np.ndarray,
+        shape: tuple[int, int],
+        key: Key,
+        n_blocks: int,
+    ) -> tuple[int, int]:
         """Put the ratings in order, by blocks and at random within each; the lengths of blocks of users and items."""
         words, (self.user_row, user_length), (self.item_row, item_length) = self._run_all(
             lambda: key.words("sgd.order", size=len(users)),

@@ -2,7 +2,7 @@
 
 import warnings
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -367,7 +367,9 @@ def _rating_list(name, table, n_users, n_items, weights=None):
     return users, data.indices, values, *data.shape
 
 
-def _check_ratings(names, users, items, ratings, weights, shape, dtype, loss) -> tuple[np.ndarray, ...]:
+def _check_ratings(
+    names: Sequence[str], users: Any, items: Any, ratings: Any, weights: Any, shape: Any, dtype: Any, loss: Any
+) -> tuple[np.ndarray, ...]:
     """Users and items as int64, ratings and weights as `dtype`; weights are empty where all are 1."""
     users = _check_ids(names[0], users, shape[0])
     items = _check_ids(names[1], items, shape[1], len(users))

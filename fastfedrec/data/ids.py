@@ -32,7 +32,7 @@ _PLAIN = int, float, str, np.number, np.bool_, np.datetime64
 class Coded(NamedTuple):
     """A column of ids as its reader leaves it: distinct ids in any order, and the number of each entry among them."""
 
-    ids: list
+    ids: list[Any]
     numbers: np.ndarray
 
 

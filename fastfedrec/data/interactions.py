@@ -1,7 +1,7 @@
 """Interactions: a checked, immutable users x items matrix in compressed rows, with external ids."""
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 import scipy
@@ -12,18 +12,13 @@ from fastfedrec.data._frames import read_rows
 from fastfedrec.data._selections import FIELDS, Selections
 from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
-from fastfedrec.data.pairs import (
-    check_values,
-    compact_values,
-    drop_unlisted,
-    in_order,
-    merge_duplicates,
-    sort_pairs,
-)
+from fastfedrec.data.pairs import check_values, compact_values, drop_unlisted, in_order, merge_duplicates, sort_pairs
 from fastfedrec.data.sparse import checked_csr
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 
 __all__ = ["MISSING_TIMESTAMP", "Interactions"]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class Interactions(Selections):
@@ -337,7 +332,16 @@ class Interactions(Selections):
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
-    def values_or_ones(self, dtype: DTypeLike = np.float64) -> np.ndarray:
+    @overload
+    def values_or_ones(self) -> NDArray[np.float64]: ...
+
+    @overload
+    def values_or_ones(self, dtype: type[_Scalar]) -> NDArray[_Scalar]: ...
+
+    @overload
+    def values_or_ones(self, dtype: DTypeLike) -> NDArray[Any]: ...
+
+    def values_or_ones(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
         """The values as one array.
 
         Parameters

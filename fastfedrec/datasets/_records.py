@@ -5,6 +5,7 @@ A field that begins with a quote runs to the closing one, line ends included, an
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
 from fastfedrec.datasets.files import refuse
@@ -108,7 +109,7 @@ def parse_records(
     heading: int | None,
     headings: bool,
     at_end: bool,
-) -> tuple[list[list], int, int, int | None]:
+) -> tuple[list[list[Any]], int, int, int | None]:
     """Read records until the text ends, or refuse the first that is wrong.
 
     Parameters
@@ -139,7 +140,7 @@ def parse_records(
         last heading.
     """
     kept = [place for place, field in enumerate(fields) if field.kind is not Kind.SKIP]
-    columns: list[list] = [[] for _ in range(len(kept) + headings)]
+    columns: list[list[Any]] = [[] for _ in range(len(kept) + headings)]
     end, first = 0, line
     try:
         for record in split_records(text, separator, quotes):

@@ -212,7 +212,15 @@ def _alias_tables(topics: np.ndarray) -> np.ndarray:
     return alias
 
 
-def _rating_tables(key, topics, z, target, shares, times, order) -> RatingTables:
+def _rating_tables(
+    key: Key,
+    topics: np.ndarray,
+    z: np.ndarray,
+    target: np.ndarray,
+    shares: np.ndarray,
+    times: np.ndarray,
+    order: np.ndarray,
+) -> RatingTables:
     """Item terms centred, and the noise sized, so that a rating's score has mean 0 and variance 1 over what is held."""
     n_items = len(z)
     held = target / target.sum()

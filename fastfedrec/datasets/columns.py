@@ -252,7 +252,7 @@ def find_duplicate(users: np.ndarray, items: np.ndarray) -> tuple[int, int] | No
     return int(np.flatnonzero((users == users[row]) & (items == items[row]))[0]), row
 
 
-class TextList(list):
+class TextList(list[str]):
     """Ids read from a text file, whose type is that of the data's."""
 
 

@@ -96,7 +96,7 @@ class DaskEngine(Engine):
         self.worker_timeout = check_real("worker_timeout", worker_timeout, low=0.0, exclusive=True)
 
     @contextmanager
-    def _place(self, shards: Mapping[str, Interactions], key: Key) -> Iterator[Mapping[str, "Future"]]:
+    def _place(self, shards: Mapping[str, Interactions], key: Key) -> Iterator[Mapping[str, "Future[Any]"]]:
         if not key.is_simulation:
             raise ValueError(
                 "key must be Key.from_seed(...) with DaskEngine: an entropy key never leaves its process; got one"
@@ -127,7 +127,7 @@ class DaskEngine(Engine):
         """Addresses of those that are there."""
         return list(self.client.scheduler_info(n_workers=-1)["workers"])
 
-    def _wait(self, futures: Iterable["Future"], while_there: Collection[str] = ()) -> set["Future"]:
+    def _wait(self, futures: Iterable["Future[Any]"], while_there: Collection[str] = ()) -> set["Future[Any]"]:
         """Wait until these are done, or until one of some workers is gone; which are not done."""
         from distributed import wait
 
@@ -148,7 +148,7 @@ class DaskEngine(Engine):
                     f"({len(self._workers())} are there), so it ends; see the workers' logs, and start it anew"
                 )
 
-    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, "Future"], key: Key, n_threads: int) -> None:
+    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, "Future[Any]"], key: Key, n_threads: int) -> None:
         # Whole numbers add up to the same sum in any order, so workers check and add them, two and two.  Floats are
         # added here, in the order of shards, as in one process; and what devices remember comes here in any case.
         system = receiver.system
@@ -171,7 +171,7 @@ class DaskEngine(Engine):
         receiver.add(level[0].result())
 
     def _answers(
-        self, receiver: RoundReceiver, placed: Mapping[str, "Future"], key: Key, n_threads: int
+        self, receiver: RoundReceiver, placed: Mapping[str, "Future[Any]"], key: Key, n_threads: int
     ) -> Iterable[Update]:
         system, state, round_number = receiver.system, receiver.state, receiver.round
         bare = _without_results(system)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.core.check import check_instance, check_integer, plain_array
-from fastfedrec.data.interactions import Interactions
+from fastfedrec.core.check import check_integer, plain_array
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 
 __all__ = ["RATING_METRICS", "evaluate_ratings"]
 
@@ -19,7 +19,7 @@ RATING_METRICS: dict[str, Callable[[np.ndarray], float]] = {
 
 
 def evaluate_ratings(
-    model: Any, test: Interactions, *, metrics: Sequence[str] = ("rmse", "mae"), batch_size: int = 2**18
+    model: Any, test: InteractionsLike, *, metrics: Sequence[str] = ("rmse", "mae"), batch_size: int = 2**18
 ) -> dict[str, float]:
     """Predict every test rating, and average the errors.
 
@@ -27,8 +27,8 @@ def evaluate_ratings(
     ----------
     model : object
         Anything with ``predict(user_ids, item_ids)``: external ids, two arrays of one length, one rating for each pair.
-    test : Interactions
-        With ratings as values.
+    test : Interactions, SciPy sparse matrix or array, or frame
+        As `fit` takes them, with ratings as values.
     metrics : sequence of str
         "rmse" (root of the mean squared error) and "mae" (mean absolute error).
     batch_size : int
@@ -55,7 +55,7 @@ def evaluate_ratings(
     {'rmse': 1.4142135623730951, 'mae': 1.0}
     """
     check_predicts(model)
-    check_instance("test", test, Interactions, "use evaluation.KFold")
+    test = as_interactions("test", test)
     if isinstance(metrics, str) or not metrics or (unknown := [m for m in metrics if m not in RATING_METRICS]):
         raise ValueError(
             f"metrics must be a sequence out of {list(RATING_METRICS)}, got {metrics!r}"

@@ -126,11 +126,11 @@ class AdditiveModel(RatingModel):
 
     _saved: ClassVar[tuple[str, ...]] = ("mean_", "user_biases_", "item_biases_", "user_factors_", "item_factors_")
 
-    mean_: np.ndarray
-    user_biases_: np.ndarray
-    item_biases_: np.ndarray
-    user_factors_: np.ndarray
-    item_factors_: np.ndarray
+    mean_: NDArray[np.float64]
+    user_biases_: NDArray[np.float64]
+    item_biases_: NDArray[np.float64]
+    user_factors_: NDArray[np.float64]
+    item_factors_: NDArray[np.float64]
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_users, n_items = self.interactions_.shape

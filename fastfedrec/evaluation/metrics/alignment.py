@@ -54,6 +54,15 @@ class Aligned:
         """Users and items."""
         return len(self.user_ids), len(self.item_ids)
 
+    def keep(self, kept: np.ndarray, reason: str) -> "Aligned":
+        """These test interactions alone, by a mask, and their users; the others are counted as dropped for a reason."""
+        if kept.all():
+            return self
+        indptr = np.concatenate([[0], np.cumsum(kept)])[self.test[0]]
+        dropped = self.dropped | {reason: self.dropped[reason] + int((~kept).sum())}
+        left = replace(self, test=(indptr, self.test[1][kept]), values=self.values[kept], dropped=dropped)
+        return left.take(np.diff(indptr) > 0)
+
     def take(self, kept: np.ndarray, reason: str | None = None) -> "Aligned":
         """These users alone, by a mask; the interactions of others are counted as dropped for a reason."""
         if kept.all():

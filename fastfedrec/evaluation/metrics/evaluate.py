@@ -46,7 +46,7 @@ def evaluate(
         length, one score for each pair.  Asked instead, where a model has it: ``factors(user_ids, item_ids)``, whose
         two arrays have a row for each id and whose inner products are the scores, which is the fastest;
         ``score_items(user_ids)``, a row of scores of all items for each user.  An item that a model of this package was
-        not fitted on comes behind all others.
+        not fitted on comes behind all others; where ratings are predicted, test interactions with it are dropped.
     train, test : Interactions, matrix or frame
         As `fit` takes them, of any users and items, in any order: they are aligned by their ids.  The items of `train`
         are the catalogue; test interactions with others are dropped, and so are those of users who are in neither
@@ -136,7 +136,8 @@ def evaluate(
     per_user = check_flag("per_user", per_user)
     batch_size = check_integer("batch_size", batch_size, low=1)
     n_threads = check_n_threads(n_threads)
-    aligned, parts = parts_of(model, align(train, test, given, keep_seen=not ranking), given)
+    aligned = align(train, test, given, keep_seen=not ranking)
+    aligned, parts = parts_of(model, aligned, given, of_ratings=len(ranking) < len(asked))
     means: dict[str, float] = {}
     of_users: dict[str, UserValues] = {}
     protocols = []

@@ -100,8 +100,8 @@ class Evaluation(Mapping[str, float]):
         Test interactions that were ranked or predicted.
     dropped : dict of str to int
         Test interactions that were not: "unknown_users" (in neither `train` nor `given`, or not known to the model),
-        "unknown_items" (not among the items of `train`), "seen_again" (in `train` or `given` as well); and "users",
-        those that were left without any.
+        "unknown_items" (not among the items of `train`, or those of a model that predicts ratings), "seen_again" (in
+        `train` or `given` as well); and "users", those that were left without any.
     means : dict of str to float
         The metrics.
     of_users : dict of str to UserValues

@@ -30,7 +30,9 @@ class Part:
     users: NDArray[np.int64]
 
 
-def parts_of(model: Any, aligned: Aligned, given: Interactions | None) -> tuple[Aligned, list[Part]]:
+def parts_of(
+    model: Any, aligned: Aligned, given: Interactions | None, *, of_ratings: bool
+) -> tuple[Aligned, list[Part]]:
     """Divide the tested users between the model and its copy that serves those who are given.
 
     Parameters
@@ -41,11 +43,13 @@ def parts_of(model: Any, aligned: Aligned, given: Interactions | None) -> tuple[
         Of train, given and test.
     given : Interactions or None
         As `evaluate` takes it.
+    of_ratings : bool
+        Whether ratings are predicted, which nobody can of items that the model was not fitted on.
 
     Returns
     -------
     aligned : Aligned
-        Without users that nobody can answer for, who are counted.
+        Without users and items that nobody can answer for, which are counted.
     parts : list of Part
         All that are left.
 
@@ -55,12 +59,16 @@ def parts_of(model: Any, aligned: Aligned, given: Interactions | None) -> tuple[
         Nobody is left.
     """
     kept = aligned.is_given | knows(model, "user", aligned.user_ids)
-    serves = True
-    if given is not None and aligned.is_given.any() and is_ours(model) and not getattr(model, "serves_others", False):
-        serves, kept = False, kept & ~aligned.is_given
+    serves = not is_ours(model) or (hasattr(model, "with_users") and getattr(model, "serves_others", True))
+    if not serves:
+        kept &= ~aligned.is_given
     aligned = aligned.take(kept, "unknown_users")
+    if of_ratings:
+        aligned = aligned.keep(knows(model, "item", aligned.item_ids)[aligned.test[1]], "unknown_items")
     if not aligned.n_users:
-        why = "" if serves else f", and {type(model).__name__} serves nobody whom it was not fitted with"
+        why = (
+            "" if serves or given is None else f", and {type(model).__name__} serves nobody whom it was not fitted with"
+        )
         raise ValueError(f"test has nothing to rank: no interaction is left, dropped were {aligned.dropped}{why}")
     parts = []
     if (rows := np.flatnonzero(~aligned.is_given)).size:

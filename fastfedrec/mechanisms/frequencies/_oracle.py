@@ -17,6 +17,7 @@ class FrequencyOracle(_NominalEpsilon):
     n_values: int
     p_count: int
     q_count: int
+    likelihood_ratio: Fraction
 
     def _probabilities(self) -> tuple[Fraction, Fraction]:
         """Return p and q, exact for what runs."""

@@ -3,6 +3,7 @@
 import functools
 import json
 from importlib import resources
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +11,7 @@ OPTIMAL, BAYES = "optimal_kary.json", "bayes_kary.json"  # written by `.ci/kary_
 
 
 @functools.cache
-def read_tables(name: str) -> dict[str, dict[str, dict]]:
+def read_tables(name: str) -> dict[str, dict[str, dict[str, Any]]]:
     """A file of `.ci/kary_tables.py`."""
     return json.loads(resources.files(__package__).joinpath(name).read_text())
 

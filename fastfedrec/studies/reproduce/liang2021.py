@@ -277,9 +277,9 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     return FedRecTable(source, settings, table, tuple(rows))
 
 
-def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) -> list[tuple]:
+def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) -> list[tuple[Any, ...]]:
     """(algorithm, rho, share, model) of every row."""
-    cases: list[tuple] = []
+    cases: list[tuple[Any, ...]] = []
     for share in SHARES if table == "client-share" else (1.0,):
         for rho in range(4):
             t_predict, t_local = steps.get(rho, (10, 10))

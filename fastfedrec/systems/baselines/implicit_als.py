@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute import als
@@ -267,7 +268,7 @@ class ImplicitALS(FactorScores, Baseline):
                 losses.append(self._loss(data, by_item, users, items))
         self.item_factors_ = items
         if tracks:
-            self.loss_ = np.array(losses)
+            self.loss_: NDArray[np.float64] = np.array(losses)
         self.user_factors_ = self._solve(data, items, users, n_threads, "exact")
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
 

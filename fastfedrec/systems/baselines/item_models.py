@@ -399,7 +399,7 @@ class EASE(ExactModel):
         precision = _invert(pairs)
         precision /= -np.diag(precision)
         np.fill_diagonal(precision, 0.0)
-        self.item_weights_ = precision
+        self.item_weights_: NDArray[np.float64] = precision
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_items = self.interactions_.n_items

@@ -8,6 +8,7 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.mechanisms import item_choice as _kernel
 from fastfedrec._kernels.mechanisms.channels import binary_response as _response_kernel
@@ -174,7 +175,7 @@ class _CountBaseline(Baseline):
     _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
     _needs_rows = False
 
-    item_counts_: np.ndarray
+    item_counts_: NDArray[np.float64]
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return rules_of(np.float64, item_counts_=(self.interactions_.n_items,))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.accounting.rounding import stretched_delta
@@ -192,7 +193,8 @@ class DPALS(OwnRows):
         state = phases[0].state
         for system, _, n_rounds in phases:
             state = fit.rounds(system, state, data, n_rounds)
-        self.item_factors_, self.item_counts_ = state.item_factors, state.item_counts
+        self.item_factors_: NDArray[np.float64] = state.item_factors
+        self.item_counts_: NDArray[np.float64] = state.item_counts
         return self
 
     # ---- privacy ------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.accounting.rounding import stretched_delta
@@ -161,7 +162,8 @@ class DPFMF(OwnRows):
         (phase,) = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         tell_claim(fit.ledger, "DPFMF", self.epsilon, self.delta, self.n_users, data.n_users)
-        self.item_factors_ = fit.rounds(phase.system, phase.state, data, phase.n_rounds).item_factors
+        state = fit.rounds(phase.system, phase.state, data, phase.n_rounds)
+        self.item_factors_: NDArray[np.float64] = state.item_factors
         return self
 
     # ---- privacy ------------------------------------------------------------------------------------------------

@@ -38,10 +38,10 @@ class GramModel(OwnRows):
     scoring: str
     gate: bool
     ridge: float
-    item_means_: np.ndarray
-    item_factors_: np.ndarray
-    scoring_factors_: np.ndarray
-    item_scales_: np.ndarray
+    item_means_: NDArray[np.float64]
+    item_factors_: NDArray[np.float64]
+    scoring_factors_: NDArray[np.float64]
+    item_scales_: NDArray[np.float64]
     signal_: float
 
     def _check_model_parameters(self) -> None:

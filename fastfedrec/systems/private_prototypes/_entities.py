@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.compute.nmf import solve_rows_nonnegative
 from fastfedrec.core.threads import one_blas_thread, threads_for_rows
@@ -21,11 +22,11 @@ class _EntityModels(ValueModel):
     value_range: tuple[float, float]
     prototypes: str
 
-    item_factors_: np.ndarray
-    user_factors_: np.ndarray
-    user_side_item_factors_: np.ndarray
-    user_entities_: np.ndarray
-    entity_ids_: np.ndarray
+    item_factors_: NDArray[np.float64]
+    user_factors_: NDArray[np.float64]
+    user_side_item_factors_: NDArray[np.float64]
+    user_entities_: NDArray[np.int64]
+    entity_ids_: NDArray[Any]
 
     def _solve(self, n_threads: int) -> None:
         """The entities' part."""

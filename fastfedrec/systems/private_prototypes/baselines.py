@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
@@ -120,7 +121,7 @@ class CentralNMF(ValueModel):
         n_threads = resolve_n_threads(n_threads)
         check_flag("show_progress", show_progress)
         self.interactions_, self.ledger_ = data, self._open_account(ledger, data, simulation=key.is_simulation)
-        self.user_models_ = self._models(labels)
+        self.user_models_: NDArray[np.int64] = self._models(labels)
         ledger.record(Unprotected(self._seen_by))
         values = data._replace(values=data.values_or_ones(), timestamps=None)
         n_models = int(self.user_models_.max()) + 1

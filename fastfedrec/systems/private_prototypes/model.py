@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.nmf import MAX_FACTORS
@@ -247,7 +248,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         sizes = self._check_sizes(public_sizes, entity_ids)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self.entity_ids_, self.user_entities_ = entity_ids, user_entities
-        self.n_prototypes_ = self._plan_prototypes(sizes, data)
+        self.n_prototypes_: NDArray[np.int64] = self._plan_prototypes(sizes, data)
         names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))
         shards = {name: data.select_users(np.flatnonzero((user_entities == h) & kept)) for h, name in enumerate(names)}
         self._announced = self.budget(data.n_items)

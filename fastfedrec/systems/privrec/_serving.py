@@ -24,7 +24,7 @@ class _TwoTowerRecommender(OwnRows):
 
     _needs_rows = False  # a network answers by features
 
-    parameters_: np.ndarray
+    parameters_: NDArray[np.float32]
     features_: Features
     _network: TwoTower
 

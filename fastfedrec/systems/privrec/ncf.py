@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Unprotected
 from fastfedrec.compute.networks.client_examples import ClientExamples, Events, draw_examples
@@ -136,7 +137,10 @@ class NCF(Baseline):
             if update.rejected.any():
                 raise DivergenceError(f"training diverged in epoch {epoch}: lower learning_rate ({self.learning_rate})")
             parameters = (parameters + update.total()).astype(np.float32)
-        self.weights_, embeddings = np.split(parameters, [network.n_dense])
+        self.weights_: NDArray[np.float32]
+        self.user_embeddings_: NDArray[np.float32]
+        self.item_embeddings_: NDArray[np.float32]
+        self.weights_, embeddings = np.split(np.asarray(parameters, dtype=np.float32), [network.n_dense])
         self.user_embeddings_, self.item_embeddings_ = np.split(embeddings.reshape(-1, self.n_factors), [data.n_users])
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:

@@ -336,7 +336,8 @@ class RatingItemKNN(RatingBaseline):
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
         users, items, values, _ = collect_ratings(data, None, self.grid, key, self.ledger_, n_threads)
         biases = fit_biases(users, items, values, data.n_users, data.n_items, n_threads)
-        self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items
+        self.mean_: NDArray[np.float64] = np.array(biases.mean)
+        self.user_biases_, self.item_biases_ = biases.users, biases.items
         self.user_residuals_ = values - biases.mean - biases.users[users] - biases.items[items]
         own = self._by_user(self.user_residuals_).tocsc()
         ones, squares = (self._by_user(self.user_residuals_**power).tocsc() for power in (0, 2))

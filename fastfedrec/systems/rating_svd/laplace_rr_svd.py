@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.sgd import MAX_FACTORS
@@ -286,7 +287,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             factors = fit_residual_factors(users, items, residuals, *options)
         self.mean_, self.user_biases_, self.item_biases_ = np.array(biases.mean), biases.users, biases.items
         self.user_factors_, self.item_factors_, self.n_epochs_ = factors
-        self.bias_prior_ = np.array([biases.spreads[0], max(variance - sum(biases.spreads), 0.0)])
+        self.bias_prior_: NDArray[np.float64] = np.array([biases.spreads[0], max(variance - sum(biases.spreads), 0.0)])
 
     # ---- users who were not there ---------------------------------------------------------------------------------
 

@@ -244,6 +244,25 @@ def test_percentile_ranks_are_those_of_their_own_function(people):
     assert evaluate(model, train, test, metrics=["mpr"])["mpr"] == pytest.approx(expected, rel=1e-12)
 
 
+def test_ratings_of_items_that_a_model_does_not_know_are_dropped(people):
+    _, train, test = people
+    rng = np.random.default_rng(2)
+    train, test = (data._replace(values=rng.integers(1, 6, data.n_interactions).astype("f4")) for data in (train, test))
+    few = train.top_items(20)
+    model = ItemMean().fit(few)
+    known = np.isin(test.item_ids, few.item_ids)[test.indices]
+    for metrics in (["rmse", "mae"], ["rmse", "ndcg@5", "mae"]):
+        found = evaluate(model, train, test, metrics=metrics)
+        kept = test.keep_interactions(known)
+        assert dict(found) == dict(evaluate(model, train, kept, metrics=metrics))
+        assert found["rmse"] == evaluate_ratings(model, kept)["rmse"]
+        assert found.dropped["unknown_items"] == (~known).sum() > 0
+        assert found.n_interactions == known.sum()
+    with pytest.raises(ValueError, match="nothing to rank"):
+        evaluate(model, train, test.keep_interactions(~known), metrics=["rmse"])
+    assert evaluate_ratings(GlobalMean().fit(train.to_scipy()), test.to_scipy())["mae"] > 0
+
+
 def test_errors_of_ratings(people):
     data, *_ = people
     values = np.random.default_rng(2).integers(1, 6, data.n_interactions).astype(np.float32)
