@@ -22,6 +22,7 @@ __all__ = ["is_adjacency", "load_adjacency"]
 _BYTES = 1 << 22  # read at once
 _PEEKED = 1 << 16  # of a file that may be one of these
 _ID = Field("id", Kind.ID)
+_POWERS = [10**k for k in range(1, 19)]
 _BETWEEN_BLANKS = re.compile(r"[^ \t\r]+")
 
 
@@ -82,12 +83,14 @@ def load_adjacency(
         raise ValueError(f"separator must be text without line ends or None, got {separator!r}; for example ','")
     if not path.is_file():
         raise FileNotFoundError(f"path {str(path)!r} is no file; pass one with a line for each user")
-    users, lengths, items = _read_lines(path, separator)
-    if not items:
-        refuse(str(path), max(len(users), 1), "the file ends without a single item")
-    people = _typed(users)
+    content = _content(path)
+    people, lengths, items = (_read_numbers(content) if separator is None else None) or _read_lines(
+        path, content, separator
+    )
+    if not len(items):
+        refuse(str(path), max(len(people), 1), "the file ends without a single item")
     return to_interactions(
-        np.repeat(people, lengths), _typed(items), None, None, duplicates=duplicates, item_ids=item_ids,
+        np.repeat(people, lengths), items, None, None, duplicates=duplicates, item_ids=item_ids,
         user_ids=encode_ids("users", people)[0] if user_ids is None else user_ids, unlisted=unlisted,
     )  # fmt: skip
 
@@ -119,7 +122,37 @@ def is_adjacency(path: Path) -> bool | None:
     return len(lengths) > 1 or lengths == {2} or (len(lines) == 1 and lengths.pop() > 4) or None
 
 
-def _read_lines(path: Path, separator: str | None) -> tuple[list[str], list[int], list[str]]:
+def _content(path: Path) -> bytes:
+    parts = []
+    with open_text(path) as stream:
+        while part := stream.read(_BYTES):
+            parts.append(part)
+    return b"".join(parts).replace(b"\r\n", b"\n")
+
+
+def _read_numbers(content: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """As `_read_lines`, of whole numbers that are written as Python writes them; None where that is in doubt."""
+    letters = np.frombuffer(content, dtype=np.uint8)
+    are_digits, are_ends = letters - np.uint8(ord("0")) < 10, letters == ord("\n")  # what is below "0" wraps
+    if not are_digits.any() or not (are_digits | are_ends | (letters == ord(" "))).all():
+        return None
+    starts = np.flatnonzero(are_digits & ~np.concatenate([[False], are_digits[:-1]]))
+    numbers = np.fromstring(content, dtype=np.int64, sep=" ")
+    largest = int(numbers.max())
+    # Without leading zeros, and so that none is cut: as many digits as the numbers have.
+    n_digits = len(numbers) + sum(int(np.count_nonzero(numbers >= power)) for power in _POWERS if power <= largest)
+    if len(numbers) != len(starts) or n_digits != np.count_nonzero(are_digits) or largest >= _POWERS[-1]:
+        return None
+    begins = np.concatenate([[0], np.searchsorted(starts, np.flatnonzero(are_ends)), [len(starts)]])
+    lengths = np.diff(begins)
+    n_lines = int(np.flatnonzero(lengths)[-1]) + 1  # without blank ones at the end
+    if not lengths[:n_lines].all():
+        return None
+    firsts = begins[:n_lines]
+    return numbers[firsts], lengths[:n_lines] - 1, np.delete(numbers, firsts)
+
+
+def _read_lines(path: Path, content: bytes, separator: str | None) -> tuple[np.ndarray, list[int], np.ndarray]:
     """The user of each line, how many items it has, and all items."""
     users: list[str] = []
     lengths: list[int] = []
@@ -127,7 +160,7 @@ def _read_lines(path: Path, separator: str | None) -> tuple[list[str], list[int]
     blank = 0
     # Not str.split(), which parts at other white space too, some of which is in ids of Latin-1.
     split = _BETWEEN_BLANKS.findall if separator is None else lambda line: line.split(separator)
-    for number, line in enumerate(_text(path).split("\n"), start=1):
+    for number, line in enumerate(_decoded(content).split("\n"), start=1):
         user, *of_user = split(line) if line.strip(" \t\r") else [""]
         if separator is not None and of_user and not of_user[-1]:
             of_user.pop()  # behind the last separator
@@ -143,19 +176,14 @@ def _read_lines(path: Path, separator: str | None) -> tuple[list[str], list[int]
             users.append(user)
             lengths.append(len(of_user))
             items += of_user
-    return users, lengths, items
+    return _typed(users), lengths, _typed(items)
 
 
-def _text(path: Path) -> str:
-    parts = []
-    with open_text(path) as stream:
-        while part := stream.read(_BYTES):
-            parts.append(part)
-    whole = b"".join(parts).replace(b"\r\n", b"\n")
+def _decoded(content: bytes) -> str:
     try:
-        return whole.decode()
+        return content.decode()
     except UnicodeDecodeError:
-        return whole.decode("latin-1")
+        return content.decode("latin-1")
 
 
 def _typed(ids: list[str]) -> np.ndarray:

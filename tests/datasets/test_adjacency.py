@@ -2,14 +2,16 @@
 
 import gzip
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from naive.datasets import adjacency as naive
 
+from fastfedrec.datasets import adjacency as module
 from fastfedrec.datasets import load_adjacency
 from fastfedrec.datasets.adjacency import is_adjacency
 from fastfedrec.datasets.columns import TextList
@@ -42,6 +44,28 @@ def test_equals_the_twin(tmp_path_factory, rows, separator, windows):
     assert sorted((str(user), str(item)) for user, item in pairs_of(data)) == sorted(pairs)
     for axis, texts in ((data.user_ids, users), (data.item_ids, [item for _, item in pairs])):
         assert (axis.dtype == np.int64) == all(re.fullmatch("0|-?[1-9][0-9]*", text) for text in texts)
+
+
+words = st.sampled_from(
+    ["0", "7", "07", "10", "999", "1000", "999999999999999999", "1" + "0" * 18, "9" * 19, "1" * 30, "-1"]
+)
+lines = st.lists(words | st.just(""), max_size=4).map(" ".join)
+
+
+@given(st.lists(lines, max_size=5).map("\n".join))
+@example("7 8\n9\n\n")
+@example(" 7  8\n\n9 1")
+def test_numbers_read_at_once_are_those_of_the_lines(text):
+    content = text.encode()
+    found = module._read_numbers(content)
+    try:
+        expected = module._read_lines(Path("x"), content, None)
+    except ValueError:
+        assert found is None
+        return
+    assert found is None or all(np.array_equal(part, other) for part, other in zip(found, expected, strict=True))
+    plain = all(word == str(int(word)) and 0 <= int(word) < 10**18 for word in text.split())
+    assert (found is not None) == (plain and len(expected[0]) > 0)
 
 
 def test_only_spaces_and_tabs_part_ids(tmp_path):
