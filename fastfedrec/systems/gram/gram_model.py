@@ -18,7 +18,7 @@ from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems.baselines.item_models import score_neighbors
 
-__all__ = ["LEAST_SIGNAL", "GramModel"]
+__all__ = ["LEAST_MEAN", "LEAST_SIGNAL", "GramModel", "own_shares"]
 
 LEAST_SIGNAL = 30.0  # of the gate
 LEAST_MEAN = 0.01  # of the most popular item's share: no item is rarer
