@@ -289,7 +289,15 @@ class ItemKNN(NeighborModel, ExactModel):
             best[part], falling[part] = find(items[part[0] : part[-1] + 1], users, part, lengths, n_kept, n_threads)
         self.neighbor_items_, self.neighbor_similarities_ = best, falling
 
-    def _nearest(self, items, users, part, lengths, n_kept, n_threads):  # type: ignore[no-untyped-def]
+    def _nearest(
+        self,
+        items: "scipy.sparse.csr_array",
+        users: "scipy.sparse.csr_array",
+        part: np.ndarray,
+        lengths: np.ndarray,
+        n_kept: int,
+        n_threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Neighbours of a part of the items, from a dense block of the numbers of users of both."""
         pairs = sum_rows(items, users, n_threads=n_threads)
         for row, length in zip(pairs, lengths[part], strict=True):
@@ -299,7 +307,15 @@ class ItemKNN(NeighborModel, ExactModel):
         best, falling = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
         return best[:, :n_kept], falling[:, :n_kept]
 
-    def _nearest_of_few(self, items, users, part, lengths, n_kept, n_threads):  # type: ignore[no-untyped-def]
+    def _nearest_of_few(
+        self,
+        items: "scipy.sparse.csr_array",
+        users: "scipy.sparse.csr_array",
+        part: np.ndarray,
+        lengths: np.ndarray,
+        n_kept: int,
+        n_threads: int,
+    ) -> tuple[np.ndarray, np.ndarray]:
         """The same where most pairs have nobody: those that somebody has are sorted, and the first others follow."""
         pairs = items @ users
         owners = np.repeat(np.arange(len(part)), np.diff(pairs.indptr))
