@@ -3,6 +3,8 @@
 import argparse
 import hashlib
 import json
+import re
+import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.cli.inputs import UsageError, load_data
+from fastfedrec.cli.outputs import show
 from fastfedrec.cli.tables import holds_lists, is_table, tell_lists
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Split
@@ -43,7 +46,7 @@ def load_parts(arguments: argparse.Namespace, systems: Iterable[type], *, of_rat
     if arguments.test is None:
         raise UsageError("--train needs --test, the file that is tested")
     systems = list(systems)
-    parts = {}
+    parts: dict[str, Interactions] = {}
     lists = {path: holds_lists(arguments, path) for path in sources(arguments).values() if is_table(Path(path))}
     for option, path in sources(arguments).items():
         kept: dict[str, Any] = {} if option == "train" else {"top_items": None, "min_interactions": None}
@@ -52,8 +55,7 @@ def load_parts(arguments: argparse.Namespace, systems: Iterable[type], *, of_rat
             tell_lists(arguments, path)
         with _named(option):
             parts[option] = load_data(argparse.Namespace(**vars(arguments) | kept | {"data": path}), systems)
-    alike = _with_ids_alike(list(parts.values()))
-    split = Split(**dict(zip(parts, alike, strict=True)))
+    split = Split(**_with_ids_alike(parts, quiet=arguments.quiet))
     _check_test(arguments, split, of_ratings)
     return split
 
@@ -76,10 +78,10 @@ def _check_test(arguments: argparse.Namespace, split: Split, of_ratings: bool) -
             ("seen_again", f"are in {known} as well"),
         )
         found = ", ".join(f"{n:,} {text}" for reason, text in causes if (n := aligned.dropped[reason]))
-        raise ValueError(
-            f"--test {arguments.test} has nothing to test: of its {n_test:,} interactions {found}; are both files of "
-            "one data set, with ids that are written alike?"
-        )
+        hint = "are both files of one data set, with ids that are written alike?"
+        if aligned.dropped["seen_again"] == n_test:
+            hint = "is it the same file?"
+        raise ValueError(f"--test {arguments.test} has nothing to test: of its {n_test:,} interactions {found}; {hint}")
 
 
 def stated_split(arguments: argparse.Namespace) -> str | None:
@@ -148,22 +150,34 @@ def _named(option: str) -> Iterator[None]:
     """Let a refusal name the option that was given, not the one that most data come by."""
     try:
         yield
-    except (TypeError, ValueError, UsageError) as error:
+    except (TypeError, ValueError, LookupError, OSError, UsageError) as error:
         if error.args and isinstance(error.args[0], str):
-            error.args = (error.args[0].replace("--data", f"--{option}"), *error.args[1:])
+            text = error.args[0].replace("--data", f"--{option}")
+            error.args = (text if f"--{option}" in text else f"--{option}: {text}", *error.args[1:])
         raise
 
 
-def _with_ids_alike(parts: list[Interactions]) -> list[Interactions]:
-    """The same parts, with text for every id where one of them has text.
+def _with_ids_alike(parts: dict[str, Interactions], *, quiet: bool) -> dict[str, Interactions]:
+    """The same parts, with text for every id where one of them has text, which is told.
 
     A reader takes ids for numbers if all are, and one file of a split may have numbers alone where another one has not.
     """
-    for axis in ("user_ids", "item_ids"):
-        are_numbers = [getattr(part, axis).dtype.kind in "iu" for part in parts]
-        if any(are_numbers) and not all(are_numbers):
-            parts = [
-                part._replace(**{axis: getattr(part, axis).astype(np.str_)}) if is_number else part
-                for part, is_number in zip(parts, are_numbers, strict=True)
-            ]
+    for axis in ("user", "item"):
+        ids = {name: getattr(part, f"{axis}_ids") for name, part in parts.items()}
+        texts = [name for name, of in ids.items() if of.dtype.kind not in "iu"]
+        if not texts or len(texts) == len(parts):
+            continue
+        if not quiet:
+            example = next((text for text in ids[texts[0]].tolist() if not _is_plain(text)), "")
+            show(
+                f"fastfedrec: --{texts[0]} has the {axis} id {example!r}, which is no plain number: {axis} ids are "
+                "text in all files, and '7' is not '007'",
+                file=sys.stderr,
+            )
+        for name in parts.keys() - texts:
+            parts[name] = parts[name]._replace(**{f"{axis}_ids": ids[name].astype(np.str_)})
     return parts
+
+
+def _is_plain(text: object) -> bool:
+    return re.fullmatch("0|-?[1-9][0-9]{0,17}", str(text)) is not None

@@ -45,7 +45,7 @@ def add_columns(command: argparse.ArgumentParser) -> None:
 def is_table(path: Path) -> bool:
     """Whether a file holds lines of text, plain or packed, or Parquet; told by what it begins with, not by its name."""
     if not path.is_file():
-        return re.search(r"\.([ct]sv(\.(gz|zst))?|parquet|pq)$", path.name.lower()) is not None
+        return re.search(r"\.(([ct]sv|txt|inter)(\.(gz|zst))?|parquet|pq)$", path.name.lower()) is not None
     if path.suffix.lower() in (".gz", ".zst", ".parquet", ".pq"):
         return True
     with open(path, "rb") as file:

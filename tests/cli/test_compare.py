@@ -224,7 +224,7 @@ def test_the_split_that_made_the_files_is_stated(tmp_path, capsys, command):
         ("1 2 3\n2 4\n", "", "test.txt, line 1: the file is empty"),
         ("1 2 3\n2 4\n", "7 2 3\n8 3\n", "of its 3 interactions 3 are of users who are not in --train"),
         ("1 2 3\n2 4\n", "1 20 30\n2 40\n", "of its 3 interactions 3 are of items that are not in --train"),
-        ("1 2 3\n2 4\n", "1 2 3\n2 4\n", "of its 3 interactions 3 are in --train as well"),
+        ("1 2 3\n2 4\n", "1 2 3\n2 4\n", "of its 3 interactions 3 are in --train as well; is it the same file?"),
         ("1 2 3\n2 4\n", "1 2\n2 40\n7 3\n", "1 are of users who are not in --train, 1 are of items"),
         (
             "1 2 3\n2 4 3\n",
@@ -243,7 +243,10 @@ def test_files_that_do_not_fit_are_told_by_name(tmp_path, capsys, train, test, m
 
 
 def test_a_file_that_is_not_there_is_told_by_its_option(files, capsys):
-    assert "gone.txt" in refusal(capsys, *TWO, *options(files, test="gone.txt"))
+    for name in ("gone.txt", "gone.csv", "gone"):
+        found = refusal(capsys, *TWO, *options(files, test=name))
+        assert found.startswith("fastfedrec: error: --test: path ")
+        assert str(files / name) in found
 
 
 @pytest.mark.filterwarnings("default::UserWarning")
@@ -271,6 +274,11 @@ def test_ids_with_zeros_in_front_are_ids_of_their_own(tmp_path, capsys):
     assert table_of(split.train)["007"] == {1: 1, 2: 1, 3: 1}
     assert set(table_of(split.test)) == {"7", "8"}
     assert run(capsys, *words[1:])["n_users"] == 2
+    assert main(words[:-1]) == 0
+    told = (
+        "--train has the user id '007', which is no plain number: user ids are text in all files, and '7' is not '007'"
+    )
+    assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
