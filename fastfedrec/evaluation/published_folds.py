@@ -42,7 +42,7 @@ class PublishedFolds(Splitter):
     path: str
 
     def __post_init__(self) -> None:
-        if not isinstance(self.path, str | os.PathLike[str]):
+        if not isinstance(self.path, str | os.PathLike):
             raise TypeError(f"path must be a str or a path, got {type(self.path).__name__}; name MovieLens 100K's zip")
         object.__setattr__(self, "path", os.fspath(self.path))
 
