@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_choice, plain_array
+from fastfedrec.core.numbers import show
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 from fastfedrec.data.ids import entry_at, id_at
 
@@ -56,7 +58,14 @@ def _floats(name: str, objects: np.ndarray) -> np.ndarray:
         where = next(at for at, entry in enumerate(objects.ravel()) if entry is None)
         raise ValueError(f"{name}[{where}] is missing (None); drop it, or put a value there")
     are_numbers = all(issubclass(kind, Real | Decimal) and not issubclass(kind, bool) for kind in kinds)
-    return objects.astype(np.float64) if are_numbers else objects
+    for at, entry in enumerate(objects.ravel() if are_numbers and int in kinds else ()):
+        if type(entry) is int and (entry.bit_length() > 1000 or int(float(entry)) != entry):
+            raise TypeError(
+                f"{name}[{at}] must be a number that float64 holds exactly, got {show(entry)}; use float of it"
+            )
+    with suppress(OverflowError):  # of a fraction
+        return objects.astype(np.float64) if are_numbers else objects
+    return objects
 
 
 UNLISTED = ("error", "drop")

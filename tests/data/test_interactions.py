@@ -311,6 +311,17 @@ nan = float("nan")
         (([1, 2], [1, 1], [1, np.inf]), ValueError, r"values must be finite, got inf at \(1,\)"),
         (([1, 2], [1, 1], [1]), ValueError, r"values must have shape \(2,\), got \(1,\)"),
         (([1], [1], ["x"]), TypeError, "values must be an array of float32 or float64"),
+        (
+            ([1, 2], [1, 1], [1, 2**70 + 1]),
+            TypeError,
+            r"values\[1\] must be a number that float64 holds exactly, got 11",
+        ),
+        (
+            ([1, 2], [1, 1], [10**400, 1]),
+            TypeError,
+            r"values\[0\] must be a number that float64 holds exactly, got 1000",
+        ),
+        (([1, 2], [1, 1], [Fraction(10**400), 0.5]), TypeError, "values must be an array of float32 or float64"),
         (([1, 2], [1, 1], [1, None]), ValueError, r"values\[1\] is missing \(None\); drop it"),
         (([1, 2], [1, 1], [Decimal(1), "2"]), TypeError, "values must be an array of float32 or float64"),
         (([1, 2], [1, 1], [Decimal(1), Decimal("nan")]), ValueError, r"values must be finite, got nan at \(1,\)"),
