@@ -18,6 +18,8 @@ __all__ = ["add_columns", "holds_lists", "is_table", "read_lists", "read_table",
 
 _COLUMNS = ("user", "item", "value", "timestamp")
 _PEEKED = 4096
+# Of Parquet, gzip, zstandard, UTF-16 and UTF-32.
+_MARKS = (b"PAR1", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")
 
 
 def add_columns(command: argparse.ArgumentParser) -> None:
@@ -50,7 +52,7 @@ def is_table(path: Path) -> bool:
         return True
     with open(path, "rb") as file:
         start = file.read(_PEEKED)
-    if start.startswith((b"PAR1", b"\xff\xfe", b"\xfe\xff")):
+    if start.startswith(_MARKS):
         return True
     return not zipfile.is_zipfile(path) and not start.startswith(b"PK") and b"\0" not in start
 

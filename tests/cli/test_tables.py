@@ -40,6 +40,10 @@ FORMS = {
     "x.zip": text(),  # a zip by its name alone
     "x.csv.zst": zstandard.compress(text().encode()),
     "X.TSV.GZ": gzip.compress(text("\t").encode()),
+    "packed.data": gzip.compress(text().encode()),
+    "packed": zstandard.compress(text().encode()),
+    "wide.csv": text().encode("utf-32"),
+    "wider.csv": ("\ufeff" + text()).encode("utf-32-be"),
     "train.inter": text("\t", "user_id:token,item_id:token,rating:float"),
 }
 
