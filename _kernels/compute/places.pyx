@@ -24,16 +24,10 @@ cdef extern from "_kernels/compute/_ranking.h" namespace "fastfedrec" nogil:
 cdef extern from "_kernels/compute/_places.h" namespace "fastfedrec" nogil:
     Py_ssize_t places_numbers(Py_ssize_t n_factors, Py_ssize_t n_held_out) noexcept
     Py_ssize_t places_counts(Py_ssize_t n_held_out) noexcept
-    Py_ssize_t places_of_factors[Real](
-        const Real* users, Py_ssize_t n_users, Py_ssize_t n_factors, const Real* item_rows, const Real* items,
+    Py_ssize_t places_of_block[Real](
+        const Real* users, Py_ssize_t n_users, Py_ssize_t width, const Real* item_rows, const Real* items,
         Py_ssize_t n_items, const int64_t* indptr, const int32_t* held_out, const int64_t* seen_indptr,
-        const int32_t* seen, Real* numbers, int64_t* counts, int64_t* above,
-        int64_t* same
-    ) noexcept
-    Py_ssize_t places_of_scores[Real](
-        const Real* scores, Py_ssize_t n_users, Py_ssize_t n_items, const int64_t* indptr, const int32_t* held_out,
-        const int64_t* seen_indptr, const int32_t* seen, Real* numbers, int64_t* counts, int64_t* above,
-        int64_t* same
+        const int32_t* seen, Real* numbers, int64_t* counts, int64_t* above, int64_t* same
     ) noexcept
 
 
@@ -50,47 +44,26 @@ def places_factors(
     int n_threads,
 ):
     """Greater and equal inner products among the unseen items of each held-out item's row."""
-    cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n_items = item_factors.shape[0]
-    cdef Py_ssize_t n_most = most_held_out(&indptr[0], n_rows), start, n_block, bad
+    cdef Py_ssize_t n_items = item_factors.shape[0], n_factors = item_factors.shape[1]
     cdef floating* items = <floating*>malloc_lines(64 * bitmap_words(n_items) * n_factors * sizeof(floating))
-    cdef floating* numbers
-    cdef int64_t* counts
-    cdef int thread
-    cdef const int32_t* seen_items = NULL
-    if seen.shape[0]:
-        seen_items = &seen[0]
-    if items != NULL:
-        pack_items(&item_factors[0, 0], n_items, n_factors, items)
-    with nogil, parallel(num_threads=n_threads):
-        thread = threadid()
-        numbers = <floating*>malloc(places_numbers(n_factors, n_most) * sizeof(floating))
-        counts = <int64_t*>malloc(places_counts(n_most) * sizeof(int64_t))
-        # A block of rows is one thread's, and so are the places of its held-out items.
-        for start in prange(0, n_rows, BLOCK_USERS, schedule="dynamic"):
-            if items == NULL or numbers == NULL or counts == NULL:
-                failed[thread] = -1
-            else:
-                n_block = min(BLOCK_USERS, n_rows - start)
-                bad = places_of_factors(
-                    &user_factors[start, 0],
-                    n_block,
-                    n_factors,
-                    &item_factors[0, 0],
-                    <const floating*>items,
-                    n_items,
-                    &indptr[start],
-                    &held_out[0],
-                    &seen_indptr[start],
-                    seen_items,
-                    numbers,
-                    counts,
-                    &above[0],
-                    &same[0],
-                )
-                if bad < n_block and start + bad < failed[thread]:
-                    failed[thread] = start + bad
-        free(numbers)
-        free(counts)
+    if items == NULL:
+        failed[0] = -1
+        return
+    pack_items(&item_factors[0, 0], n_items, n_factors, items)
+    count_places(
+        user_factors,
+        &item_factors[0, 0],
+        <const floating*>items,
+        n_items,
+        indptr,
+        held_out,
+        seen_indptr,
+        seen,
+        above,
+        same,
+        failed,
+        n_threads,
+    )
     free(items)
 
 
@@ -106,8 +79,40 @@ def places_scores(
     int n_threads,
 ):
     """The same from scores."""
-    cdef Py_ssize_t n_rows = scores.shape[0], n_items = scores.shape[1]
-    cdef Py_ssize_t n_most = most_held_out(&indptr[0], n_rows), start, n_block, bad
+    cdef const floating* none = NULL
+    count_places(
+        scores,
+        none,
+        none,
+        scores.shape[1],
+        indptr,
+        held_out,
+        seen_indptr,
+        seen,
+        above,
+        same,
+        failed,
+        n_threads,
+    )
+
+
+cdef void count_places(
+    const floating[:, ::1] rows,           # factors of users; where `item_rows` is NULL, scores
+    const floating* item_rows,
+    const floating* items,                 # the same as `pack_items` lays them
+    Py_ssize_t n_items,
+    const int64_t[::1] indptr,
+    const int32_t[::1] held_out,
+    const int64_t[::1] seen_indptr,
+    const int32_t[::1] seen,
+    int64_t[::1] above,
+    int64_t[::1] same,
+    int64_t[::1] failed,
+    int n_threads,
+) noexcept:
+    """Block after block of rows."""
+    cdef Py_ssize_t n_rows = rows.shape[0], width = rows.shape[1], start, n_block, bad
+    cdef Py_ssize_t n_most = most_held_out(&indptr[0], n_rows)
     cdef floating* numbers
     cdef int64_t* counts
     cdef int thread
@@ -116,7 +121,7 @@ def places_scores(
         seen_items = &seen[0]
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        numbers = <floating*>malloc(places_numbers(0, n_most) * sizeof(floating))
+        numbers = <floating*>malloc(places_numbers(0 if item_rows == NULL else width, n_most) * sizeof(floating))
         counts = <int64_t*>malloc(places_counts(n_most) * sizeof(int64_t))
         # A block of rows is one thread's, and so are the places of its held-out items.
         for start in prange(0, n_rows, BLOCK_USERS, schedule="dynamic"):
@@ -124,9 +129,12 @@ def places_scores(
                 failed[thread] = -1
             else:
                 n_block = min(BLOCK_USERS, n_rows - start)
-                bad = places_of_scores(
-                    &scores[start, 0],
+                bad = places_of_block(
+                    &rows[start, 0],
                     n_block,
+                    width,
+                    item_rows,
+                    items,
                     n_items,
                     &indptr[start],
                     &held_out[0],
