@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_choice, check_instance, check_integer
-from fastfedrec.core.randomness import Key, _as_uniform
+from fastfedrec.core.randomness import Key, as_uniform
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 
@@ -114,7 +114,7 @@ def generate_counts(
     for start in range(0, n_users, step):
         rows = slice(start, start + step)
         words = key.words_by_user("datasets.generate_counts.counts", users[rows], size=n_items)
-        block = _poisson(_rates(user_factors[rows], item_factors, law), _as_uniform(words))
+        block = _poisson(_rates(user_factors[rows], item_factors, law), as_uniform(words))
         found = block > 0
         lengths.append(found.sum(axis=1))
         columns.append(np.nonzero(found)[1].astype(np.int32))
@@ -130,7 +130,7 @@ def generate_counts(
 
 
 def _factors(key: Key, purpose: str, rows: np.ndarray, n_factors: int, law: str) -> np.ndarray:
-    uniform = _as_uniform(key.words_by_user(purpose, rows, size=n_factors))
+    uniform = as_uniform(key.words_by_user(purpose, rows, size=n_factors))
     if law == "gamma":
         return -np.log(uniform)  # Gamma(1, 1) is the exponential distribution
     from scipy.special import ndtri

@@ -3,7 +3,7 @@
 import numpy as np
 
 from fastfedrec.core.check import check_instance, check_integer, check_real
-from fastfedrec.core.randomness import Key, _as_uniform
+from fastfedrec.core.randomness import Key, as_uniform
 from fastfedrec.data.interactions import Interactions
 
 __all__ = ["generate_sequences"]
@@ -106,4 +106,4 @@ def generate_sequences(
 
 
 def _uniform(key: Key, what: str, users: np.ndarray, size: int) -> np.ndarray:
-    return _as_uniform(key.words_by_user(f"datasets.generate_sequences.{what}", users, size=size))
+    return as_uniform(key.words_by_user(f"datasets.generate_sequences.{what}", users, size=size))

@@ -11,8 +11,8 @@ from support.laplace_rr_svd_case import GUARANTEED, random_ratings, update_of
 from support.significance import ALPHA
 
 from fastfedrec import Interactions, Key, LaplaceRRSVD
-from fastfedrec.datasets import load_movielens_folds
-from fastfedrec.evaluation import evaluate_ratings
+from fastfedrec.datasets import load_movielens
+from fastfedrec.evaluation import PublishedFolds, evaluate_ratings
 from fastfedrec.mechanisms import RatedOrNot
 from fastfedrec.systems.rating_svd.baselines import ItemMean
 
@@ -76,6 +76,10 @@ def rmse_of(model, fold, seed):
     return evaluate_ratings(model.fit(train, key=Key.from_seed(seed)), test)["rmse"]
 
 
+def published_folds(path):
+    return list(PublishedFolds(path).split(load_movielens(path)))
+
+
 def mean_rmse(model, folds):
     return np.mean([rmse_of(model, fold, seed) for seed, fold in enumerate(folds)])
 
@@ -83,7 +87,7 @@ def mean_rmse(model, folds):
 @pytest.mark.nightly
 def test_figures_on_movielens_100k(data_path):
     # "must be seen" of issue 5: exact epsilon 2 a rating, the five published splits.
-    folds = load_movielens_folds(data_path("ml-100k.zip"))
+    folds = published_folds(data_path("ml-100k.zip"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         optimal = mean_rmse(LaplaceRRSVD("optimal", 1.0, 1.0), folds)
@@ -97,7 +101,7 @@ def test_figures_on_movielens_100k(data_path):
 
 @pytest.mark.nightly
 def test_factors_are_used_where_they_help_and_left_out_where_they_do_not(data_path):
-    fold = load_movielens_folds(data_path("ml-100k.zip"))[0]
+    fold = published_folds(data_path("ml-100k.zip"))[0]
     for epsilon, helps in ((1.0, False), (2.0, True)):  # of either part
         with_factors, without = LaplaceRRSVD("optimal", epsilon, epsilon), LaplaceRRSVD("optimal", epsilon, epsilon)
         without.set_params(n_factors=0)
