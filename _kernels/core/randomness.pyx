@@ -121,6 +121,8 @@ def sort_places(
     Words are dealt to parts by their first bits, and in a part sorted by as many of the next as leave room for a place.
     """
     cdef Py_ssize_t n = words.shape[0], k, start = 0, most = 0, n_buckets
+    if n == 0:
+        return
     cdef uint64_t* packed = <uint64_t*>&out[0]
     cdef vector[uint64_t] scratch
     cdef vector[int64_t] ends

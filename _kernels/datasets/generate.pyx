@@ -142,6 +142,8 @@ cdef double _add_expected(
             survival = exp(-t * w[i])
             missing += survival
             slope += w[i] * survival
+        if missing >= slope * 1e300:
+            break  # no longer time would do: at least as many items are wanted as have a weight
         t += missing / slope
         if t <= 0.0:
             t = length

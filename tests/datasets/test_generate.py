@@ -67,6 +67,19 @@ def test_expected_shares_equal_bisection():
     np.testing.assert_allclose(again, out, rtol=1e-6)
 
 
+def test_items_without_weight_are_expected_of_nobody():
+    key = Key.from_seed(6)
+    phi = key.uniform("phi", size=3 * 60).reshape(3, 60)
+    phi[:, ::2] = phi[2] = 0  # half of the items, and a whole topic
+    phi /= np.maximum(phi.sum(axis=1, keepdims=True), 1e-300)
+    shares = np.array([[0.5, 0.5, 0.0], [0.9, 0.0, 0.1], [0.3, 0.3, 0.4], [0.0, 0.0, 1.0]])
+    lengths = np.array([7, 30, 45, 5])  # of a user who can have 30 items, 30 and more; of one who can have none
+    out, times = np.zeros((1, 60)), lengths.astype(float)
+    kernel.expected_shares(shares, phi, lengths, times, out, np.empty((1, 60)), 1)
+    assert np.isfinite(times).all()
+    np.testing.assert_allclose(out[0] / 4, naive.expected_shares(shares, phi, lengths), rtol=1e-6)
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
