@@ -1,5 +1,6 @@
 """Files that a run resumes from: checked before they are used, with the way out in the error where they are damaged."""
 
+import hashlib
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping
@@ -12,6 +13,7 @@ from fastfedrec.core.files import new_file
 __all__ = ["DamagedFileError", "checking", "is_kept", "read_document", "write_document"]
 
 _LONGEST_TEXT = 10_000_000  # bytes; what is written here has hundreds
+_CHECKSUM = "checksum"  # the field that tells whether a disk has changed the others
 
 
 class DamagedFileError(ValueError):
@@ -90,7 +92,7 @@ def read_document(path: str | os.PathLike[str], fields: Collection[str] | None =
     path : path-like
         The file.
     fields : collection of str or None
-        All that it must have; None leaves them free.
+        All that it must have; None leaves them free, and takes files of 0.1.0, which had no checksum.
 
     Returns
     -------
@@ -100,7 +102,7 @@ def read_document(path: str | os.PathLike[str], fields: Collection[str] | None =
     Raises
     ------
     ValueError
-        Anything else.
+        Anything else, or what is not as it was written.
     """
     size = os.stat(path).st_size
     if not 0 < size <= _LONGEST_TEXT:
@@ -108,8 +110,10 @@ def read_document(path: str | os.PathLike[str], fields: Collection[str] | None =
     document = json.loads(Path(path).read_bytes())
     if type(document) is not dict:
         raise ValueError(f"it must be an object, got {type(document).__name__}")
-    if fields is not None and set(document) != set(fields):
-        raise ValueError(f"it must have the fields {sorted(fields)}, got {sorted(document)}")
+    if fields is not None and set(document) != {*fields, _CHECKSUM}:
+        raise ValueError(f"it must have the fields {sorted([*fields, _CHECKSUM])}, got {sorted(document)}")
+    if _CHECKSUM in document and document.pop(_CHECKSUM) != _checksum(document):
+        raise ValueError("its checksum is not that of its content")
     return document
 
 
@@ -124,4 +128,9 @@ def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) ->
         Plain JSON values.
     """
     with new_file(path, private=True) as file:
-        file.write(json.dumps(document, allow_nan=False).encode())
+        file.write(json.dumps({**document, _CHECKSUM: _checksum(document)}, allow_nan=False).encode())
+
+
+def _checksum(document: Mapping[str, Any]) -> str:
+    text = json.dumps(document, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

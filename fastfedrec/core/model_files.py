@@ -3,7 +3,8 @@
 import json
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,8 @@ from fastfedrec.core.files import check_path, new_file
 from fastfedrec.core.npz import KINDS, Archive, write_archive
 
 __all__ = [
-    "can_be_written",
+    "ObjectColumn",
+    "as_written",
     "not_a_model",
     "objects_from_json",
     "objects_to_json",
@@ -28,8 +30,33 @@ _TEXT = "json"  # the dtype that a header gives for arrays of objects, which are
 _LEAST_TEXT, _TEXT_RATIO = 2**22, 8
 
 
+@dataclass(frozen=True)
+class ObjectColumn:
+    """An array of objects as a file holds it.
+
+    Parameters
+    ----------
+    text : bytes
+        Its entries, as JSON.
+    length : int
+        How many.
+    """
+
+    text: bytes
+    length: int
+
+    @classmethod
+    def of(cls, name: str, array: np.ndarray) -> "ObjectColumn":
+        """Numbers, strings, and tuples of these; a TypeError, ValueError or RecursionError of others."""
+        return cls(json.dumps(objects_to_json(name, array)).encode(), len(array))
+
+
 def write_model(
-    path: str | os.PathLike[str], header: dict[str, Any], arrays: dict[str, np.ndarray], *, private: bool = False
+    path: str | os.PathLike[str],
+    header: dict[str, Any],
+    arrays: Mapping[str, np.ndarray | ObjectColumn],
+    *,
+    private: bool = False,
 ) -> None:
     """Write a model's header and arrays to one file.
 
@@ -39,23 +66,27 @@ def write_model(
         Exactly this file, whatever its ending; a link, a folder or a device is not replaced.
     header : dict
         JSON values; NumPy's are written as Python's.
-    arrays : dict of str to ndarray
+    arrays : mapping of str to (ndarray or ObjectColumn)
         Numbers and strings as they are; object arrays as JSON.
     private : bool
         Only its owner may read the file.
     """
-    promised, plain = {}, {}
+    promised: dict[str, Any] = {}
+    plain: dict[str, np.ndarray] = {}
+    longest = 0
     for name, array in arrays.items():
-        if array.dtype.kind == "O":
-            text = json.dumps(objects_to_json(name, array)).encode()
-            plain[name] = np.frombuffer(text, dtype=np.uint8)
-            promised[name] = {"dtype": _TEXT, "shape": [len(array)], "bytes": len(text)}
+        if not isinstance(array, ObjectColumn) and array.dtype.kind == "O":
+            array = ObjectColumn.of(name, array)
+        if isinstance(array, ObjectColumn):
+            plain[name] = np.frombuffer(array.text, dtype=np.uint8)
+            promised[name] = {"dtype": _TEXT, "shape": [array.length], "bytes": len(array.text)}
+            longest = max(longest, len(array.text))
         else:
             plain[name] = array
             promised[name] = {"dtype": array.dtype.str, "shape": list(array.shape)}
     document = {"format": _FORMAT, "header": header, "arrays": promised}
     text = json.dumps(document, default=_to_python).encode()
-    longest = max(len(text), *(len(plain[name]) for name, array in arrays.items() if array.dtype.kind == "O"), 0)
+    longest = max(longest, len(text))
     least_size = -(-longest // _TEXT_RATIO) if longest > _LEAST_TEXT else 0
     with new_file(path, private=private) as file:
         write_archive(file, {"json": np.frombuffer(text, dtype=np.uint8)} | plain, least_size)
@@ -218,15 +249,14 @@ def _to_python(value: Any) -> Any:
     raise TypeError(f"{value!r} ({type(value).__name__}) cannot be saved without pickle")
 
 
-def can_be_written(column: np.ndarray) -> bool:
-    """Whether a file can hold an array."""
+def as_written(column: np.ndarray) -> np.ndarray | ObjectColumn | None:
+    """A column as a file holds it; None where none can."""
     if column.dtype.kind != "O":
-        return column.dtype.kind in KINDS and column.dtype.names is None
+        return column if column.dtype.kind in KINDS and column.dtype.names is None else None
     try:
-        json.dumps(objects_to_json("", column))
+        return ObjectColumn.of("", column)
     except (TypeError, ValueError, RecursionError):
-        return False
-    return True
+        return None
 
 
 def objects_to_json(name: str, array: np.ndarray) -> list[Any]:

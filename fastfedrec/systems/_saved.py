@@ -10,7 +10,7 @@ import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.core.check import check_integer, check_real
-from fastfedrec.core.model_files import can_be_written, not_a_model, read_model
+from fastfedrec.core.model_files import ObjectColumn, as_written, not_a_model, read_model
 from fastfedrec.data.csr import check_csr
 from fastfedrec.data.features import FeatureTable
 from fastfedrec.data.ids import axis_ids
@@ -24,15 +24,17 @@ DATA_IF_ANY = ("values", "timestamps")
 AXES = ("user", "item")
 
 
-def data_fields(data: Interactions, *, with_features: bool) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def data_fields(
+    data: Interactions, *, with_features: bool
+) -> tuple[dict[str, Any], dict[str, np.ndarray | ObjectColumn]]:
     """What the header and the arrays of a file say of interactions; warns of feature columns that none can hold."""
     rows = {f"data.{name}": getattr(data, name) for name in (*DATA, *DATA_IF_ANY)}
-    arrays = {name: array for name, array in rows.items() if array is not None}
+    arrays: dict[str, np.ndarray | ObjectColumn] = {name: array for name, array in rows.items() if array is not None}
     names: dict[str, list[str]] = {axis: [] for axis in AXES}
     for axis in AXES if with_features else ():
         for name, column in getattr(data, f"{axis}_features").items():
-            if can_be_written(column):
-                arrays[f"data.{axis}_feature.{len(names[axis])}"] = column
+            if (written := as_written(column)) is not None:
+                arrays[f"data.{axis}_feature.{len(names[axis])}"] = written
                 names[axis].append(name)
             else:
                 warnings.warn(

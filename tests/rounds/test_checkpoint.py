@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from support.spoiled_files import SPOIL
 
 from fastfedrec import Interactions, Key, PrivRec
-from fastfedrec.core.kept_files import DamagedFileError
+from fastfedrec.core.kept_files import DamagedFileError, read_document, write_document
 from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.data.digest import data_parts, digests
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.engines.deployment.node_memory import NodeMemory
-from fastfedrec.engines.shuffling.shuffler import Shuffler
+from fastfedrec.engines.shuffling.shuffler import Shuffler, ShufflerError
 from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
@@ -303,7 +303,7 @@ def interrupted(data, folder, monkeypatch):
 def test_each_field_of_a_key_is_looked_at(tmp_path, field, value, complaint):
     fit(log(), tmp_path, Key.from_seed(1))
     path = tmp_path / "key.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    write_document(path, read_document(path) | {field: value})
     with pytest.raises(DamagedFileError, match=complaint):
         fit(log(), tmp_path)
 
@@ -312,7 +312,7 @@ def test_each_field_of_a_key_is_looked_at(tmp_path, field, value, complaint):
 def test_a_secret_is_64_hexadecimal_digits(tmp_path, secret):
     fit(log(), tmp_path)
     path = tmp_path / "key.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"secret": secret}))
+    write_document(path, read_document(path) | {"secret": secret})
     with pytest.raises(DamagedFileError, match=r"key.json' is damaged"):
         fit(log(), tmp_path)
 
@@ -374,7 +374,7 @@ def kept_files(folder):
     node.key()
     node.keep_answer(Update(1, "north", 5, {"total": np.arange(3)}), 10, {"factors": np.ones(2)})
     (folder / "shuffler").mkdir()
-    (folder / "shuffler/released.json").write_text(json.dumps({"a" * 32: 17, "b" * 32: 4}))
+    write_document(folder / "shuffler/released.json", {"a" * 32: 17, "b" * 32: 4})
     return {
         run.folder / "key.json": lambda: run.resolve_key(None),
         run.folder / "state": lambda: run.restore(("round",)),
@@ -395,6 +395,25 @@ def test_a_file_that_was_cut_at_any_byte_is_damaged(tmp_path, at):
             read()
     path.write_bytes(whole)
     read()
+
+
+@pytest.mark.parametrize("name", ["run/key.json", "shuffler/released.json"])
+def test_a_document_in_which_a_disk_has_changed_one_character_is_damaged(tmp_path, name):
+    # Another digit of a secret is another key, and of a round's number a round that is released twice.
+    read, path = kept_files(tmp_path)[tmp_path / name], tmp_path / name
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(DamagedFileError, match=path.name):
+            read()
+
+
+def test_a_list_of_released_rounds_of_the_first_version_is_read(tmp_path):
+    (tmp_path / "released.json").write_text(json.dumps({"a" * 32: 17}))  # without a checksum
+    shuffler = Shuffler(2, 1, 10, tmp_path)
+    with pytest.raises(ShufflerError, match="round 17 was released before"):
+        shuffler.open("a" * 32, 17)
+    shuffler.close()
 
 
 @pytest.mark.parametrize("at", range(5))

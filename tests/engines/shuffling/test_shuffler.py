@@ -3,67 +3,21 @@
 Over Flower, with nodes and a server: `test_shuffled_server.py`.
 """
 
-import contextlib
 import itertools
 import json
 import os
-import shutil
-import socket
-import ssl
-import threading
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from support.shuffler_process import Certificates, ShufflerProcess
+from support.shuffler_case import OTHER, RUN, codes, codes_of, make, opened
 from support.significance import counts_are
 
 from fastfedrec import FMFLDP, Key
 from fastfedrec.cli.main import main
-from fastfedrec.core.kept_files import DamagedFileError
+from fastfedrec.core.kept_files import DamagedFileError, read_document
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.engines.shuffling import server as server_module
 from fastfedrec.engines.shuffling.reports import decode_reports, encode_reports
-from fastfedrec.engines.shuffling.shuffler import Shuffler, ShufflerClient, ShufflerError
-
-RUN, OTHER = "a" * 32, "b" * 32
-needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made by openssl")
-
-
-def codes(*values):
-    return np.array(values, dtype="<u4").tobytes()
-
-
-def make(folder, min_crowd=2, n_reports=1, n_coordinates=10, **options):
-    return Shuffler(min_crowd, n_reports, n_coordinates, folder, **options)
-
-
-def opened(folder, sent=(), *, round_number=0, **options):
-    """A shuffler with an open round, to which some nodes have sent: pairs of a name and reports."""
-    shuffler = make(folder, **options)
-    shuffler.open(RUN, round_number)
-    for name, reports in sent:
-        shuffler.submit(RUN, round_number, name, reports)
-    return shuffler
-
-
-def codes_of(batch):
-    return np.frombuffer(batch, dtype="<u4")
-
-
-@pytest.fixture
-def process(tmp_path):
-    made = []
-
-    def start(*arguments, **options):
-        made.append(ShufflerProcess(tmp_path, *arguments, **options))
-        return made[0]
-
-    yield start
-    for each in made:
-        each.kill()
-
+from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
@@ -190,7 +144,7 @@ def test_nothing_but_the_numbers_of_rounds_is_written(tmp_path):
     assert sorted(os.listdir(tmp_path / "own")) == ["lock", "released.json"]
     path = tmp_path / "own/released.json"
     assert (tmp_path / "own/lock").read_text().split()[0] == str(os.getpid())
-    assert json.loads(path.read_text()) == {RUN: 4}
+    assert read_document(path) == {RUN: 4}
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "north" not in repr(vars(shuffler))
 
@@ -263,249 +217,9 @@ def test_bad_arguments(tmp_path, capsys):
 # ---- a process of its own -------------------------------------------------------------------------------------------
 
 
-def test_who_may_do_what(process):
-    there = process(2, 1, 10)
-    server, node, nobody = (there.client(name) for name in ("server", "a", ""))
-    assert node.about() == {"min_crowd": 2, "n_reports": 1, "n_coordinates": 10}
-    for forbidden in (
-        lambda: node.open(RUN, 0),
-        lambda: node.release(RUN, 0, max_bytes=99),
-        lambda: server.submit(RUN, 0, codes(1)),
-        lambda: nobody.submit(RUN, 0, codes(1)),
-    ):
-        with pytest.raises(ShufflerError, match=r"only the server|a node's to send") as caught:
-            forbidden()
-        assert caught.value.is_final
-    server.open(RUN, 0)
-    node.submit(RUN, 0, codes(1))
-    with pytest.raises(ShufflerError, match="1 users have sent reports") as caught:
-        server.release(RUN, 0, max_bytes=99)
-    assert not caught.value.is_final
-    there.client("b").submit(RUN, 0, codes(1))
-    with pytest.raises(ShufflerError, match="more than it may"):
-        server.release(RUN, 0, max_bytes=7)
-    assert server.release(RUN, 0, max_bytes=8) == codes(1, 1)
-    assert there.log() == ""
-
-
-def head_of_body(name, n_bytes):
-    return f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: {name}\r\nContent-Length: {n_bytes}\r\n\r\n".encode()
-
-
-def say(port, text, and_close=True):
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-        connection.sendall(text)
-        if and_close:
-            connection.shutdown(socket.SHUT_WR)
-        return connection.makefile("rb").read()
-
-
-HOSTILE = {
-    "too large": (f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: x\r\nContent-Length: 999999999999\r\n\r\n", b"409"),
-    "no length": (f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: x\r\n\r\n", b"409"),
-    "cut off": (f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: x\r\nContent-Length: 400\r\n\r\nabc", b"409"),
-    "negative": (f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: x\r\nContent-Length: -1\r\n\r\n", b"409"),
-    "a path": ("POST /reports/../../etc/passwd/0 HTTP/1.0\r\n\r\n", b"404"),
-    "a number": (f"POST /open/{RUN}/{'9' * 5000} HTTP/1.0\r\n\r\n", b"404"),
-    "another verb": ("DELETE /about HTTP/1.0\r\n\r\n", b"501"),
-    "garbage": ("\x00\x01\x02\r\n\r\n", b""),
-    "a long line": ("GET /" + "a" * 100_000, b"414"),
-    "many headers": ("GET /about HTTP/1.0\r\n" + "X: y\r\n" * 500 + "\r\n", b"431"),
-}
-
-
-def test_hostile_messages_are_refused_and_the_round_goes_on(process):
-    there = process(2, 1, 10, **{"max-users": 100})
-    there.client("server").open(RUN, 0)
-    there.client("a").submit(RUN, 0, codes(3))
-    for name, (text, status) in HOSTILE.items():
-        try:
-            answer = say(there.port, text.encode("latin-1"))
-        except OSError:  # it was cut off while we were still talking
-            continue
-        assert status in answer.split(b"\r\n")[0], (name, answer[:200])
-    stalled = socket.create_connection(("127.0.0.1", there.port))  # says nothing, and holds nobody up
-    there.client("b").submit(RUN, 0, codes(3))
-    assert there.client("server").release(RUN, 0, max_bytes=99) == codes(3, 3)
-    stalled.close()
-    assert "127.0.0.1" not in there.log()
-
-
-def drip(open_connection, n, head, stop):
-    """Connections that send a byte each, again and again, and begin anew where they are cut off."""
-
-    def one():
-        while not stop.is_set():
-            try:
-                with open_connection() as connection:
-                    for byte in itertools.chain(head, itertools.repeat(88)):
-                        if stop.wait(0.2):
-                            return
-                        connection.sendall(bytes([byte]))
-            except OSError:
-                stop.wait(0.1)
-
-    threads = [threading.Thread(target=one, daemon=True) for _ in range(n)]
-    for thread in threads:
-        thread.start()
-
-
-def secured(there, name):
-    files = there.files(name)
-    tls = ssl.create_default_context(cafile=files["authority"])
-    tls.load_cert_chain(files["certificate"], files["private-key"])
-    plain = socket.create_connection(("127.0.0.1", there.port), timeout=20)
-    return tls.wrap_socket(plain, server_hostname="127.0.0.1")
-
-
-@needs_openssl
-@pytest.mark.parametrize("is_certified", [True, False])
-def test_slow_connections_do_not_shut_others_out(process, tmp_path, is_certified):
-    there, stop = process(2, 1, 10, files=Certificates(tmp_path / "own")), threading.Event()
-    for name in ("mallory", "a", "b", "server"):
-        there.files(name)
-    if is_certified:  # after the handshake; a stranger stalls within it
-        drip(lambda: secured(there, "mallory"), 160, b"GET /about HTTP/1.0\r\nX: ", stop)
-    else:
-        drip(lambda: socket.create_connection(("127.0.0.1", there.port), timeout=20), 160, b"\x16\x03\x01", stop)
-    time.sleep(2)
-    begun = time.monotonic()
-    try:
-        ask(lambda: there.client("server").open(RUN, 0))
-        for name in "ab":
-            ask(lambda name=name: there.client(name).submit(RUN, 0, codes(1)))
-        assert ask(lambda: there.client("server").release(RUN, 0, max_bytes=99)) == codes(1, 1)
-        assert time.monotonic() - begun < 30
-    finally:
-        stop.set()
-
-
-def ask(work):
-    """As a node or a server does: once more where the connection was lost."""
-    for _ in range(5):
-        with contextlib.suppress(ShufflerError):
-            return work()
-        time.sleep(0.2)
-    return work()
-
-
-def memory_of(process):
-    status = Path(f"/proc/{process.pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) * 1024
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
-def test_unfinished_bodies_of_one_name_take_the_memory_of_one(process):
-    there = process(2, 100, 10)  # 100,000 users with 100 reports of 4 bytes: 40 MB
-    there.client("server").open(RUN, 0)
-    before, open_ones = memory_of(there.process), []
-    for _ in range(16):
-        connection = socket.create_connection(("127.0.0.1", there.port), timeout=20)
-        open_ones.append(connection)
-        with contextlib.suppress(OSError):  # it is refused, and cut off
-            connection.sendall(head_of_body("mallory", 40_000_000) + bytes(30_000_000))
-    assert memory_of(there.process) - before < 100e6
-    there.client("a").submit(RUN, 0, codes(*range(2)) * 50)  # others are heard meanwhile
-    for connection in open_ones:
-        connection.close()
-
-
-@pytest.fixture
-def server(tmp_path, monkeypatch):
-    """In this process, with little patience and an open round."""
-    monkeypatch.setattr(server_module, "_SECONDS", 1.0)
-    with server_module.ShufflerServer(opened(tmp_path), ("127.0.0.1", 0), None, "server") as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield server
-        server.shutdown()
-
-
-def seconds_until_cut_off(server, head):
-    """Of somebody who is never silent for long."""
-    with socket.create_connection(server.server_address, timeout=20) as connection:
-        begun = time.monotonic()
-        connection.sendall(head)
-        with contextlib.suppress(OSError):
-            while time.monotonic() - begun < 20:
-                connection.sendall(b"X")
-                time.sleep(0.05)
-        return time.monotonic() - begun
-
-
-@pytest.mark.parametrize("head", [b"GET /about HT", f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\n".encode()])
-def test_a_message_has_so_much_time_in_all(server, head):
-    assert 1.0 <= seconds_until_cut_off(server, head) < 10
-
-
-def test_a_body_has_the_time_that_its_bytes_may_take(server, monkeypatch):
-    monkeypatch.setattr(server_module, "_SLOWEST", 4.0)  # bytes a second
-    with socket.create_connection(server.server_address, timeout=20) as connection:
-        connection.sendall(head_of_body("a", 8))
-        time.sleep(0.5)
-        connection.sendall(codes(1))
-        time.sleep(1.0)  # together more than a message has without a body
-        connection.sendall(codes(2))
-        assert connection.makefile("rb").read().startswith(b"HTTP/1.0 200")
-
-
-def test_a_body_gets_no_time_for_what_it_only_promises(server):
-    length = server.shuffler.max_bytes
-    assert length > 100_000
-    assert 1.0 <= seconds_until_cut_off(server, head_of_body("a", length)) < 5
-    server.shuffler.submit(RUN, 0, "a", codes(1))  # nothing of it was taken
-
-
-def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(server, monkeypatch):
-    monkeypatch.setattr(server_module, "_SECONDS", 60.0)
-    monkeypatch.setattr(server_module, "_MOST_BODIES", 2)
-    monkeypatch.setattr(server_module, "_START", 60.0)
-    length = server.shuffler.max_bytes
-    with (
-        socket.create_connection(server.server_address, timeout=20) as slow,
-        socket.create_connection(server.server_address, timeout=20) as quick,
-    ):
-        slow.sendall(head_of_body("slow", length) + b"X")
-        quick.sendall(head_of_body("quick", length) + bytes(length - 4))
-        patience = time.monotonic() + 20
-        while len(server._sending) < 2 and time.monotonic() < patience:
-            time.sleep(0.01)
-        third = head_of_body("third", 4) + codes(1)
-        answer = say(server.server_address[1], third)
-        assert b" 409" in answer.split(b"\r\n")[0]  # nobody is late yet
-        monkeypatch.setattr(server_module, "_START", 0.0)
-        assert say(server.server_address[1], third).startswith(b"HTTP/1.0 200")
-        assert slow.recv(100).startswith(b"HTTP/1.0 409") or not slow.recv(100)
-        quick.sendall(bytes(4))
-        assert quick.makefile("rb").read().startswith(b"HTTP/1.0 200")
-
-
-def test_one_body_of_a_name_and_few_at_a_time_are_read(server, monkeypatch):
-    monkeypatch.setattr(server_module, "_MOST_BODIES", 2)
-    server.served.connection = server_module._Connection(None)
-    with server.receiving("a"):
-        with pytest.raises(ShufflerError, match="another message of this node") as caught, server.receiving("a"):
-            pass
-        assert not caught.value.is_final
-        with (
-            server.receiving("b"),
-            pytest.raises(ShufflerError, match="2 messages are on their way"),
-            server.receiving("c"),
-        ):
-            pass
-        with server.receiving("c"):
-            pass
-    with server.receiving("a"):
-        pass
-
-
-def test_a_body_that_is_here_is_not_read_again(server):
-    server.shuffler.submit(RUN, 0, "a", codes(1))
-    assert say(server.server_address[1], head_of_body("a", 4)).startswith(b"HTTP/1.0 200")  # and no body
-    other = head_of_body("b", 4).replace(f"{RUN}/0".encode(), f"{RUN}/1".encode())
-    assert b"409" in say(server.server_address[1], other).split(b"\r\n")[0]
-
-
 DAMAGED = [b"", b"{", b"7", b"[]", bytes(40), b"\xff" * 8, b"[" * 100_000]
+
+
 DAMAGED += [
     json.dumps(found).encode() for found in ({"a": 0}, {RUN: -1}, {RUN: "0"}, {RUN: 0.5}, {RUN: True}, {RUN: [0]})
 ]
@@ -533,53 +247,8 @@ def test_the_list_of_released_rounds_is_whole_or_as_it_was(tmp_path, monkeypatch
             shuffler.release(RUN, 0)
     assert os.listdir(tmp_path) == ["lock"]
     assert shuffler.release(RUN, 0) == codes(1, 1)  # nothing had left, so nothing is lost
-    assert json.loads((tmp_path / "released.json").read_text()) == {RUN: 0}
+    assert read_document(tmp_path / "released.json") == {RUN: 0}
     assert (tmp_path / "released.json").stat().st_mode & 0o777 == 0o600
-
-
-def test_sigkill_in_mid_round(process):
-    there = process(2, 1, 10)
-    server, a, b = (there.client(name) for name in ("server", "a", "b"))
-    server.open(RUN, 0)
-    a.submit(RUN, 0, codes(1))
-    there.kill()
-    there.start()
-    with pytest.raises(ShufflerError, match="not open"):
-        b.submit(RUN, 0, codes(2))
-    server.open(RUN, 0)  # nothing was released, so all is asked for again
-    b.submit(RUN, 0, codes(2))
-    with pytest.raises(ShufflerError, match="1 users have sent reports"):
-        server.release(RUN, 0, max_bytes=99)
-    a.submit(RUN, 0, codes(1))
-    assert sorted(codes_of(server.release(RUN, 0, max_bytes=99))) == [1, 2]
-    there.kill()
-    there.start()
-    with pytest.raises(ShufflerError, match="released before"):
-        server.open(RUN, 0)
-
-
-@needs_openssl
-def test_certificates_say_who_is_who(process, tmp_path):
-    files = Certificates(tmp_path / "own")
-    there = process(2, 1, 10, files=files)
-    there.client("server").open(RUN, 0)
-    for name in "ab":
-        there.client(name).submit(RUN, 0, codes(1))
-    with pytest.raises(ShufflerError, match="only the server"):
-        there.client("a").release(RUN, 0, max_bytes=99)
-    assert there.client("server").release(RUN, 0, max_bytes=99) == codes(1, 1)
-    strangers = Certificates(tmp_path / "other")("server")
-    forged = {"certificate": strangers["certificate"], "private_key": strangers["private-key"]}
-    own = {name.replace("-", "_"): path for name, path in files("server").items()}
-    for pair in (own | forged, own | {"authority": strangers["authority"]}):
-        with pytest.raises(ShufflerError, match="could not be reached"):
-            ShufflerClient(there.url, **pair).about()
-    plain = ssl.create_default_context(cafile=own["authority"])
-    plain.maximum_version = ssl.TLSVersion.TLSv1_2
-    with pytest.raises(OSError), socket.create_connection(("127.0.0.1", there.port)) as connection:
-        plain.wrap_socket(connection, server_hostname="127.0.0.1")
-    with socket.create_connection(("127.0.0.1", there.port)):  # a handshake that never comes holds nobody up
-        assert there.client("a").about()["min_crowd"] == 2
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
