@@ -2,13 +2,32 @@
 
 import os
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
 
-__all__ = ["check_memory"]
+__all__ = ["check_memory", "in_words", "memory_bytes", "memory_share"]
 
 _LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container, v2 and v1
 _LARGE = 4 * 10**9  # bytes that a fit does not take without a word
+_share: ContextVar[int | None] = ContextVar("_share", default=None)
+
+
+@contextmanager
+def memory_share(n_bytes: int | None) -> Iterator[None]:
+    """Let what runs in a ``with`` statement have so much memory at most, as a worker of a cluster has.
+
+    Parameters
+    ----------
+    n_bytes : int or None
+        None for no such limit.
+    """
+    token = _share.set(n_bytes)
+    try:
+        yield
+    finally:
+        _share.reset(token)
 
 
 def memory_bytes() -> int | None:
@@ -17,10 +36,11 @@ def memory_bytes() -> int | None:
     Returns
     -------
     int or None
-        In bytes: the least of the machine's, its container's, and the limit of the process (`ulimit -v`); None where
-        the system tells nothing.  What other processes use, and what is free at the moment, make no difference.
+        In bytes: the least of the machine's, its container's, the limit of the process (`ulimit -v`) and
+        `memory_share`; None where the system tells nothing.  What other processes use, and what is free at the moment,
+        make no difference.
     """
-    found = []
+    found = [_share.get() or 0]
     with suppress(AttributeError, OSError, ValueError):  # of a system without either name
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     for path in _LIMITS:
@@ -34,19 +54,21 @@ def memory_bytes() -> int | None:
     return min(found) if found else None
 
 
-def check_memory(model: str, n_items: int, n_bytes: int, remedy: str) -> None:
-    """Refuse a fit whose arrays over pairs of items do not fit into memory; say so where they are large.
+def check_memory(model: str, n_items: int, n_bytes: int, remedy: str, *, speaks: bool = True) -> None:
+    """Refuse what holds arrays over pairs of items that do not fit into memory; say so where they are large.
 
     Parameters
     ----------
     model : str
-        For the message.
+        What does, for the message.
     n_items : int
         The catalogue's size, which is public: no row decides.
     n_bytes : int
-        What the fit holds at its peak.
+        What it holds at its peak.
     remedy : str
         What to do instead.
+    speaks : bool
+        Whether to warn; False of a part of a fit, which has.
 
     Raises
     ------
@@ -59,14 +81,15 @@ def check_memory(model: str, n_items: int, n_bytes: int, remedy: str) -> None:
         More than 4 GB.
     """
     there = memory_bytes()
-    what = f"{model} of {n_items:,} items needs {_in_words(n_bytes)} of memory, which grows with their square"
+    what = f"{model} of {n_items:,} items needs {in_words(n_bytes)} of memory, which grows with their square"
     if there is not None and n_bytes > there:
-        raise ValueError(f"interactions must have fewer items: {what}, and there are {_in_words(there)}; {remedy}")
-    if n_bytes > _LARGE:
+        raise ValueError(f"interactions must have fewer items: {what}, and there are {in_words(there)}; {remedy}")
+    if speaks and n_bytes > _LARGE:
         warnings.warn(f"{what}, and may take minutes; where that is too much, {remedy}", UserWarning, stacklevel=5)
 
 
-def _in_words(n_bytes: int) -> str:
+def in_words(n_bytes: int) -> str:
+    """A number of bytes as people say it."""
     for power, unit in ((15, "PB"), (12, "TB"), (9, "GB"), (6, "MB")):
         if n_bytes >= 10**power:
             return f"{n_bytes / 10**power:,.3g} {unit}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastfedrec.core.check import check_real
+from fastfedrec.core.memory import memory_share
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
@@ -236,5 +237,6 @@ def _answer(
 
     n_threads = min(n_threads or get_worker().state.nthreads, get_worker().state.nthreads)
     system.put_devices(name, devices)
-    update = system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)
+    with memory_share(get_worker().memory_manager.memory_limit):
+        update = system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)
     return update, system.take_devices(name)

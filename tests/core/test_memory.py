@@ -10,7 +10,7 @@ import pytest
 
 from fastfedrec import DPLCF, EASE, DPGram, Interactions, ItemKNN, Key, ShuffledSketchGram, accounting, datasets
 from fastfedrec.core import memory
-from fastfedrec.core.memory import check_memory, memory_bytes
+from fastfedrec.core.memory import check_memory, memory_bytes, memory_share
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
@@ -149,6 +149,29 @@ def test_a_large_model_has_a_word_and_a_small_one_none(monkeypatch):
         warnings.simplefilter("error")
         check_memory("EASE", 18_000, 12 * 18_000**2, "x")
         EASE().fit(of_items(20), key=KEY)
+
+
+@pytest.mark.parametrize(
+    ("model", "n_bytes"),
+    [(DPGram(8.0, gate=False), 4 * 256 * 255), (ShuffledSketchGram(8.0, n_rotations=2, gate=False), 20 * 256**2)],
+)
+def test_a_worker_looks_at_its_own_memory_before_it_adds_up(model, n_bytes):
+    data = datasets.generate_implicit(2000, 256, key=KEY)
+    system, state, _ = model._plan(data, KEY)[-1]
+    for room in (n_bytes - 1, None):
+        with memory_share(room):
+            if room is None:
+                system.local_round(state, data, KEY, 0, n_threads=1)
+                continue
+            tracemalloc.start()
+            with pytest.raises(ValueError, match=rf"fewer items: a shard of {type(model).__name__} of 256 items needs"):
+                system.local_round(state, data, KEY, 0, n_threads=1)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            assert peak < 256**2  # nothing was allocated
+    with memory_share(12_345):
+        assert memory_bytes() == 12_345
+    assert memory_bytes() != 12_345
 
 
 def test_where_the_system_tells_nothing_nothing_is_refused(monkeypatch):

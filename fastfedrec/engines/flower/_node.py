@@ -14,6 +14,7 @@ import numpy as np
 
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.kept_files import DamagedFileError
+from fastfedrec.core.memory import in_words, memory_bytes
 from fastfedrec.core.model_files import objects_to_json
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.digest import data_parts, digests
@@ -31,6 +32,7 @@ from fastfedrec.rounds.system import ArrayRule, Update, find_violation
 if TYPE_CHECKING:
     from flwr.app import Context, Message, RecordDict
 
+_COPIES = 3  # of an answer, at its peak: as it was computed, as it is kept, and as it is sent
 _MOST_PHASES = 100  # that a server may speak of
 _SINGLE_REPORTS = {"index": ArrayRule(np.int64, (None,), 0), "bit": ArrayRule(np.uint8, (None,), 0, 1)}
 _LOG = logging.getLogger("fastfedrec")
@@ -137,6 +139,7 @@ class Node:
             sound = functools.partial(self._objection, rounds, state)
             update = None if kept is None else kept.answer(place, name, asked.n_users, sound)
             if update is None:
+                self._check_room(rounds, state, shard)
                 update = self._work(rounds, state, shard, kept, asked, round_number, name)
         update = replace(update, round=round_number)
         if self._min_crowd is not None:
@@ -217,6 +220,16 @@ class Node:
             kept = replace(update, round=rounds.n_before + round_number)
             memory.keep_answer(kept, asked.n_users, devices)
         return update
+
+    def _check_room(self, rounds: NodeRounds, state: Any, shard: Interactions) -> None:
+        """Refuse an answer that does not fit into this node's memory, before any of it is computed."""
+        n_clients = self._deployment.count_clients(shard)
+        needed, there = _COPIES * self._deployment.largest_update(rounds.system, state, n_clients), memory_bytes()
+        if there is not None and needed > there:
+            raise RefusalError(
+                f"this node's answer may take {in_words(needed)} of memory, and there are {in_words(there)}; fit fewer "
+                "items, or run the node on a larger machine"
+            )
 
     def _read_request(self, content: "RecordDict") -> _Request:
         """Refused where nobody here agreed to the system that is meant."""

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.gram import dp_gram as _kernel
 from fastfedrec.accounting import Gaussian, RoundTraffic
+from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.claims import FEWER_ITEMS
 
 __all__ = ["MAX_USERS", "SCALE", "UNIT", "GramState", "NoisySum", "PairSum", "ShareSum"]
 
@@ -155,6 +157,8 @@ class PairSum(NoisySum):
     def _sums(self, state, shard, n_threads):
         indptr, indices = shard.indptr, shard.indices
         n_users, n_items = shard.shape
+        # On a worker or node, of whose memory the fit knows nothing.
+        check_memory("a shard of DPGram", n_items, 8 * self._size(state), FEWER_ITEMS, speaks=False)
         shares, weights = np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.uint64)
         _kernel.weigh_users(indptr, indices, state.mean, shares, weights, SCALE, UNIT, n_threads)
         item_sums, pair_sums = np.zeros(n_items, dtype=np.uint64), np.zeros(self._size(state), dtype=np.uint64)

@@ -14,11 +14,13 @@ from fastfedrec._kernels.systems.gram import shuffled_sketch as _kernel
 from fastfedrec.accounting import RoundTraffic, ShuffledReports
 from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems.claims import FEWER_ITEMS
 
 __all__ = ["MAX_CELLS", "N_TERMS", "SketchRound", "SketchState"]
 
@@ -137,8 +139,11 @@ class SketchRound(FederatedSystem):
         n_threads: int = 0,
     ) -> Update:
         """Randomize and add up one shard's reports."""
-        key.claim_message(_REPORTS, round, sender)
         n_threads = resolve_n_threads(n_threads)
+        # On a worker or node, of whose memory the fit knows nothing: sums, and the terms that are added at a time.
+        n_bytes, remedy = 10 * math.prod(self.shape), f"lower n_rotations, or {FEWER_ITEMS}"
+        check_memory("a shard of ShuffledSketchGram", self.n_items, n_bytes, remedy, speaks=False)
+        key.claim_message(_REPORTS, round, sender)
         sums = np.zeros(self.shape, dtype=np.int64)
         per_user = self.n_reports * self.n_terms
         chunk = max(1, min(_MOST_CHUNKED, _CHUNK_TERMS // per_user))
