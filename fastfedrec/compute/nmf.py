@@ -8,6 +8,7 @@ import scipy
 from fastfedrec._kernels.compute import nmf as _kernel
 from fastfedrec.core.arrays import FloatArray, zeros_on_lines
 from fastfedrec.core.check import check_array, check_choice, check_instance, check_integer, check_real
+from fastfedrec.core.log import tell_done
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table
@@ -131,13 +132,15 @@ def fit_nmf(
     )
     if solver == "mu":
         padded = [_padded(row_factors), _padded(item_factors)]
-        for _ in range(n_epochs):
+        for epoch in range(1, n_epochs + 1):
             _multiply(rows, padded[1], n_factors, regularization, padded[0], n_threads)
             _multiply(items, padded[0], n_factors, regularization, padded[1], n_threads)
+            tell_done("fit_nmf", epoch, n_epochs, unit="epoch")
         return NMF(*(np.ascontiguousarray(side[:, :n_factors]) for side in padded))
-    for _ in range(n_epochs):
+    for epoch in range(1, n_epochs + 1):
         _solve(rows, item_factors, regularization, row_factors, 0.0, n_sweeps, n_threads)
         _solve(items, row_factors, regularization, item_factors, 0.0, n_sweeps, n_threads)
+        tell_done("fit_nmf", epoch, n_epochs, unit="epoch")
     return NMF(row_factors, item_factors)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastfedrec.core.arrays import FloatArray, first_and_rest
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real, plain_array
+from fastfedrec.core.log import tell_done
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, RowsLike, borrow_rows, is_table
@@ -260,6 +261,7 @@ def fit_factors(
         for epoch in range(1, n_epochs + 1):
             rate = learning_rate * factor_of(epoch)
             run.epoch(rate, regularization, bias_regularization)
+            tell_done("fit_factors", epoch, n_epochs, unit="epoch")
             if run.stopped:
                 break
         run.settle()

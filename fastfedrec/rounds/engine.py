@@ -8,7 +8,7 @@ from typing import Any
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.accounting.events import Event
 from fastfedrec.core.check import check_integer
-from fastfedrec.core.log import logger
+from fastfedrec.core.log import tell_done
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import default_threads
@@ -133,14 +133,12 @@ class Engine(ABC):
                     raise NoAnswerError(_say_why(system, n_rounds, self.rejections), ledger, tuple(self.rejections))
                 self._settle(receiver)
                 state = system.apply(state, heard)
-                self._log(system, round_number + 1, n_rounds, len(receiver.rejections))
+                n_refused = len(receiver.rejections)
+                refused = f"; {n_refused} messages were refused (see rejections)" if n_refused else ""
+                tell_done(type(system).__name__, round_number + 1, n_rounds, rest=refused)
                 if after_round is not None:
                     after_round(round_number, state)
         return state
-
-    def _log(self, system: FederatedSystem, done: int, n_rounds: int, n_refused: int) -> None:
-        refused = f"; {n_refused} messages were refused (see rejections)" if n_refused else ""
-        logger.info("%s: round %d of %d is done%s", type(system).__name__, done, n_rounds, refused)
 
     def _shards_of(self, interactions: Interactions | Mapping[str, Interactions]) -> dict[str, Any]:
         """The shards by name."""

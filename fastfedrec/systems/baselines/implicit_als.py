@@ -11,6 +11,7 @@ from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute import als
 from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.log import tell_done
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -262,10 +263,11 @@ class ImplicitALS(FactorScores, Baseline):
         self.ledger_.record(Unprotected("factors of items, computed from exact data"))
         by_item = Interactions.from_scipy(data.to_scipy().T.tocsr())
         losses = []
-        for _ in progress_rounds(self.n_epochs, show=show_progress, description="ALS", unit="epoch"):
+        for epoch in progress_rounds(self.n_epochs, show=show_progress, description="ImplicitALS", unit="epoch"):
             self._take_epoch(data, by_item, users, items, n_threads)
             if tracks:
                 losses.append(self._loss(data, by_item, users, items))
+            tell_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
         self.item_factors_ = items
         if tracks:
             self.loss_: NDArray[np.float64] = np.array(losses)

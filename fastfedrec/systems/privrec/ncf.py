@@ -12,6 +12,7 @@ from fastfedrec.compute.networks.client_examples import ClientExamples, Events, 
 from fastfedrec.compute.networks.tiles import check_widths
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.log import tell_done
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.features import Features
@@ -137,6 +138,7 @@ class NCF(Baseline):
             if update.rejected.any():
                 raise DivergenceError(f"training diverged in epoch {epoch}: lower learning_rate ({self.learning_rate})")
             parameters = (parameters + update.total()).astype(np.float32)
+            tell_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
         self.weights_: NDArray[np.float32]
         self.user_embeddings_: NDArray[np.float32]
         self.item_embeddings_: NDArray[np.float32]

@@ -1,0 +1,63 @@
+"""A fit tells the log of each round and epoch that is done, and of nothing else."""
+
+import logging
+import re
+
+import numpy as np
+import pytest
+from support.models import MODELS, rated
+
+from fastfedrec import BiasedMF, ImplicitALS, Key
+
+LINE = re.compile(r"(\w+): (round|epoch) (\d+) of (\d+) is done")
+
+
+def lines_of(fit, caplog):
+    """(who, unit, number, of how many) of each line that a fit writes; every one must be such a line."""
+    caplog.clear()
+    with caplog.at_level(logging.INFO, logger="fastfedrec"):
+        fit()
+    assert {record.levelname for record in caplog.records} <= {"INFO"}
+    found = [LINE.fullmatch(record.getMessage()).groups() for record in caplog.records]
+    return [(who, unit, int(number), int(n)) for who, unit, number, n in found]
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rated(60, 40, 1)
+
+
+def check(model, lines):
+    """Each run counts from 1 to as many as it has; fewer only where held-out ratings stop it."""
+    begins = np.flatnonzero([number == 1 for *_, number, _ in lines])
+    assert not lines or begins[0] == 0
+    for run in np.split(np.array(lines, dtype=object).reshape(-1, 4), begins[1:]):
+        assert [number for *_, number, _ in run] == list(range(1, len(run) + 1))
+        assert all(len(run) == n or who == "fit_factors" for who, _, _, n in run)
+    for name in ("n_rounds", "n_epochs"):
+        n = model.get_params().get(name, 0)
+        has_none = n == 0 or getattr(model, "hide_items", False)  # where items are hidden, nothing is left to train
+        assert has_none or any(unit == name[2:-1] for _, unit, _, _ in lines)
+        if name == "n_rounds":
+            assert n <= sum(unit == "round" for _, unit, _, _ in lines)  # beside those before, as of DPALS
+
+
+@pytest.mark.filterwarnings("ignore:.* looks at which items each user has:UserWarning")
+@pytest.mark.parametrize("model", MODELS, ids=repr)
+def test_every_round_and_epoch_of_every_model_is_a_line(model, data, caplog):
+    check(model, lines_of(lambda: type(model)(**model.get_params()).fit(data, key=Key.from_seed(1)), caplog))
+
+
+def test_what_is_not_told_is_seen(data, caplog, monkeypatch):
+    monkeypatch.setattr("fastfedrec.systems.baselines.implicit_als.tell_done", lambda *told, **more: None)
+    model = ImplicitALS(3, 2)
+    lines = lines_of(lambda: model.fit(data.binarize(), key=Key.from_seed(1)), caplog)
+    with pytest.raises(AssertionError):
+        check(model, lines)
+
+
+def test_a_training_that_stops_early_tells_how_far_it_came(data, caplog):
+    model = BiasedMF()
+    lines = lines_of(lambda: model.fit(data, key=Key.from_seed(1)), caplog)
+    assert lines[0][:2] == ("BiasedMF", "round")
+    assert {who for who, unit, _, _ in lines if unit == "epoch"} == {"fit_factors"}
