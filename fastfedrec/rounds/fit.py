@@ -56,6 +56,7 @@ class Fit:
     n_threads: int
     show_progress: bool
     communication: CommunicationLedger = field(default_factory=CommunicationLedger)
+    caller: str | None = None  # whose fit takes the key, where it is not that of the model that begins
 
     @classmethod
     def resolve(
@@ -78,7 +79,7 @@ class Fit:
 
     def begin(self, model: Any, data: Interactions) -> tuple[Ledger, CommunicationLedger]:
         """Claim the key, after all that could be refused, and return the accounts that the model will show."""
-        self.key.claim(f"{type(model).__name__}.fit")
+        self.key.claim(f"{self.caller or type(model).__name__}.fit")
         self.communication.n_clients = getattr(model, "n_users", None)
         return model._open_account(self.ledger, data, simulation=self.key.is_simulation), self.communication
 

@@ -101,7 +101,9 @@ class _Mean(RatingBaseline, AdditiveModel):
         self._check_grid()
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
-        users, items, values, decoder = collect_ratings(data, self.epsilon, self.grid, key, self.ledger_, n_threads)
+        users, items, values, decoder = collect_ratings(
+            data, self.epsilon, self.grid, key, self.ledger_, n_threads, caller=type(self).__name__
+        )
         self.user_biases_, self.item_biases_ = np.zeros(data.n_users), np.zeros(data.n_items)
         self.user_factors_, self.item_factors_ = np.zeros((data.n_users, 0)), np.zeros((data.n_items, 0))
         self.mean_ = np.array(self._fit_means(users, items, values))
@@ -334,7 +336,9 @@ class RatingItemKNN(RatingBaseline):
         self._check_grid()
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
-        users, items, values, _ = collect_ratings(data, None, self.grid, key, self.ledger_, n_threads)
+        users, items, values, _ = collect_ratings(
+            data, None, self.grid, key, self.ledger_, n_threads, caller=type(self).__name__
+        )
         biases = fit_biases(users, items, values, data.n_users, data.n_items, n_threads)
         self.mean_: NDArray[np.float64] = np.array(biases.mean)
         self.user_biases_, self.item_biases_ = biases.users, biases.items
@@ -402,6 +406,8 @@ def collect_ratings(
     key: Key,
     ledger: Ledger,
     n_threads: int,
+    *,
+    caller: str,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], ReportDecoder | None]:
     """What a server has of all ratings: row, column, and the value or a private estimate of it.
 
@@ -419,6 +425,8 @@ def collect_ratings(
         Told before anybody is asked.
     n_threads : int
         At least 1.
+    caller : str
+        Whose fit it is, for who takes the key again.
 
     Returns
     -------
@@ -431,6 +439,8 @@ def collect_ratings(
     """
     half = 1.0 if epsilon is None else epsilon / 2  # exact, and two of them are epsilon again
     collector = LaplaceRRSVD(None if epsilon is None else "optimal", half, half, grid=grid)
-    state = collector._collect(data, Fit.resolve(key, n_threads, False, ledger, None))
+    fit = Fit.resolve(key, n_threads, False, ledger, None)
+    fit.caller = caller
+    state = collector._collect(data, fit)
     decoder = collector._decoder(state)
     return state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder

@@ -14,8 +14,8 @@ from support.significance import ALPHA
 
 from fastfedrec import FedRec, Interactions, Key, LaplaceRRSVD
 from fastfedrec.accounting import Ledger, LocalReports, Unprotected
-from fastfedrec.datasets import load_movielens_folds
-from fastfedrec.evaluation import evaluate, evaluate_ratings
+from fastfedrec.datasets import load_movielens
+from fastfedrec.evaluation import PublishedFolds, evaluate, evaluate_ratings
 from fastfedrec.mechanisms import BayesKary
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd.baselines import (
@@ -110,7 +110,7 @@ def test_private_means_state_what_they_cost(kind):
 
 def test_reports_are_those_of_the_system():
     data, key = random_ratings(20, 9, 1), Key.from_seed(4)
-    users, items, values, _ = collect_ratings(data, 2.0, STARS, key, Ledger(), 1)
+    users, items, values, _ = collect_ratings(data, 2.0, STARS, key, Ledger(), 1, caller="x")
     model = LaplaceRRSVD("optimal", 1.0, 1.0)
     reports = model.local_round(model.initial_state(data, key), data, key, 0).arrays["report"]
     np.testing.assert_array_equal(values, ReportDecoder(model.channel, reports).decode())
@@ -207,7 +207,8 @@ def test_the_private_global_mean_is_unbiased():
 
 @pytest.mark.nightly
 def test_order_of_the_baselines_on_movielens_100k(data_path):
-    train, test = load_movielens_folds(data_path("ml-100k.zip"))[0]
+    path = data_path("ml-100k.zip")
+    train, test = next(PublishedFolds(path).split(load_movielens(path)))
     errors = [
         evaluate_ratings(model.fit(train, key=Key.from_seed(1)), test)["rmse"]
         for model in (RatingItemKNN(), BiasedMF(), ItemMean(), ItemMean(2.0), GlobalMean())
