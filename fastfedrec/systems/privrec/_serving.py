@@ -12,7 +12,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.conversion import InteractionsLike
-from fastfedrec.data.features import Features
+from fastfedrec.data.features import Features, FeatureTable
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._own_rows import OwnRows
@@ -64,24 +64,34 @@ class _TwoTowerRecommender(OwnRows):
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
-        model.features_ = self.features_.encode(data)
+        # Contexts come with questions, and not with users.
+        nothing = FeatureTable((), (), 0, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32))
+        model.features_ = replace(replace(self.features_, context=nothing).encode(data), context=self.features_.context)
         model._network = TwoTower(model.features_, n_factors=self._network.n_factors, hidden=self._network.hidden)
         return model
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         if self.features_.context.n_features:
+            if self._unheard(users).all():
+                return np.tile(self._popularity(), (len(users), 1))
             raise ValueError("this model scores items in a context; use score_items(user_ids, contexts=...)")
         return self._network.score(self.parameters_, users, **self._personal(users)).astype(np.float64)
 
-    def _popularity(self) -> np.ndarray | None:
-        """The network's answer for somebody of whom no feature is known."""
-        if self.features_.context.n_features:
-            return None
-        table = self.features_.user
-        nobody = replace(table, n_entries=1, indptr=np.zeros(table.n_features + 1, np.int64), indices=table.indices[:0])
-        features = replace(self.features_, user=nobody)
+    def _popularity(self) -> np.ndarray:
+        """The network's answer for somebody of whom no feature is known, in a context of which none is."""
+        has_contexts = self.features_.context.n_features > 0
+        features = replace(self.features_, user=_unknown(self.features_.user))
+        if has_contexts:
+            features = replace(features, context=_unknown(self.features_.context))
         network = TwoTower(features, n_factors=self._network.n_factors, hidden=self._network.hidden)
-        return network.score(self.parameters_, [0])[0].astype(np.float64)
+        return network.score(self.parameters_, [0], contexts=[0] if has_contexts else None)[0].astype(np.float64)
+
+    def _unheard(self, rows: np.ndarray) -> np.ndarray:
+        if not self.features_.context.n_features:
+            return super()._unheard(rows)
+        # Out of a context whoever has nothing is offered what is popular; others are asked about in one.
+        indptr = self.interactions_.indptr
+        return indptr[rows + 1] == indptr[rows]
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         # Of an item's features its id is the first, and embeddings of items come last.
@@ -92,6 +102,11 @@ class _TwoTowerRecommender(OwnRows):
     def _personal(self, users: np.ndarray) -> dict[str, Any]:
         """Whose own network answers; here everybody is served by the same."""
         return {}
+
+
+def _unknown(table: FeatureTable) -> FeatureTable:
+    """The same features of one entry, of which nothing is known."""
+    return replace(table, n_entries=1, indptr=np.zeros(table.n_features + 1, np.int64), indices=table.indices[:0])
 
 
 class _Personalized(_TwoTowerRecommender):

@@ -243,6 +243,31 @@ def test_a_log_with_contexts():
         devices.score_items(ids[:1], contexts={"hour": [9]})
 
 
+def test_out_of_a_context_whoever_has_nothing_gets_what_is_popular():
+    model = PrivRec({"context": {"hour": [0, 1, 2, 3]}}, **SMALL).fit(small_log(), key=KEY)
+    items = model.interactions_.item_ids
+    some = model.interactions_.select_users([0])
+    own = Interactions.from_arrays(
+        np.repeat("ann", some.n_interactions), items[some.indices], user_ids=["ann", "bob"], item_ids=items
+    )
+    served = model.with_users(own)
+    # As somebody is answered of whom nothing is known, in an hour that nobody has told the model of.
+    features = served.features_.encode(own, contexts={"hour": [9]}, ignore_unknown=True)
+    network = TwoTower(features, n_factors=model.n_factors, hidden=model.hidden)
+    expected = network.score(model.parameters_, [1], contexts=[0])[0]
+    np.testing.assert_array_equal(served.score(np.repeat("bob", len(items)), items), expected)
+    best = items[np.argsort(-expected, kind="stable")[:10]]
+    np.testing.assert_array_equal(served.recommend(["bob"])[0][0], best)
+    np.testing.assert_array_equal(served.recommend(["eve"], unknown="popular")[0][0], best)
+    for asks in (
+        served.recommend,
+        lambda ids: served.recommend([*ids, "bob"]),
+        lambda ids: served.score(ids, items[:1]),
+    ):
+        with pytest.raises(ValueError, match="this model scores items in a context; use score_items"):
+            asks(["ann"])
+
+
 def test_a_saved_model_fine_tunes_the_same(tmp_path):
     data = small_data()
     model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=2.0, **SMALL).fit(data, key=KEY)
