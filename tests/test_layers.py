@@ -1,4 +1,4 @@
-"""Imports run downward only, and what has an underscore is imported from its own folder or below."""
+"""Imports run downward only, and what has an underscore, module or name, is imported from its own folder or below."""
 
 import ast
 import functools
@@ -31,19 +31,61 @@ def module_of(path):
 
 
 @functools.cache
-def import_nodes(source):
-    return [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Import | ast.ImportFrom)]
+def nodes_of(source):
+    """(imports, attributes with an underscore of plain names) of a file."""
+    imports, private = [], []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            imports.append(node)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and is_private(node.attr):
+            private.append(node)
+    return imports, private
 
 
 def imports(source, package_files):
     """(line, module) of every import of the package, also those inside functions; names of modules in full."""
-    for node in import_nodes(source):
+    for line, module, _ in imported_names(source, package_files):
+        yield line, module
+
+
+def imported_names(source, package_files):
+    """(line, module, name that is taken from it, or "") of the same."""
+    for node in nodes_of(source)[0]:
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] == "fastfedrec")
+            yield from (
+                (node.lineno, alias.name, "") for alias in node.names if alias.name.split(".")[0] == "fastfedrec"
+            )
         elif (node.module or "").split(".")[0] == "fastfedrec":
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield node.lineno, full if full in package_files else node.module
+                yield (node.lineno, full, "") if full in package_files else (node.lineno, node.module, alias.name)
+
+
+def modules_by_name(source, package_files):
+    """{name in a file: module of the package} of every module that a file imports."""
+    found = {}
+    for node in nodes_of(source)[0]:
+        for alias in node.names:
+            full = alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}"
+            if full in package_files:
+                found[alias.asname or alias.name] = full
+    return found
+
+
+def private_names(source, package_files, with_attributes):
+    """(line, module, name) of every name with an underscore that a file imports, or takes from a module."""
+    for line, module, name in imported_names(source, package_files):
+        if is_private(name):
+            yield line, module, name
+    modules = modules_by_name(source, package_files) if with_attributes else {}
+    for node in nodes_of(source)[1]:
+        module = modules.get(node.value.id, "")
+        if module and f"{module}.{node.attr}" not in package_files:
+            yield node.lineno, module, node.attr
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
 
 
 def place(module):
@@ -70,6 +112,12 @@ def is_intrusion(importing, imported):
     return any(part.startswith("_") and here[:depth] != there[:depth] for depth, part in enumerate(there))
 
 
+def is_taken_away(importing, module):
+    """Whether a name that is private to a module is used outside the module's folder."""
+    home = place(module)[:-1]
+    return place(importing)[: len(home)] != home
+
+
 def files(*tops):
     """Every source below these folders, by its path."""
     return {
@@ -88,6 +136,10 @@ def faults(sources, known_modules):
                 yield path, line, module, "runs up"
             if is_intrusion(importing, module):
                 yield path, line, module, "is private to its folder"
+        # Tests may replace what is private, as an attribute of its module, but import none of it.
+        for line, module, name in private_names(source, known_modules, not path.startswith("tests/")):
+            if is_taken_away(importing, module):
+                yield path, line, f"{module}.{name}", "is private to its folder"
 
 
 PACKAGE = files("fastfedrec", "_kernels")
@@ -156,6 +208,9 @@ def test_tests_and_benchmarks_keep_what_is_private_in_its_folder():
         ("fastfedrec/cli/main.py", "from fastfedrec.systems.privrec._joint import x", "is private to its folder"),
         ("fastfedrec/systems/fmf/x.py", "from fastfedrec.systems.gram import _spectrum", "is private to its folder"),
         ("tests/systems/fmf/test_x.py", "from fastfedrec.systems.gram import _spectrum", "is private to its folder"),
+        ("fastfedrec/cli/main.py", "from fastfedrec.core.randomness import _secret", "is private to its folder"),
+        ("fastfedrec/cli/main.py", "from fastfedrec.core import threads\nthreads._forked", "is private to its folder"),
+        ("tests/systems/test_x.py", "from fastfedrec.core.randomness import _secret", "is private to its folder"),
     ],
 )  # fmt: skip
 def test_what_breaks_a_rule_is_seen(path, line, what):
@@ -170,6 +225,9 @@ def test_what_breaks_a_rule_is_seen(path, line, what):
         ("fastfedrec/systems/gram/dp_gram.py", "from fastfedrec.systems.gram._spectrum import shrink_spectrum"),
         ("fastfedrec/mechanisms/noise/x.py", "from fastfedrec._kernels.mechanisms.noise import _noise_table"),
         ("tests/systems/gram/test_dp_gram.py", "from fastfedrec.systems.gram import _spectrum"),
+        ("fastfedrec/core/doctor.py", "from fastfedrec.core.randomness import _secret"),
+        ("fastfedrec/mechanisms/noise/x.py", "from fastfedrec.mechanisms import exponential as e\ne._loss"),
+        ("tests/systems/test_x.py", "from fastfedrec.core import threads\nthreads._forked = False"),
     ],
 )  # fmt: skip
 def test_what_keeps_the_rules_is_not(path, line):

@@ -10,6 +10,7 @@ from fastfedrec.core.check import plain_array
 __all__ = [
     "LINE_BYTES",
     "FloatArray",
+    "as_uniform",
     "check_mask",
     "check_rows",
     "distinct",
@@ -71,3 +72,19 @@ def zeros_on_lines(n_rows: int, n_columns: int, dtype: Any) -> np.ndarray:
     memory = np.zeros(n_rows * n_columns + LINE_BYTES // dtype.itemsize, dtype=dtype)
     first = -memory.ctypes.data % LINE_BYTES // dtype.itemsize
     return memory[first : first + n_rows * n_columns].reshape(n_rows, n_columns)
+
+
+def as_uniform(words: np.ndarray) -> np.ndarray:
+    """Numbers in (0, 1) from random words: 52 high bits of each at the middle of their cell, so never 0 and never 1.
+
+    Parameters
+    ----------
+    words : ndarray of uint64
+        As from `Key.words`.
+
+    Returns
+    -------
+    ndarray of float64
+        Same shape; as kernels make them (``_chacha20.pxd``).
+    """
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.core import randomness as _kernel
+from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_instance, check_integer, plain_array
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 
@@ -254,7 +255,7 @@ class Key:
         ndarray of shape (size,), float64
             Never 0 and never 1.
         """
-        return _as_uniform(self.words(purpose, round=round, user=user, size=size))
+        return as_uniform(self.words(purpose, round=round, user=user, size=size))
 
     def normal(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> NDArray[np.float64]:
         """Standard normal doubles, by the inverse distribution function; for initial values, never for privacy.
@@ -305,9 +306,8 @@ class Key:
         """
         words = self.words(purpose, round=round, user=user, size=size, n_threads=n_threads)
         order = np.empty(len(words), dtype=np.int64)
-        if order.size:
-            n_threads = threads_for_rows(len(words), resolve_n_threads(n_threads), least=_LEAST_WORDS)
-            _kernel.sort_places(words, order, n_threads)
+        n_threads = threads_for_rows(len(words), resolve_n_threads(n_threads), least=_LEAST_WORDS)
+        _kernel.sort_places(words, order, n_threads)
         return order
 
     def claim(self, what: str) -> None:
@@ -401,11 +401,6 @@ def _check_users(users: np.ndarray) -> np.ndarray:
     if users.size and users.min() < 0:
         raise ValueError(f"users must be at least 0, got {users.min()}")
     return np.ascontiguousarray(users, dtype=np.uint64)
-
-
-def _as_uniform(words: np.ndarray) -> np.ndarray:
-    """52 high bits of each word at the middle of their cell, as `_chacha20.pxd`: exact, so never 0 and never 1."""
-    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def resolve_key(key: Key | None) -> Key:

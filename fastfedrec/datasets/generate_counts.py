@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_choice, check_instance, check_integer
-from fastfedrec.core.randomness import Key, as_uniform
+from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 

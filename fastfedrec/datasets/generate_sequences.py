@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_instance, check_integer, check_real
-from fastfedrec.core.randomness import Key, as_uniform
+from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 
 __all__ = ["generate_sequences"]

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.evaluation import splits as _kernel
+from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
-from fastfedrec.core.randomness import Key, _as_uniform, resolve_key
+from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.csr import check_indptr, check_integers
@@ -186,12 +187,12 @@ class RandomHoldout(Splitter):
         lengths, users = data.interactions_per_user(), data.global_user_ids
         # The names of the streams are older than the class; other names would be other splits under the same key.
         words = key.words_by_user("evaluation.hold_out_entries.users", users, size=1)[:, 0]
-        tested = _as_uniform(words) < self.user_share
+        tested = as_uniform(words) < self.user_share
         if self.share is not None:
             held_out = hold_out(data.indptr, users, self.share, key=key) & np.repeat(tested, lengths)
         else:
             counts = np.where(tested, np.minimum(self.n or 0, np.maximum(lengths - 1, 0)), 0).astype(np.int64)
-            held_out = _choose_entries(data.indptr, users, counts, key.subkey("evaluation.hold_out_entries"))
+            held_out = choose_entries(data.indptr, users, counts, key.subkey("evaluation.hold_out_entries"))
         return iter([_apart(data, held_out)])
 
 
@@ -269,7 +270,7 @@ def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *
         got = f"{len(global_user_ids)} for {len(indptr) - 1} rows"
         raise ValueError(f"global_user_ids must have one entry for each row of indptr, got {got}")
     counts = _round_at_random("evaluation.random_split.counts", global_user_ids, np.diff(indptr), fraction, key)
-    return _choose_entries(indptr, global_user_ids, counts, key.subkey("evaluation.random_split"))
+    return choose_entries(indptr, global_user_ids, counts, key.subkey("evaluation.random_split"))
 
 
 # ---- what splits share -----------------------------------------------------------------------------------------------
@@ -308,14 +309,38 @@ def _below(words: np.ndarray, bounds: np.ndarray) -> np.ndarray:
 
 def _round_at_random(purpose: str, users: np.ndarray, lengths: np.ndarray, share: float, key: Key) -> np.ndarray:
     """Share * length of each user, rounded up or down so that the mean is exact, but never all."""
-    uniform = _as_uniform(key.words_by_user(purpose, users, size=1)[:, 0])
+    uniform = as_uniform(key.words_by_user(purpose, users, size=1)[:, 0])
     return np.minimum(np.floor(share * lengths + uniform).astype(np.int64), np.maximum(lengths - 1, 0))
 
 
-def _choose_entries(
+def choose_entries(
     indptr: np.ndarray, users: np.ndarray, counts: np.ndarray, subkey: np.ndarray, n_threads: int = 0
 ) -> np.ndarray:
-    """So many entries of each user's, drawn uniformly from the user's own stream, as a mask."""
+    """Draw so many entries of each user's, uniformly, from the user's own stream.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (n_users + 1,), int64
+        Where each user's entries begin.
+    users : ndarray of shape (n_users,), uint64
+        Global ids.
+    counts : ndarray of shape (n_users,), int64
+        How many; at most those that there are.
+    subkey : ndarray of shape (8,), uint32
+        Of the streams, as from `Key.subkey`.
+    n_threads : int
+        0 for all; the result does not depend on it.
+
+    Returns
+    -------
+    ndarray of shape (n_entries,), bool
+        Which were drawn.
+
+    Raises
+    ------
+    MemoryError
+        No room for a bit a thread for each entry of the longest row.
+    """
     chosen = np.zeros(indptr[-1], dtype=np.uint8)
     if chosen.size:
         n_threads = resolve_n_threads(n_threads)

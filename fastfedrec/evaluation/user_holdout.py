@@ -12,7 +12,7 @@ from fastfedrec.core.check import check_flag, check_integer, check_real
 from fastfedrec.core.numbers import show, without_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation.splits import Split, Splitter, _choose_entries, _known_times, _round_at_random
+from fastfedrec.evaluation.splits import Split, Splitter, _known_times, _round_at_random, choose_entries
 
 __all__ = ["UserHoldout"]
 
@@ -100,7 +100,7 @@ class UserHoldout(Splitter):
         if self.latest:
             held_out = _latest(tested, np.asarray(tested.timestamps), counts, key)
         else:
-            held_out = _choose_entries(tested.indptr, users, counts, key.subkey(_STREAM))
+            held_out = choose_entries(tested.indptr, users, counts, key.subkey(_STREAM))
         known, unknown = tested.keep_interactions(~held_out), tested.keep_interactions(held_out)
         return iter([Split(data.select_users(~is_tested), unknown, known)])
 

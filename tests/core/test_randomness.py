@@ -19,7 +19,8 @@ from support.significance import ALPHA, assert_only, counts_are
 
 from fastfedrec import Key
 from fastfedrec._kernels.core import randomness as kernel
-from fastfedrec.core.randomness import _as_uniform, claim_call, resolve_key
+from fastfedrec.core.arrays import as_uniform
+from fastfedrec.core.randomness import claim_call, resolve_key
 
 SECRET = bytes(range(32))
 users = st.one_of(st.integers(0, 3), st.integers(0, 2**64 - 1), st.sampled_from([2**32 - 1, 2**32, 2**33 + 5]))
@@ -117,13 +118,13 @@ def test_words_by_user_are_the_words_of_each(purpose, round_number, chosen, size
 
 @given(st.lists(st.integers(0, 2**64 - 1), min_size=1, max_size=20))
 def test_uniforms_are_exact_and_inside(stream):
-    for word, got in zip(stream, _as_uniform(np.array(stream, dtype=np.uint64)).tolist(), strict=True):
+    for word, got in zip(stream, as_uniform(np.array(stream, dtype=np.uint64)).tolist(), strict=True):
         assert Fraction(got) == Fraction(*naive.uniform(word))
         assert 0 < got < 1
 
 
 def test_uniforms_at_the_ends():
-    lowest, highest = _as_uniform(np.array([0, 2**64 - 1], dtype=np.uint64)).tolist()
+    lowest, highest = as_uniform(np.array([0, 2**64 - 1], dtype=np.uint64)).tolist()
     assert lowest == 2.0**-53
     assert highest == 1 - 2.0**-53
     assert np.isfinite(special.ndtri([lowest, highest])).all()
@@ -414,7 +415,7 @@ def test_uniforms_are_uniform_along_every_name(along):
     if along == "one stream":
         draws = key.uniform("statistics", size=n)
     elif along == "the first word of many users":
-        draws = _as_uniform(key.words_by_user("statistics", np.arange(n, dtype=np.uint64), size=1)[:, 0])
+        draws = as_uniform(key.words_by_user("statistics", np.arange(n, dtype=np.uint64), size=1)[:, 0])
     else:
         draws = np.array([key.uniform("statistics", round=r, size=1)[0] for r in range(n)])
     assert_only(lambda power: stats.kstest(draws**power, "uniform").pvalue > ALPHA)

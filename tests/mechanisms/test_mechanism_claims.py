@@ -15,8 +15,8 @@ from support.significance import assert_only, counts_are, mean_is, tilted
 
 from fastfedrec import Key
 from fastfedrec import mechanisms as m
-from fastfedrec.mechanisms.noise.layered_gaussian import _BASE, _STDDEV
-from fastfedrec.mechanisms.noise.noise_table import _tabulate, _words
+from fastfedrec.mechanisms.noise.layered_gaussian import BASE, STDDEV
+from fastfedrec.mechanisms.noise.noise_table import split_words, tabulate
 
 #: Worst-case variance on [0, 1] for 5 values: design page privacy.md, "Ratings on a grid", with its digits.
 VARIANCES = {
@@ -104,8 +104,8 @@ def test_the_distance_of_layers_is_that_of_all_its_parts():
     noise = m.LayeredGaussian(2**36)
     layers, variance = 0.0, Fraction(2**36) ** 2
     while variance > 2048**2:
-        variance = (variance - _STDDEV**2) / _BASE**2
-        tau_squared = 1 / ((_BASE / _STDDEV) ** 2 + 1 / float(variance))
+        variance = (variance - STDDEV**2) / BASE**2
+        tau_squared = 1 / ((BASE / STDDEV) ** 2 + 1 / float(variance))
         layers += 2 * math.exp(-2 * math.pi**2 * tau_squared)
     rest = noise.distance - sum(table.distance for table in noise._tables) - Fraction(1, 32 * 2**72)
     assert rest >= Fraction(layers) > 0
@@ -114,7 +114,7 @@ def test_the_distance_of_layers_is_that_of_all_its_parts():
 def test_the_distance_of_a_table_pays_for_the_tail_beyond_it():
     """Of a geometric distribution that is cut where a thousandth of it is left."""
     reach = 10
-    table = _tabulate(np.array([_words(2 ** (250 - k), 5) for k in range(reach + 2)]), 0)
+    table = tabulate(np.array([split_words(2 ** (250 - k), 5) for k in range(reach + 2)]), 0)
     beyond = Fraction(2 * sum(2 ** (250 - k) for k in range(reach + 1, 251)), 3 * 2**250)
     assert Fraction(1, 10_000) < beyond <= table.distance
 

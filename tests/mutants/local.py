@@ -128,7 +128,7 @@ LOCAL = [
     ),
     Mutant(
         "laplace-rr-all-ratings", "LaplaceRRSVD sends more ratings than max_ratings", "RatingRounds._choose",
-        "_choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)",
+        "choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)",
         "np.ones(shard.n_interactions, dtype=bool)",
         ("systems/rating_svd/test_laplace_rr_svd::test_how_many_are_sent_and_which_does_not_depend_on_the_ratings",),
     ),

@@ -44,8 +44,8 @@ MECHANISMS = [
     ),
     Mutant(
         "layered-base-smaller", "the layers of wide noise stand too close together", "LayeredGaussian._add_draws",
-        "_BASE",
-        "_BASE // 2",
+        "BASE",
+        "BASE // 2",
         ("mechanisms/noise/test_layered_gaussian::test_draws_equal_naive_twin",),
     ),
     Mutant(
@@ -83,7 +83,7 @@ MECHANISMS = [
         ("test_table_is_within_the_stated_distance_and_others_are_not",),
     ),
     Mutant(
-        "table-tail-forgotten", "a table's distance leaves out the tail beyond it", "_tabulate",
+        "table-tail-forgotten", "a table's distance leaves out the tail beyond it", "tabulate",
         "((2 * reach + 1) * error + tail) / total",
         "Fraction((2 * reach + 1) * error) / total",
         ("test_the_distance_of_a_table_pays_for_the_tail_beyond_it",),

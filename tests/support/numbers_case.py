@@ -572,7 +572,7 @@ EXEMPT = {
         "systems.gram.shuffled_sketch.mean_magnitude", "systems.baselines.item_models.neighbor_rules",
         "compute.ranking.held_out_ranks_factors", "data.times.check_timestamps",
         "evaluation.rating_metrics.predict_errors", "evaluation.metrics.resampling.bootstrap_sums",
-        "evaluation.metrics.resampling.sign_test",
+        "evaluation.metrics.resampling.sign_test", "evaluation.splits.choose_entries",
     ),
     "takes the exact fraction that accountants hold": (
         "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",

@@ -47,7 +47,7 @@ from fastfedrec.mechanisms import (
     clip_rows_l2,
 )
 from fastfedrec.mechanisms.bounded_rows import project_rows
-from fastfedrec.systems.dp_als.rounds import ALSState, _sum_by_item, select_items
+from fastfedrec.systems.dp_als.rounds import ALSState, select_items, sum_by_item
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 from fastfedrec.systems.private_prototypes import private_kmeans
 
@@ -85,7 +85,7 @@ def values(low=0, high=5):
 
 def chosen_and_summed(n):
     state = ALSState(np.arange(60.0) % 7, np.zeros((60, 3)))
-    return _sum_by_item(select_items(state, data(), 5, KEY, n), np.arange(1200).reshape(400, 3), 6, n)[1]
+    return sum_by_item(select_items(state, data(), 5, KEY, n), np.arange(1200).reshape(400, 3), 6, n)[1]
 
 
 def sketched_and_decoded(n):

@@ -70,7 +70,7 @@ def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple
     return tuple(v if is_exact(v) else check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
 
 
-class _NominalEpsilon:
+class NominalEpsilon:
     """Constructors take `nominal_epsilon`; `epsilon` is that of what runs, which is computed and at most as large."""
 
     likelihood_ratio: Any
@@ -94,7 +94,7 @@ class _NominalEpsilon:
         return math.inf if isinstance(ratio, float) else log_upper(ratio)
 
 
-class _Decoded(_NominalEpsilon):
+class _Decoded(NominalEpsilon):
     """Reports are positions in `outputs`, the numbers that they stand for."""
 
     outputs: tuple[Fraction, ...]

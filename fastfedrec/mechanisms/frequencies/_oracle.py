@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import check_exact, check_integer, plain_array
-from fastfedrec.mechanisms.channels.channel import TOTAL, _NominalEpsilon
+from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon
 from fastfedrec.mechanisms.report_checks import check_codes, check_reals
 
 
-class FrequencyOracle(_NominalEpsilon):
+class FrequencyOracle(NominalEpsilon):
     """A report supports a value with probability p if it is the own one, and with probability q if it is another."""
 
     nominal_epsilon: float

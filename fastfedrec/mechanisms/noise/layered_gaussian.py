@@ -14,8 +14,8 @@ from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 
 __all__ = ["LayeredGaussian"]
 
-_STDDEV = 1024  # of every layer but the coarsest
-_BASE = 480  # a layer's unit in units of the one below: less than half of _STDDEV, so that no gaps show
+STDDEV = 1024  # of every layer but the coarsest
+BASE = 480  # a layer's unit in units of the one below: less than half of STDDEV, so that no gaps show
 _TOP = 2048  # the coarsest layer has at most this standard deviation
 _LOWEST, _HIGHEST = 2**15, 2**56
 
@@ -81,15 +81,15 @@ class LayeredGaussian(RoundedGaussian):
             )
         variance, n_below = self.stddev**2, 0
         while variance > _TOP**2:
-            variance, n_below = (variance - _STDDEV**2) / _BASE**2, n_below + 1
+            variance, n_below = (variance - STDDEV**2) / BASE**2, n_below + 1
         top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)  # rounded up
         IntegerNoise.__init__(self, gaussian_table(top))
-        self._tables += [gaussian_table(Fraction(_STDDEV))] * n_below
+        self._tables += [gaussian_table(Fraction(STDDEV))] * n_below
         self.distance = sum((table.distance for table in self._tables), Fraction(0))
         self._variance = top**2
         for _ in range(n_below):
             self.distance += _layer_distance(self._variance)
-            self._variance = self._variance * _BASE**2 + _STDDEV**2
+            self._variance = self._variance * BASE**2 + STDDEV**2
         self.distance += 1 / (32 * self.stddev**2)  # between a discrete Gaussian and a rounded normal
 
     @property
@@ -116,7 +116,7 @@ class LayeredGaussian(RoundedGaussian):
             np.stack([key.subkey(f"{purpose}.{level}") for level in range(len(self._tables))]),
             top.shift,
             below.shift,
-            _BASE,
+            BASE,
             round_number,
             n_threads,
         )
@@ -130,5 +130,5 @@ def _layer_distance(upper: Fraction) -> Fraction:
 
     Poisson's sum over the lattice that the two share is even up to 2 q / (1 - q), q = exp(-2 pi^2 tau^2).
     """
-    tau_squared = 1 / (Fraction(_BASE, _STDDEV) ** 2 + 1 / upper)
+    tau_squared = 1 / (Fraction(BASE, STDDEV) ** 2 + 1 / upper)
     return Fraction(5 * math.exp(-19.7 * float(tau_squared)))

@@ -41,7 +41,8 @@ class NoiseTable:
     distance: Fraction  # upper bound of the total variation distance from the ideal
 
 
-def _tabulate(weights: np.ndarray, error: int) -> NoiseTable:
+def tabulate(weights: np.ndarray, error: int) -> NoiseTable:
+    """The table of weights of 0, 1, ..., reach and one beyond, in words, each of which is off by at most `error`."""
     reach = len(weights) - 2
     last, beyond = (_whole(row) for row in weights[reach:])
     total = 2 * _sum(weights[1 : reach + 1]) + _whole(weights[0])
@@ -50,7 +51,9 @@ def _tabulate(weights: np.ndarray, error: int) -> NoiseTable:
     distance = ((2 * reach + 1) * error + tail) / total + Fraction(2 * reach + 1, 2 ** (_TOTAL_BITS + 1))
     high, low = (np.full(2 * reach + 1, 2**64 - 1, dtype=np.uint64) for _ in range(2))
     inverse = 2 ** (64 * _WORDS + _TOTAL_BITS) // total
-    _kernel.fill_thresholds(weights[: reach + 1], _words(total, _WORDS), _words(inverse, 4), high[:-1], low[:-1])
+    _kernel.fill_thresholds(
+        weights[: reach + 1], split_words(total, _WORDS), split_words(inverse, 4), high[:-1], low[:-1]
+    )
     cell_bits = min(max((2 * reach).bit_length(), 8), 16)
     cells = np.arange(2**cell_bits, dtype=np.uint64) << np.uint64(64 - cell_bits)
     guide = np.searchsorted(high[:-1], cells, side="left").astype(np.int32)
@@ -59,7 +62,8 @@ def _tabulate(weights: np.ndarray, error: int) -> NoiseTable:
     return NoiseTable(reach, high, low, guide, 64 - cell_bits, distance)
 
 
-def _words(number: int, n: int) -> np.ndarray:
+def split_words(number: int, n: int) -> np.ndarray:
+    """A whole number as `n` 64-bit words, the lowest first."""
     return np.frombuffer(number.to_bytes(8 * n, "little"), dtype="<u8").astype(np.uint64)
 
 
@@ -83,8 +87,8 @@ def _check_reach(weights: np.ndarray, name: str, value: Fraction) -> None:
 def _fill(ratio: int, *ratio_of_ratios: int) -> np.ndarray:
     # Most of the room is never touched.
     out = np.empty((_MAX_REACH + 3, _WORDS), dtype=np.uint64)
-    steps = [_words(step, 4) for step in ratio_of_ratios] or [np.empty(0, dtype=np.uint64)]
-    return out[: _kernel.fill_weights(_words(ratio, 4), *steps, out)]
+    steps = [split_words(step, 4) for step in ratio_of_ratios] or [np.empty(0, dtype=np.uint64)]
+    return out[: _kernel.fill_weights(split_words(ratio, 4), *steps, out)]
 
 
 def _laplace_weights(scale: Fraction) -> tuple[np.ndarray, int]:
@@ -103,7 +107,7 @@ def laplace_table(scale: Fraction) -> NoiseTable:
     """The table of the discrete Laplace distribution."""
     weights, error = _laplace_weights(scale)
     _check_reach(weights, "scale", scale)
-    return _tabulate(weights, error)
+    return tabulate(weights, error)
 
 
 @functools.lru_cache(maxsize=4)
@@ -111,7 +115,7 @@ def gaussian_table(stddev: Fraction) -> NoiseTable:
     """The table of the discrete Gaussian distribution; `stddev` is the parameter sigma."""
     weights, error = _gaussian_weights(stddev**2)
     _check_reach(weights, "stddev", stddev)
-    return _tabulate(weights, error)
+    return tabulate(weights, error)
 
 
 @functools.lru_cache(maxsize=4)
@@ -127,7 +131,7 @@ def rounded_gaussian_table(stddev: Fraction) -> NoiseTable:
     bits = ((len(weights) - 1) ** 2).bit_length()
     _kernel.integrate_cells(_coefficients(1 / (2 * stddev**2), bits), weights, bits)
     # Off by at most: density's error x 2^23; average's error, below 2^40 x 2^-320; the shift.
-    return _tabulate(weights, error * 2**24)
+    return tabulate(weights, error * 2**24)
 
 
 def _coefficients(q: Fraction, bits: int) -> np.ndarray:
@@ -143,7 +147,7 @@ def _coefficients(q: Fraction, bits: int) -> np.ndarray:
         j += 1
     series = _moment_terms(q)
     products = [term * _moment(series, j) >> _MOMENT_BITS for j, term in enumerate(terms[:-1])]
-    return np.stack([_words(product, 6) for product in reversed(products)])
+    return np.stack([split_words(product, 6) for product in reversed(products)])
 
 
 def _moment_terms(q: Fraction) -> list[int]:

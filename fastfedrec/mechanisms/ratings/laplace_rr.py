@@ -9,9 +9,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_array, check_epsilon, check_real
 from fastfedrec.core.numbers import renamed
-from fastfedrec.core.randomness import Key, _as_uniform, claim_call
+from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import sum_lower, unbiased_table
 from fastfedrec.mechanisms.frequencies.frequency import GRR
@@ -329,10 +330,10 @@ class PublishedLaplaceRR:
 
     def _report(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
         """The reports that these words (two a value) make."""
-        # The same as _as_uniform(word) >= truth_probability, without an array of doubles.
+        # The same as as_uniform(word) >= truth_probability, without an array of doubles.
         least = math.ceil(Fraction(self.truth_probability) * 2**52 - Fraction(1, 2)) << 12
         noisy = np.flatnonzero(words[:, 0] >= least)
-        centred = _as_uniform(words[noisy, 1]) - 0.5
+        centred = as_uniform(words[noisy, 1]) - 0.5
         reports = values.copy()
         reports[noisy] -= self._scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
         return reports

@@ -194,7 +194,7 @@ class StartRound(NoisyRound):
     def _sums(self, state, shard, key, n_threads):
         kept = select_items(state, shard, self.max_items, key, n_threads)
         rows = sum_rows(kept, state.item_factors, weights=np.ones(kept.n_interactions), n_threads=n_threads)
-        return {"item_projections": _sum_by_item(kept, to_grid(rows), 0, n_threads)[0] * SCALE}
+        return {"item_projections": sum_by_item(kept, to_grid(rows), 0, n_threads)[0] * SCALE}
 
     def _learn(self, state, sums):
         with one_blas_thread():
@@ -244,7 +244,7 @@ class LeastSquaresRound(NoisyRound):
         )
         kept = select_items(state, shard, self.max_items, key, n_threads)
         n_products = self.n_factors * (self.n_factors + 1) // 2
-        sums, products = _sum_by_item(kept, factors, n_products, n_threads)
+        sums, products = sum_by_item(kept, factors, n_products, n_threads)
         return {
             "all_products": _sum_products(factors, n_products),
             "item_products": products,
@@ -306,9 +306,7 @@ def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key,
     return shard.keep_interactions(kept)
 
 
-def _sum_by_item(
-    kept: Interactions, rows: np.ndarray, n_products: int, n_threads: int
-) -> tuple[np.ndarray, np.ndarray]:
+def sum_by_item(kept: Interactions, rows: np.ndarray, n_products: int, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
     """For each item the sum of its users' rows, and of `n_products` products of their entries; int64."""
     users = np.repeat(np.arange(kept.n_users, dtype=np.int32), kept.interactions_per_user())
     indptr, order = sort_pairs(kept.indices, users, kept.n_items, kept.n_users, n_threads=n_threads)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.systems.fedrec import model as _kernel
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation.splits import _choose_entries
+from fastfedrec.evaluation.splits import choose_entries
 from fastfedrec.mechanisms import Channel
 from fastfedrec.mechanisms.channels.channel import TOTAL
 from fastfedrec.rounds.system import ArrayRule
@@ -184,7 +184,7 @@ def count_raters(data: Interactions, most: int | None, key: Key, n_threads: int)
     if most is None or lengths.max() <= most:
         return np.bincount(data.indices, minlength=data.n_items)
     counts = np.minimum(lengths, most)
-    chosen = _choose_entries(data.indptr, data.global_user_ids, counts, key.subkey(_COUNTED), n_threads)
+    chosen = choose_entries(data.indptr, data.global_user_ids, counts, key.subkey(_COUNTED), n_threads)
     return np.bincount(data.indices[chosen], minlength=data.n_items)
 
 

@@ -20,7 +20,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import sort_pairs
 from fastfedrec.data.remote_users import RemoteUsers
-from fastfedrec.evaluation.splits import _choose_entries
+from fastfedrec.evaluation.splits import choose_entries
 from fastfedrec.mechanisms import (
     BayesKary,
     Channel,
@@ -307,7 +307,7 @@ class RatingRounds(FederatedSystem):
         if self.max_ratings is None or not shard.n_interactions or lengths.max() <= self.max_ratings:
             return np.ones(shard.n_interactions, dtype=bool)
         counts = np.minimum(lengths, self.max_ratings)
-        return _choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)
+        return choose_entries(shard.indptr, shard.global_user_ids, counts, key.subkey(_CHOICE), n_threads)
 
     def _report_ratings(
         self,

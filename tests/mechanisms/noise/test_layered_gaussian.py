@@ -22,8 +22,8 @@ stddevs = st.floats(2.0**15, 2.0**56)
 
 @pytest.mark.parametrize(("stddev", "base", "top"), [(4, 2, 5.0), (6, 3, 4.5), (5, 2, 3.0)])
 def test_two_layers_are_a_discrete_gaussian_within_the_stated_distance(monkeypatch, stddev, base, top):
-    monkeypatch.setattr(module, "_STDDEV", stddev)
-    monkeypatch.setattr(module, "_BASE", base)
+    monkeypatch.setattr(module, "STDDEV", stddev)
+    monkeypatch.setattr(module, "BASE", base)
     stated = float(module._layer_distance(Fraction(top) ** 2))
     found = naive.distance_of_sum(top, base, stddev)
     assert found <= stated + 1e-15  # double precision
@@ -73,7 +73,7 @@ def test_twice_the_largest_draw_fits_int64(stddev):
     noise = LayeredGaussian(stddev)
     reach = 0
     for table in noise._tables:
-        reach = module._BASE * reach + table.reach
+        reach = module.BASE * reach + table.reach
     assert stddev < reach < 2**62
 
 

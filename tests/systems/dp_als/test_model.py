@@ -76,7 +76,7 @@ def test_sums_of_least_squares_are_those_of_loops():
 def test_sums_by_item_are_those_of_loops(rows, n_factors, has_products, seed):
     values = np.random.default_rng(seed).integers(-SCALE, SCALE, size=(len(rows), n_factors))
     n_products = n_factors * (n_factors + 1) // 2
-    found = rounds._sum_by_item(interactions(rows), values, n_products * has_products, 2)
+    found = rounds.sum_by_item(interactions(rows), values, n_products * has_products, 2)
     sums, products = naive.sum_by_item(rows, values.tolist(), N_ITEMS)
     assert found[0].tolist() == sums
     assert found[1].tolist() == (products if has_products else [[]] * N_ITEMS)
