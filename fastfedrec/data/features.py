@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.arrays import distinct
-from fastfedrec.core.check import check_flag, check_instance, check_integer
+from fastfedrec.core.check import check_flag, check_integer
 from fastfedrec.data._frames import columns_by_name
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.csr import Remade, check_named_rows, own_array
 from fastfedrec.data.ids import IdIndex, axis_ids, column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
@@ -115,7 +116,7 @@ class Features:
     @classmethod
     def from_interactions(
         cls,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         *,
         user: Sequence[str] | Mapping[str, Any] = (),
         item: Sequence[str] | Mapping[str, Any] = (),
@@ -127,7 +128,7 @@ class Features:
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             With the columns that are named.
         user, item : sequence of str, or mapping of str to (array_like or None)
             Names of columns of `interactions.user_features` and `interactions.item_features`.  A column whose entries
@@ -155,7 +156,7 @@ class Features:
         ValueError
             A missing value; the column and entry are named.
         """
-        check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
+        interactions = as_interactions("interactions", interactions)
         chosen_items = _chosen("item", item)
         if check_flag("item_ids", item_ids):
             chosen_items = {_ITEM_ID: interactions.item_ids, **chosen_items}
@@ -166,7 +167,7 @@ class Features:
 
     def encode(
         self,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         *,
         contexts: Mapping[str, Any] | None = None,
         ignore_unknown: bool = False,
@@ -175,7 +176,7 @@ class Features:
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             With the same columns; items must be among those of this object, where ids are a feature.
         contexts : mapping of str to array_like, or None
             The same columns of another log; None for no log.
@@ -193,6 +194,7 @@ class Features:
         KeyError
             A column or a value that this object does not have.
         """
+        interactions = as_interactions("interactions", interactions)
         user, item = (dict(zip(table.names, table.vocabularies, strict=True)) for table in (self.user, self.item))
         tables = _describe(interactions, user, item, ignore_unknown)
         return type(self)(*tables, _context_table(contexts, self.context, ignore_unknown))
@@ -243,7 +245,6 @@ def _chosen(side: str, wanted: Any) -> dict[str, Any]:
 def _describe(
     interactions: Interactions, user: Mapping[str, Any], item: Mapping[str, Any], ignore_unknown: bool
 ) -> tuple[FeatureTable, FeatureTable]:
-    check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
     items = {**interactions.item_features, _ITEM_ID: interactions.item_ids}
     for side, chosen, columns in (("user", user, interactions.user_features), ("item", item, items)):
         for name in chosen:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.arrays import check_mask, check_rows
-from fastfedrec.core.check import check_instance, check_integer, plain_array
+from fastfedrec.core.check import check_integer, plain_array
+from fastfedrec.data.conversion import as_interactions
 from fastfedrec.data.csr import Remade, check_columns
 from fastfedrec.data.ids import find_rows
 from fastfedrec.data.interactions import Interactions
@@ -49,12 +50,12 @@ class InteractionLog(Remade):
     contexts: Mapping[str, np.ndarray]
 
     def __post_init__(self) -> None:
-        data = check_instance("interactions", self.interactions, Interactions, "see InteractionLog.from_arrays")
+        data = as_interactions("interactions", self.interactions)
         users, items = check_rows("users", self.users, data.n_users), check_rows("items", self.items, data.n_items)
         if len(users) != len(items):
             raise ValueError(f"items must have one entry for each of users ({len(users)}), got {len(items)}")
-        for name, array in {"users": users, "items": items}.items():
-            object.__setattr__(self, name, array)
+        for name, checked in {"interactions": data, "users": users, "items": items}.items():
+            object.__setattr__(self, name, checked)
         object.__setattr__(self, "contexts", check_columns("contexts", self.contexts, len(users)))
 
     @classmethod

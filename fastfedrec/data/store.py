@@ -6,8 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastfedrec.core.check import check_instance
 from fastfedrec.core.files import check_path
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.csr import check_fields, check_integers
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.store_files import (
@@ -55,12 +55,12 @@ class StoredInteractions(Interactions):
         return super().__reduce__() if self._rows is None else (_open_rows, self._rows)
 
 
-def store_interactions(interactions: Interactions, folder: str | os.PathLike[str]) -> None:
+def store_interactions(interactions: InteractionsLike, folder: str | os.PathLike[str]) -> None:
     """Write interactions to a folder that `open_interactions` opens.
 
     Parameters
     ----------
-    interactions : Interactions
+    interactions : Interactions, SciPy sparse matrix or array, or frame
         Ids and features may be numbers, strings, and tuples of these.
     folder : path-like
         Must not exist; a folder that is there is whole, because it gets its name last.  Only its owner may enter it.
@@ -82,8 +82,7 @@ def store_interactions(interactions: Interactions, folder: str | os.PathLike[str
     >>> open_interactions(folder)
     <Interactions: 2 users x 2 items, 3 interactions>
     """
-    check_instance("interactions", interactions, Interactions, "see Interactions.from_arrays")
-    arrays = interactions._fields()
+    arrays = as_interactions("interactions", interactions)._fields()
     features, catalogue = {axis: arrays.pop(f"{axis}_features") for axis in AXES}, arrays.pop("catalogue")
     with new_folder(folder) as partial:
         for name, array in arrays.items():

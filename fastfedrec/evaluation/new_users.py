@@ -16,6 +16,7 @@ from fastfedrec.compute.ranking import held_out_ranks
 from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.metrics.middle_ranks import values_of_ranks
@@ -90,13 +91,13 @@ class PersonalizationSplit:
 
 
 def personalization_split(
-    data: Interactions | InteractionLog, *, threshold: float = 0.0, test_fraction: float = 0.2, key: Key | None
+    data: InteractionsLike | InteractionLog, *, threshold: float = 0.0, test_fraction: float = 0.2, key: Key | None
 ) -> PersonalizationSplit:
     """Draw the test users, and the half of each one's data that is held out.
 
     Parameters
     ----------
-    data : Interactions or InteractionLog
+    data : Interactions, InteractionLog, SciPy sparse matrix or array, or frame
         A log is split by its entries: then a pair may be known and held out as well.
     threshold : float
         An interaction with a value above it is positive; every entry of a log is.  All interactions count as visited.
@@ -124,10 +125,7 @@ def personalization_split(
     >>> split.personal.n_users, split.known.n_interactions + split.held_out.n_interactions == data.n_interactions
     (10, True)
     """
-    if not isinstance(data, Interactions | InteractionLog):
-        raise TypeError(
-            f"data must be Interactions or InteractionLog, got {type(data).__name__}; use Interactions.from_arrays"
-        )
+    data = data if isinstance(data, InteractionLog) else as_interactions("data", data)
     threshold = check_real("threshold", threshold, low=0.0)
     fraction = check_real("test_fraction", test_fraction, low=0.0, high=1.0, exclusive=True)
     key = resolve_key(key)

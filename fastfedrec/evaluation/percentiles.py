@@ -4,14 +4,15 @@ from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.check import check_integer
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 
 __all__ = ["mean_percentile_rank"]
 
 
 def mean_percentile_rank(
-    model: Any, test: Interactions, *, seen: Interactions | None = None, batch_size: int = 2**22
+    model: Any, test: InteractionsLike, *, seen: InteractionsLike | None = None, batch_size: int = 2**22
 ) -> float:
     """Where a model ranks the test interactions among all items, weighted by their values: 0 best, 0.5 random.
 
@@ -19,9 +20,9 @@ def mean_percentile_rank(
     ----------
     model : object
         Anything with ``score(user_ids, item_ids)``: external ids, two arrays of one length, one score for each pair.
-    test : Interactions
+    test : Interactions, SciPy sparse matrix or array, or frame
         Interactions of at least one user, with ratings or counts as values; ones where there are none.
-    seen : Interactions or None
+    seen : Interactions, matrix, frame or None
         On the same axes, as `RandomHoldout` makes it: items that are not ranked for the users who have them.  None
         ranks every item.
     batch_size : int
@@ -55,9 +56,9 @@ def mean_percentile_rank(
     """
     if not callable(getattr(model, "score", None)):
         raise TypeError(f"model must have a method score(user_ids, item_ids), {type(model).__name__} has none")
-    check_instance("test", test, Interactions, "use evaluation.RandomHoldout")
+    test = as_interactions("test", test)
     if seen is not None:
-        check_instance("seen", seen, Interactions, "use evaluation.RandomHoldout")
+        seen = as_interactions("seen", seen)
         same = np.array_equal(seen.user_ids, test.user_ids) and np.array_equal(seen.item_ids, test.item_ids)
         if not same:
             raise ValueError("seen and test must have the same users and items; use RandomHoldout")

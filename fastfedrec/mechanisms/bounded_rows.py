@@ -11,6 +11,7 @@ from fastfedrec.core.check import check_array, check_instance, check_integer, ch
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 
@@ -22,13 +23,13 @@ _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
 def limit_contributions(
-    interactions: Interactions, max_entries: int, *, value_range: tuple[float, float], key: Key, round: int = 0
+    interactions: InteractionsLike, max_entries: int, *, value_range: tuple[float, float], key: Key, round: int = 0
 ) -> Interactions:
     """Bound what a user contributes: at most so many entries, each clipped to a public range.
 
     Parameters
     ----------
-    interactions : Interactions
+    interactions : Interactions, SciPy sparse matrix or array, or frame
         Every stored entry counts, zeros too.
     max_entries : int
         At least 1.  A user with more keeps a uniformly random subset, drawn from the stream of the user's global id:
@@ -54,7 +55,7 @@ def limit_contributions(
     >>> limited.values
     array([5., 5., 2.], dtype=float32)
     """
-    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays")
+    interactions = as_interactions("interactions", interactions)
     max_entries = check_integer("max_entries", max_entries, low=1)
     low, high = check_value_range(value_range)
     check_instance("key", key, Key, _KEY_REMEDY)
@@ -70,13 +71,13 @@ def limit_contributions(
 
 
 def project_rows(
-    interactions: Interactions, n_dimensions: int, radius: float, *, key: Key, round: int = 0, n_threads: int = 0
+    interactions: InteractionsLike, n_dimensions: int, radius: float, *, key: Key, round: int = 0, n_threads: int = 0
 ) -> NDArray[np.float64]:
     """Project rows to few dimensions by public random directions, and shrink them into a ball.
 
     Parameters
     ----------
-    interactions : Interactions
+    interactions : Interactions, SciPy sparse matrix or array, or frame
         As `limit_contributions` returns them; missing entries count as 0.
     n_dimensions : int
         At least 1; the directions have independent normal entries of variance 1 / n_dimensions.
@@ -94,7 +95,7 @@ def project_rows(
     ndarray of shape (n_users, n_dimensions), float64
         Still each user's own data.
     """
-    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays")
+    interactions = as_interactions("interactions", interactions)
     n_dimensions = check_integer("n_dimensions", n_dimensions, low=1)
     radius = check_radius(radius)
     check_instance("key", key, Key, _KEY_REMEDY)

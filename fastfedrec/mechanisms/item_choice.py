@@ -11,6 +11,7 @@ from fastfedrec.accounting.events import CentralRelease
 from fastfedrec.accounting.ledger import Ledger
 from fastfedrec.core.check import check_epsilon, check_exact, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.ids import column_array
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import in_order, sort_pairs
@@ -30,7 +31,7 @@ CHOICES = ("exponential mechanism on item counts", "item counts above a threshol
 
 
 def choose_items(
-    interactions: Interactions,
+    interactions: InteractionsLike,
     n: int,
     epsilon: float,
     *,
@@ -48,7 +49,7 @@ def choose_items(
 
     Parameters
     ----------
-    interactions : Interactions
+    interactions : Interactions, SciPy sparse matrix or array, or frame
         Each stored interaction is one user's vote for an item.  With a public list of items (`Interactions.catalogue`
         is "public"), `n` of all of it are chosen.  With one taken from the data, nothing may be shown that one user
         alone can put there: an item is kept only if its noisy count reaches a threshold.
@@ -106,7 +107,7 @@ def choose_items(
     >>> chosen.item_ids.tolist(), chosen.catalogue, round(ledger.epsilon("public"), 2)
     (['tea'], 'chosen', 2.0)
     """
-    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays or from_scipy")
+    interactions = as_interactions("interactions", interactions)
     if isinstance(interactions, RemoteUsers):
         raise TypeError(
             "interactions must hold the users' rows, got RemoteUsers, whose rows are elsewhere: their counts would be "

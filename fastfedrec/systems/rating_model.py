@@ -87,12 +87,12 @@ class RatingModel(ValueModel):
     def _bounds(self) -> tuple[float, float]:
         return self.grid[0], self.grid[-1]
 
-    def evaluate(self, test: Interactions, metrics: Sequence[str] = ("rmse", "mae")) -> dict[str, float]:
+    def evaluate(self, test: InteractionsLike, metrics: Sequence[str] = ("rmse", "mae")) -> dict[str, float]:
         """The errors of predicted test ratings, by `fastfedrec.evaluation.evaluate_ratings`.
 
         Parameters
         ----------
-        test : Interactions
+        test : Interactions, SciPy sparse matrix or array, or frame
             With ratings as values.
         metrics : sequence of {"rmse", "mae"}
             Which errors.

@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_read_is_named(files, capsys):
 def test_a_split_is_data_for_a_sweep():
     from fastfedrec import sweep
 
-    with pytest.raises(TypeError, match=r"data must be Interactions, got list; or evaluation\.Split, or"):
+    with pytest.raises(TypeError, match=r"data must be Interactions, a SciPy .* got list"):
         sweep.sweep(sweep.grid("popularity"), [1])
     split = Split(from_text(TRAIN), from_text(TEST), from_text(GIVEN))
     found = sweep.sweep(sweep.grid("popularity"), split, seeds=2, with_baselines=False, n_tested=3)

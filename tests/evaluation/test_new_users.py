@@ -149,7 +149,7 @@ def test_without_new_items_there_is_no_figure():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"data": 3}, TypeError, "data must be Interactions or InteractionLog, got int"),
+        ({"data": 3}, TypeError, "data must be Interactions, a SciPy .* got int"),
         ({"data": Interactions.from_arrays([1], [1])}, ValueError, "data must have at least 2 users, got 1"),
         ({"threshold": -1.0}, ValueError, "threshold must be at least 0"),
         ({"test_fraction": 1.0}, ValueError, "test_fraction must be less than 1"),

@@ -124,7 +124,7 @@ def test_a_user_is_counted_in_one_cell_of_a_level(monkeypatch):
 
 def test_bad_arguments():
     x = data()
-    with pytest.raises(TypeError, match="interactions must be Interactions, got ndarray"):
+    with pytest.raises(TypeError, match=r"interactions must be Interactions, a SciPy .* got ndarray"):
         limit_contributions(np.ones((2, 2)), 1, value_range=(0.0, 1.0), key=KEY)
     with pytest.raises(TypeError, match=r"value_range must be a pair \(low, high\), got 5"):
         limit_contributions(x, 1, value_range=5, key=KEY)

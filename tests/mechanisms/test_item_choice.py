@@ -269,7 +269,7 @@ def test_nobody_at_all():
         ({"delta": 0.0}, ValueError, "delta must be greater than 0"),
         ({"delta": 1.0}, ValueError, "delta must be less than 1"),
         ({"max_items_per_user": 0}, ValueError, "max_items_per_user must be at least 1, got 0"),
-        ({"interactions": [[1]]}, TypeError, "interactions must be Interactions, got list"),
+        ({"interactions": [[1]]}, TypeError, "interactions must be Interactions, a SciPy .* got list"),
         ({"ledger": 1}, TypeError, "ledger must be Ledger"),
         ({"key": 1}, TypeError, "key must be"),
     ],

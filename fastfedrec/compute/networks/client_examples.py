@@ -11,9 +11,8 @@ from fastfedrec._kernels.compute.networks import _examples as _kernel
 from fastfedrec.core.arrays import check_rows, distinct
 from fastfedrec.core.check import check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.conversion import RowsLike, borrow_rows
+from fastfedrec.data.conversion import InteractionsLike, RowsLike, as_interactions, borrow_rows
 from fastfedrec.data.csr import Remade, check_indptr, check_integers, check_named_rows, own_array
-from fastfedrec.data.interactions import Interactions
 
 __all__ = ["ClientExamples", "Events", "draw_examples"]
 
@@ -70,7 +69,7 @@ class Events(Remade):
     @classmethod
     def from_log(
         cls,
-        interactions: Interactions,
+        interactions: InteractionsLike,
         users: Sequence[Hashable] | np.ndarray,
         items: Sequence[Hashable] | np.ndarray,
         rows: Iterable[int] | np.ndarray | None = None,
@@ -79,7 +78,7 @@ class Events(Remade):
 
         Parameters
         ----------
-        interactions : Interactions
+        interactions : Interactions, SciPy sparse matrix or array, or frame
             Whose users and items are meant; the users' order is its own.
         users, items : array_like of shape (n_rows,)
             External ids.
@@ -105,7 +104,7 @@ class Events(Remade):
         >>> events.indptr, events.items, events.contexts
         (array([0, 1, 3]), array([1, 0, 0], dtype=int32), array([1, 0, 2]))
         """
-        check_instance("interactions", interactions, Interactions, "use Interactions.from_arrays")
+        interactions = as_interactions("interactions", interactions)
         of_user, of_item = interactions.user_index(users), interactions.item_index(items)
         contexts = np.arange(len(of_user)) if rows is None else plain_array("rows", rows)
         if len({len(of_user), len(of_item), len(contexts)}) > 1 or contexts.dtype.kind not in "iu":

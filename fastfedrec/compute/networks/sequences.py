@@ -7,6 +7,7 @@ from fastfedrec.compute.networks.gru import ContrastiveExamples
 from fastfedrec.core.arrays import check_rows
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 
 __all__ = ["draw_contrastive_examples"]
@@ -15,7 +16,7 @@ _SEGMENT_SHARE = 4  # a segment is a quarter of its sequence, at least one item
 
 
 def draw_contrastive_examples(
-    data: Interactions,
+    data: InteractionsLike,
     users: ArrayLike,
     *,
     length: int = 50,
@@ -34,7 +35,7 @@ def draw_contrastive_examples(
 
     Parameters
     ----------
-    data : Interactions
+    data : Interactions or frame
         With timestamps; of equal ones, the item with the lower number comes first.
     users : array_like of shape (n_clients,), int
         Rows of `data`.
@@ -76,6 +77,7 @@ def draw_contrastive_examples(
     >>> len(examples.candidates), len(true_segment)
     (1, 1)
     """
+    data = as_interactions("data", data)
     check_sequences("data", data)
     users = check_rows("users", users, data.n_users)
     length = check_integer("length", length, low=2)
@@ -138,7 +140,6 @@ def check_sequences(name: str, data: Interactions) -> None:
     ValueError
         It says what is missing.
     """
-    check_instance(name, data, Interactions, "use Interactions.from_arrays with timestamps")
     if data.timestamps is None:
         raise ValueError(f"{name} must have timestamps: without them a user's items are a set, not a sequence")
     if missing := np.count_nonzero(data.timestamps == MISSING_TIMESTAMP):

@@ -11,10 +11,11 @@ import numpy as np
 
 from fastfedrec.accounting.views import VIEWS
 from fastfedrec.compute.ranking import held_out_ranks
-from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
+from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.studies.membership._figures import Estimate, RocCurve, ceiling_scores
 from fastfedrec.studies.membership._results import MembershipResult
@@ -40,7 +41,7 @@ _LOSSES = ("rank", "cross_entropy", "squared")
 
 def membership_shadow(
     model: Any,
-    data: Interactions,
+    data: InteractionsLike,
     *,
     n_shadows: int = 4,
     n_shadow_users: int | None = None,
@@ -66,7 +67,7 @@ def membership_shadow(
     model : object or callable
         What is attacked, not fitted: something with ``fit(interactions)``, copied by its `get_params`; or a function
         that returns such a model.  `key` and `n_threads` are handed to `fit` where it takes them.
-    data : Interactions
+    data : Interactions, SciPy sparse matrix or array, or frame
         The population.  Some of its users belong to the attacker; half of the others become members of the target.
     n_shadows : int
         Models that the attacker fits, each on other members.
@@ -138,6 +139,7 @@ def membership_shadow(
     (50, 50, True)
     """
     forest = _import_forest()
+    data = as_interactions("data", data)
     common = _Common(model, data, query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads)
     n_shadows = check_integer("n_shadows", n_shadows, low=1)
     shadow_members = check_real("shadow_members", shadow_members, low=0.0, high=1.0, exclusive=True)
@@ -182,7 +184,7 @@ def membership_shadow(
 
 def membership_loss(
     model: Any,
-    data: Interactions,
+    data: InteractionsLike,
     *,
     loss: str | Callable[[np.ndarray, Interactions], np.ndarray] = "rank",
     n_references: int = 2,
@@ -241,6 +243,7 @@ def membership_loss(
     >>> attacks.membership_loss(EASE(1.0), data, key=Key.from_seed(1)).beats_chance
     True
     """
+    data = as_interactions("data", data)
     common = _Common(model, data, query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads)
     if not callable(loss):
         check_choice("loss", loss, _LOSSES)
@@ -296,7 +299,6 @@ class _Common:
         key: Key | None,
         n_threads: int,
     ):
-        check_instance("data", data, Interactions, "use Interactions.from_arrays")
         _check_enough(data)
         if query is not None and not callable(query):
             raise TypeError(f"query must be a function or None, got {type(query).__name__}")

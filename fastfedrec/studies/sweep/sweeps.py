@@ -16,6 +16,7 @@ from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_from_json
 from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import Sampled, Split, parse_metrics
@@ -151,7 +152,7 @@ def baselines() -> list[Setting]:
 
 def sweep(
     settings: Iterable[Setting],
-    data: Interactions | Split | GeneratedData,
+    data: InteractionsLike | Split | GeneratedData,
     *,
     seeds: int | Sequence[int] = 3,
     folder: str | Path | None = None,
@@ -171,7 +172,7 @@ def sweep(
     ----------
     settings : iterable of Setting
         As from `grid`; of any systems, which then share one front.
-    data : Interactions, Split or GeneratedData
+    data : Interactions, matrix, frame, Split or GeneratedData
         The first are the same for all seeds, and split anew for each; the second are the same train and test for all;
         the third are drawn and split anew for each.
     seeds : int or sequence of int
@@ -212,7 +213,7 @@ def sweep(
     []
     """
     if not isinstance(data, GeneratedData | Split):
-        check_instance("data", data, Interactions, "or evaluation.Split, or sweep.GeneratedData")
+        data = as_interactions("data", data)
     asked = list(settings)
     for setting in asked:
         check_instance("settings", setting, Setting, "use sweep.grid")

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_instance
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems.fedrec._views import Messages, RecordedRound
 
@@ -202,13 +203,13 @@ class RatingResult(AttackResult):
         )
 
 
-def check_record(record: RecordedRound, truth: Interactions) -> RecordedRound:
-    """Return a record of these data, or raise."""
+def check_record(record: RecordedRound, truth: InteractionsLike) -> tuple[RecordedRound, Interactions]:
+    """Return a record of these data, and the data, or raise."""
     check_instance("record", record, RecordedRound, REMEDY)
-    check_instance("truth", truth, Interactions, "pass the data that the model was fitted on")
+    truth = as_interactions("truth", truth)
     if record.n_items != truth.n_items or not np.isin(record.server.senders, truth.global_user_ids).all():
         raise ValueError(f"truth must be the data that the model was fitted on, got {truth!r}")
-    return record
+    return record, truth
 
 
 def rows_of(users: np.ndarray, truth: Interactions) -> np.ndarray:

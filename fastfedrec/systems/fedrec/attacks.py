@@ -15,6 +15,7 @@ import numpy as np
 from fastfedrec.core.arrays import distinct
 from fastfedrec.core.check import check_flag
 from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.report_checks import check_grid
 from fastfedrec.systems.fedrec._attack_results import (
@@ -47,14 +48,14 @@ _N_REWEIGHTINGS = 12
 _RESIDUAL = 1e-3  # of a user's mean residual: what a fitting equation is off by
 
 
-def value_matching(record: RecordedRound, truth: Interactions, *, colluding: bool = True) -> AttackResult:
+def value_matching(record: RecordedRound, truth: InteractionsLike, *, colluding: bool = True) -> AttackResult:
     """Look for the vectors that the server received among those of the denoisers: what is found is virtual.
 
     Parameters
     ----------
     record : RecordedRound
         What everybody received in one round.
-    truth : Interactions
+    truth : Interactions, SciPy sparse matrix or array, or frame
         The data, to score the claims.
     colluding : bool
         Whether denoisers show the server what they received, without the senders; otherwise it has only their sums.
@@ -68,7 +69,8 @@ def value_matching(record: RecordedRound, truth: Interactions, *, colluding: boo
     -----
     Anonymity of senders does not matter: a vector of integers is its own name.
     """
-    server = check_record(record, truth).server
+    record, truth = check_record(record, truth)
+    server = record.server
     found = record.denoisers if check_flag("colluding", colluding) else record.denoiser_sums()
     matched = np.isin(_names_of(server), _names_of(found))
     who = "the server with denoisers" if colluding else "the server with each denoiser's sums"
@@ -76,14 +78,14 @@ def value_matching(record: RecordedRound, truth: Interactions, *, colluding: boo
     return result_of(f"value matching, {who}", claims, claims, cells_of(server, truth), truth)
 
 
-def intersection(records: Sequence[RecordedRound], truth: Interactions) -> AttackResult:
+def intersection(records: Sequence[RecordedRound], truth: InteractionsLike) -> AttackResult:
     """Claim that the items which a user speaks of in every round are rated: virtual ones come and go.
 
     Parameters
     ----------
     records : sequence of RecordedRound
         What everybody received in several rounds.
-    truth : Interactions
+    truth : Interactions, SciPy sparse matrix or array, or frame
         The data, to score the claims.
 
     Returns
@@ -93,7 +95,8 @@ def intersection(records: Sequence[RecordedRound], truth: Interactions) -> Attac
     """
     if not records:
         raise ValueError(f"records must hold at least one round, got none; {REMEDY}")
-    rounds = [check_record(record, truth).server for record in records]
+    truth = as_interactions("truth", truth)
+    rounds = [check_record(record, truth)[0].server for record in records]
     cells = np.concatenate([cells_of(messages, truth) for messages in rounds])
     pairs, times = np.unique(cells, return_counts=True)
     present = np.zeros(truth.n_users)
@@ -105,14 +108,14 @@ def intersection(records: Sequence[RecordedRound], truth: Interactions) -> Attac
     return result_of(name, claims, share, pairs, truth)
 
 
-def popularity(record: RecordedRound, truth: Interactions, counts: np.ndarray) -> AttackResult:
+def popularity(record: RecordedRound, truth: InteractionsLike, counts: np.ndarray) -> AttackResult:
     """Hold popular items for rated ones: the only thing that is left to a server with one fixed list of each user.
 
     Parameters
     ----------
     record : RecordedRound
         What everybody received in one round.
-    truth : Interactions
+    truth : Interactions, SciPy sparse matrix or array, or frame
         The data, to score the claims.
     counts : ndarray of shape (n_items,)
         How many users rated each item, as the server computes in every round of FedRec++.
@@ -122,7 +125,8 @@ def popularity(record: RecordedRound, truth: Interactions, counts: np.ndarray) -
     AttackResult
         The score is the item's count; the upper half is claimed to be rated.
     """
-    server = check_record(record, truth).server
+    record, truth = check_record(record, truth)
+    server = record.server
     counts = np.asarray(counts, dtype=np.float64)
     if counts.shape != (truth.n_items,):
         raise ValueError(f"counts must have shape ({truth.n_items},), one number an item, got {counts.shape}")
@@ -131,14 +135,14 @@ def popularity(record: RecordedRound, truth: Interactions, counts: np.ndarray) -
     return result_of("popularity, the server", claims, scores, cells_of(server, truth), truth)
 
 
-def group_sums(record: RecordedRound, truth: Interactions) -> AttackResult:
+def group_sums(record: RecordedRound, truth: InteractionsLike) -> AttackResult:
     """Subtract each denoiser's sums alone: where all of its users who speak of an item rated it, or none did, it shows.
 
     Parameters
     ----------
     record : RecordedRound
         What everybody received in one round.
-    truth : Interactions
+    truth : Interactions, SciPy sparse matrix or array, or frame
         The data, to score the claims.
 
     Returns
@@ -151,7 +155,8 @@ def group_sums(record: RecordedRound, truth: Interactions) -> AttackResult:
     -----
     It needs who is served by whom, which the server has dealt out, and each denoiser's sum alone.
     """
-    server = check_record(record, truth).server
+    record, truth = check_record(record, truth)
+    server = record.server
     known, first = np.unique(record.denoisers.senders, return_index=True)
     receivers = record.denoisers.receivers[first]
     grouped = np.isin(server.senders, known)  # who sent a denoiser nothing is in no group
@@ -178,7 +183,7 @@ def group_sums(record: RecordedRound, truth: Interactions) -> AttackResult:
 
 
 def gradients(
-    first: RecordedRound, second: RecordedRound, truth: Interactions, *, grid: Sequence[float] = STARS
+    first: RecordedRound, second: RecordedRound, truth: InteractionsLike, *, grid: Sequence[float] = STARS
 ) -> RatingResult:
     """Compute users' factors and ratings from the gradients that the server received in two rounds.
 
@@ -186,7 +191,7 @@ def gradients(
     ----------
     first, second : RecordedRound
         What everybody received in any two rounds.
-    truth : Interactions
+    truth : Interactions, SciPy sparse matrix or array, or frame
         The data, to score the claims.
     grid : sequence of float
         The ratings there are.
@@ -210,7 +215,8 @@ def gradients(
     .. [1] Chai, Wang, Chen, Yang, "Secure federated matrix factorization", IEEE Intelligent Systems 36(5), 2021.
     """
     stars = np.array([float(v) for v in check_grid("grid", grid, high=32)])
-    views = [_unpacked(check_record(record, truth), truth) for record in (first, second)]
+    truth = as_interactions("truth", truth)
+    views = [_unpacked(*check_record(record, truth)) for record in (first, second)]
     (cells, sizes, products, directions), (other_cells, other_sizes, other_products, _) = views
     common, one, two = np.intersect1d(cells, other_cells, assume_unique=True, return_indices=True)
     equations = np.column_stack([products[one], -sizes[one], -other_products[two], other_sizes[two]])
@@ -252,7 +258,7 @@ def gradients(
 
 
 def run_attacks(
-    records: Sequence[RecordedRound], truth: Interactions, *, grid: Sequence[float] = STARS
+    records: Sequence[RecordedRound], truth: InteractionsLike, *, grid: Sequence[float] = STARS
 ) -> list[AttackResult]:
     """Carry out every attack that applies to these records; ``fit(record_views=...)`` puts them into the ledger.
 
@@ -260,7 +266,7 @@ def run_attacks(
     ----------
     records : sequence of RecordedRound
         What everybody received in one or several rounds of one run.
-    truth : Interactions
+    truth : Interactions, SciPy sparse matrix or array, or frame
         The data, to score the claims.
     grid : sequence of float
         The ratings there are.
@@ -274,7 +280,8 @@ def run_attacks(
     """
     if not records:
         raise ValueError(f"records must hold at least one round, got none; {REMEDY}")
-    first, results = check_record(records[0], truth), []
+    first, truth = check_record(records[0], truth)
+    results: list[AttackResult] = []
     if not np.isin(cells_of(first.server, truth), rated_cells(truth)).all():
         if len(first.denoisers):
             results += [value_matching(first, truth, colluding=colluding) for colluding in (True, False)]

@@ -21,7 +21,7 @@ from fastfedrec.core.check import (
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.mechanisms.bounded_rows import check_value_range
 from fastfedrec.mechanisms.noise.discrete_gaussian import DiscreteGaussian
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
@@ -241,7 +241,7 @@ class Recovery:
 
 
 def recover_prototypes(
-    interactions: Interactions,
+    interactions: InteractionsLike,
     labels: np.ndarray,
     n_clusters: int,
     recovery: Recovery,
@@ -254,7 +254,7 @@ def recover_prototypes(
 
     Parameters
     ----------
-    interactions : Interactions
+    interactions : Interactions, SciPy sparse matrix or array, or frame
         As `fastfedrec.mechanisms.bounded_rows.limit_contributions` returns them, with the entries and range of
         `recovery`.
     labels : ndarray of shape (n_users,), int
@@ -291,7 +291,7 @@ def recover_prototypes(
     >>> (float(exact.center) + sums.sums / sums.counts).tolist()
     [[4.5, 1.5]]
     """
-    check_instance("interactions", interactions, Interactions, "build one with Interactions.from_arrays")
+    interactions = as_interactions("interactions", interactions)
     check_instance("recovery", recovery, Recovery, "build one with Recovery(kind, ...)")
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=2**16)
     round_number = check_integer("round", round, low=0, high=2**16 - 1)

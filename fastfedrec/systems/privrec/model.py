@@ -19,7 +19,7 @@ from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.check import check_callback, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.conversion import InteractionsLike
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.digest import data_parts, digests
 from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
@@ -192,7 +192,7 @@ class PrivRec(_TwoTowerRecommender):
         *,
         engine: Engine | None = None,
         checkpoint: str | os.PathLike[str] | None = None,
-        public: Interactions | None = None,
+        public: InteractionsLike | None = None,
     ) -> Self:
         """Train by `n_rounds` federated rounds.
 
@@ -215,7 +215,7 @@ class PrivRec(_TwoTowerRecommender):
         checkpoint : path-like or None
             A folder in which the run is kept after every round; where one is there already, it is resumed, and ends
             with the same bits.  It holds the key, and sums without noise: only its owner may read it.
-        public : Interactions or None
+        public : Interactions, matrix, frame or None
             With ``stage1="public"``: sequences, with timestamps, of people who are no users here.
 
         Returns
@@ -245,6 +245,7 @@ class PrivRec(_TwoTowerRecommender):
         show_progress, callback = check_flag("show_progress", show_progress), check_callback("callback", callback)
         engine = resolve_engine(engine)
         features = first.describe_features(self.features or {}, data, visited, is_private=private)
+        public = None if public is None else as_interactions("public", public)
         joint = has_joint_loss(self.get_params())
         sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint, is_private=private)
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, 0 if public is None else public.n_users)
@@ -280,7 +281,7 @@ class PrivRec(_TwoTowerRecommender):
 
     def personalize(
         self,
-        data: Interactions | InteractionLog,
+        data: InteractionsLike | InteractionLog,
         *,
         key: Key | None = None,
         local_epochs: int | None = None,
@@ -292,7 +293,7 @@ class PrivRec(_TwoTowerRecommender):
 
         Parameters
         ----------
-        data : Interactions or InteractionLog
+        data : Interactions, InteractionLog, SciPy sparse matrix or array, or frame
             The users' own data, with the same items and features; users may be new.
         key : Key or None
             Source of negatives and of the order of examples; None draws one from entropy.
@@ -313,8 +314,9 @@ class PrivRec(_TwoTowerRecommender):
             A value of a feature that the model was not told of.
         """
         fitted = self._fitted()
+        if not isinstance(data, InteractionLog):
+            data = as_interactions("data", data, item_ids=fitted.interactions_.item_ids)
         own = data.interactions if isinstance(data, InteractionLog) else data
-        check_instance("data", own, Interactions, "use Interactions.from_arrays")
         if not np.array_equal(own.item_ids, fitted.interactions_.item_ids):
             raise ValueError("data must have the items the model was fitted with; see Interactions.select_items")
         # Nothing here depends on the noise or on the number of users, so there is nothing to calibrate.

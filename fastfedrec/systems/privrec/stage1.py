@@ -134,7 +134,6 @@ def _check_public(data: Interactions | InteractionLog, public: Any) -> None:
     """Raise for what cannot be other people's sequences."""
     if public is None:
         raise ValueError("public must be given with stage1='public': sequences of other people, with timestamps")
-    check_instance("public", public, Interactions, "use Interactions.from_arrays with timestamps")
     own = data.interactions if isinstance(data, InteractionLog) else data
     if np.array_equal(public.indptr, own.indptr) and np.array_equal(public.indices, own.indices):
         raise ValueError("public must be other people's sequences, got the users' own: pass stage1='dp' for these")

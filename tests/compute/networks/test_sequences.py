@@ -100,7 +100,7 @@ def test_a_user_draws_the_same_alone_and_short_histories_give_nothing():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"data": 3}, "data must be Interactions, got int; use Interactions.from_arrays with timestamps"),
+        ({"data": 3}, "data must be Interactions, a SciPy .* got int"),
         ({"data": Interactions.from_arrays([0, 0], [0, 1])}, "data must have timestamps: without them a user's items"),
         (
             {"data": Interactions.from_arrays([0] * 3, range(3), timestamps=[1, MISSING_TIMESTAMP, 3])},

@@ -1,0 +1,213 @@
+"""Whatever takes people's data takes what `fit` takes: Interactions, a SciPy matrix or array, or a frame."""
+
+import ast
+import dataclasses
+import functools
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+from support.interaction_case import assert_same
+
+from fastfedrec import EASE, FedRec, Interactions, Key, Popularity, PrivRec, attacks, choose_items
+from fastfedrec.compute.networks.client_examples import Events
+from fastfedrec.compute.networks.sequences import draw_contrastive_examples
+from fastfedrec.data.conversion import as_interactions
+from fastfedrec.data.features import Features
+from fastfedrec.data.log import InteractionLog
+from fastfedrec.data.store import open_interactions, store_interactions
+from fastfedrec.evaluation import KFold, PublishedFolds, TemporalSplit, evaluate, evaluate_ratings, mean_percentile_rank
+from fastfedrec.evaluation.new_users import personalization_split
+from fastfedrec.mechanisms.bounded_rows import limit_contributions, project_rows
+from fastfedrec.studies.sweep.sweeps import sweep
+from fastfedrec.systems.fedrec import attacks as fedrec_attacks
+from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+from fastfedrec.systems.rating_svd.baselines import GlobalMean
+
+ROOT = Path(__file__).parents[2]
+KEY = Key.from_seed(1)
+# Functions that take Interactions alone, and why; the names of arguments that stand for one of these things anywhere.
+SHARDS = ("shard", "shards")
+ALONE = {
+    "compute.als.kernel_values": "called by systems, of what fit has checked",
+    "compute.als.raise_if_singular": "called by systems, of what fit has checked",
+    "compute.networks.sequences.check_sequences": "called by those who have taken the data",
+    "datasets.movielens.zip_regions": "looks at a feature, which Interactions alone have",
+    "engines.flower.app.client_app": "a node's own users, whose ids another node must not have",
+    "evaluation.new_users.score_rows": "called by metrics, of what they have taken",
+    "rounds.engine.Engine.run": "called by systems, of what fit has checked",
+    "studies.membership.attack.membership_loss": "a loss of one's own is given Interactions",
+    "systems.baselines.item_models.count_pairs": "called by systems, of what fit has checked",
+    "systems.baselines.item_models.score_neighbors": "called by systems, of what fit has checked",
+    "systems.dplcf.sum_answers": "called by systems, of what fit has checked",
+    "systems.fedrec.plus_plus.FedRecPlusPlus.initial_state": "called by systems, of what fit has checked",
+    "systems.rating_svd.baselines.collect_ratings": "called by systems, of what fit has checked",
+}
+REPRODUCED = "studies.reproduce."  # figures of papers, of the sets that their readers give
+
+
+@functools.cache
+def arguments_of_data():
+    """(function, argument, its annotation) of every public function of the reference that takes people's data."""
+    arguments = []
+    reference = re.findall(r"^   fastfedrec\.([\w.]+)$", (ROOT / "docs/reference/index.md").read_text(), re.MULTILINE)
+    for module in reference:
+        tree = ast.parse((ROOT / "fastfedrec" / f"{module.replace('.', '/')}.py").read_text())
+        found = [(module, node) for node in tree.body]
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found += [(f"{module}.{node.name}", inner) for inner in node.body]
+        for place, node in found:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
+                every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                for argument in every:
+                    if argument.annotation and "Interactions" in (told := ast.unparse(argument.annotation)):
+                        arguments.append((f"{place}.{node.name}", argument.arg, told))
+    return arguments
+
+
+def test_what_takes_interactions_alone_is_listed_with_its_reason():
+    found = {
+        name
+        for name, argument, told in arguments_of_data()
+        if re.search(r"\bInteractions\b", told) and argument not in SHARDS and not name.startswith(REPRODUCED)
+    }
+    assert found == set(ALONE)
+
+
+# ---- what is taken --------------------------------------------------------------------------------------------------
+
+
+def stored(data, tmp_path):
+    folder = tmp_path / f"store-{len(list(tmp_path.iterdir()))}"
+    store_interactions(data, folder)
+    return open_interactions(folder)
+
+
+def recorded(data):
+    """A round of FedRec, as everybody received it."""
+    model = FedRec(rho=1, n_rounds=2, n_factors=2)
+    return model.fit(as_interactions("data", data), key=KEY, record_views=[0, 1]).records_
+
+
+def of_attack(data):
+    views = recorded(data)
+    found = [attacks.run_attacks(views, data), attacks.intersection(views, data), attacks.gradients(*views, data)]
+    found.append(attacks.popularity(views[0], data, np.ones(10)))
+    return found + [attack(views[0], data) for attack in (attacks.value_matching, attacks.group_sums)]
+
+
+FEW = Interactions.from_arrays(range(8), range(8), user_ids=range(8), item_ids=range(10))
+
+
+def fitted(data):
+    return GlobalMean().fit(as_interactions("data", data), key=KEY)
+
+
+def of_contexts(data):
+    rows = as_interactions("data", data)
+    return Events.from_log(data, rows.user_ids[:3], rows.item_ids[:3])
+
+
+def of_privrec(data):
+    small = {"n_rounds": 1, "cohort_size": 2, "n_factors": 16, "hidden": (16,), "local_epochs": 1}
+    options = {"n_rounds": 1, "cohort_size": 2, "local_epochs": 1, "learning_rate": 0.01}
+    own = as_interactions("data", data)
+    others = own.select_users(np.arange(own.n_users)[::-1]).binarize()
+    model = PrivRec(stage1="public", stage1_options=options, **small).fit(others, public=data, key=KEY)
+    return model.parameters_, model.personalize(data, key=KEY).score_items(own.user_ids[:2])
+
+
+#: What is told of some data by each function, or None where other tests give it every kind.
+CALLS = {
+    "compute.networks.client_examples.Events.from_log": of_contexts,
+    "compute.networks.sequences.draw_contrastive_examples": lambda data: draw_contrastive_examples(
+        data, [0, 1], key=KEY
+    ),
+    "data.features.Features.encode": lambda data: Features.from_interactions(as_interactions("x", data)).encode(data),
+    "data.features.Features.from_interactions": Features.from_interactions,
+    "data.log.InteractionLog": lambda data: InteractionLog(data, [0], [0], {}).interactions,
+    "data.store.store_interactions": stored,
+
+    "evaluation.metrics.evaluate.evaluate": lambda data: dict(evaluate(Popularity().fit(FEW), FEW, data)),
+    "evaluation.new_users.personalization_split": lambda data: personalization_split(data, key=KEY).known,
+    "evaluation.percentiles.mean_percentile_rank": lambda data: [
+        mean_percentile_rank(fitted(data), data), mean_percentile_rank(fitted(data), data, seen=data),
+    ],
+    "evaluation.rating_metrics.evaluate_ratings": lambda data: evaluate_ratings(fitted(data), data),
+    "evaluation.splits.Splitter.split": lambda data: [split.test for split in KFold(2).split(data, key=KEY)],
+    "evaluation.temporal_split.TemporalSplit.split": lambda data: next(TemporalSplit(share=0.5).split(data)).test,
+    "mechanisms.bounded_rows.limit_contributions": lambda data: limit_contributions(
+        data, 2, value_range=(0.0, 3.0), key=KEY
+    ),
+    "mechanisms.bounded_rows.project_rows": lambda data: project_rows(data, 3, 1.0, key=KEY),
+    "mechanisms.item_choice.choose_items": lambda data: choose_items(data, 3, 50.0, delta=0.1, key=KEY),
+    "studies.membership.attack.membership_loss": lambda data: attacks.membership_loss(
+        EASE(), data, key=KEY, n_references=0, n_bootstrap=100
+    ).scores,
+    "studies.sweep.sweeps.sweep": lambda data: sweep([], data, seeds=1).cells[0].mean("hr@10"),
+    "systems.fedrec.attacks.run_attacks": of_attack,
+    "systems.private_prototypes.prototypes.recover_prototypes": lambda data: recover_prototypes(
+        data, np.arange(8) % 2, 2, Recovery("masked", max_entries=10, value_range=(0.0, 9.0)), key=KEY
+    ),
+    "systems.privrec.model.PrivRec.fit": of_privrec,
+    "systems.rating_model.RatingModel.evaluate": lambda data: fitted(data).evaluate(data),
+}  # fmt: skip
+
+
+#: What is tried elsewhere: every `fit` by systems/test_fit_doors.py, kernels by compute/test_compute_doors.py.
+ELSEWHERE = re.compile(
+    r"(.*\.(fit|with_users|serve)|compute\.(als|nmf|clustering|sgd|ranking|row_sums)\..*|data\.conversion\..*"
+    r"|compute\.networks\.client_examples\.(Events\.from_interactions|draw_examples)"
+    r"|evaluation\.published_folds\.PublishedFolds\.split)"
+)
+#: What a call above tries beside the function that it is named by.
+BESIDE = {
+    "studies.membership.attack.membership_shadow",  # by the same lines, before forests that take seconds
+    "systems.privrec.model.PrivRec.personalize",
+    *(f"systems.fedrec.attacks.{attack}" for attack in attacks.__all__ if attack in vars(fedrec_attacks)),
+}
+
+
+def test_whatever_takes_them_is_tried():
+    taken = {name for name, _, told in arguments_of_data() if "InteractionsLike" in told}
+    assert {name for name in taken if not ELSEWHERE.fullmatch(name)} - set(CALLS) - BESIDE == set()
+
+
+def assert_equal(one, other):
+    if isinstance(one, Interactions):
+        assert_same(one, other)
+    elif dataclasses.is_dataclass(one):
+        for field in dataclasses.fields(one):
+            assert_equal(getattr(one, field.name), getattr(other, field.name))
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for left, right in zip(one, other, strict=True):
+            assert_equal(left, right)
+    else:
+        np.testing.assert_equal(one, other)
+
+
+USERS, ITEMS = (part.ravel() for part in np.divmod(np.flatnonzero(np.arange(80) % 7 > 2), 10))
+COLUMNS = {"user": USERS, "item": ITEMS, "value": 1.0 + (USERS + ITEMS) % 5, "timestamp": np.arange(len(USERS)) * 3}
+MATRIX = scipy.sparse.coo_array((COLUMNS["value"], (USERS, ITEMS)), shape=(8, 10))
+NEEDS_TIMES = ("draw_contrastive_examples", "TemporalSplit", "PrivRec.fit")
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("given", [MATRIX, pd.DataFrame(COLUMNS), pl.LazyFrame(COLUMNS)], ids=["coo", "pandas", "lazy"])
+def test_a_matrix_and_a_frame_are_taken_as_what_is_made_of_them(name, given, tmp_path):
+    call, made = CALLS[name], as_interactions("interactions", given)
+    if made.timestamps is None and any(part in name for part in NEEDS_TIMES):
+        pytest.skip("a matrix has no times")
+    where = (tmp_path,) if call is stored else ()
+    assert_equal(call(given, *where), call(made, *where))
+
+
+def test_a_split_as_published_takes_them():
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        PublishedFolds("nowhere").split(MATRIX)
