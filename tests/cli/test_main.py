@@ -1,6 +1,5 @@
 """The command line, through `main` and once through the installed script."""
 
-import importlib.util
 import json
 import subprocess
 import sysconfig
@@ -11,6 +10,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cli_case import DATA, refusal, run_json
 
 import fastfedrec
 from fastfedrec import (
@@ -25,15 +25,11 @@ from fastfedrec import (
     UserMean,
     datasets,
 )
-from fastfedrec.cli import demo
 from fastfedrec.cli.inputs import make_system
 from fastfedrec.cli.main import build_parser, main
 from fastfedrec.core import progress
 from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, Sampled, evaluate, evaluate_ratings
-from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
 
-DATA = "generated:400x300"
-GAUSSIAN = "account gaussian --noise-multiplier 1 --neighboring"
 FIT = ["fit", "fmf-ldp", "--data", DATA, "--set", "n_rounds=3", "n_reports=20"]
 
 
@@ -46,39 +42,6 @@ def save_ratings(path):
     matrix = scipy.sparse.csr_array(np.random.default_rng(1).integers(0, 6, (40, 25)).astype(np.float32))
     scipy.sparse.save_npz(path, matrix)
     return Interactions.from_scipy(matrix)
-
-
-def run_json(capsys, *argv):
-    """Exit status 0, and nothing but one JSON document on stdout."""
-    assert main([*map(str, argv), "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
-def refusal(capsys, *argv):
-    """What is said on standard error of a command that is refused: no traceback; and nothing on standard output."""
-    capsys.readouterr()
-    assert main(list(map(str, argv))) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert "Traceback" not in captured.err
-    return captured.err
-
-
-@pytest.fixture
-def small_demo(monkeypatch):
-    monkeypatch.setattr(demo, "N_USERS", 500)
-    monkeypatch.setattr(demo, "N_ITEMS", 400)
-
-
-@pytest.fixture
-def without(monkeypatch):
-    """Hide packages from the search for optional ones."""
-
-    def hide(*names):
-        find = importlib.util.find_spec
-        monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name in names else find(name, *a))
-
-    return hide
 
 
 # ---- oracle: the same as the Python interface ----------------------------------------------------------------------
@@ -296,57 +259,6 @@ def test_text_of_evaluate_and_recommend(tmp_path, capsys):
     assert len(capsys.readouterr().out.splitlines()) == 4
 
 
-def test_demo(tmp_path, capsys, small_demo, monkeypatch):
-    monkeypatch.setattr(progress, "is_watched", lambda: True)
-    assert main(["demo", "--seed", "1", "--out", str(tmp_path / "new" / "folder")]) == 0
-    captured = capsys.readouterr()
-    plot = tmp_path / "new" / "folder" / "learning-curve.png"
-    assert plot.read_bytes().startswith(b"\x89PNG")
-    for part in (
-        "HR@10  NDCG@10", "Random", "Popularity", "DP popularity, central", "DP popularity, local", "DPLCF",
-        "FMF-LDP without privacy", "SIMULATION", "Privacy ledger", "Communication ledger", str(plot),
-    ):  # fmt: skip
-        assert part in captured.out
-    assert "20/20" in captured.err
-
-
-def test_demo_as_json(tmp_path, capsys, small_demo):
-    documents = [run_json(capsys, "demo", "--seed", seed, "--out", tmp_path) for seed in (1, 1, 2)]
-    for document in documents:
-        del document["seconds"]
-        for result in document["results"].values():
-            del result["fit_seconds"]
-    assert documents[0] == documents[1]
-    assert documents[0] != documents[2]
-    results = documents[0]["results"]
-    total = results["FMF-LDP (private)"]["epsilon"]["server"]
-    assert total == 20 * 100 * 2.5
-    for twin in ("DP popularity, local, same total", "DPLCF, same total"):
-        assert 0.999 * total < results[twin]["epsilon"]["server"] <= total
-    assert len(documents[0]["learning_curves"]["FMF-LDP (private)"]) == 20
-    assert Path(documents[0]["plot"]).is_file()
-
-
-@pytest.mark.parametrize(
-    ("private", "expected"), [(0.50, "beats"), (0.30, "does NOT beat"), (0.401, "does not clearly differ from")]
-)
-def test_the_verdict_is_what_the_figures_say(private, expected):
-    results = {name: {"hr@10": 0.4} for name in ("Popularity", "DPLCF, same total")}
-    verdict = demo._verdict(results | {"FMF-LDP (private)": {"hr@10": private}}, n_tested=10_000)
-    assert verdict.splitlines()[0].startswith(f"FMF-LDP (private) {expected} Popularity")
-
-
-def test_demo_without_the_extras(tmp_path, capsys, small_demo, without):
-    without("tqdm", "matplotlib")
-    assert main(["demo", "--out", str(tmp_path / "none")]) == 0
-    captured = capsys.readouterr()
-    assert "entropy" in captured.out
-    assert "SIMULATION" not in captured.out
-    assert "no plot of the learning curve: matplotlib is not installed; pip install 'fastfedrec[cli]'" in captured.out
-    assert captured.err == "fastfedrec: no progress bar: tqdm is not installed; pip install 'fastfedrec[cli]'\n"
-    assert not (tmp_path / "none").exists()
-
-
 def test_the_installed_script():
     script = Path(sysconfig.get_path("scripts"), "fastfedrec")
     done = subprocess.run([script, "--version"], capture_output=True, text=True, check=True)
@@ -459,120 +371,7 @@ def test_threads_reach_the_system(monkeypatch, capsys, argv):
     assert seen == [3]
 
 
-# ---- statistics: none, because the command line draws nothing of its own --------------------------------------------
-
-
 # ---- account --------------------------------------------------------------------------------------------------------
-
-
-def test_account_of_reports_equals_the_ledger(capsys, tmp_path):
-    plot, arguments = tmp_path / "curve.png", ["account", "reports", "--users", "50000", "--rounds", "20"]
-    document = run_json(capsys, *arguments, "--plot", plot)
-    assert document["rounds"] == [1, 2, 5, 10, 20]
-    shuffled = document["epsilon"]["shuffled"]
-    assert shuffled == sorted(shuffled)
-    assert shuffled[-1] == document["ledger"]["epsilon"]["shuffled_server"] == pytest.approx(4.18, abs=0.005)
-    assert document["epsilon"]["server"][-1] == pytest.approx(5000)
-    assert plot.read_bytes()[:4] == b"\x89PNG"
-    assert main(arguments) == 0
-    assert "the server, behind a shuffler" in capsys.readouterr().out
-
-
-def test_account_of_gaussian_noise(capsys):
-    arguments = f"{GAUSSIAN} replace --rounds 1000 --users 4800 --cohort 20".split()
-    epsilon = run_json(capsys, *arguments)["epsilon"]
-    assert epsilon["PLD"][-1] == pytest.approx(0.9925, abs=5e-4)  # design page on sampling without replacement
-    assert epsilon["RDP"][-1] == pytest.approx(1.4253, abs=2e-4)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("", "arguments are required: COMMAND"),
-        ("demo --se 1", "unrecognized arguments"),
-        ("fit", "arguments are required: SYSTEM, --data; see fastfedrec fit --help"),
-        (f"fit svd --data {DATA}", "unknown system 'svd'; there are fmf-ldp"),
-        (f"fit fmf-ldp --data {DATA} --set epsilon", "--set takes NAME=VALUE, got 'epsilon'"),
-        (
-            f"fit fmf-ldp --data {DATA} --set eps=1",
-            "has no parameter 'eps' (did you mean 'epsilon'?); it has n_factors, epsilon",
-        ),
-        (f"fit random --data {DATA} --set eps=1", "Random has no parameter 'eps'; it has none"),
-        (f"fit dplcf --data {DATA} --set epsilon=1 epsilon=2", "--set gives 'epsilon' twice"),
-        (f"fit fmf-ldp --data {DATA} --set epsilon=-1", "epsilon must be greater than 0"),
-        (f"fit fmf-ldp --data {DATA} --set epsilon=much", "epsilon must be a real number"),
-        (f"fit random --data {DATA} --seed -1", "--seed: must be a whole number of at least 0, got '-1'"),
-        (f"fit random --data {DATA} --top-items 0", "--top-items: must be a whole number of at least 1"),
-        ("fit random --data generated:5", "--data must be like generated:50000x1000"),
-        ("fit random --data generated:50x5", "n_items must be at least 31"),
-        ("fit random --data absent", "path 'absent' does not exist"),
-        ("fit random --data absent.npz", "absent.npz"),
-        (f"fit random --data {DATA} --min-interactions 301", "has no interactions left"),
-        (f"fit random --data {DATA} --out absent/model", "must be a file in a folder that exists"),
-        (f"evaluate random --data {DATA} --metrics recall", "unknown metric 'recall'"),
-        (f"evaluate random --data {DATA} --metrics rmse", "Random predicts no ratings"),
-        (f"evaluate laplace-rr-svd --data {DATA} --metrics rmse,mrr", "rmse and mae are measured by themselves"),
-        (f"fit fedrec --data {DATA}", f"FedRec fits ratings, and {DATA} has none"),
-        (f"evaluate laplace-rr-svd --data {DATA}", f"LaplaceRRSVD fits ratings, and {DATA} has none"),
-        (f"evaluate popularity --metrics rmse --data {DATA}", "Popularity predicts no ratings"),
-        (f"sweep --system fedrec --data {DATA} --out x", f"FedRec fits ratings, and {DATA} has none"),
-        (f"evaluate random --data {DATA} --negatives some", "--negatives: must be a whole number"),
-        (f"evaluate random --data {DATA} --seeds 0", "--seeds: must be a whole number of at least 1"),
-        ("recommend absent --users 1", "absent"),
-        ("recommend absent", "arguments are required: --users"),
-        ("account reports --users 0", "--users must be at least 1"),
-        ("account reports --users 10 --epsilon -1", "epsilon must be greater than 0"),
-        ("account reports --users 10 --rounds 0", "--rounds must be at least 1"),
-        ("account reports --users 10 --delta 1", "delta must be less than 1"),
-        (f"{GAUSSIAN} replace --users 5", "without_replacement"),
-        (f"{GAUSSIAN} replace --sampling-probability .1 --cohort 2", "exclude"),
-        (f"{GAUSSIAN} zero_out --users 10 --cohort 1", "no theorem is known"),
-        ("reproduce fmf-ldp", "one of the arguments --figure --table is required"),
-        ("reproduce privrec", "one of the arguments --figure --table is required"),
-        ("reproduce dp-fmf --figure 4", "invalid choice: 'dp-fmf'"),
-        ("reproduce fmf-ldp --figure 6", "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
-        ("reproduce fmf-ldp --table 2", "--figure of fmf-ldp must be one of 2, 3, 4, 5"),
-        ("reproduce dp-gram --figure 4", "--figure of dp-gram must be one of map, order"),
-        (
-            "reproduce laplace-rr-svd --figure 4 --data x",
-            "--figure of laplace-rr-svd must be one of 2, 3, equal-epsilon",
-        ),
-        (
-            "reproduce private-prototypes --figure equal-epsilon",
-            f"--figure of private-prototypes must be one of {', '.join(PROTOTYPE_FIGURES)}",
-        ),
-        ("reproduce fedrec --figure 2", "--table of fedrec must be one of 2, communication, client-share"),
-        (
-            "reproduce privrec --figure 1",
-            "--figure of privrec must be one of 2, 3, 4, 5, 6, 7, 8, 9; --table of privrec must",
-        ),
-        ("reproduce fmf-ldp --figure 4 --seeds 0", "--seeds must be at least 1, got 0"),
-        ("reproduce privrec --table stage1 --seeds 0", "--seeds must be at least 1, got 0"),
-        ("reproduce private-prototypes --figure 1 --seeds 0", "--seeds must be at least 1, got 0"),
-        ("reproduce dp-gram --figure map --seeds 2", "--seeds is not for dp-gram"),
-        ("reproduce fedrec --table 2 --data x --seeds 2", "--seeds is for fmf-ldp; fedrec runs over five"),
-        ("reproduce laplace-rr-svd --figure 2 --data x --seeds 2", "--seeds is for fmf-ldp"),
-        ("reproduce privrec --figure 2 --data x.zip --seeds 3", "--seeds is for table stage1 of privrec"),
-        ("reproduce fedrec --table 2", "--data is required for fedrec"),
-        ("reproduce laplace-rr-svd --figure 2", "--data is required for laplace-rr-svd"),
-        ("reproduce private-prototypes --figure 8", "--data is required for figure 8"),
-        ("reproduce privrec --table 2", "--data is required for table 2"),
-        ("reproduce privrec --figure 2", "--data is required for figure 2 of privrec"),
-        ("reproduce privrec --figure 4", "--data is required for figure 4"),
-        ("reproduce dp-gram --figure map --data x", "whose data are generated"),
-        ("reproduce private-prototypes --figure 1 --data x", "--data is not for figure 1"),
-        ("reproduce privrec --table 4 --data x.zip", "--data is not for table 4 of privrec"),
-        ("reproduce fmf-ldp --figure 4 --data absent", "path 'absent' does not exist"),
-        ("reproduce laplace-rr-svd --figure 2 --data absent", "path 'absent' does not exist"),
-        (f"reproduce fmf-ldp --figure 4 --out {__file__}", "must be a folder, and a file is there"),
-    ],
-)
-def test_commands_refuse(capsys, tmp_path, monkeypatch, arguments, message):
-    monkeypatch.chdir(tmp_path)
-    last = refusal(capsys, *arguments.split()).splitlines()[-1]
-    assert last.startswith("fastfedrec: error: ")
-    assert message in last
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that nobody may write to")

@@ -4,6 +4,7 @@ import copy
 import io
 import json
 import math
+import os
 import zipfile
 
 import numpy as np
@@ -65,6 +66,16 @@ def pack(document, arrays, compression=zipfile.ZIP_DEFLATED):
             np.lib.format.write_array(member, array, allow_pickle=False)
             archive.writestr(name + ".npy", member.getvalue())
     return out.getvalue()
+
+
+def change_array(path, name, function):
+    """The program of somebody who has NumPy: an array of a file is another."""
+    with np.load(path) as file:
+        arrays = dict(file)
+    arrays[name] = function(arrays[name])
+    np.savez(path, **arrays)
+    if not str(path).endswith(".npz"):
+        os.replace(f"{path}.npz", path)
 
 
 def bytes_changed(random, content):

@@ -2,18 +2,16 @@
 
 import json
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 from naive.systems.privrec import model as naive
 from scipy.stats import binomtest
-from support.noise_case import relations
 from support.significance import ALPHA
+from support.stage1_case import FEW, KEY, SMALL, fit, item_rows, model_of, people, rounds
 
 from fastfedrec import DivergenceError, Interactions, Key, PrivRec, datasets, load
-from fastfedrec.accounting import CentralRelease, Gaussian, Unprotected
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
@@ -23,37 +21,12 @@ from fastfedrec.engines import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
-from fastfedrec.systems.privrec.stage1 import OPTIONS, PretrainingRounds, Stage1Settings, resolve_options
+from fastfedrec.systems.privrec.stage1 import OPTIONS, PretrainingRounds, resolve_options
 
 REAL = Path(__file__).resolve().parents[4] / "shared/data"
-KEY = Key.from_seed(3)
-SMALL = {"n_factors": 16, "hidden": (16,), "n_rounds": 2, "cohort_size": 5, "local_epochs": 1, "learning_rate": 0.1}
-FEW = {"n_rounds": 3, "cohort_size": 7, "length": 6, "server_learning_rate": 2.0}
-TARGET = {"clip_norm": 0.01, "target_epsilon": 1.5, "delta": 1e-5}
-PRIVATE = {"clip_norm": 0.01, "noise_multiplier": 2.0, "delta": 1e-5}
-BUDGET = TARGET | {"noise_multiplier": None}
+
+
 KINDS = ("published", "dp", "public")
-NUMBERS = OPTIONS | FEW | {"noise_multiplier": None}
-
-
-def people(seed=1, n_users=40):
-    return generate_sequences(n_users, 60, key=Key.from_seed(seed), n_topics=3, length=14)
-
-
-def model_of(kind, **parameters):
-    return PrivRec(**(SMALL | {"stage1": kind, "stage1_options": FEW} | (PRIVATE if kind == "dp" else {}) | parameters))
-
-
-def fit(kind, data=None, key=KEY, parameters=None, **options):
-    public = {"public": people(seed=2, n_users=20)} if kind == "public" else {}
-    data = people() if data is None else data
-    return model_of(kind, **(parameters or {})).fit(data, key=key, **(public | options))
-
-
-def rounds(data, *, noise=None, clip_norm=None, checkpoint=None, **changes):
-    settings = Stage1Settings(**(NUMBERS | {"clip_norm": clip_norm} | changes))
-    encoder = GRUEncoder(data.n_items, n_factors=16)
-    return PretrainingRounds(encoder, data.global_user_ids, settings, noise, KEY, 1, checkpoint)
 
 
 def dense_updates(system, data, state, number):
@@ -66,13 +39,6 @@ def dense_updates(system, data, state, number):
             state.parameters, examples, learning_rate=OPTIONS["learning_rate"], n_epochs=OPTIONS["local_epochs"],
             key=KEY, purpose="privrec.stage1.order", round=number,
         ).total()  # fmt: skip
-
-
-def item_rows(model):
-    """The network's embeddings of the items' ids."""
-    table = model.parameters_[model._network.n_dense :].reshape(-1, model.n_factors)
-    first = model.features_.user.n_values + model.features_.context.n_values
-    return table[first : first + model.interactions_.n_items]
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------
@@ -135,150 +101,6 @@ def test_public_items_are_matched_by_their_ids():
     changed = (item_rows(model)[:, 1:] != item_rows(plain)[:, 1:]).any(axis=1)
     assert data.item_ids[changed].tolist() == sorted(public.item_ids.tolist())
     assert changed.sum() == 30
-
-
-# ---- invariants: privacy ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
-def test_one_user_moves_the_sum_by_no_more_than_the_bound(kind):
-    """Leaving a user of the cohort out, or giving it another's data."""
-    data = people()
-    noise = GridNoise.calibrated(kind, 0.01, 1.0)
-    system = rounds(data, noise=noise, clip_norm=0.01)
-    state = system.initial_state()
-    whole = system.local_round(state, data, KEY, 0).arrays["total"]
-    order, radius = noise.clip_order, Fraction(0.01) / Fraction(noise.step)
-
-    def length(steps):
-        return sum(abs(int(step)) ** order for step in steps)
-
-    for user in state.cohort.tolist():
-        others = data.select_users(np.flatnonzero(data.global_user_ids != user))
-        moved = whole - system.local_round(state, others, KEY, 0).arrays["total"]
-        assert 0 < length(moved) <= radius**order
-        foreign = people(seed=4).select_users([user])
-        replaced = whole - moved + system.local_round(state, foreign, KEY, 0).arrays["total"]
-        assert 0 < length(whole - replaced) <= (2 * radius) ** order
-    unbounded = rounds(data).local_round(state, data, KEY, 0).arrays["total"]
-    assert np.linalg.norm(unbounded, order) > 7 * 0.01  # the bound is what holds it: negative control
-
-
-def test_noise_reaches_items_that_nobody_has():
-    data = people()
-    system = rounds(data, noise=GridNoise.calibrated("gaussian", 0.01, 1.0), clip_norm=0.01, cohort_size=1, negatives=1)
-    state = system.initial_state()
-    update = system.local_round(state, data, KEY, 0)
-    untouched = update.arrays["total"] == 0
-    assert untouched.mean() > 0.01
-    assert (system.apply(state, update).parameters != state.parameters)[untouched].mean() > 0.99
-
-
-def test_the_stages_draw_cohorts_of_their_own():
-    system, sequences = rounds(people()), people()
-    ours = [set(system.state_of(np.zeros(0), number).cohort.tolist()) for number in range(20)]
-    network = fit("none")
-    later = network._system(replace(_settings(network), cohort_size=7), KEY, 1, None)
-    theirs = [set(later.state_of(np.zeros(0), number).cohort.tolist()) for number in range(20)]
-    assert len(sequences.global_user_ids) == 40
-    assert sum(a == b for a, b in zip(ours, theirs, strict=True)) == 0
-
-
-def test_no_round_of_either_stage_has_noise_in_common():
-    """Stage one counts its rounds from 0 as stage two does, under the same key."""
-    noise = GridNoise.calibrated("gaussian", 0.01, 1.0)
-    network = fit("none")
-    settings = replace(_settings(network), cohort_size=7, clip_norm=0.01, noise_multiplier=1.0)
-    series = {}
-    for stage, system in (("one", rounds(people(), noise=noise, clip_norm=0.01)),
-                          ("two", network._system(settings, KEY, 1, None))):  # fmt: skip
-        state = system.initial_state()
-        for number in range(2):
-            moved = system.apply(state, system.zero_update(state, number)).parameters
-            series[stage, number] = [moved.astype(np.float64) - state.parameters]
-    assert list(relations(series)) == []
-
-
-def _settings(model):
-    from fastfedrec.systems.privrec._settings import PrivRecSettings
-
-    return PrivRecSettings.resolve(model.get_params(), 40)
-
-
-def test_the_ledger_of_a_run_without_stage_one_has_nothing_of_it():
-    ledger = fit("none", parameters=PRIVATE).ledger_
-    assert [event.mechanism for event in ledger.events] == ["rounded Gaussian on the sum of clipped updates"]
-    assert not any("stage one" in note for note in ledger.notes)
-
-
-@pytest.mark.parametrize("private", [False, True])
-def test_the_ledger_of_the_published_stage_promises_nothing(private):
-    model = fit("published", parameters=PRIVATE if private else {})
-    first, second = model.ledger_.events
-    assert first == Unprotected("the exact mean of the clients' updates of stage one")
-    assert model.ledger_.events[first] == 3
-    assert type(second) is (Gaussian if private else Unprotected)
-    assert model.ledger_.epsilon("public") == np.inf
-    assert "trains on the users' own sequences without noise" in model.ledger_.summary()
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-def test_the_ledger_of_a_private_stage_is_within_the_target(noise):
-    model = fit("dp", parameters=BUDGET | {"noise": noise})
-    first, second = model.ledger_.events
-    assert "updates of stage one" in first.mechanism
-    assert (first.n_users, first.cohort_size, model.ledger_.events[first]) == (40, 7, 3)
-    assert (second.n_users, second.cohort_size, model.ledger_.events[second]) == (40, 5, 2)
-    assert 1.49 < model.ledger_.epsilon("public") <= 1.5  # composed: two halves added up would leave some of it
-    assert model.ledger_.epsilon("server") == np.inf
-    alone = fit("none", parameters=TARGET | {"noise": noise})
-    assert model.noise_multiplier_ > alone.noise_multiplier_
-
-
-def test_the_share_of_stage_one_is_spent_there():
-    spent = []
-    for share in (0.2, 0.7):
-        model = fit("dp", parameters=BUDGET | {"stage1_share": share})
-        first, _ = model.ledger_.events
-        spent.append(type(model.ledger_)(1e-5))
-        for _ in range(3):
-            spent[-1].record(first)
-        assert 0.99 * share * 1.5 < spent[-1].epsilon("public") <= share * 1.5
-        assert 1.49 < model.ledger_.epsilon("public") <= 1.5
-
-
-def test_a_private_stage_without_rounds_takes_all_that_popularity_leaves():
-    model = fit("dp", parameters=BUDGET | {"n_rounds": 0, "popularity_epsilon": 0.5})
-    assert [type(event) for event in model.ledger_.events] == [Gaussian, CentralRelease]
-    assert model.noise_multiplier_ is None
-    assert 1.45 < model.ledger_.epsilon("public") <= 1.5
-
-
-def test_a_given_noise_multiplier_is_that_of_both_stages():
-    model = fit("dp")
-    assert [event.noise_multiplier for event in model.ledger_.events] == pytest.approx([2.0, 2.0])
-    wider = fit("dp", parameters={"stage1_options": FEW | {"clip_norm": 0.02}})  # more noise to the same multiplier
-    assert [event.noise_multiplier for event in wider.ledger_.events] == pytest.approx([2.0, 2.0])
-    assert not np.array_equal(wider.parameters_, model.parameters_)
-
-
-def test_public_sequences_cost_nothing_and_the_ledger_says_on_what_that_rests():
-    model = fit("public", parameters=PRIVATE)
-    plain = fit("none", parameters=PRIVATE)
-    assert model.ledger_.events == plain.ledger_.events
-    assert model.communication_.to_dict() == plain.communication_.to_dict()
-    (note,) = [note for note in model.ledger_.notes if "stage one" in note]
-    assert "public sequences of 20 people" in note
-    assert "none of them is a user here" in note
-    assert not np.array_equal(item_rows(model), item_rows(plain))
-
-
-def test_what_stage_one_moves():
-    model = fit("dp")
-    first, *_, last = model.communication_.rounds
-    assert (first.upload, first.n_clients) == (4 * GRUEncoder(60, n_factors=16).n_parameters, 7)
-    assert len(model.communication_.rounds) == 5
-    assert last.n_clients == 5
 
 
 # ---- invariants: runs ------------------------------------------------------------------------------------------------
@@ -469,7 +291,7 @@ def test_in_a_private_run_an_item_without_a_time_is_the_earliest(weight):
     ("kind", "public", "message"),
     [
         ("public", None, "public must be given with stage1='public'"),
-        ("public", 3, "public must be Interactions, got int"),
+        ("public", 3, "public must be Interactions, a SciPy .* got int"),
         ("public", people(), "public must be other people's sequences, got the users' own"),
         ("public", people(seed=2)._replace(timestamps=None), "public must have timestamps"),
         ("public", people(seed=2)._replace(item_ids=np.arange(100, 160)), "public must have items of the data"),
