@@ -111,12 +111,27 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
             failures.append((run.label, " ".join(str(error).split()) or type(error).__name__))
             if arguments.debug or len(runs) - len(failures) < 2:
                 raise
-    done = [run for run in runs if run.result is not None]
+    done, others = _of_same_users([run for run in runs if run.result is not None])
+    failures += others
     found = compare({run.label: run.result for run in done if run.result is not None}, key=key)
     document = _document(arguments, split, done, found, failures)
     head, remarks = _head(arguments, split, found), _remarks(split, done, found, failures)
     answer = _write(arguments.out, head, remarks, done, found, document)
     return document if arguments.json else answer
+
+
+def _of_same_users(done: list[_Run]) -> tuple[list[_Run], list[tuple[str, str]]]:
+    """The runs that were tested by all users, and why the others have no place beside them."""
+    counts = {run.label: run.result.n_users for run in done if run.result is not None}
+    most = max(counts.values())
+    fewer = [
+        (label, f"it serves {n:,} of the {most:,} tested users, and figures of other users are not comparable")
+        for label, n in counts.items()
+        if n < most
+    ]
+    if len(done) - len(fewer) < 2:
+        raise ValueError(f"nothing is left to compare: {'; '.join(f'{label}: {reason}' for label, reason in fewer)}")
+    return [run for run in done if counts[run.label] == most], fewer
 
 
 def _line_up(n_items: int) -> list[Asked]:

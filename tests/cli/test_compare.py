@@ -191,6 +191,23 @@ def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
     assert "EASE(top_items=30) knows 30 of 60 items; all others rank last" in text
 
 
+def test_a_system_that_serves_fewer_users_is_not_compared_with_others(files, capsys):
+    train, test = people()
+    (files / "given.txt").write_text(
+        lists({user: [(items[0] + 1) % 60] for user, items in test.items() if user not in train})
+    )
+    words = ["--system", "user-knn", *TWO, *options(files), "--given", files / "given.txt"]
+    document = run(capsys, *words)
+    assert [system["name"] for system in document["systems"]] == ["Popularity", "ItemKNN"]
+    assert document["n_users"] > 170
+    [failure] = document["failures"]
+    assert failure["name"] == "UserKNN"
+    assert f" of the {document['n_users']} tested users" in failure["error"]
+    assert "nothing is left to compare: UserKNN: it serves" in refusal(
+        capsys, *words[:4], *options(files), "--given", files / "given.txt"
+    )
+
+
 # ---- files of a split ------------------------------------------------------------------------------------------------
 
 
