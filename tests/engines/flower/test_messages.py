@@ -21,10 +21,11 @@ from support.flower_grid import (
     two_nodes,
 )
 
-from fastfedrec import FMFLDP, DPPopularity, Key, PrivatePrototypes
+from fastfedrec import FMFLDP, DPGram, DPPopularity, Key, PrivatePrototypes
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.engines.flower.wire.records import array_record, read_arrays
 from fastfedrec.rounds.system import DivergenceError
+from fastfedrec.systems.gram.dp_gram_rounds import PairSum
 
 # ---- what a node refuses --------------------------------------------------------------------------------------------
 
@@ -84,6 +85,26 @@ def test_a_node_that_fails_tells_nothing_of_its_data(data, caplog):
         serve(FMFLDP(), data, MemoryGrid({11: (app, {"name": "a"})}), n_nodes=1)
     assert "Jane" not in str(caught.value)
     assert "Jane" in caplog.text
+
+
+def test_a_node_whose_memory_is_too_small_computes_nothing_and_says_so(data, monkeypatch):
+    system, asked, own_sums = DPGram(8.0, gate=False), [], PairSum._sums
+    n_pairs = data.n_items * (data.n_items - 1) // 2
+
+    def sums(*arguments):
+        asked.append(arguments)
+        return own_sums(*arguments)
+
+    whole = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
+    monkeypatch.setattr("fastfedrec.systems.gram.dp_gram_rounds.PairSum._sums", sums)
+    monkeypatch.setattr("fastfedrec.engines.flower._node.memory_bytes", lambda: 3 * 8 * n_pairs - 1)
+    with pytest.raises(RuntimeError, match=r"this node's answer may take .* of memory, and there are .*; fit fewer"):
+        serve(system, data, MemoryGrid(two_nodes(system, data)))
+    assert asked == []
+    monkeypatch.undo()
+    monkeypatch.setattr("fastfedrec.engines.flower._node.memory_bytes", lambda: 3 * 8 * n_pairs)
+    again = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
+    np.testing.assert_array_equal(again.scoring_factors_, whole.scoring_factors_)
 
 
 def test_a_node_needs_a_name_and_a_folder(data):

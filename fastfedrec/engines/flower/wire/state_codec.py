@@ -7,7 +7,7 @@ by name, in both directions; nothing is ever unpickled.
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Any, get_origin, get_type_hints
 
 import numpy as np
 
@@ -114,7 +114,9 @@ def _declared(kind: type) -> Mapping[str, Any]:
     if not is_dataclass(kind):
         raise TypeError(f"a state must be a dataclass, got {kind.__name__}")
     hints = get_type_hints(kind)
-    declared = {field.name: hints[field.name] for field in fields(kind)}
+    # An array is one, whatever numbers it is stated to hold.
+    plain = {name: np.ndarray if get_origin(hint) is np.ndarray else hint for name, hint in hints.items()}
+    declared = {field.name: plain[field.name] for field in fields(kind)}
     for name, hint in declared.items():
         if hint is not np.ndarray and hint not in _ONE_OF and hint not in _TUPLE_OF:
             raise TypeError(f"{kind.__name__}.{name} is declared as {hint}, which has no plain form here")
