@@ -15,6 +15,7 @@ __all__ = ["calibrate_epsilon_per_report", "calibrate_n_reports", "calibrate_n_r
 _PRECISION = 1e-3  # of a calibrated real number, relative
 _MOST_ROUNDS = 10**9
 _NOISE_RANGE = (1e-3, 1e6)
+_ABSURD = 1e3  # a target epsilon that hides nobody
 _EPSILON_RANGE = (1e-9, 40.0)
 
 
@@ -61,6 +62,11 @@ def calibrate_noise_multiplier(
     if not isinstance(event, Gaussian | Laplace):
         raise TypeError(f"event must be Gaussian or Laplace, got {type(event).__name__}; pass the event of one round")
     meets = _target(epsilon, delta, count, accountant)
+    if epsilon > _ABSURD:
+        # Accounts of huge costs under sampling are slow; without it the cost is higher, and has a closed form.
+        alone = {"sampling": "none", "sampling_probability": None, "n_users": None, "cohort_size": None}
+        if meets(replace(event, noise_multiplier=_NOISE_RANGE[0], **alone)):
+            return _NOISE_RANGE[0]
     # More noise costs less: bisect the inverse, which grows with the cost.
     least, most = 1 / _NOISE_RANGE[1], 1 / _NOISE_RANGE[0]
     return 1 / _largest("noise_multiplier", lambda x: meets(replace(event, noise_multiplier=1 / x)), least, most)

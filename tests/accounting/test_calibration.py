@@ -110,6 +110,22 @@ def test_a_small_delta_has_a_noise_multiplier():
         assert PLDAccountant().compose(replace(event, noise_multiplier=z * 0.99), 10).get_epsilon(1e-12) > 1.0
 
 
+def test_a_target_that_hides_nobody_needs_no_search():
+    asked = []
+
+    class Counting(PLDAccountant):
+        def compose(self, event, count=1):
+            asked.append(event)
+            return super().compose(event, count)
+
+    step = Gaussian(1.0, neighboring="replace", sampling="without_replacement", n_users=1000, cohort_size=20)
+    target = {"delta": 1e-5, "count": 50, "accountant": Counting}
+    assert calibrate_noise_multiplier(step, epsilon=1e100, **target) == 1e-3  # the least of the search
+    assert len(asked) == 1
+    assert calibrate_noise_multiplier(step, epsilon=8.0, **target) > 0.1
+    assert len(asked) > 5
+
+
 def test_extremes_end():
     weak = LocalReports("binary response", 1e-12, 1, 100)
     assert calibrate_n_rounds(weak, epsilon=1.0, delta=1e-6, accountant=PureAccountant) == 10**9
