@@ -46,7 +46,9 @@ def host_array(name: str, value: Any) -> np.ndarray:
         with suppress(Exception):  # not of every type, nor of what is read-only: then by a copy, or with a message
             return np.from_dlpack(value)
     try:
-        return np.asarray(value)
+        # A column of polars makes objects of text by itself: NumPy's strings, which lose characters 0 at their end and
+        # make one id of two, where NumPy asks it.
+        return value.to_numpy() if hasattr(value, "to_physical") else np.asarray(value)
     except ValueError as error:  # rows of different lengths
         raise ValueError(f"{name} must be an array, got {show(value)}: {error}") from None
     except (TypeError, RuntimeError) as error:  # a tensor that has a gradient, a type that NumPy has not

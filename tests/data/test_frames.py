@@ -106,6 +106,24 @@ def test_a_batch_of_arrow_keeps_its_times():
     assert data.timestamps.tolist() == [7000]
 
 
+NUL_COLUMNS = [
+    pl.Series, pd.Series, pa.array, lambda ids: pa.chunked_array([ids]),
+    lambda ids: pl.Series(ids, dtype=pl.Categorical), lambda ids: np.array(ids, dtype=np.dtypes.StringDType()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", NUL_COLUMNS)
+def test_text_keeps_what_numpys_strings_would_lose(column):
+    ids = ["a\0", "a"]
+    data = Interactions.from_arrays(column(ids), [1, 2])
+    assert data.user_ids.tolist() == ["a", "a\0"]
+    assert data.user_index(column(ids)).tolist() == [1, 0]
+    assert Interactions.from_arrays(ids, [1, 2], user_ids=column(ids)).user_ids.tolist() == ids
+    for library in (pl.DataFrame, pd.DataFrame, pa.table):
+        frame = library({"user": ids, "item": [1, 2]})
+        assert Interactions.from_dataframe(frame).user_ids.tolist() == ["a", "a\0"]
+
+
 @pytest.mark.parametrize("library", [dict, pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table])
 def test_columns_of_features_and_contexts_come_in_frames_too(library):
     columns = {"age": [31, 47], "city": ["b", "a"]}
