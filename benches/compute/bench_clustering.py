@@ -34,14 +34,14 @@ class Iterations(OnInstructionSet):
         threadpoolctl.threadpool_limits(1)
         csr = data.to_scipy().astype(np.float32)
         self.matrix = scipy.sparse.csr_matrix((csr.data, csr.indices.astype(np.int32), csr.indptr.astype(np.int32)))
-        self.start = self.matrix[:N_CLUSTERS].toarray()
+        self.rows, self.start = data, self.matrix[:N_CLUSTERS].toarray()[:, : data.n_items]
 
     def time_iterations(self, data, instruction_set):
         self._ours(data, N_ITERATIONS)()
 
     def track_floor_share(self, data, instruction_set):
         """Of all inner products in single precision: where centres are read in 8 bits, a floor for the peers only."""
-        flops = 2 * data.n_interactions * N_CLUSTERS
+        flops = 2 * self.matrix.size * N_CLUSTERS
         return floor_seconds(instruction_set, flops=flops) / self._seconds(data)
 
     track_floor_share.unit = "share of floor"
@@ -53,9 +53,7 @@ class Iterations(OnInstructionSet):
         return self._times(data, "elkan")
 
     def _ours(self, data, n_iterations):
-        return lambda: kmeans(
-            data, N_CLUSTERS, n_iterations=n_iterations, init=self.start[:, : data.n_items], n_threads=1
-        )
+        return lambda: kmeans(self.rows, N_CLUSTERS, n_iterations=n_iterations, init=self.start, n_threads=1)
 
     def _times(self, data, algorithm):
         with peer("scikit-learn"):
@@ -80,3 +78,14 @@ class Iterations(OnInstructionSet):
         """An iteration's."""
         one, more = in_turns(self._ours(data, 1), self._ours(data, 1 + N_ITERATIONS))
         return (more - one) / N_ITERATIONS
+
+
+class City(Iterations):
+    """Dense rows far away from the origin beside their spread: places of a city, in degrees."""
+
+    def setup(self, data, instruction_set):
+        OnInstructionSet.setup(self, instruction_set)
+        threadpoolctl.threadpool_limits(1)
+        places = [48.85, 2.35] + 0.1 * np.random.default_rng(0).random((100_000, 2))
+        self.rows = self.matrix = places.astype(np.float32)
+        self.start = self.rows[:N_CLUSTERS].copy()

@@ -86,9 +86,9 @@ def kmeans(
     Notes
     -----
     Means and distances are in double.  Products that choose a row's centre are in the dtype of the rows, and where
-    their rounding leaves the choice open, as where rows are far from 0 and near each other, distances decide.  A
-    cluster that loses all its rows keeps its centre.  Last digits differ between instruction sets
-    (`fastfedrec.hardware`).
+    their rounding leaves the choice open distances decide.  Columns of an array that are far from 0 beside their range
+    are first moved to it, where that rounds nothing.  A cluster that loses all its rows keeps its centre.  Last digits
+    differ between instruction sets (`fastfedrec.hardware`).
 
     References
     ----------
@@ -125,7 +125,7 @@ def kmeans(
         if np.array_equal(labels, before):
             break
     distances = _distances(data, centers, columns.norms, labels, n_threads)
-    return KMeans(labels, centers, float(distances.sum()), done)
+    return KMeans(labels, centers + data.middle, float(distances.sum()), done)
 
 
 def assign_rows(
@@ -161,7 +161,8 @@ def assign_rows(
     check_integer("the number of centers", len(centers), low=1)
     if not len(data):
         return np.zeros(0, dtype=np.int32), np.zeros(0)
-    centers, n_threads = np.ascontiguousarray(centers, dtype=np.float64), resolve_n_threads(n_threads)
+    centers = np.ascontiguousarray(np.asarray(centers, dtype=np.float64) - data.middle)
+    n_threads = resolve_n_threads(n_threads)
     columns = _Columns.of(data, centers)
     labels = _assign(data, columns, n_threads)
     return labels, _distances(data, centers, columns.norms, labels, n_threads)
@@ -169,18 +170,22 @@ def assign_rows(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows as the kernels take them: `indices` is empty where rows hold every column."""
+    """Rows as the kernels take them: `indices` is empty where rows hold every column.
+
+    `middle` is what has been taken from each column, and is to be taken from centres.
+    """
 
     indptr: np.ndarray
     indices: np.ndarray
     values: np.ndarray
     n_columns: int
     norms: np.ndarray
+    middle: np.ndarray
 
     @classmethod
     def of(cls, rows: RowsLike, least: int = 1) -> "_Rows":
         if is_table(rows):
-            rows = borrow_rows("rows", rows)
+            rows, middle = borrow_rows("rows", rows), np.zeros(1)
             dtype = np.float32 if rows.values is None else rows.values.dtype
             indptr, indices, values = rows.indptr, rows.indices, rows.values_or_ones(dtype)
             n_columns = rows.n_items
@@ -189,8 +194,9 @@ class _Rows:
                 indptr = np.arange(rows.n_users + 1) * n_columns
         else:
             dense = check_array("rows", rows, ndim=2)
-            n_columns = dense.shape[1]
-            indptr, indices, values = np.arange(len(dense) + 1) * n_columns, np.empty(0, np.int32), dense.reshape(-1)
+            n_columns, middle = dense.shape[1], _middle(dense)
+            values = (dense - middle if middle.any() else dense).reshape(-1)
+            indptr, indices = np.arange(len(dense) + 1) * n_columns, np.empty(0, np.int32)
         if not (len(indptr) > least and n_columns):
             raise ValueError(f"rows must have at least one row and column, got shape ({len(indptr) - 1}, {n_columns})")
         norms = np.empty(len(indptr) - 1)
@@ -199,7 +205,7 @@ class _Rows:
             raise ValueError(
                 f"rows must be small enough for squared distances, got |x|^2 = {norms.max():g}; scale them"
             )
-        return cls(indptr, indices, values, n_columns, norms)
+        return cls(indptr, indices, values, n_columns, norms, middle.astype(np.float64))
 
     def __len__(self) -> int:
         return len(self.norms)
@@ -209,6 +215,19 @@ class _Rows:
         out = np.zeros(self.n_columns)
         out[self.indices[start:stop] if len(self.indices) else slice(None)] = self.values[start:stop]
         return out
+
+
+def _middle(dense: np.ndarray) -> np.ndarray:
+    """Of each column that is far from 0 beside its range a number amid the range; 0 of all others.
+
+    Scores of such columns would be all but equal, and leave most rows' labels open.  Entries are within half and double
+    of that number, so their differences from it are exact (Sterbenz).
+    """
+    if not dense.size:
+        return np.zeros(dense.shape[1], dtype=dense.dtype)
+    low, high = dense.min(axis=0), dense.max(axis=0)
+    middle = low / 2 + high / 2
+    return np.where(high / 2 - low / 2 <= np.abs(middle) / 16, middle, dense.dtype.type(0))
 
 
 @dataclass
@@ -366,7 +385,7 @@ class _Means:
 def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Key | None, n_threads: int) -> np.ndarray:
     if not isinstance(init, str):
         given = check_array("init", init, ndim=2, shape=(n_clusters, data.n_columns))
-        return np.array(given, dtype=np.float64, order="C")
+        return np.ascontiguousarray(np.asarray(given, dtype=np.float64) - data.middle)
     if init not in ("k-means++", "random"):
         raise ValueError(f"init must be 'k-means++', 'random' or an array of centres, got {init!r}")
     key = check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) to repeat a run")

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -140,6 +141,30 @@ def full(x):
 
 CITY = (48.85, 0.1, 0.001)  # degrees
 AWAY = [CITY, (1e4, 10.0, 1.0), (1e5, 10.0, 1.0), (1e6, 10.0, 1.0), (1e6, 1000.0, 1.0)]
+
+
+@given(st.data(), st.sampled_from([np.float32, np.float64]))
+def test_what_is_taken_from_a_column_rounds_nothing(data, dtype):
+    width = {np.float32: 32, np.float64: 64}[dtype]
+    near = data.draw(st.floats(width=width, allow_nan=False, allow_infinity=False))
+    factors = data.draw(st.lists(st.floats(0.75, 1.4), min_size=1, max_size=5))
+    with np.errstate(over="ignore", under="ignore"):
+        x = np.nan_to_num(np.array(factors, dtype=dtype)[:, None] * dtype(near))
+    middle = clustering._middle(x)
+    moved = x - middle
+    assert middle.dtype == moved.dtype == dtype
+    for before, after in zip(x[:, 0].tolist(), moved[:, 0].tolist(), strict=True):
+        assert Fraction(before) - Fraction(float(middle[0])) == Fraction(after)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("place", AWAY)
+def test_rows_far_away_are_scored_where_scores_tell_them_apart(dtype, place):
+    x, _ = spots(*place, dtype, 3)
+    data = clustering._Rows.of(x)
+    assert np.sqrt(data.norms.max()) <= place[1] + 9 * place[2]
+    beside = clustering._Rows.of(np.column_stack([x, x[:, :1] - x[:, :1].mean(), np.ones(len(x), dtype=dtype)]))
+    assert beside.middle.tolist() == [*data.middle.tolist(), 0.0, 1.0]  # a column around 0 stays
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -376,7 +401,7 @@ def test_bad_arguments():
     with pytest.raises(ValueError, match="rows must be finite, got nan"):
         kmeans(np.array([[np.nan]]), 1, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="rows must be small enough for squared distances"):
-        kmeans(np.array([[1e200]]), 1, key=Key.from_seed(1))
+        kmeans(np.array([[1e200], [-1e200]]), 1, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="rows must have at least one row and column"):
         kmeans(np.zeros((0, 2)), 1, key=Key.from_seed(1))
     with pytest.raises(ValueError, match=r"centers must have shape \('any', 2\), got \(1, 3\)"):

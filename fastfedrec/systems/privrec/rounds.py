@@ -161,6 +161,7 @@ class PrivRecRounds(CohortRounds):
         round: int,
         n_threads: int,
     ) -> ClientUpdates:
+        # Each update is clipped where it is trained, in compute/networks/_client_steps.py, before any is added.
         return clients.train(
             parameters, rows, self.local, clip_norm=self.clip_norm, clip_order=clip_order,
             key=key, purpose=self.streams, round_number=round, n_threads=n_threads,
