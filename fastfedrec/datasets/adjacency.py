@@ -9,7 +9,7 @@ import numpy as np
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.files import check_path
-from fastfedrec.data.ids import encode_ids
+from fastfedrec.data.ids import column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import DUPLICATES
 from fastfedrec.datasets._fields import Field, Kind, parse_field
@@ -190,5 +190,5 @@ def _typed(ids: list[str]) -> np.ndarray:
     """Integers where all are written as such."""
     distinct = {text: parse_field(_ID, text) for text in set(ids)}
     if None in distinct.values():
-        return np.array(ids, dtype=np.str_)
+        return column_array("ids", ids)
     return np.array([distinct[text] for text in ids], dtype=np.int64)

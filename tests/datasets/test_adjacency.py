@@ -71,6 +71,8 @@ def test_numbers_read_at_once_are_those_of_the_lines(text):
 def test_only_spaces_and_tabs_part_ids(tmp_path):
     data = load_adjacency(write(tmp_path, "0 a\x0bb c\xa0d \t e\u2003f\n".encode()))
     assert data.item_ids.tolist() == ["a\x0bb", "c\xa0d", "e\u2003f"]
+    ended = load_adjacency(write(tmp_path, b"0 a\na\0 a a\0\n"))
+    assert (ended.user_ids.tolist(), ended.item_ids.tolist()) == (["0", "a\0"], ["a", "a\0"])
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------

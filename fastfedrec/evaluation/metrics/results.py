@@ -297,7 +297,9 @@ class Evaluation(Mapping[str, float]):
             },
         }
         if (per_user := self.per_user) is not None:
-            document["per_user"] = {name: column.tolist() for name, column in per_user.items()}
+            # Dates as they are written: JSON has none, and of fine-grained ones `tolist` makes bare numbers.
+            columns = {name: c.astype(str) if c.dtype.kind in "Mm" else c for name, c in per_user.items()}
+            document["per_user"] = {name: column.tolist() for name, column in columns.items()}
         return document
 
     def _repr_html_(self) -> str:

@@ -99,6 +99,21 @@ def test_json_holds_everything(result):
     assert "per_user" not in json.loads(plain.to_json())  # data of persons are there on request alone
 
 
+@pytest.mark.parametrize(
+    ("users", "written"),
+    [
+        (np.array(["2020-01-01", "2020-01-02"], dtype="M8[D]"), ["2020-01-01", "2020-01-02"]),
+        (np.array([1, 2], dtype="M8[ns]"), ["1970-01-01T00:00:00.000000001", "1970-01-01T00:00:00.000000002"]),
+        ([("a", 1), ("b", 2)], [["a", 1], ["b", 2]]),
+        ([True, False], [True, False]),
+    ],
+)
+def test_json_holds_users_of_any_type(users, written):
+    train, test = Interactions.from_arrays(users, [3, 4]), Interactions.from_arrays(users, [4, 3])
+    found = evaluate(LowItemsFirst(), train, test, metrics=["mrr"], per_user=True)
+    assert sorted(json.loads(found.to_json())["per_user"]["user"], key=str) == sorted(written, key=str)
+
+
 def test_markdown_and_latex(result):
     lines = result.to_markdown(key=KEY).splitlines()
     assert lines[:2] == ["| metric | value | low | high |", "| --- | ---: | ---: | ---: |"]
