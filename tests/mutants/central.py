@@ -25,14 +25,14 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-half-noise", "DPGram adds half the noise", "NoisySum.apply",
-        "GramState(state.mean, noisy)",
-        "GramState(state.mean, (noisy + update.arrays[self._field]) // 2)",
+        "replace(state, noisy=noisy)",
+        "replace(state, noisy=(noisy + update.arrays[self._field]) // 2)",
         (f"{WIDTH}[DPGram]",),
     ),
     Mutant(
         "dpgram-nine-tenths", "DPGram's noise is a tenth too narrow for what its ledger says", "NoisySum.round_event",
-        "self.noise.noise_multiplier(UNIT)",
-        "1.1 * self.noise.noise_multiplier(UNIT)",
+        "self.noise.noise_multiplier(self._unit)",
+        "1.1 * self.noise.noise_multiplier(self._unit)",
         (f"{WIDTH}[DPGram]", f"{COST}[DPGram]"),
     ),
     Mutant(
@@ -78,8 +78,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-server-takes-more", "a shard may send sums of twice as many users as it has", "NoisySum.rules",
-        "n_clients * UNIT",
-        "2 * n_clients * UNIT",
+        "n_clients * self._unit",
+        "2 * n_clients * self._unit",
         ("test_the_server_refuses_sums_that_no_users_can_have",),
     ),
     Mutant(
@@ -103,7 +103,7 @@ CENTRAL = [
         (f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]"),
     ),
     Mutant(
-        "dpgram-answers-any-mean", "users of DPGram answer a mean for which no norm is bounded", "NoisySum._objection",
+        "dpgram-answers-any-mean", "users of DPGram answer a mean for which no norm is bounded", "GramSum._objection",
         "len(state.mean) and (state.mean.min() < 0 or state.mean.max() > SCALE)",
         "False",
         ("test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for",),

@@ -1,23 +1,10 @@
 // The largest whole weight that keeps a user's pairs within the unit, in exact integers of 128 bits.
 #pragma once
-#include <cmath>
 #include <cstdint>
 
+#include "_kernels/core/_roots.h"
+
 namespace fastfedrec {
-
-typedef unsigned __int128 uint128;
-
-// The largest w with w * w <= x.
-inline uint64_t floor_sqrt(uint128 x) {
-    // sqrt of a double is off by rounding only: a step or two, by exact products.
-    uint64_t w = (uint64_t)std::sqrt((double)x);
-    while ((uint128)w * w > x) --w;
-    while ((uint128)(w + 1) * (w + 1) <= x) ++w;
-    return w;
-}
-
-// floor(unit / sqrt(n)): n entries of it have a norm of at most `unit`.
-inline int64_t share_of_unit(uint64_t unit, uint64_t n) { return (int64_t)floor_sqrt((uint128)unit * unit / n); }
 
 // Sums of z^2 and of z^4 over all items, for z = own - mean where the user has the item and -mean elsewhere.
 struct Moments {

@@ -11,11 +11,13 @@ All of it is taken modulo 2^64, which is exact because the result fits.  Inputs 
 from cython.parallel cimport prange
 from libc.stdint cimport int32_t, int64_t, uint64_t
 
+cdef extern from "_kernels/core/_roots.h" namespace "fastfedrec" nogil:
+    int64_t share_of_unit(uint64_t unit, uint64_t n) noexcept
+
 cdef extern from "_kernels/systems/gram/_dp_gram.h" namespace "fastfedrec" nogil:
     cdef cppclass Moments:
         void add(int64_t z) noexcept
         void remove(int64_t z) noexcept
-    int64_t share_of_unit(uint64_t unit, uint64_t n) noexcept
     uint64_t pair_weight(uint64_t unit, const Moments& moments) noexcept
 
 

@@ -23,7 +23,7 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS, check_run_epsilon, layered_noise, tell_claim
-from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, NoisySum, PairSum, ShareSum
+from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, GramSum, PairSum, ShareSum
 from fastfedrec.systems.gram.gram_model import LEAST_MEAN, LEAST_SIGNAL, GramModel, own_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
 
@@ -191,7 +191,7 @@ class DPGram(GramModel):
         mu, distance = self._budget(n_items)
         self.signal_ = (self.n_users or max(data.n_users, 1)) * mu / math.sqrt(n_items)
 
-        def phase(kind: type[NoisySum], share: float, mean: np.ndarray) -> Phase:
+        def phase(kind: type[GramSum], share: float, mean: np.ndarray) -> Phase:
             return Phase(kind(layered_noise(UNIT / (mu * math.sqrt(share)), ""), key, distance), GramState(mean))
 
         mean = np.zeros(n_items, dtype=np.int64)

@@ -1,0 +1,90 @@
+"""One round in which users add whole numbers of a bounded norm up, exactly, and the server adds Gaussian noise."""
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fastfedrec.accounting import Gaussian
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+
+
+class NoisySum(FederatedSystem):
+    """One round in which users add whole numbers up and the server adds noise, once.
+
+    A state has an array `noisy`, of the sums after the round.
+
+    Parameters
+    ----------
+    noise : LayeredGaussian
+        What the server adds to each sum.
+    key : Key
+        The server's; whoever holds it can take the noise off again.
+    distance : float
+        Of all the draws together from rounded normal ones, in total variation.
+    """
+
+    _unit: ClassVar[int]  # norm of what one user adds
+    _field: ClassVar[str]
+    _purpose: ClassVar[str]
+
+    def __init__(self, noise: LayeredGaussian, key: Key, distance: float):
+        self.noise = noise
+        self.key = key
+        self.distance = distance
+
+    @abstractmethod
+    def _shape(self, state: Any) -> tuple[int, ...]:
+        """Of the sums."""
+
+    @abstractmethod
+    def _sums(self, state: Any, shard: Interactions, n_threads: int) -> np.ndarray:
+        """The exact sums over a shard's users, int64."""
+
+    def local_round(
+        self, state: Any, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
+    ) -> Update:
+        """Add up one shard's contributions, exactly; nothing is drawn."""
+        sums = self._sums(state, shard, resolve_n_threads(n_threads))
+        return Update(round, sender, shard.n_users, {self._field: sums})
+
+    def merge(self, a: Update, b: Update) -> Update:
+        """Add two updates of one round; integer sums are exact, so in any order."""
+        if a.n_clients == 0:  # zeros, by the rules; and a copy of the others' sums may be gigabytes
+            return Update(a.round, "merged", b.n_clients, b.arrays)
+        return super().merge(a, b)
+
+    def apply(self, state: Any, update: Update) -> Any:
+        """Add the noise."""
+        noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)
+        return replace(state, noisy=noisy)
+
+    def zero_update(self, state: Any, round: int) -> Update:
+        """The identity of `merge`."""
+        return Update(round, "nobody", 0, {self._field: np.zeros(self._shape(state), dtype=np.int64)})
+
+    def rules(self, state: Any, n_clients: int) -> Mapping[str, ArrayRule]:
+        """What a well-formed update looks like: no entry beyond what so many users can add."""
+        most = n_clients * self._unit
+        return {self._field: ArrayRule(np.int64, self._shape(state), -most, most)}
+
+    def round_event(self, n_clients: int) -> Gaussian:
+        """What the round costs: the noise is as wide whoever answers."""
+        return Gaussian(
+            self.noise.noise_multiplier(self._unit),
+            f"Gaussian noise on {self._field.replace('_', ' ')}",
+            neighboring="zero_out",
+            sampling="none",
+            distance=self.distance,
+        )
+
+    def _sent_bytes(self, state: Any) -> int:
+        """What a shard sends up: an int64 a sum."""
+        return 8 * math.prod(self._shape(state))
