@@ -17,6 +17,7 @@ from fastfedrec import (
     FMFLDP,
     DPGram,
     DPPopularity,
+    DPSubspace,
     FedRec,
     FedRecPlusPlus,
     GlobalMean,
@@ -51,6 +52,9 @@ OF_NOBODY = {
     "DPGram": lambda: DPGram(),
     "DPGram open": lambda: DPGram(gate=False),
     "DPGram public": lambda: DPGram(n_users=5000),
+    "DPSubspace": lambda: DPSubspace(),
+    "DPSubspace open": lambda: DPSubspace(gate=False),
+    "DPSubspace public": lambda: DPSubspace(n_users=5000, gate=False),
     "DPALS": lambda: DPALS(n_factors=3),
     "DPALS uniform": lambda: DPALS(n_factors=3, sampling="uniform"),
     "DPFMF": lambda: DPFMF(n_factors=3, n_rounds=2),
@@ -328,7 +332,9 @@ def test_a_file_without_users_has_one_form_whatever_the_users_ids_and_values_are
         file_form(fit(name, rated_by([*users[:-1], last], value)), tmp_path / "m")
         for last, value in [(users[-1], 1.0), (users[-1], 2.7), ("zoe of a very long name", 1.0), ("zoe", 4.0)]
     )
-    if "DPGram" in name or "Sketch" in name:  # how many of the factors stand above the noise is released
+    if (
+        "DPGram" in name or "Sketch" in name or "Subspace" in name
+    ):  # how many of the factors stand above the noise is released
         usual, *others = ((list(form[1]), form[0]["header"]) for form in (usual, *others))
     assert all(form == usual for form in others)
     numbered = file_form(fit(name, rated_by(range(40), 2.7)), tmp_path / "m")  # other ids, and so other draws

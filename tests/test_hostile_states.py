@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, Interactions, Key, PrivRec
+from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, DPSubspace, Interactions, Key, PrivRec
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.systems.dp_als.rounds import UNIT
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE as GRAM_SCALE
 from fastfedrec.systems.gram.dp_gram_rounds import UNIT as GRAM_UNIT
+from fastfedrec.systems.subspace import rounds as subspace
 
 KEY = Key.from_seed(4)
 N_ITEMS, N_FACTORS = 7, 3
@@ -121,6 +122,44 @@ def test_a_mean_that_is_none_is_refused(bad):
     deployment, rounds = rounds_of(DPGram(1.0, gate=False), 1)
     state = replace(rounds.state, mean=np.array([0, 1, bad, 3, 4, 5, 6]))
     assert answer(deployment, rounds, state, SOME) == "refused"
+
+
+SENT = {
+    "all alike": ([subspace.SCALE // 4] * 7, [[subspace.FINEST] * N_FACTORS] * 7),
+    "both signs": ([0] * 7, [[subspace.FINEST, -subspace.FINEST, 0]] * 7),
+    "one item": (
+        [0, 0, subspace.SCALE, 0, 0, 0, 0],
+        [[0] * N_FACTORS] * 2 + [[subspace.FINEST] * N_FACTORS] + [[0] * N_FACTORS] * 4,
+    ),
+    "nothing": ([0] * 7, [[0] * N_FACTORS] * 7),
+}
+
+
+@pytest.mark.parametrize("sent", SENT)
+def test_projected_rows_stay_within_the_norm_whatever_encoder_is_sent(sent):
+    deployment, rounds = rounds_of(DPSubspace(1.0, n_columns=N_FACTORS, gate=False), 2)
+    mean, encoder = SENT[sent]
+    state = replace(rounds.state, mean=np.array(mean, np.int32), encoder=np.array(encoder, np.int16))
+    for shard in (SOME, NONE):
+        sums = answer(deployment, rounds, state, shard)["item_projections"]
+        square = sum(int(x) ** 2 for x in sums.ravel())
+        assert square <= subspace.UNIT**2
+        assert (square > 0.9 * subspace.UNIT**2) == (shard is SOME and sent != "nothing")
+
+
+@pytest.mark.parametrize(
+    ("field", "bad", "reason"),
+    [
+        ("mean", [0, 1, -1, 3, 4, 5, 6], "mean must be from 0"),
+        ("mean", [subspace.SCALE] * 7, "mean must be from 0"),
+        ("encoder", [[subspace.FINEST + 1] * N_FACTORS] * 7, "encoder must be from"),
+        ("encoder", [[-(2**15)] * N_FACTORS] * 7, "encoder must be from"),
+    ],
+)
+def test_an_encoder_or_mean_that_no_norm_is_bounded_for_is_refused(field, bad, reason):
+    deployment, rounds = rounds_of(DPSubspace(1.0, n_columns=N_FACTORS, gate=False), 2)
+    state = replace(rounds.state, **{field: np.array(bad, getattr(rounds.state, field).dtype)})
+    assert reason in deployment.objection(rounds, state, SOME, "a")
 
 
 CLIPS = {"gaussian": 0.1, "laplace": 0.01}

@@ -54,8 +54,10 @@ def memory_bytes() -> int | None:
     return min(found) if found else None
 
 
-def check_memory(model: str, n_items: int, n_bytes: int, remedy: str, *, speaks: bool = True) -> None:
-    """Refuse what holds arrays over pairs of items that do not fit into memory; say so where they are large.
+def check_memory(
+    model: str, n_items: int, n_bytes: int, remedy: str, *, speaks: bool = True, growth: str = "square"
+) -> None:
+    """Refuse what holds arrays over items, or pairs of them, that do not fit into memory; say so where they are large.
 
     Parameters
     ----------
@@ -69,6 +71,8 @@ def check_memory(model: str, n_items: int, n_bytes: int, remedy: str, *, speaks:
         What to do instead.
     speaks : bool
         Whether to warn; False of a part of a fit, which has.
+    growth : {"square", "number"}
+        Of the items, with which it grows.
 
     Raises
     ------
@@ -81,7 +85,7 @@ def check_memory(model: str, n_items: int, n_bytes: int, remedy: str, *, speaks:
         More than 4 GB.
     """
     there = memory_bytes()
-    what = f"{model} of {n_items:,} items needs {in_words(n_bytes)} of memory, which grows with their square"
+    what = f"{model} of {n_items:,} items needs {in_words(n_bytes)} of memory, which grows with their {growth}"
     if there is not None and n_bytes > there:
         raise ValueError(f"interactions must have fewer items: {what}, and there are {in_words(there)}; {remedy}")
     if speaks and n_bytes > _LARGE:

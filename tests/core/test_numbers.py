@@ -205,6 +205,7 @@ FITS = {
     "DPALS": {"max_items": np.int64(100), "epsilon": Decimal(8)},
     "DPFMF": {"n_factors": np.int8(5), "epsilon": np.float16(8), "n_rounds": np.uint8(2)},
     "DPGram": {"epsilon": np.float32(2), "n_users": np.int16(60)},
+    "DPSubspace": {"epsilon": np.float32(2), "n_users": np.int16(60), "n_columns": np.int8(8), "n_rounds": np.int8(2)},
     "PrivRec": {
         "clip_norm": np.float32(1), "target_epsilon": np.float64(8), "n_rounds": np.int64(2),
         "cohort_size": np.int64(20), "n_factors": np.int64(16), "hidden": np.array([16]),
@@ -319,7 +320,7 @@ def test_what_is_impossible_is_refused_by_the_callers_own_name(name, argument, n
 
 #: Of models: refused when they are made, or when they are fitted.
 IMPOSSIBLE_MODELS = [
-    *((name, "epsilon", epsilon) for name in ("DPALS", "DPFMF", "DPGram") for epsilon in (1e13, 1e300)),
+    *((name, "epsilon", epsilon) for name in ("DPALS", "DPFMF", "DPGram", "DPSubspace") for epsilon in (1e13, 1e300)),
     ("DPALS", "n_rounds", 2**62),
     ("DPALS", "n_start_rounds", 2**62),
     ("DPALS", "confidence_weight", 1.7e308),
@@ -347,7 +348,7 @@ def test_a_model_that_is_impossible_is_refused_by_its_own_parameters_name(name, 
         MODELS[name](**(model_case(name)[1] | {argument: number})).fit(data, key=Key.from_seed(1), n_threads=1)
 
 
-@pytest.mark.parametrize("name", ["DPALS", "DPFMF", "DPGram"])
+@pytest.mark.parametrize("name", ["DPALS", "DPFMF", "DPGram", "DPSubspace"])
 def test_noise_wider_than_64_bits_hold_names_the_budget(name):
     model = MODELS[name](epsilon=1e-300, delta=1e-12)
     with pytest.raises(ValueError, match="epsilon or delta must be larger"):

@@ -13,10 +13,11 @@ from mutants.engines import ENGINES
 from mutants.local import LOCAL
 from mutants.mechanisms import MECHANISMS
 from mutants.streams import STREAMS
+from mutants.subspace import SUBSPACE
 
 MUTANTS = {
     "Mechanisms and keys": MECHANISMS,
-    "Systems with a trusted server": CENTRAL,
+    "Systems with a trusted server": [*CENTRAL, *SUBSPACE],
     "Systems of local reports": LOCAL,
     "Streams of words": STREAMS,
     "Contributions": CONTRIBUTIONS,

@@ -7,6 +7,7 @@ from fastfedrec import (
     DPFMF,
     FMFLDP,
     DPGram,
+    DPSubspace,
     FedRec,
     FedRecPlusPlus,
     LaplaceRRSVD,
@@ -40,6 +41,7 @@ SMALL = {"n_rounds": 2, "cohort_size": 50, "local_epochs": 1, "n_factors": 16, "
 CENTRAL = {
     "dp_gram": DPGram(1.0, gate=False),
     "dp_gram gated": DPGram(1.0),
+    "dp_subspace": DPSubspace(1.0, n_columns=4, gate=False),
     "dp_als": DPALS(1.0, n_factors=4),
     "dp_fmf": DPFMF(1.0, n_factors=4, n_rounds=2),
 }

@@ -11,6 +11,7 @@ from fastfedrec import (
     BiasedMF,
     DPGram,
     DPPopularity,
+    DPSubspace,
     FedRec,
     FedRecPlusPlus,
     GlobalMean,
@@ -75,6 +76,7 @@ MODELS = [
     ImplicitALS(3, 2),
     ImplicitALS(3, 2, regularization_scaling=0.5, use_values=True, solver="cg", dtype="float64"),
     UserKNN(n_neighbors=5),
+    DPSubspace(8.0, n_columns=8, gate=False),
 ]
 
 

@@ -412,6 +412,7 @@ FUNCTIONS = {
         ),
         call(kind="masked", max_entries=5, value_range=(ONE, 5.0), rho=HALF),
     ],
+    "systems.subspace.model.DPSubspace.costs": on(fastfedrec.DPSubspace, n_items=10),
     "systems.private_prototypes.prototypes.Recovery.n_draws": on(recovery, n_clusters=2, n_items=7),
     "systems.private_prototypes.prototypes.Recovery.events": on(recovery, n_clusters=2, n_items=7, n_rows=2),
     "systems.private_prototypes.prototypes.recover_prototypes": to(
@@ -488,6 +489,9 @@ SYSTEMS = {
     "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
     "DPGram": {"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50},
     "DPPopularity": {"n_reports": 3},
+    "DPSubspace": {
+        "epsilon": ONE, "delta": SMALL, "n_rounds": 3, "ridge": HALF, "mean_share": HALF, "n_users": 50
+    },
     "EASE": {"top_items": 5},
     "FMFLDP": {
         "learning_rate": HALF, "init_scale": HALF, "confidence_weight": HALF, "regularization": SMALL, "delta": SMALL

@@ -36,7 +36,18 @@ AT_HOME = {
     "UserKNN",
 }  # fmt: skip
 #: Scores that are sums over the user's items, and models that compare items; DPGram's gate may close both.
-LINEAR = {"EASE", "ItemKNN", "DPLCF", "DPGram", "ShuffledSketchGram", "FMFLDP", "DPALS", "DPFMF", "ImplicitALS"}
+LINEAR = {
+    "EASE",
+    "ItemKNN",
+    "DPLCF",
+    "DPGram",
+    "DPSubspace",
+    "ShuffledSketchGram",
+    "FMFLDP",
+    "DPALS",
+    "DPFMF",
+    "ImplicitALS",
+}
 WITHOUT_ITEMS = {"Random", "Popularity", "DPPopularity", "OwnHistory", "GlobalMean", "UserMean", "ItemMean", "UserKNN"}
 BY_NEIGHBORS = {"EASE", "ItemKNN", "DPLCF", "RatingItemKNN"}
 

@@ -1,4 +1,4 @@
-"""What DPGram, DPALS, DPFMF and PrivRec release minus the exact sums: as wide as the ledger says, never the same."""
+"""What systems with a trusted server release minus the exact sums: as wide as the ledger says, never the same."""
 
 import contextlib
 import functools
@@ -11,15 +11,18 @@ import pytest
 import scipy.sparse
 from support.noise_case import RecordingEngine, contributions, gaussian_delta, is_accounted_for, relations, spread_is
 
-from fastfedrec import DPALS, DPFMF, DPGram, Interactions, Key, NoAnswerError, PrivRec, datasets, load
+from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAnswerError, PrivRec, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.systems.gram.dp_gram import symmetric
+from fastfedrec.systems.subspace.model import Projections, floored
+from fastfedrec.systems.subspace.rounds import public_signs
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
 EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody says another
 PUBLIC = 1000  # users, whatever the number in the data
 CLIP, MULTIPLIER, RATE, COHORT = 0.5, 2.0, 0.01, 5  # of PrivRec
 UNIT = 2**36  # the norm of what one user adds to one row of sums, in DPGram, DPALS and DPFMF
+FINER = 2**40  # and in DPSubspace
 
 
 class Case(NamedTuple):
@@ -33,6 +36,11 @@ class Case(NamedTuple):
 CASES = {
     "DPGram": Case(
         DPGram(EPSILON, DELTA, gate=False, n_users=PUBLIC), 9, {"item_shares": UNIT, "item_pairs": UNIT}
+    ),
+    "DPSubspace": Case(
+        DPSubspace(EPSILON, DELTA, n_columns=8, n_rounds=3, gate=False, n_users=PUBLIC),
+        9,
+        {"item_shares": FINER, "item_projections": FINER},
     ),
     "DPALS": Case(
         DPALS(EPSILON, DELTA, n_factors=34, n_rounds=2, n_start_rounds=2, max_items=MAX_ITEMS),
@@ -51,6 +59,7 @@ CASES = {
     ),
 }  # fmt: skip
 SYSTEMS = list(CASES)
+SUMS = ("DPGram", "DPSubspace")  # whose rounds have one field and the noise of it
 
 
 def small_data(*, without=None):
@@ -121,14 +130,14 @@ def test_every_noisy_round_is_in_the_ledger(name):
     assert ledger.delta == DELTA
 
 
-@pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
+@pytest.mark.parametrize("name", ["DPGram", "DPSubspace", "DPALS", "DPFMF"])
 def test_recorded_rounds_cost_together_what_was_asked_for(name):
     _, rounds = fits(name, 1)[0]
     mu = math.sqrt(sum(recorded.event.noise_multiplier**-2 for recorded in rounds))
     assert 0.99 * DELTA < gaussian_delta(EPSILON, mu) <= DELTA * (1 + 1e-9)  # events are rounded up by 2^-40
 
 
-@pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
+@pytest.mark.parametrize("name", ["DPGram", "DPSubspace", "DPALS", "DPFMF"])
 def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
     """At the usual delta their part is lost in the last digits; here it is a tenth of the whole."""
 
@@ -150,6 +159,7 @@ def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
 
 BUDGETS = [
     *((DPGram(epsilon, gate=False), 2) for epsilon in (0.5, 1.0, 2.0, 4.0)),
+    *((DPSubspace(0.5, n_columns=3, n_rounds=n, gate=False), 1 + n) for n in (1, 2, 5)),
     (DPALS(0.5, n_factors=3, max_items=5), 4),
     (DPALS(2.0, n_factors=3, max_items=5, sampling="uniform", n_start_rounds=0), 2),
     (DPALS(8.0, n_factors=3, max_items=5, n_start_rounds=2, n_rounds=3), 6),
@@ -204,7 +214,7 @@ def test_no_event_says_more_noise_than_there_is(name):
             if name == "PrivRec":
                 stddev, square = system.noise.mechanism.stddev, (2 * Fraction(CLIP) / Fraction(system.noise.step)) ** 2
             else:
-                stddev = (system.noise if name == "DPGram" else system.noises[field].gaussian).stddev
+                stddev = (system.noise if name in SUMS else system.noises[field].gaussian).stddev
                 square = round((CASES[name].sensitivities[field] / UNIT) ** 2) * Fraction(UNIT) ** 2
             spent += square / stddev**2
         said = Fraction(recorded.event.noise_multiplier) ** -2
@@ -215,7 +225,7 @@ def test_no_event_says_more_noise_than_there_is(name):
 def test_every_draw_is_paid_for(name):
     """An event's distance is at least that of all draws of its round from what it describes."""
     for recorded in fits(name, 1)[0][1]:
-        if name == "DPGram":
+        if name in SUMS:
             each = dict.fromkeys(recorded.update.arrays, recorded.system.noise)
         elif name == "PrivRec":
             each = {"total": recorded.system.noise.mechanism}
@@ -237,6 +247,15 @@ def test_models_show_what_was_released_and_nothing_else(name):
         )
         for name in ("item_factors_", "scoring_factors_", "item_scales_"):
             np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(getattr(again, name)), rtol=1e-5, atol=1e-6)
+    elif name == "DPSubspace":
+        np.testing.assert_allclose(model.item_means_, first.noisy / FINER / PUBLIC, rtol=1e-12)
+        found = Projections(PUBLIC, floored(model.item_means_))
+        for recorded in rounds[1:]:
+            encoder, sums = recorded.before.encoder, recorded.after.noisy / FINER
+            found.add(sums, encoder if len(encoder) else public_signs(*sums.shape), recorded.event.noise_multiplier)
+        factors, uniqueness = found.model(model.ridge)
+        np.testing.assert_allclose(model.item_factors_, factors, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.item_uniqueness_, uniqueness, rtol=1e-5)
     elif name == "PrivRec":
         np.testing.assert_array_equal(model.parameters_, after.parameters)
     else:
@@ -247,7 +266,7 @@ def test_models_show_what_was_released_and_nothing_else(name):
         assert (rounds[-1].after.item_counts == first.item_counts).all()
 
 
-@pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
+@pytest.mark.parametrize("name", ["DPGram", "DPSubspace", "DPALS", "DPFMF"])
 def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(name, tmp_path):
     """Neither in what a model shows nor in the file that is given to others, to the bit: they are no divisor."""
 
@@ -266,7 +285,7 @@ def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(n
     assert few == more
 
 
-@pytest.mark.parametrize("name", ["DPGram", "DPALS", "DPFMF"])
+@pytest.mark.parametrize("name", ["DPGram", "DPSubspace", "DPALS", "DPFMF"])
 def test_a_public_number_of_users_is_the_only_one_that_is_told(name, tmp_path):
     told = []
     for n in (N_USERS, N_USERS - 1):

@@ -29,6 +29,7 @@ from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS
 from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
 from fastfedrec.systems.privrec.model import PrivRec
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
+from fastfedrec.systems.subspace.model import DPSubspace
 
 __all__ = ["TERMS", "FitDeployment"]
 
@@ -90,6 +91,7 @@ class Terms:
 #: Each system that runs so.  Whoever draws the noise is the same as in one process: the server, or every user.
 TERMS: dict[type, Terms] = {
     DPGram: Terms(),
+    DPSubspace: Terms(),
     DPALS: Terms(),
     DPFMF: Terms(),
     LaplaceRRSVD: Terms(_objection_to_ratings, names_users=True, keeps_users=True),

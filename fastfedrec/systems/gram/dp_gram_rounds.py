@@ -15,7 +15,7 @@ from fastfedrec.core.memory import check_memory
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
 
-__all__ = ["MAX_USERS", "SCALE", "UNIT", "GramState", "NoisySum", "PairSum", "ShareSum"]
+__all__ = ["MAX_USERS", "SCALE", "UNIT", "GramState", "GramSum", "PairSum", "ShareSum"]
 
 UNIT = 2**36  # norm of one user's contribution, in both rounds
 SCALE = 2**13  # of shares and of the mean in the second round: only accuracy rests on it

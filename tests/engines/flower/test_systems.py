@@ -162,7 +162,8 @@ def test_each_node_of_a_deployment_randomizes_for_itself(data, tmp_path):
 
 @pytest.mark.parametrize("is_simulation", [True, False])
 @pytest.mark.parametrize(
-    ("name", "after"), [("dp_gram", 1), ("dp_gram", 2), ("dp_als", 5), ("laplace_rr_svd", 1), ("fedrec", 3)]
+    ("name", "after"),
+    [("dp_gram", 1), ("dp_gram", 2), ("dp_subspace", 4), ("dp_als", 5), ("laplace_rr_svd", 1), ("fedrec", 3)],
 )
 def test_a_server_that_dies_comes_back(data, tmp_path, name, after, is_simulation):
     system = SYSTEMS[name]
@@ -202,6 +203,8 @@ FAR = np.full(60, 2**60)
         ("dp_gram", set_value("state", "mean", Array(FAR)), "mean must be from 0 to 8192"),
         ("dp_gram", set_value("state", "mean", Array(FAR[:5])), r"mean must be int64 of shape \(60,\)"),
         ("dp_gram", set_value("state", "mean", Array(FAR * 0.5)), "mean must be int64"),
+        ("dp_subspace", set_value("state", "mean", Array(np.full(60, 9999, np.int32))), "mean must be from 0 to 2048"),
+        ("dp_subspace", set_value("state", "encoder", Array(np.full((60, 4), -8193, np.int16))), "encoder must be"),
         ("dp_als", set_value("request", "round", 2), "round must be from 0 to 1, got 2"),
         ("dp_als", set_value("state", "item-factors", Array(np.full((60, 4), np.nan))), "holds NaN"),
         ("dp_fmf", set_value("request", "phase", 1), "phase must be one of the [12] that this system has"),
@@ -263,7 +266,7 @@ HOSTILE = {
 }
 
 
-ATTACKED = ["dp_gram", "dp_als", "dp_fmf", *RATINGS, "shuffled_sketch", "privrec", "privrec exact"]
+ATTACKED = ["dp_gram", "dp_subspace", "dp_als", "dp_fmf", *RATINGS, "shuffled_sketch", "privrec", "privrec exact"]
 ATTACKED += ["fedrec", "fedrec_plus_plus"]
 
 

@@ -1,0 +1,319 @@
+"""What the server makes of noisy projections: a matrix of low rank, the next encoder, and the inverse by its factors.
+
+The k-th release is C_k = kappa_k hollow(A) E_k + s_k W_k, with A the matrix of item pairs, of which nothing is known
+but that it is symmetric, has positive eigenvalues and roughly a known diagonal; with E_k the public encoder, and noise
+W_k of variance 1 in each entry.  See docs/explanation/systems/subspace/dp-subspace.md.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fastfedrec.core.threads import one_blas_thread
+
+_DIAGONAL_STEPS = 8
+_MORE_THAN_FOUND, _LEAST_COLUMNS = 4, 8  # columns of an encoder: so many times those that stand out, and some more
+_LEAST_UNIQUENESS = 0.1  # of an item's own diagonal
+_LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
+_LEAST_SEEN = 1e-9  # of the largest weight, for what no encoder asked about
+_LEAST_PRECISION = 1e-9  # of an item whose own part rounding has taken away
+_ROOT_MEAN_SQUARE = 16.0  # of an encoder's entries
+_LONGEST = 2.0**12  # of an encoder's columns: their entries are less, and so far below what devices answer
+_ROWS = 4096  # of a block, whose products are made in double precision
+
+
+@dataclass(frozen=True)
+class Release:
+    """One round of projections.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (n_items, n_columns), float32
+        In standard deviations of their noise.
+    encoder : ndarray of shape (n_items, n_columns), int16
+        E.
+    strength : float
+        kappa / s, by which hollow(A) E is multiplied in `sums`.
+    """
+
+    sums: np.ndarray
+    encoder: np.ndarray
+    strength: float
+
+
+class Projections:
+    """All rounds of projections so far, and the matrix that fits them.
+
+    Parameters
+    ----------
+    n_users : int
+        The public number of users, which is the trace of A.
+    mean : ndarray of shape (n_items,), float64
+        Public mean of the users' rows, positive.
+
+    Attributes
+    ----------
+    factors : ndarray of shape (n_items, rank), float64
+        L, whose L L' is what was found of A.
+    """
+
+    def __init__(self, n_users: int, mean: np.ndarray):
+        self.n_users = n_users
+        self.mean = mean
+        self.releases: list[Release] = []
+        self.factors = np.zeros((len(mean), 0))
+        self.diagonal = own_diagonal(n_users, mean)
+
+    def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
+        """Take one round in.
+
+        Parameters
+        ----------
+        sums : ndarray of shape (n_items, n_columns)
+            Noisy, in units of a user's norm.
+        encoder : ndarray of shape (n_items, n_columns), int16
+            What was projected on.
+        noise : float
+            Standard deviation of an entry.
+        """
+        used = encoder.any(axis=0)  # in the others there is nothing but noise
+        sums, encoder = sums[:, used], encoder[:, used]
+        strength = strength_of(sums, encoder, self.diagonal, self.n_users) / noise
+        self.releases.append(Release((sums / noise).astype(np.float32), encoder, strength))
+        self.factors = self._fit()
+
+    def next_encoder(self) -> np.ndarray:
+        """The directions in which most was found, and zeros for as many columns as would tell more of noise.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_columns), int16
+            Of norm at most `_LONGEST` a column, and entries that 16 bits and devices' bounds hold.
+        """
+        n_items, n_columns = self.releases[0].sums.shape
+        unknown = np.zeros(n_items)
+        values, vectors, _ = self._decompose(unknown)
+        n_found = np.count_nonzero(shrink(values, n_items, len(values)))
+        n_asked = min(n_columns, _MORE_THAN_FOUND * n_found + _LEAST_COLUMNS)
+        encoder = np.zeros((n_items, n_columns), dtype=np.int16)
+        encoder[:, :n_asked] = to_whole(self._rows(unknown, vectors[:, :n_asked] / np.sqrt(values[:n_asked])))
+        return encoder
+
+    def _fit(self) -> np.ndarray:
+        diagonal, factors = np.zeros(len(self.diagonal)), self.factors
+        for _ in range(_DIAGONAL_STEPS):
+            values, vectors, inner = self._decompose(diagonal)
+            signals = shrink(values, len(diagonal), len(values))
+            there = signals > 0
+            left = vectors[:, there] / np.sqrt(values[there])  # the left singular vectors are Y times these
+            small = solve_symmetric(signals[there, None] * vectors[:, there].T, left.T @ inner)
+            weights, turn = np.linalg.eigh(small)
+            factors = self._rows(diagonal, left @ (turn * np.sqrt(np.maximum(weights, 0.0))))
+            diagonal = np.square(factors).sum(axis=1)
+        return factors
+
+    def model(self, ridge: float) -> tuple[np.ndarray, np.ndarray]:
+        """The factors with the mean's own column, and what is added to the diagonal.
+
+        Parameters
+        ----------
+        ridge : float
+            In units of the largest singular value that the last round's noise has by itself, seen as one of A.
+
+        Returns
+        -------
+        factors : ndarray of shape (n_items, rank + 1), float64
+            Of the matrix of pairs that is not centred.
+        uniqueness : ndarray of shape (n_items,), float64
+            Above 0: each item's part that they do not explain, and the ridge.
+        """
+        mean = self.mean
+        weight = self.n_users / max(1 - float(mean @ mean), _LEAST_REST)
+        factors = np.column_stack([self.factors, math.sqrt(weight) * mean])
+        own = weight * mean / mean.sum()  # of everybody's rows, whose squares add up to 1
+        rest = np.maximum(own - np.square(factors).sum(axis=1), _LEAST_UNIQUENESS * own)
+        last = self.releases[-1]
+        return factors, rest + ridge * math.sqrt(len(mean)) / (last.strength * _longest(last.encoder))
+
+    # ---- all rounds side by side, in standard deviations of noise: Y = S + diagonal * F --------------------------
+
+    def _blocks(self, diagonal: np.ndarray) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """Some rows of Y and of F at a time, in double precision."""
+        for start in range(0, len(diagonal), _ROWS):
+            part = slice(start, start + _ROWS)
+            asked = np.column_stack([release.strength * release.encoder[part] for release in self.releases])
+            sums = np.column_stack([release.sums[part] for release in self.releases]) + diagonal[part, None] * asked
+            yield part, sums, asked
+
+    def _decompose(self, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Squared singular values of Y, falling, with right singular vectors; and Y'F."""
+        n_columns = sum(release.sums.shape[1] for release in self.releases)
+        gram, inner = np.zeros((n_columns, n_columns)), np.zeros((n_columns, n_columns))
+        with one_blas_thread():
+            for _, sums, asked in self._blocks(diagonal):
+                gram += sums.T @ sums
+                inner += sums.T @ asked
+            values, vectors = np.linalg.eigh(gram)
+        return np.maximum(values[::-1], np.finfo(float).tiny), vectors[:, ::-1], inner
+
+    def _rows(self, diagonal: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Y times a few columns."""
+        rows = np.empty((len(diagonal), right.shape[1]))
+        with one_blas_thread():
+            for part, sums, _ in self._blocks(diagonal):
+                rows[part] = sums @ right
+        return rows
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """The inverse of L L' + diag(u), which is diag(1 / u) - (L / u) M (L / u)', for scores without a diagonal.
+
+    Parameters
+    ----------
+    inverse : ndarray of shape (rank, rank)
+        M = (I + L' diag(1 / u) L)^-1.
+    scales : ndarray of shape (n_items,)
+        1 / (u_j P_jj), with P the inverse.
+    itself : ndarray of shape (n_items,)
+        What an item adds to its own score before `scales`.
+    """
+
+    inverse: np.ndarray
+    scales: np.ndarray
+    itself: np.ndarray
+
+    @classmethod
+    def of(cls, factors: np.ndarray, uniqueness: np.ndarray) -> "Scoring":
+        """For a model."""
+        with one_blas_thread():
+            inverse = np.linalg.inv(np.eye(factors.shape[1]) + factors.T @ (factors / uniqueness[:, None]))
+            within = np.einsum("ij,ij->i", factors @ inverse, factors)  # L_j' M L_j, below u_j
+        return cls(inverse, 1 / np.maximum(1 - within / uniqueness, _LEAST_PRECISION), within / uniqueness)
+
+
+def own_diagonal(n_users: int, mean: np.ndarray) -> np.ndarray:
+    """The diagonal of A, roughly, from the mean of rows alone.
+
+    A is the sum of z z' / |z|^2, of trace `n_users`; of a row z = x - m with entries x_i that are 0 or near the same,
+    the square at an item has mean m_i - m_i^2 in units in which the mean's entries add up to 1.
+
+    Parameters
+    ----------
+    n_users : int
+        The public number.
+    mean : ndarray of shape (n_items,), float64
+        Positive, of norm at most 1.
+
+    Returns
+    -------
+    ndarray of shape (n_items,), float64
+        At least 0.
+    """
+    weight = n_users / max(1 - float(mean @ mean), _LEAST_REST)
+    return weight * np.maximum(mean / mean.sum() - np.square(mean), 0.0)
+
+
+def strength_of(sums: np.ndarray, encoder: np.ndarray, diagonal: np.ndarray, n_users: int) -> float:
+    """kappa, by which the sums of a round are longer than hollow(A) E.
+
+    A user's part is w z p' for p = E'z, less its diagonal, and w is 1 / (|z| |p|).  Were |p| / |z| = c for everybody,
+    then kappa = 1 / c, and trace(E'(C + kappa diag(A) E)) = c n_users.  So kappa^2 q + kappa trace(E'C) = n_users, with
+    q = sum_i A_ii |E_i|^2.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (n_items, n_columns), float64
+        C, in units of a user's norm.
+    encoder : ndarray of shape (n_items, n_columns), int16
+        E.
+    diagonal : ndarray of shape (n_items,), float64
+        Of A.
+    n_users : int
+        The public number.
+
+    Returns
+    -------
+    float
+        Above 0.
+    """
+    trace, own = 0.0, 0.0
+    for start in range(0, len(sums), _ROWS):
+        part = slice(start, start + _ROWS)
+        asked = encoder[part].astype(np.float64)
+        trace += float(np.vdot(asked, sums[part]))
+        own += float(np.square(asked).sum(axis=1) @ diagonal[part])
+    own = max(own, np.finfo(float).tiny)
+    return 2 * n_users / (trace + math.sqrt(trace**2 + 4 * own * n_users))
+
+
+def shrink(squares: np.ndarray, n_rows: int, n_columns: int) -> np.ndarray:
+    """Singular values of a matrix that noise of variance 1 in each entry was added to, nearest in Frobenius norm.
+
+    Parameters
+    ----------
+    squares : ndarray of shape (k,), float64
+        Squared singular values with the noise.
+    n_rows, n_columns : int
+        Of the matrix.
+
+    Returns
+    -------
+    ndarray of shape (k,), float64
+        0 where the noise alone reaches as far.
+
+    References
+    ----------
+    .. [1] Gavish, Donoho, "Optimal shrinkage of singular values", IEEE Transactions on Information Theory, 2017.
+    """
+    y, beta = squares / n_rows, n_columns / n_rows
+    inside = np.maximum((y - beta - 1) ** 2 - 4 * beta, 0.0)
+    there = y > (1 + math.sqrt(beta)) ** 2
+    return np.sqrt(np.divide(inside, y, out=np.zeros_like(y), where=there) * n_rows)
+
+
+def solve_symmetric(values: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """The symmetric B for which B X is nearest to Z: the one solution of B XX' + XX' B = ZX' + XZ'.
+
+    Parameters
+    ----------
+    values : ndarray of shape (k, n), float64
+        Z.
+    asked : ndarray of shape (k, n), float64
+        X.
+
+    Returns
+    -------
+    ndarray of shape (k, k), float64
+        B.
+    """
+    weights, turn = np.linalg.eigh(asked @ asked.T)
+    cross = values @ asked.T
+    right = turn.T @ (cross + cross.T) @ turn
+    sums = weights[:, None] + weights
+    least = max(_LEAST_SEEN * sums.max(initial=0.0), np.finfo(float).tiny)
+    return turn @ (right / np.maximum(sums, least)) @ turn.T
+
+
+def to_whole(columns: np.ndarray) -> np.ndarray:
+    """An encoder in whole numbers, of which only directions and ratios matter.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_items, n_columns), float64
+        Not all 0.
+
+    Returns
+    -------
+    ndarray of shape (n_items, n_columns), int16
+        The longest column has entries of `_ROOT_MEAN_SQUARE` on average, less where it would be longer than `_LONGEST`:
+        then the whole weight of a user's row is some hundred, and rounding it down costs little.
+    """
+    length = min(_ROOT_MEAN_SQUARE * math.sqrt(len(columns)), _LONGEST)
+    return np.rint(columns * (length / _longest(columns))).astype(np.int16)
+
+
+def _longest(columns: np.ndarray) -> float:
+    return max(float(np.linalg.norm(columns[:, k].astype(np.float64))) for k in range(columns.shape[1]))

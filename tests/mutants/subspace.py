@@ -1,0 +1,120 @@
+"""DPSubspace, in which a trusted server adds noise to sums of projections."""
+
+from mutants.central import ALIKE, COST, DATA, FOLLOWS, ROOM, SAME, TRACE
+from mutants.patch import Mutant
+
+TWIN = "test_projected_sums_equal_naive_twin"
+NORM = "test_no_projected_row_is_longer_than_the_unit"
+
+SUBSPACE = [
+    Mutant(
+        "subspace-unit-one-too-small", "the sensitivity of DPSubspace is one step too small", "SubspaceSum._unit",
+        "_unit = UNIT",
+        "_unit = UNIT - 1",
+        ("test_no_event_says_more_noise_than_there_is[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-norm-above-the-unit", "a projected row is scaled to a norm that is a step too large",
+        "ProjectionSum._sums",
+        "UNIT",
+        "UNIT + UNIT // 100",
+        (TWIN, NORM),
+    ),
+    Mutant(
+        "subspace-own-item-stays", "an item is told by itself too, which the norm leaves out", "ProjectionSum._sums",
+        "_kernel.center_rows(mean, encoder, totals, weights, sums, n_threads)",
+        "_kernel.center_rows(mean, encoder, totals, np.zeros_like(weights), sums, n_threads)",
+        (TWIN, NORM, "test_items_are_told_by_the_others_alone"),
+    ),
+    Mutant(
+        "subspace-norm-of-another-row", "the norm is that of the row before it is centred", "ProjectionSum._sums",
+        "nobody = _kernel.Nobody(mean, encoder, squares)",
+        "nobody = _kernel.Nobody(np.zeros_like(mean), encoder, squares)",
+        (TWIN,),
+    ),
+    Mutant(
+        "subspace-norm-by-another-encoder", "the norm is not that of the encoder in whole numbers",
+        "ProjectionSum._sums",
+        "nobody = _kernel.Nobody(mean, encoder, squares)",
+        """
+        nobody = _kernel.Nobody(mean, encoder, squares)
+        squares //= 2
+        """,
+        (TWIN, NORM),
+    ),
+    Mutant(
+        "subspace-half-noise", "rounds of DPSubspace have half the noise", "DPSubspace._systems",
+        "UNIT / (mu * math.sqrt(share))",
+        "UNIT / (2 * mu * math.sqrt(share))",
+        (f"{COST}[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-rounds-whole", "each round of DPSubspace spends the whole budget", "DPSubspace._systems",
+        "UNIT / (mu * math.sqrt(share))",
+        "UNIT / mu",
+        (f"{COST}[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-noise-by-users", "the noise of DPSubspace is narrower where there are more users with data",
+        "DPSubspace._plan",
+        "self._systems(gaussian_mu(self.epsilon, self.delta - taken), shares, n_items, n_columns, key)",
+        "self._systems(gaussian_mu(self.epsilon, self.delta - taken) * (1 + data.n_interactions / 10**5), shares, "
+        "n_items, n_columns, key)",
+        (f"{DATA}[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-same-noise", "all projections of DPSubspace draw from one stream", "ProjectionSum._purpose",
+        "return f'dp_subspace.item_projections.{self.number}'",
+        "return 'dp_subspace.item_projections'",
+        (f"{ALIKE}[DPSubspace]", "test_rounds_draw_noise_of_their_own"),
+    ),
+    Mutant(
+        "subspace-distance-of-one-draw", "DPSubspace pays for the distance of one of its draws", "DPSubspace._systems",
+        "noise.total_distance(n_items * n_columns)",
+        "noise.total_distance(1)",
+        ("test_every_draw_is_paid_for[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-samplers-are-free", "what the samplers take of delta is spent twice by DPSubspace",
+        "DPSubspace._plan",
+        "self.delta - taken",
+        "self.delta",
+        (f"{ROOM}[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-counts-its-users", "DPSubspace divides by the number of users in the data, not by the public one",
+        "DPSubspace.fit",
+        "UNIT * n_users",
+        "UNIT * data.n_users",
+        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace.fit",
+        "Projections(n_users, mean)",
+        "Projections(data.n_users, mean)",
+        (f"{TRACE}[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-broadcasts-exact-mean", "users of DPSubspace are sent the exact mean of all rows", "DPSubspace.fit",
+        "to_grid(mean)",
+        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / n_users))",
+        (f"{SAME}[DPSubspace]", f"{FOLLOWS}[DPSubspace]"),
+    ),
+    Mutant(
+        "subspace-answers-any-mean", "users of DPSubspace answer a mean for which no norm is bounded",
+        "SubspaceSum._objection",
+        "len(mean) and (mean.min() < 0 or mean.max() > SCALE or int(mean @ mean) > SCALE ** 2)",
+        "False",
+        ("test_devices_answer_no_state_that_the_norm_is_not_bounded_for",),
+    ),
+    Mutant(
+        "subspace-answers-any-encoder", "users of DPSubspace answer an encoder for which no norm is bounded",
+        "SubspaceSum._objection",
+        "encoder.size and (encoder.min() < -FINEST or encoder.max() > FINEST)",
+        "False",
+        (
+            "test_devices_answer_no_state_that_the_norm_is_not_bounded_for",
+            "test_an_encoder_or_mean_that_no_norm_is_bounded_for_is_refused",
+        ),
+    ),
+]  # fmt: skip

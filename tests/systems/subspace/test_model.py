@@ -1,0 +1,279 @@
+"""DPSubspace: the budget, the server's algebra, devices' scores, and what it must reach."""
+
+import logging
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from naive.systems.subspace import model as naive
+
+from fastfedrec import DPSubspace, Interactions, Key, Popularity, datasets, load
+from fastfedrec.accounting import gaussian_mu
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.systems.subspace import _inference as inference
+from fastfedrec.systems.subspace.model import LEAST_SIGNAL, _n_bytes, floored, to_grid
+from fastfedrec.systems.subspace.rounds import FINEST, SCALE, UNIT, ProjectionSum, SubspaceState, public_signs
+
+
+def generated(n_users=4000, n_items=80, seed=1):
+    return datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return generated()
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return DPSubspace(8.0, n_columns=16, gate=False).fit(data, key=Key.from_seed(2))
+
+
+def exact(data, mean, encoder):
+    """A round's sums without noise, in units of a user's norm."""
+    system = ProjectionSum(None, None, 0.0, 0)
+    state = SubspaceState(to_grid(mean), encoder)
+    return system.local_round(state, data, Key.from_seed(1), 0).arrays["item_projections"] / UNIT
+
+
+def mean_of(data):
+    lengths = data.interactions_per_user()
+    entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths)
+    return np.bincount(data.indices, entries, data.n_items) / data.n_users
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_devices_score_as_dense_algebra(data, fitted):
+    users = data.user_ids[:30]
+    rows = data.to_scipy()[:30].toarray().astype(float)
+    rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
+    weights = naive.ease_weights(fitted.item_factors_, fitted.item_uniqueness_)
+    found = fitted.score(np.repeat(users, 80), np.tile(data.item_ids, 30)).reshape(30, 80)
+    np.testing.assert_allclose(found, rows @ weights, rtol=1e-6, atol=1e-9)
+    items, parts = fitted.explain(users[3], data.item_ids[7])
+    assert parts.sum() == pytest.approx(found[3, 7], rel=1e-9)
+    assert len(items) == data.interactions_per_user()[3]
+
+
+@given(n_items=st.integers(2, 40), n_columns=st.integers(1, 12), seed=st.integers(0, 99))
+def test_shrinking_equals_naive_twin(n_items, n_columns, seed):
+    rng = np.random.default_rng(seed)
+    signal = 9 * rng.normal(size=(n_items, 1)) * rng.normal(size=n_columns)
+    matrix = signal + rng.normal(size=(n_items, n_columns))
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    found = left * inference.shrink(values**2, n_items, n_columns) @ right
+    np.testing.assert_allclose(found, naive.shrink(matrix), atol=1e-8)
+
+
+@given(size=st.integers(1, 5), more=st.integers(0, 6), seed=st.integers(0, 99))
+def test_the_nearest_symmetric_matrix_equals_least_squares(size, more, seed):
+    rng = np.random.default_rng(seed)
+    values, asked = rng.normal(size=(2, size, size + more))
+    found = inference.solve_symmetric(values, asked)
+    np.testing.assert_allclose(found, found.T, atol=1e-9 * np.abs(found).max())
+    residual, least = (
+        np.square(values - symmetric @ asked).sum() for symmetric in (found, naive.nearest_symmetric(values, asked))
+    )
+    assert residual <= least + 1e-6 * np.square(values).sum()
+
+
+def test_the_scale_of_a_round_is_that_of_the_exact_matrix():
+    """kappa by the trace, against a regression on what only an experiment can know."""
+    data = generated(3000, 150)
+    mean = floored(mean_of(data))
+    pairs = naive.pair_matrix(data.to_scipy().toarray(), to_grid(mean) / SCALE)
+    np.fill_diagonal(pairs, 0)
+    found = inference.Projections(data.n_users, mean)
+    encoder = public_signs(150, 16)
+    for _ in range(2):
+        sums, asked = exact(data, mean, encoder), pairs @ encoder
+        strength = inference.strength_of(sums, encoder, found.diagonal, data.n_users)
+        assert strength == pytest.approx(np.vdot(sums, asked) / np.vdot(asked, asked), rel=0.25)
+        found.add(sums, encoder, 0.01)
+        encoder = found.next_encoder()
+
+
+def test_without_noise_the_strongest_directions_are_found():
+    data = generated(3000, 150)
+    mean = floored(mean_of(data))
+    found = inference.Projections(data.n_users, mean)
+    found.add(exact(data, mean, public_signs(150, 32)), public_signs(150, 32), 0.5)
+    encoder = found.next_encoder()
+    found.add(exact(data, mean, encoder), encoder, 0.5)
+    pairs = naive.pair_matrix(data.to_scipy().toarray(), to_grid(mean) / SCALE)
+    values, vectors = np.linalg.eigh(pairs)
+    for place in (-1, -2, -3):
+        ours = vectors[:, place] @ found.factors
+        assert ours @ ours == pytest.approx(values[place], rel=0.3)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.floats(-1, 2, width=32), min_size=1, max_size=60))
+def test_the_mean_is_one_that_devices_answer(item_means):
+    mean = floored(np.array(item_means))
+    assert (mean > 0).all()
+    grid = to_grid(mean)
+    state = SubspaceState(grid, np.zeros((0, 1), np.int16))
+    assert grid.dtype == np.int32
+    assert ProjectionSum(None, None, 0.0, 0)._objection(state) is None
+
+
+@given(n_items=st.integers(1, 300), n_columns=st.integers(1, 9), power=st.integers(-30, 30), one=st.booleans())
+def test_an_encoder_is_one_that_devices_answer(n_items, n_columns, power, one):
+    columns = 2.0**power * np.random.default_rng(n_items).normal(size=(n_items, n_columns))
+    if one:
+        columns[1:] = 0.0
+    encoder = inference.to_whole(columns)
+    assert encoder.dtype == np.int16
+    assert 4 <= np.abs(encoder).max() <= FINEST
+    largest = np.abs(columns).argmax()
+    np.testing.assert_allclose(encoder / encoder.ravel()[largest], columns / columns.ravel()[largest], atol=0.2)
+
+
+def test_the_gate_spends_all_on_popularity_and_says_so():
+    data = generated(60, 80)
+    model = DPSubspace(0.1).fit(data, key=Key.from_seed(2))
+    assert model.signal_ < LEAST_SIGNAL
+    (event,) = model.ledger_.events
+    assert 1 / event.noise_multiplier == pytest.approx(gaussian_mu(0.1, 1e-6), rel=1e-6)
+    assert "so all of epsilon went to popularity" in model.ledger_.summary()
+    ids, scores = model.recommend(data.user_ids, n=80, filter_seen=False)
+    assert (ids == ids[0]).all()
+    np.testing.assert_array_equal(scores[0], np.sort(model.item_means_)[::-1])
+    with pytest.raises(ValueError, match="nothing that items could be compared by"):
+        model.similar_items(data.item_ids[:1])
+    with pytest.raises(ValueError, match="everybody is offered what is popular"):
+        model.explain(data.user_ids[0], data.item_ids[0])
+    assert len(DPSubspace(0.1, gate=False).fit(data, key=Key.from_seed(2)).ledger_.events) == 4
+
+
+def test_the_gate_sees_public_numbers_only():
+    found = {DPSubspace(1.0, n_users=5000).fit(generated(n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
+    (signal,) = found
+    assert signal == pytest.approx(5000 * gaussian_mu(1.0, 1e-6) / 80)
+
+
+@pytest.mark.parametrize(("n_rounds", "n_events"), [(1, 2), (2, 3), ("auto", 4), (4, 5)])
+def test_a_run_has_as_many_rounds_as_it_says(data, n_rounds, n_events):
+    model = DPSubspace(4.0, n_columns=4, n_rounds=n_rounds, gate=False).fit(data, key=Key.from_seed(2))
+    assert sum(model.ledger_.events.values()) == n_events
+    assert len(model.communication_.rounds) == n_events
+    assert math.fsum(model._shares(is_open=True)) == pytest.approx(1.0, rel=1e-15)
+
+
+def test_costs_are_those_of_a_fit(data, caplog):
+    model = DPSubspace(4.0, n_columns=4, n_rounds=3, gate=False)
+    with caplog.at_level(logging.INFO, "fastfedrec"):
+        model.fit(data, key=Key.from_seed(2))
+    rounds = model.communication_.rounds
+    down, up = sum(r.download for r in rounds), sum(r.upload for r in rounds)
+    assert model.costs(80) in caplog.messages
+    assert f"receives {down} bytes and sends {up} bytes in 4 rounds" in model.costs(80)
+    assert f"holds {_n_bytes(80, 4, 3)} bytes" in model.costs(80)
+
+
+def test_a_catalogue_that_does_not_fit_says_what_to_do(monkeypatch, data):
+    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: _n_bytes(80, 64, 3) - 1)
+    with pytest.raises(ValueError, match=r"grows with their number, and there are .*lower n_columns"):
+        DPSubspace(gate=False).fit(data)
+    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: _n_bytes(80, 64, 3))
+    assert DPSubspace(gate=False).fit(data).item_factors_.any()
+
+
+def test_a_thread_more_or_less_changes_nothing(data, fitted):
+    again = DPSubspace(8.0, n_columns=16, gate=False).fit(data, key=Key.from_seed(2), n_threads=1)
+    np.testing.assert_array_equal(again.item_factors_, fitted.item_factors_)
+
+
+def test_new_users_are_served_without_refitting(fitted, tmp_path):
+    others = generated(50, 80, seed=9)
+    served = fitted.with_users(others)
+    assert served.ledger_ is fitted.ledger_
+    served.save(tmp_path / "model", include_users=False)
+    again = load(tmp_path / "model").with_users(others)
+    for a, b in zip(served.recommend(others.user_ids), again.recommend(others.user_ids), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_file_that_says_nonsense_is_refused(fitted, tmp_path):
+    fitted.item_uniqueness_[3], kept = 0.0, fitted.item_uniqueness_[3]
+    try:
+        fitted.save(tmp_path / "model")
+    finally:
+        fitted.item_uniqueness_[3] = kept
+    with pytest.raises(ValueError, match="item_uniqueness_ must be greater than 0"):
+        load(tmp_path / "model")
+
+
+def test_a_user_without_items_gets_the_popular_ones():
+    dense = (np.random.default_rng(1).random((500, 12)) < 0.3).astype(np.float32)
+    dense[7] = 0
+    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    model = DPSubspace(4.0, gate=False).fit(data, key=Key.from_seed(2))
+    np.testing.assert_array_equal(model.recommend([7], n=12)[1][0], np.sort(model.item_means_)[::-1])
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon must be greater than 0"),
+        ({"delta": 1.0}, "delta must be less than 1"),
+        ({"n_columns": 0}, "n_columns must be at least 1"),
+        ({"n_columns": 257}, "n_columns must be at most 256"),
+        ({"n_rounds": 0}, "n_rounds must be at least 1"),
+        ({"n_rounds": "many"}, "n_rounds must be"),
+        ({"ridge": 0.0}, "ridge must be greater than 0"),
+        ({"mean_share": 1.0}, "mean_share must be less than 1"),
+        ({"n_users": 2**22 + 1}, "n_users must be at most 4194304"),
+    ],
+)
+def test_bad_arguments(arguments, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        DPSubspace(**arguments)
+
+
+def test_bad_data(data, fitted):
+    with pytest.raises(ValueError, match="must have the 80 items the model was fitted on"):
+        fitted.with_users(generated(50, 41))
+    with pytest.raises(ValueError, match="delta must be above"):
+        DPSubspace(1.0, delta=1e-25).fit(data, key=Key.from_seed(1))
+    with pytest.raises(ValueError, match="n_items must be at least 1"):
+        fitted.costs(0)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_one_item_and_one_user_fit(gate):
+    data = Interactions.from_arrays([1, 2, 2], ["a", "a", "b"])
+    for part in (data, data.top_items(1)):
+        model = DPSubspace(gate=gate).fit(part, key=Key.from_seed(1))
+        assert np.isfinite(model.recommend(part.user_ids, n=1, filter_seen=False)[1]).all()
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_many_items_gain_over_popularity():
+    """The smallest of the cells of the page: half of the users, and so half of the signal, than are asked of it."""
+    data = datasets.generate_implicit(50_000, 10_000, key=Key.from_seed(1), mean_interactions=30.0)
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
+    model = DPSubspace(1.0).fit(train, key=Key.from_seed(3))
+    some = train.select_users(train.user_ids[::10])
+    held_out = test.select_users(some.user_ids)
+
+    def hit_ratio(model):
+        options = {"metrics": ["hr@10"], "candidates": Sampled(99), "key": Key.from_seed(1)}
+        return evaluate(model, some, held_out, **options)["hr@10"]
+
+    popular = hit_ratio(Popularity().fit(some))
+    assert hit_ratio(model.with_users(some)) >= popular + 0.05
