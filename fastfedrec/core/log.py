@@ -7,7 +7,7 @@ which held-out ratings stop has stopped: these are reports where ratings are pri
 
 import logging
 
-__all__ = ["tell_done"]
+__all__ = ["logger", "tell_done"]
 
 logger = logging.getLogger("fastfedrec")
 logger.addHandler(logging.NullHandler())
