@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from fastfedrec.accounting.composition import Accountant
 from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, Laplace, LocalReports, ShuffledReports
@@ -64,7 +65,7 @@ def calibrate_noise_multiplier(
     meets = _target(epsilon, delta, count, accountant)
     if epsilon > _ABSURD:
         # Accounts of huge costs under sampling are slow; without it the cost is higher, and has a closed form.
-        alone = {"sampling": "none", "sampling_probability": None, "n_users": None, "cohort_size": None}
+        alone: dict[str, Any] = {"sampling": "none", "sampling_probability": None, "n_users": None, "cohort_size": None}
         if meets(replace(event, noise_multiplier=_NOISE_RANGE[0], **alone)):
             return _NOISE_RANGE[0]
     # More noise costs less: bisect the inverse, which grows with the cost.

@@ -298,8 +298,8 @@ class Evaluation(Mapping[str, float]):
         }
         if (per_user := self.per_user) is not None:
             # Dates as they are written: JSON has none, and of fine-grained ones `tolist` makes bare numbers.
-            columns = {name: c.astype(str) if c.dtype.kind in "Mm" else c for name, c in per_user.items()}
-            document["per_user"] = {name: column.tolist() for name, column in columns.items()}
+            texts = {name: c.astype(str) if c.dtype.kind in "Mm" else c for name, c in per_user.items()}
+            document["per_user"] = {name: column.tolist() for name, column in texts.items()}
         return document
 
     def _repr_html_(self) -> str:
