@@ -1,6 +1,7 @@
 """What is public is said in each module's `__all__`, and on a page that states what the metadata state."""
 
 import ast
+import functools
 import re
 import tomllib
 from pathlib import Path
@@ -18,6 +19,7 @@ def module_of(path):
 
 
 SOURCES = {module_of(path): path.read_text() for path in sorted((ROOT / "fastfedrec").rglob("*.py"))}
+parse = functools.cache(ast.parse)  # the whole package takes a second
 TESTS = [path.read_text() for path in sorted((ROOT / "tests").rglob("*.py"))]
 
 
@@ -56,7 +58,7 @@ def faults(sources, reference, tests):
     of it, and all others but those that have no underscore for the sake of other files of ours.  Any other module
     lists what other modules import from it.
     """
-    trees = {module: ast.parse(source) for module, source in sources.items()}
+    trees = {module: parse(source) for module, source in sources.items()}
     tops = {module: list(bound(tree.body)) for module, tree in trees.items()}
     public = {module: listed(top) for module, top in tops.items()}
     used, offered = ({module: set() for module in trees} for _ in range(2))
@@ -126,7 +128,7 @@ def test_the_test_of_lists_sees_what_is_missing_and_what_is_not_there():
 def unannotated(sources):
     """Parameters and results of public functions that have no type: one line for each function."""
     for module, source in sources.items():
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parse(source)):
             body = node.body if isinstance(node, ast.ClassDef | ast.Module) else []
             for function in (each for each in body if isinstance(each, ast.FunctionDef) and is_called(each.name)):
                 given = function.args
