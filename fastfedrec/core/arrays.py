@@ -1,6 +1,7 @@
 """Arrays as kernels take them: row numbers that are checked, distinct numbers, read-only and aligned arrays."""
 
-from typing import Any, TypeAlias
+from collections.abc import Hashable, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +10,7 @@ from fastfedrec.core.check import plain_array
 
 __all__ = [
     "LINE_BYTES",
+    "Column",
     "FloatArray",
     "as_uniform",
     "check_mask",
@@ -21,6 +23,19 @@ __all__ = [
 
 LINE_BYTES = 64  # of a cache
 
+
+class _SupportsArray(Protocol):
+    """A column of a frame, or an array of another library."""
+
+    def __len__(self) -> int:
+        """How many entries there are."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        """The same as an array."""
+
+
+#: Ids, values or times, one each.
+Column: TypeAlias = Sequence[Hashable] | _SupportsArray
 #: Of either type that kernels compute in.
 FloatArray: TypeAlias = NDArray[np.float32] | NDArray[np.float64]
 

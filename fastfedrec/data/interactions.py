@@ -1,12 +1,13 @@
 """Interactions: a checked, immutable users x items matrix in compressed rows, with external ids."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Self, TypeVar, overload
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.html import html_card
 from fastfedrec.data._frames import read_rows
 from fastfedrec.data._selections import FIELDS, Selections
@@ -113,15 +114,15 @@ class Interactions(Selections):
     @classmethod
     def from_arrays(
         cls,
-        users: Sequence[Hashable] | np.ndarray,
-        items: Sequence[Hashable] | np.ndarray,
-        values: Sequence[float] | np.ndarray | None = None,
-        timestamps: Sequence[int] | np.ndarray | None = None,
+        users: Column,
+        items: Column,
+        values: Column | None = None,
+        timestamps: Column | None = None,
         *,
         timestamp_unit: str = "ns",
         duplicates: str | None = None,
-        user_ids: Sequence[Hashable] | np.ndarray | None = None,
-        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        user_ids: Column | None = None,
+        item_ids: Column | None = None,
         unlisted: str = "error",
     ) -> Self:
         """Build from one row per interaction.
@@ -218,8 +219,8 @@ class Interactions(Selections):
     def from_scipy(
         cls,
         matrix: Any,
-        user_ids: Sequence[Hashable] | np.ndarray | None = None,
-        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        user_ids: Column | None = None,
+        item_ids: Column | None = None,
     ) -> Self:
         """Build from a SciPy sparse matrix or array of users x items.
 
@@ -263,8 +264,8 @@ class Interactions(Selections):
         timestamp: str | None = None,
         timestamp_unit: str = "ns",
         duplicates: str | None = None,
-        user_ids: Sequence[Hashable] | np.ndarray | None = None,
-        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        user_ids: Column | None = None,
+        item_ids: Column | None = None,
         unlisted: str = "error",
     ) -> Self:
         """Build from a table of pandas, polars or pyarrow with one row per interaction.
@@ -358,7 +359,7 @@ class Interactions(Selections):
             return np.ones(self.n_interactions, dtype=dtype)
         return np.ascontiguousarray(self.values, dtype=dtype)
 
-    def user_index(self, ids: Iterable[Hashable] | np.ndarray) -> NDArray[np.int64]:
+    def user_index(self, ids: Iterable[Hashable] | Column) -> NDArray[np.int64]:
         """Rows of external user ids.
 
         Parameters
@@ -378,7 +379,7 @@ class Interactions(Selections):
         """
         return self._index("user").rows(ids)
 
-    def item_index(self, ids: Iterable[Hashable] | np.ndarray) -> NDArray[np.int64]:
+    def item_index(self, ids: Iterable[Hashable] | Column) -> NDArray[np.int64]:
         """Columns of external item ids.
 
         Parameters

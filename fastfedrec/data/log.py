@@ -1,6 +1,6 @@
 """A log of interactions: a row for each time that one happened, with the context it happened in."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Self
@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfedrec.core.arrays import check_mask, check_rows
+from fastfedrec.core.arrays import Column, check_mask, check_rows
 from fastfedrec.core.check import check_integer, plain_array
 from fastfedrec.data.conversion import as_interactions
 from fastfedrec.data.csr import Remade, check_columns
@@ -61,12 +61,12 @@ class InteractionLog(Remade):
     @classmethod
     def from_arrays(
         cls,
-        users: Sequence[Hashable] | np.ndarray,
-        items: Sequence[Hashable] | np.ndarray,
+        users: Column,
+        items: Column,
         contexts: Mapping[str, Any] | None = None,
         *,
-        user_ids: Sequence[Hashable] | np.ndarray | None = None,
-        item_ids: Sequence[Hashable] | np.ndarray | None = None,
+        user_ids: Column | None = None,
+        item_ids: Column | None = None,
         unlisted: str = "error",
     ) -> Self:
         """Build from one row per entry.

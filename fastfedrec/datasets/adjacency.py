@@ -2,11 +2,11 @@
 
 import os
 import re
-from collections.abc import Hashable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import column_array, encode_ids
@@ -31,8 +31,8 @@ def load_adjacency(
     *,
     separator: str | None = None,
     duplicates: str | None = None,
-    item_ids: Sequence[Hashable] | np.ndarray | None = None,
-    user_ids: Sequence[Hashable] | np.ndarray | None = None,
+    item_ids: Column | None = None,
+    user_ids: Column | None = None,
     unlisted: str = "error",
 ) -> Interactions:
     r"""Read a text file with a line for each user: the user's id, and behind it the ids of all items.

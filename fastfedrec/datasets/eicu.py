@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.files import check_path
 from fastfedrec.core.numbers import show_names
@@ -35,7 +36,7 @@ def load_eicu(
     path: str | os.PathLike[str],
     *,
     rows: str = "patients",
-    item_ids: Sequence[str] | np.ndarray | None = None,
+    item_ids: Column | None = None,
     unlisted: str = "error",
 ) -> Interactions:
     """Read patients or stays x (laboratory tests + medicines) from eICU's own files, demo or full.

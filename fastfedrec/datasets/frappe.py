@@ -1,11 +1,11 @@
 """Reader of the Frappe log: which app was used by whom, and in which context, with a row for each entry."""
 
 import os
-from collections.abc import Hashable, Sequence
 from pathlib import PurePosixPath
 
 import numpy as np
 
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import Coded, find_rows
 from fastfedrec.data.interactions import Interactions
@@ -30,7 +30,7 @@ _FIELDS = tuple(
 def load_frappe(
     path: str | os.PathLike[str],
     *,
-    item_ids: Sequence[Hashable] | np.ndarray | None = None,
+    item_ids: Column | None = None,
     unlisted: str = "error",
 ) -> InteractionLog:
     """Read Frappe, a log of the use of mobile apps with seven columns of context.

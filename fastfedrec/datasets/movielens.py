@@ -2,13 +2,14 @@
 
 import csv
 import os
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice, check_instance
 from fastfedrec.core.files import check_path
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
@@ -81,7 +82,7 @@ _RATINGS = ("u.data", "ratings.dat", "ratings.csv")
 def load_movielens(
     path: str | os.PathLike[str],
     *,
-    item_ids: str | Sequence[Hashable] | np.ndarray | None = None,
+    item_ids: str | Column | None = None,
     unlisted: str = "error",
 ) -> Interactions:
     """Read MovieLens 100K, 1M, 10M, 20M, 25M, 32M, latest or latest-small from the publisher's own files.

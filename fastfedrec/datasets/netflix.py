@@ -3,11 +3,11 @@
 import os
 import re
 import tarfile
-from collections.abc import Hashable, Sequence
 from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.files import check_path
 from fastfedrec.data.interactions import Interactions
@@ -29,7 +29,7 @@ _FIELDS = (
 def load_netflix(
     path: str | os.PathLike[str],
     *,
-    item_ids: str | Sequence[Hashable] | np.ndarray | None = None,
+    item_ids: str | Column | None = None,
     unlisted: str = "error",
 ) -> Interactions:
     """Read the Netflix Prize data: 100 million ratings in their published forms.

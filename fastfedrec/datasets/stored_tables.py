@@ -3,13 +3,14 @@
 import mmap
 import os
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice
 from fastfedrec.data.csr import check_item_count
 from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds, encode_ids, id_at
@@ -43,8 +44,8 @@ def store_table(
     header: bool = True,
     quotes: bool = True,
     duplicates: str | None = None,
-    item_ids: Sequence[Hashable] | np.ndarray | None = None,
-    user_ids: Sequence[Hashable] | np.ndarray | None = None,
+    item_ids: Column | None = None,
+    user_ids: Column | None = None,
     unlisted: str = "error",
     timestamp_unit: str = "s",
 ) -> StoredInteractions:

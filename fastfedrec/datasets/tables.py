@@ -1,10 +1,8 @@
 """Reader of any table with a row per interaction: CSV and its relatives, plain or packed, and Parquet."""
 
 import os
-from collections.abc import Hashable, Sequence
 
-import numpy as np
-
+from fastfedrec.core.arrays import Column
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.columns import to_interactions
 from fastfedrec.datasets.table_files import find_layout, read_parquet, read_text
@@ -23,8 +21,8 @@ def load_table(
     header: bool = True,
     quotes: bool = True,
     duplicates: str | None = None,
-    item_ids: Sequence[Hashable] | np.ndarray | None = None,
-    user_ids: Sequence[Hashable] | np.ndarray | None = None,
+    item_ids: Column | None = None,
+    user_ids: Column | None = None,
     unlisted: str = "error",
     timestamp_unit: str = "s",
 ) -> Interactions:

@@ -5,13 +5,14 @@ costs nothing, and what is shown to a user belongs to that user.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, ClassVar, Literal, Self, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
@@ -28,7 +29,6 @@ from fastfedrec.systems._tables import (
 _BLOCK_CELLS = 2**24  # scores held at once by `recommend`
 _PAIR_CELLS = 2**22  # and while pairs are looked up
 
-Ids: TypeAlias = Sequence[Hashable] | np.ndarray
 Best: TypeAlias = tuple[NDArray[Any], NDArray[np.float64]]  # ids, which are of any type, and scores
 
 
@@ -46,7 +46,7 @@ class Answers(ABC):
 
     # ---- scores ------------------------------------------------------------------------------------------------------
 
-    def score(self, user_ids: Ids, item_ids: Ids) -> NDArray[np.float64]:
+    def score(self, user_ids: Column, item_ids: Column) -> NDArray[np.float64]:
         """How strongly each user is predicted to want the item beside it.
 
         Parameters
@@ -74,7 +74,7 @@ class Answers(ABC):
             scores = np.where(unheard, popularity[items], scores)
         return scores
 
-    def score_items(self, user_ids: Ids) -> NDArray[np.float64]:
+    def score_items(self, user_ids: Column) -> NDArray[np.float64]:
         """The scores of all items for each user: what `fastfedrec.evaluation.evaluate` ranks.
 
         Parameters
@@ -101,23 +101,25 @@ class Answers(ABC):
 
     @overload
     def recommend(
-        self, user_ids: Ids | None = None, n: int = 10, *, items: Ids | None = None, exclude: Ids | None = None,
-        filter_seen: bool = True, unknown: str = "error", as_frame: Literal[False] = False,
+        self, user_ids: Column | None = None, n: int = 10, *, items: Column | None = None,
+        exclude: Column | None = None, filter_seen: bool = True, unknown: str = "error",
+        as_frame: Literal[False] = False,
     ) -> Best: ...  # fmt: skip
 
     @overload
     def recommend(
-        self, user_ids: Ids | None = None, n: int = 10, *, items: Ids | None = None, exclude: Ids | None = None,
-        filter_seen: bool = True, unknown: str = "error", as_frame: bool,
+        self, user_ids: Column | None = None, n: int = 10, *, items: Column | None = None,
+        exclude: Column | None = None, filter_seen: bool = True, unknown: str = "error",
+        as_frame: bool,
     ) -> Any: ...  # fmt: skip
 
     def recommend(
         self,
-        user_ids: Ids | None = None,
+        user_ids: Column | None = None,
         n: int = 10,
         *,
-        items: Ids | None = None,
-        exclude: Ids | None = None,
+        items: Column | None = None,
+        exclude: Column | None = None,
         filter_seen: bool = True,
         unknown: str = "error",
         as_frame: bool = False,
@@ -180,13 +182,13 @@ class Answers(ABC):
 
     @overload
     def recommend_for(
-        self, item_ids: Any, n: int = 10, *, items: Ids | None = None, exclude: Ids | None = None,
+        self, item_ids: Any, n: int = 10, *, items: Column | None = None, exclude: Column | None = None,
         filter_seen: bool = True, unknown: str = "error", as_frame: Literal[False] = False,
     ) -> Best: ...  # fmt: skip
 
     @overload
     def recommend_for(
-        self, item_ids: Any, n: int = 10, *, items: Ids | None = None, exclude: Ids | None = None,
+        self, item_ids: Any, n: int = 10, *, items: Column | None = None, exclude: Column | None = None,
         filter_seen: bool = True, unknown: str = "error", as_frame: bool,
     ) -> Any: ...  # fmt: skip
 
@@ -195,8 +197,8 @@ class Answers(ABC):
         item_ids: Any,
         n: int = 10,
         *,
-        items: Ids | None = None,
-        exclude: Ids | None = None,
+        items: Column | None = None,
+        exclude: Column | None = None,
         filter_seen: bool = True,
         unknown: str = "error",
         as_frame: bool = False,
@@ -250,12 +252,12 @@ class Answers(ABC):
     # ---- items -------------------------------------------------------------------------------------------------------
 
     @overload
-    def similar_items(self, item_ids: Ids, n: int = 10, *, as_frame: Literal[False] = False) -> Best: ...
+    def similar_items(self, item_ids: Column, n: int = 10, *, as_frame: Literal[False] = False) -> Best: ...
 
     @overload
-    def similar_items(self, item_ids: Ids, n: int = 10, *, as_frame: bool) -> Any: ...
+    def similar_items(self, item_ids: Column, n: int = 10, *, as_frame: bool) -> Any: ...
 
-    def similar_items(self, item_ids: Ids, n: int = 10, *, as_frame: bool = False) -> Any:
+    def similar_items(self, item_ids: Column, n: int = 10, *, as_frame: bool = False) -> Any:
         """The items that are most like each of some items, without the item itself.
 
         Parameters
@@ -391,7 +393,7 @@ class Answers(ABC):
 
     # ---- how they are ranked -----------------------------------------------------------------------------------------
 
-    def _users(self, user_ids: Ids | None, unknown: str) -> tuple[np.ndarray, np.ndarray]:
+    def _users(self, user_ids: Column | None, unknown: str) -> tuple[np.ndarray, np.ndarray]:
         """The ids that were asked for, and their rows; -1 for one that is unknown and may be."""
         data = self.interactions_
         check_choice("unknown", unknown, ("error", "popular", "skip"))

@@ -2,13 +2,14 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
@@ -54,9 +55,7 @@ class ValueModel(Recommender):
         mean, middle = float(popularity.mean()), sum(self._bounds) / 2
         return popularity * (middle / mean) if mean > 0 and middle > 0 else popularity
 
-    def predict(
-        self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
-    ) -> NDArray[np.float64]:
+    def predict(self, user_ids: Column, item_ids: Column) -> NDArray[np.float64]:
         """The rating, or other value, that each user is predicted to have for the item beside it.
 
         Parameters

@@ -1,5 +1,6 @@
 """A program of somebody who uses the package with a strict type checker; `tests/test_types.py` checks and runs it."""
 
+import datetime
 from pathlib import Path
 from typing import Any, assert_type
 
@@ -76,6 +77,8 @@ table.write_text(
 ratings = datasets.load_table(table)
 assert_type(ratings, Interactions)
 assert_type(ratings.n_users, int)
+when = [datetime.datetime(2026, 1, 1), datetime.datetime(2026, 1, 2)]
+assert_type(Interactions.from_arrays(np.array([1, 2]), range(2), (1.0, 2.0), when), Interactions)
 assert_type(ratings.indptr, NDArray[np.int64])
 assert_type(ratings.item_ids, NDArray[Any])
 assert_type(ratings.values, Floats | None)

@@ -1,6 +1,6 @@
 """What the clients of a network train on: what they did, and items drawn among those they have not seen."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute.networks import _examples as _kernel
-from fastfedrec.core.arrays import check_rows, distinct
+from fastfedrec.core.arrays import Column, check_rows, distinct
 from fastfedrec.core.check import check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike, RowsLike, as_interactions, borrow_rows
@@ -70,8 +70,8 @@ class Events(Remade):
     def from_log(
         cls,
         interactions: InteractionsLike,
-        users: Sequence[Hashable] | np.ndarray,
-        items: Sequence[Hashable] | np.ndarray,
+        users: Column,
+        items: Column,
         rows: Iterable[int] | np.ndarray | None = None,
     ) -> Self:
         """Take rows of a log as events.

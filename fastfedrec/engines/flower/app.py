@@ -2,7 +2,7 @@
 
 import os
 import secrets
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.randomness import Key
@@ -120,7 +121,7 @@ def client_app(
 
 def server_app(
     system: FederatedSystem | Recommender,
-    item_ids: Sequence[Hashable] | np.ndarray,
+    item_ids: Column,
     on_finish: Callable[[Any, FlowerEngine], None],
     *,
     n_nodes: int,

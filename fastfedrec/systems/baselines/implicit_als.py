@@ -1,6 +1,6 @@
 """ImplicitALS: matrix factorisation of who has what, by alternating least squares, as it is without privacy."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute import als
-from fastfedrec.core.arrays import FloatArray
+from fastfedrec.core.arrays import Column, FloatArray
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.log import tell_done
 from fastfedrec.core.progress import progress_rounds
@@ -337,9 +337,7 @@ class ImplicitALS(FactorScores, Baseline):
         model.user_factors_ = self._solve(data, self.item_factors_, np.empty(shape, self.dtype), 0, "exact")
         return model
 
-    def factors(
-        self, user_ids: Sequence[Hashable] | np.ndarray, item_ids: Sequence[Hashable] | np.ndarray
-    ) -> tuple[FloatArray, FloatArray]:
+    def factors(self, user_ids: Column, item_ids: Column) -> tuple[FloatArray, FloatArray]:
         """Factors whose inner products are the scores, for `evaluate` and for indexes of vectors.
 
         Parameters

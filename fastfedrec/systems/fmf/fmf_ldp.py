@@ -14,7 +14,7 @@ import numpy as np
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute import als
-from fastfedrec.core.arrays import FloatArray
+from fastfedrec.core.arrays import Column, FloatArray
 from fastfedrec.core.check import check_callback, check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
@@ -23,7 +23,6 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
-from fastfedrec.systems._answers import Ids
 from fastfedrec.systems._from_items import FactorScores, explain_least_squares, popularity_of_factors
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
@@ -299,7 +298,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
 
     # ---- scoring ------------------------------------------------------------------------------------------------
 
-    def factors(self, user_ids: Ids, item_ids: Ids) -> tuple[FloatArray, FloatArray]:
+    def factors(self, user_ids: Column, item_ids: Column) -> tuple[FloatArray, FloatArray]:
         """Factors of users and of items, whose inner products are the scores.
 
         Parameters

@@ -1,6 +1,6 @@
 """What private prototypes stand beside: one non-negative factorisation of all data, and one of each entity alone."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.compute.nmf import MAX_FACTORS, fit_nmf, solve_rows_nonnegative
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_flag, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads, threads_for_rows
@@ -79,7 +80,7 @@ class CentralNMF(ValueModel):
     def fit(
         self,
         interactions: InteractionsLike,
-        entities: Sequence[Hashable] | np.ndarray | None = None,
+        entities: Column | None = None,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,

@@ -6,7 +6,7 @@ docs/explanation/systems/private_prototypes/private-prototypes.md.
 
 import copy
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.nmf import MAX_FACTORS
+from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import (
     check_choice,
     check_flag,
@@ -194,8 +195,8 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     def fit(
         self,
         interactions: InteractionsLike,
-        entities: Sequence[Hashable] | np.ndarray | None = None,
-        users: Sequence[Hashable] | np.ndarray | None = None,
+        entities: Column | None = None,
+        users: Column | None = None,
         key: Key | None = None,
         n_threads: int = 0,
         show_progress: bool = False,
@@ -266,7 +267,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     def serve(
         self,
         interactions: InteractionsLike,
-        entities: Sequence[Hashable] | np.ndarray | None = None,
+        entities: Column | None = None,
         *,
         n_threads: int = 0,
     ) -> Self:

@@ -1,7 +1,7 @@
 """What a fitted network offers its users: scores of all items, and the networks that devices have fine-tuned."""
 
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import Ledger
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.two_tower import TwoTower
+from fastfedrec.core.arrays import Column
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.features import Features, FeatureTable
 from fastfedrec.data.interactions import Interactions
@@ -28,9 +29,7 @@ class _TwoTowerRecommender(OwnRows):
     features_: Features
     _network: TwoTower
 
-    def score_items(
-        self, user_ids: Sequence[Hashable] | np.ndarray, contexts: Mapping[str, Any] | None = None
-    ) -> NDArray[np.float64]:
+    def score_items(self, user_ids: Column, contexts: Mapping[str, Any] | None = None) -> NDArray[np.float64]:
         """Score all items for each user, or for each user in a context.
 
         Parameters
