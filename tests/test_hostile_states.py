@@ -159,7 +159,7 @@ def test_projected_rows_stay_within_the_norm_whatever_encoder_is_sent(sent):
 def test_an_encoder_or_mean_that_no_norm_is_bounded_for_is_refused(field, bad, reason):
     deployment, rounds = rounds_of(DPSubspace(1.0, n_columns=N_FACTORS, gate=False), 2)
     state = replace(rounds.state, **{field: np.array(bad, getattr(rounds.state, field).dtype)})
-    assert reason in deployment.objection(rounds, state, SOME, "a")
+    assert reason in (deployment.objection(rounds, state, SOME, "a") or "no objection")
 
 
 CLIPS = {"gaussian": 0.1, "laplace": 0.01}

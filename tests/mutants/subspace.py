@@ -96,9 +96,22 @@ SUBSPACE = [
     ),
     Mutant(
         "subspace-broadcasts-exact-mean", "users of DPSubspace are sent the exact mean of all rows", "DPSubspace.fit",
+        "floored(self.item_means_)",
+        "floored(np.bincount(data.indices, minlength=data.n_items) / n_users)",
+        (f"{SAME}[DPSubspace]", f"{FOLLOWS}[DPSubspace]"),
+    ),
+    Mutant(
+        "subspace-sends-exact-mean", "users of DPSubspace are sent the exact mean, and models show the noisy one",
+        "DPSubspace.fit",
         "to_grid(mean)",
         "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / n_users))",
-        (f"{SAME}[DPSubspace]", f"{FOLLOWS}[DPSubspace]"),
+        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-encoder-of-the-data", "the encoder of DPSubspace is made of exact sums", "DPSubspace.fit",
+        "found.next_encoder()",
+        "(found.next_encoder() + np.bincount(data.indices, minlength=data.n_items)[:, None] % 3).astype(np.int16)",
+        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]",),
     ),
     Mutant(
         "subspace-answers-any-mean", "users of DPSubspace answer a mean for which no norm is bounded",

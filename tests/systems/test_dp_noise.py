@@ -14,7 +14,7 @@ from support.noise_case import RecordingEngine, contributions, gaussian_delta, i
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAnswerError, PrivRec, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.systems.gram.dp_gram import symmetric
-from fastfedrec.systems.subspace.model import Projections, floored
+from fastfedrec.systems.subspace.model import Projections, floored, to_grid
 from fastfedrec.systems.subspace.rounds import public_signs
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
@@ -252,7 +252,12 @@ def test_models_show_what_was_released_and_nothing_else(name):
         found = Projections(PUBLIC, floored(model.item_means_))
         for recorded in rounds[1:]:
             encoder, sums = recorded.before.encoder, recorded.after.noisy / FINER
-            found.add(sums, encoder if len(encoder) else public_signs(*sums.shape), recorded.event.noise_multiplier)
+            np.testing.assert_array_equal(recorded.before.mean, to_grid(found.mean))  # what users are sent, too
+            if len(encoder):
+                np.testing.assert_array_equal(encoder, found.next_encoder())
+            noise = float(recorded.system.noise.stddev) / FINER
+            assert noise == pytest.approx(recorded.event.noise_multiplier, rel=1e-9)
+            found.add(sums, encoder if len(encoder) else public_signs(*sums.shape), noise)
         factors, uniqueness = found.model(model.ridge)
         np.testing.assert_allclose(model.item_factors_, factors, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(model.item_uniqueness_, uniqueness, rtol=1e-5)
