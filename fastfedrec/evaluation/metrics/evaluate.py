@@ -167,14 +167,15 @@ def evaluate(
         of_users={metric.name: of_users[metric.name] for metric in asked if metric.name in of_users},
         user_ids=aligned.user_ids,
         keeps_users=per_user,
-        digests=digests(_what_was_ranked(aligned, None if candidates is None else key)),
+        digests=digests(_what_was_ranked(aligned, asked, None if candidates is None else key)),
     )
 
 
-def _what_was_ranked(aligned: Aligned, key: Key | None) -> dict[str, Any]:
+def _what_was_ranked(aligned: Aligned, metrics: list[Metric], key: Key | None) -> dict[str, Any]:
     """What two results have in common whose models can be compared."""
+    values = [aligned.values] if any(metric.is_of_ratings or metric.kind == "mpr" for metric in metrics) else []
     unseen = len(aligned.item_ids) - np.diff(aligned.seen[0])
-    parts = {"test interactions": [*aligned.test, aligned.values], "unseen items": unseen}
+    parts = {"test interactions": [*aligned.test, *values], "unseen items": unseen}
     return parts if key is None else parts | {"sampled items": key.words("evaluation.negatives.name", size=2)}
 
 
