@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.accounting.rounding import stretched_delta
@@ -198,9 +199,9 @@ class DPSubspace(OwnRows):
         self._note(data, is_open=bool(others))
         if others:
             logger.info(self.costs(data.n_items))
-        self.item_means_ = fit.rounds(first, start, data).noisy / (UNIT * n_users)
-        self.item_factors_ = np.zeros((data.n_items, 0))
-        self.item_uniqueness_ = np.ones(data.n_items)
+        self.item_means_: NDArray[np.float64] = fit.rounds(first, start, data).noisy / (UNIT * n_users)
+        self.item_factors_: NDArray[np.float64] = np.zeros((data.n_items, 0))
+        self.item_uniqueness_: NDArray[np.float64] = np.ones(data.n_items)
         if others:
             mean = floored(self.item_means_)
             found = Projections(n_users, mean)
@@ -377,7 +378,7 @@ def _n_bytes(n_items: int, n_columns: int, n_rounds: int) -> int:
     return n_items * n_columns * (3 * 8 + 6 * n_rounds)
 
 
-def floored(item_means: np.ndarray) -> np.ndarray:
+def floored(item_means: np.ndarray) -> NDArray[np.float64]:
     """The mean by which rows are centred: never below a hundredth of its largest entry, of norm at most 1.
 
     Parameters
@@ -395,7 +396,7 @@ def floored(item_means: np.ndarray) -> np.ndarray:
     return mean / max(1.0, math.sqrt(mean @ mean))
 
 
-def to_grid(mean: np.ndarray) -> np.ndarray:
+def to_grid(mean: np.ndarray) -> NDArray[np.int32]:
     """A mean in whole numbers of 1 / `SCALE`.
 
     Parameters

@@ -8,6 +8,7 @@ import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.gram.dp_gram import share_sums
 from fastfedrec._kernels.systems.subspace import model as _kernel
@@ -57,12 +58,12 @@ class SubspaceState:
         The noisy sums; empty until the round is over.
     """
 
-    mean: np.ndarray
-    encoder: np.ndarray
-    noisy: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    mean: NDArray[np.int32]
+    encoder: NDArray[np.int16]
+    noisy: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
 
-def public_signs(n_items: int, n_columns: int) -> np.ndarray:
+def public_signs(n_items: int, n_columns: int) -> NDArray[np.int16]:
     """The first encoder: random signs that everybody can make, the same ones each time.
 
     Parameters
