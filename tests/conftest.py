@@ -45,8 +45,20 @@ def pytest_configure(config):
         config.add_cleanup(lambda: forced.__exit__(None, None, None))
 
 
+# What a model without a guarantee says where values vary and it looks at items alone.
+VALUES_IGNORED = "ignore:.* looks at which items each user has:UserWarning"
+
+
 def pytest_collection_modifyitems(config, items):
-    """With --instruction-set, leave out the tests that force one themselves: they would do the same once more."""
+    """Let tests that say so be told nothing of values that are ignored.
+
+    With --instruction-set, leave out the tests that force one themselves: they would do the same once more.
+    """
+    for item in items:
+        # Statistics and studies compare models of both kinds on one set of ratings.
+        is_study = "studies" in item.path.parts
+        if is_study or any(item.get_closest_marker(name) for name in ("ignores_values", "slow", "nightly")):
+            item.add_marker(pytest.mark.filterwarnings(VALUES_IGNORED))
     if config.getoption("--instruction-set") is None:
         return
     again = {

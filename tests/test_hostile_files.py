@@ -23,6 +23,8 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.core.npz import largest_content
 from fastfedrec.data.store import open_interactions, store_interactions
 
+pytestmark = pytest.mark.ignores_values
+
 QUICK = settings(suppress_health_check=list(HealthCheck))
 SEEDS = st.integers(0, 2**64)  # of what is changed: a failure is shown by one number
 

@@ -152,6 +152,7 @@ def test_a_matrix_that_unpacks_to_more_than_its_file_may_is_not_read(tmp_path, c
     assert "it would unpack to 201327" in refusal(capsys, "fit", "popularity", "--data", tmp_path / "bomb.npz")
 
 
+@pytest.mark.ignores_values
 @pytest.mark.parametrize(
     ("format", "name"), [("csr", "indices"), ("csr", "indptr"), ("csc", "indices"), ("coo", "col")]
 )
@@ -166,6 +167,7 @@ def test_a_matrix_whose_places_would_be_rounded_is_not_read(tmp_path, capsys, fo
     assert f"{name} must hold integers, got dtype float64" in said
 
 
+@pytest.mark.ignores_values
 def test_every_kind_of_data(tmp_path, capsys):
     matrix = scipy.sparse.random_array((30, 12), density=0.3, random_state=np.random.default_rng(1), format="csr")
     scipy.sparse.save_npz(tmp_path / "matrix.npz", matrix)

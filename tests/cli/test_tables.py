@@ -11,6 +11,8 @@ import zstandard
 from fastfedrec import load
 from fastfedrec.cli.main import main
 
+pytestmark = pytest.mark.ignores_values
+
 ROWS = [(f"u{k % 7}", k % 5 + k % 7 % 2 * 5 + 10, k % 4 + 1) for k in range(35)]
 
 

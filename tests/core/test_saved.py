@@ -17,6 +17,8 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.core import model_files
 from fastfedrec.core.model_files import read_model
 
+pytestmark = pytest.mark.ignores_values
+
 KEY = Key.from_seed(2)
 
 

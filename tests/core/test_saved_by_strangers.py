@@ -14,6 +14,8 @@ from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.core.npz import largest_content
 from fastfedrec.systems.recommender import Recommender
 
+pytestmark = pytest.mark.ignores_values
+
 KEY = Key.from_seed(2)
 
 

@@ -198,6 +198,7 @@ MATRIX = scipy.sparse.coo_array((COLUMNS["value"], (USERS, ITEMS)), shape=(8, 10
 NEEDS_TIMES = ("draw_contrastive_examples", "TemporalSplit", "PrivRec.fit")
 
 
+@pytest.mark.ignores_values
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("given", [MATRIX, pd.DataFrame(COLUMNS), pl.LazyFrame(COLUMNS)], ids=["coo", "pandas", "lazy"])
 def test_a_matrix_and_a_frame_are_taken_as_what_is_made_of_them(name, given, tmp_path):

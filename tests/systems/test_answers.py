@@ -27,6 +27,8 @@ from fastfedrec import (
 from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems._tables import seen_among
 
+pytestmark = pytest.mark.ignores_values
+
 NOBODY = "user 7"  # has no item
 FULL = "user 9"  # has all items but one
 #: Which have nothing to tell what is popular by, and which serve only their own users.

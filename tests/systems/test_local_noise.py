@@ -81,6 +81,7 @@ def test_users_who_did_not_answer_are_in_no_crowd():
     assert sum(model.ledger_.events.values()) == 2
 
 
+@pytest.mark.ignores_values
 def test_exact_rounds_promise_nothing():
     model, _ = fitted(FMFLDP(2, epsilon=None, n_rounds=2), rated())
     assert {model.ledger_.epsilon(view) for view in ("server", "shuffled_server", "public")} == {math.inf}

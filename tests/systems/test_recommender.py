@@ -33,6 +33,8 @@ from fastfedrec.systems.privrec.ncf import NCF
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import SYSTEMS
 
+pytestmark = pytest.mark.ignores_values
+
 #: Options by which users' work, and so what threads and shards share, is another than in MODELS.
 OTHERS = [
     FMFLDP(n_rounds=2, confidence_weight=0.5),

@@ -32,6 +32,8 @@ from fastfedrec.engines import LocalEngine
 from fastfedrec.rounds.system import DivergenceError
 from fastfedrec.systems.recommender import Recommender
 
+pytestmark = pytest.mark.ignores_values
+
 KEY = Key.from_seed(2)
 OURS = str(next(iter(fastfedrec.__path__)))
 ON_ENGINES = [model for model in MODELS if "engine" in inspect.signature(model.fit).parameters]

@@ -340,7 +340,11 @@ def test_progress_counts_models(data, capsys, monkeypatch):
         ({"query": 1}, TypeError, "query must be a function or None"),
         ({"guarantee": [1, 2]}, ValueError, r"guarantee must hold pairs \(epsilon, delta\), got 1"),
         ({"against": "everybody"}, ValueError, "against must be"),
-        ({"model": NCF(n_epochs=1, n_factors=16, hidden=(16,))}, TypeError, "NCF learns an embedding of each user"),
+        (
+            {"model": NCF(n_epochs=1, n_factors=16, hidden=(16,))},
+            TypeError,
+            "NCF serves only the users it was fitted on",
+        ),
     ],
 )
 def test_bad_inputs(data, attack, changed, error, message):

@@ -12,6 +12,8 @@ from fastfedrec import ImplicitALS, Interactions, Key, Popularity, datasets, loa
 from fastfedrec.accounting import Unprotected
 from fastfedrec.evaluation import LeaveOneOut, evaluate
 
+pytestmark = pytest.mark.ignores_values
+
 KEY = Key.from_seed(1)
 
 

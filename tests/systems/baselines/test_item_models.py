@@ -44,6 +44,7 @@ def test_own_history_equals_naive_twin(data):
     np.testing.assert_allclose(all_scores(OwnHistory().fit(data), data), expected, rtol=1e-12)
 
 
+@pytest.mark.ignores_values
 @given(data=counted(), n_neighbors=st.integers(1, 8), shrinkage=st.sampled_from([0.0, 1.5]))
 def test_item_knn_equals_naive_twin(data, n_neighbors, shrinkage):
     model = ItemKNN(n_neighbors, shrinkage).fit(data)
@@ -51,6 +52,7 @@ def test_item_knn_equals_naive_twin(data, n_neighbors, shrinkage):
     np.testing.assert_allclose(all_scores(model, data), expected, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.ignores_values
 @given(data=counted(), regularization=st.sampled_from([0.1, 3.0]))
 def test_ease_equals_one_regression_an_item(data, regularization):
     model = EASE(regularization).fit(data)
@@ -76,6 +78,7 @@ def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact, tile):
     )
 
 
+@pytest.mark.ignores_values
 @given(
     data=counted(), n_neighbors=st.integers(1, 8), cells=st.sampled_from([1, 9, 20]), filled=st.sampled_from([0, 99])
 )
@@ -90,6 +93,7 @@ def test_neither_blocks_of_items_nor_how_they_are_sorted_change_a_neighbor(data,
         np.testing.assert_array_equal(*(getattr(model, name) for model in found), strict=True)
 
 
+@pytest.mark.ignores_values
 def test_items_that_few_have_have_neighbors_as_the_twin_says():
     rng = np.random.default_rng(2)
     data = Interactions.from_arrays(np.repeat(np.arange(40), 2), rng.integers(0, 60, 80), item_ids=range(60))
@@ -99,6 +103,7 @@ def test_items_that_few_have_have_neighbors_as_the_twin_says():
     np.testing.assert_allclose(all_scores(model, data), expected, rtol=1e-12, atol=1e-15)
 
 
+@pytest.mark.ignores_values
 @given(data=counted(), n=st.integers(1, 8))
 def test_ease_of_some_items_is_ease_of_the_most_used(data, n):
     model, expected = EASE(3.0, top_items=n).fit(data), EASE(3.0).fit(data.binarize().top_items(n))

@@ -188,6 +188,7 @@ def test_a_score_does_not_depend_on_what_else_is_asked(model, data, monkeypatch)
     assert model.score([], []).shape == (0,)
 
 
+@pytest.mark.ignores_values
 def test_values_do_not_matter_and_zeros_do_not_count():
     rated = Interactions.from_arrays([1, 1, 2, 3], [10, 20, 10, 20], values=[5.0, 0.0, 0.5, 1.0])
     assert Popularity().fit(rated).item_counts_.tolist() == [2.0, 1.0]

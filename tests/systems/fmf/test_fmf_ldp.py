@@ -267,6 +267,7 @@ def test_fit_depends_on_nothing_but_data_and_key(data):
     assert (first.item_factors_ != other.item_factors_).any()
 
 
+@pytest.mark.ignores_values
 def test_values_are_binarised_unless_asked(data):
     rng = np.random.default_rng(0)
     rated = data.to_scipy()

@@ -25,6 +25,8 @@ from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import LocalTraining, PrivRecRounds
 from fastfedrec.systems.privrec.start import popularity_start, release_popularity
 
+pytestmark = pytest.mark.ignores_values
+
 KEY = Key.from_seed(3)
 SMALL = {"n_factors": 16, "hidden": (16,), "n_rounds": 3, "cohort_size": 5, "local_epochs": 2, "learning_rate": 0.1}
 FEATURES = {"user": ["age"], "item": ["genres"]}

@@ -64,6 +64,7 @@ def test_what_is_rated_low_is_neither_positive_nor_negative():
     np.testing.assert_array_equal((model.item_embeddings_ == start).all(axis=1), model.interactions_.item_ids % 4 == 0)
 
 
+@pytest.mark.ignores_values
 def test_the_ledger_promises_nothing():
     model = NCF(**SMALL).fit(rated(), key=KEY)
     assert {type(event) for event in model.ledger_.events} == {Unprotected}
@@ -100,6 +101,7 @@ def test_bad_parameters(arguments, message):
         NCF(**arguments)
 
 
+@pytest.mark.ignores_values
 def test_bad_widths_and_divergence():
     with pytest.raises(ValueError, match="n_factors"):
         NCF(n_factors=10).fit(rated(), key=KEY)
