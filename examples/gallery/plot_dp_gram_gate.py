@@ -49,5 +49,5 @@ axes.legend()
 
 # %%
 # Where the gate is closed, the model is a noisy popularity: it loses little, and the same budget spent on pairs would
-# have lost much more.  Where it is open, pairs are worth their noise, the more so the larger epsilon is.  The gate is
-# necessary, not sufficient: just above 30 a model may still be behind popularity.
+# have lost more, and much more far below 30.  Where it is open, pairs are worth their noise, the more so the larger
+# epsilon is.  The gate is necessary, not sufficient: with many items a model beyond 30 may still be behind popularity.

@@ -8,11 +8,27 @@ from fastfedrec.datasets import load_movielens
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 
 
-def leave_one_out_users():
-    """Train and test rows of the users with at least 20 of the items."""
+def users_of_the_thousand():
+    """Rows of the users with at least 20 of the items."""
     data = load_movielens(find_data("ml-1m.zip")).binarize().top_items(1000)
-    data = data.select_users(np.flatnonzero(data.interactions_per_user() >= 20))
-    return next(LeaveOneOut().split(data, key=Key.from_seed(1)))
+    return data.select_users(np.flatnonzero(data.interactions_per_user() >= 20))
+
+
+def leave_one_out_users():
+    """Their train and test rows."""
+    return next(LeaveOneOut().split(users_of_the_thousand(), key=Key.from_seed(1)))
+
+
+def split_after_resampling(n_users, seed=5):
+    """Users drawn with replacement, each with 70% of its row, of which one item is held out: others drawn of the same
+    person may have it."""
+    data, rng = users_of_the_thousand(), np.random.default_rng(seed)
+    rows = data._take_users(rng.integers(0, data.n_users, n_users))
+    rows = rows.keep_interactions(rng.random(rows.n_interactions) < 0.7)
+    numbers = np.arange(n_users)
+    rows = rows._replace(user_ids=numbers, global_user_ids=numbers.astype(np.uint64))
+    rows = rows.select_users(np.flatnonzero(rows.interactions_per_user() > 1))
+    return next(LeaveOneOut().split(rows, key=Key.from_seed(seed)))
 
 
 def resampled(train, test, n_users, seed=5):

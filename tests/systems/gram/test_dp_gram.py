@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import dp_gram as naive
 from naive.systems.gram import shrinkage as shrinkage_naive
-from support.movielens_users import hit_ratio, leave_one_out_users, resampled
+from support.movielens_users import hit_ratio, leave_one_out_users, resampled, split_after_resampling
 from support.noise_case import mu_found
 
 from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
@@ -332,14 +332,21 @@ def movielens():
 def test_movielens_users_resampled(movielens):
     train, test = resampled(*movielens, 50_000)
     assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)
-    for epsilon, least in ((0.5, 0.51), (1.0, 0.56), (2.0, 0.59)):
+    for epsilon, least in ((0.5, 0.525), (1.0, 0.565), (2.0, 0.593)):
+        assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
+
+
+@pytest.mark.nightly
+def test_movielens_users_resampled_before_an_item_is_held_out():
+    train, test = split_after_resampling(50_000)
+    for epsilon, least in ((0.5, 0.545), (1.0, 0.59), (2.0, 0.62)):
         assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
 
 
 @pytest.mark.slow
 def test_movielens_users_as_they_are(movielens):
     train, test = movielens
-    for epsilon, least in ((1.0, 0.42), (2.0, 0.51)):
+    for epsilon, least in ((1.0, 0.445), (2.0, 0.525)):
         assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
 
 
@@ -350,4 +357,4 @@ def test_movielens_people_who_were_not_trained_on(movielens):
     train, _ = resampled(*(part._take_users(ours) for part in movielens), 50_000)
     others, test = resampled(*(part._take_users(theirs) for part in movielens), 20_000, seed=7)
     model = DPGram(1.0).fit(train, key=Key.from_seed(3)).with_users(others)
-    assert hit_ratio(model, others, test) >= 0.51
+    assert hit_ratio(model, others, test) >= 0.545

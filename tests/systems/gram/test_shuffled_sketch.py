@@ -395,5 +395,5 @@ def test_audit_finds_no_more_than_the_claim_and_catches_broken_ones():
 def test_movielens_users_resampled():
     train, test = resampled(*leave_one_out_users(), 50_000)
     assert hit_ratio(Popularity().fit(train), train, test) == pytest.approx(0.326, abs=0.01)
-    for epsilon, least in ((1.0, 0.44), (2.0, 0.51)):
+    for epsilon, least in ((1.0, 0.465), (2.0, 0.525)):
         assert hit_ratio(ShuffledSketchGram(epsilon).fit(train, key=KEY), train, test) >= least
