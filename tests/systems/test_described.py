@@ -19,6 +19,7 @@ TRUST = {
     "private-prototypes": ["entity"],
     "privrec": ["none", "central"],
     "dp-gram": ["central"],
+    "dp-subspace": ["central"],
     "shuffled-sketch-gram": ["shuffle"],
     "dp-als": ["central"],
     "dp-fmf": ["central"],
