@@ -71,7 +71,13 @@ def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple
 
 
 class NominalEpsilon:
-    """Constructors take `nominal_epsilon`; `epsilon` is that of what runs, which is computed and at most as large."""
+    """Constructors take `nominal_epsilon`; `epsilon` is that of what runs, which is computed and at most as large.
+
+    Parameters
+    ----------
+    *_, **named : object
+        What the constructor takes that inherits this.
+    """
 
     likelihood_ratio: Any
 

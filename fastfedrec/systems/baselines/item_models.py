@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
 import scipy
@@ -24,6 +24,9 @@ from fastfedrec.systems._from_items import contributions_of_neighbors, nothing_s
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.popularity import Baseline
 from fastfedrec.systems.recommender import Recommender
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = ["EASE", "ItemKNN", "OwnHistory"]
 
@@ -290,13 +293,7 @@ class ItemKNN(NeighborModel, ExactModel):
         self.neighbor_items_, self.neighbor_similarities_ = best, falling
 
     def _nearest(
-        self,
-        items: "scipy.sparse.csr_array",
-        users: "scipy.sparse.csr_array",
-        part: np.ndarray,
-        lengths: np.ndarray,
-        n_kept: int,
-        n_threads: int,
+        self, items: "csr_array", users: "csr_array", part: np.ndarray, lengths: np.ndarray, n_kept: int, n_threads: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Neighbours of a part of the items, from a dense block of the numbers of users of both."""
         pairs = sum_rows(items, users, n_threads=n_threads)
@@ -308,13 +305,7 @@ class ItemKNN(NeighborModel, ExactModel):
         return best[:, :n_kept], falling[:, :n_kept]
 
     def _nearest_of_few(
-        self,
-        items: "scipy.sparse.csr_array",
-        users: "scipy.sparse.csr_array",
-        part: np.ndarray,
-        lengths: np.ndarray,
-        n_kept: int,
-        n_threads: int,
+        self, items: "csr_array", users: "csr_array", part: np.ndarray, lengths: np.ndarray, n_kept: int, n_threads: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """The same where most pairs have nobody: those that somebody has are sorted, and the first others follow."""
         pairs = items @ users
