@@ -286,11 +286,13 @@ needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has
 forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 
 
+@pytest.mark.ignores_values
 @pytest.mark.parametrize("name", DRAWS)
 def test_each_draw_works_in_the_process_that_made_the_key(name):
     assert outcome_of(DRAWS[name], Key.from_entropy()) == "drawn"
 
 
+@pytest.mark.ignores_values
 @needs_fork
 @forks
 @pytest.mark.parametrize("generations", [1, 2])
@@ -299,6 +301,7 @@ def test_a_fork_cannot_draw_from_an_entropy_key_by_any_function(generations):
         assert outcome.startswith("ValueError: key was drawn in another process, of which this one is a fork"), name
 
 
+@pytest.mark.ignores_values
 @needs_fork
 @forks
 def test_a_fork_draws_from_a_seed():
