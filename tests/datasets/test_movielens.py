@@ -198,6 +198,7 @@ def test_counts_of_the_real_data(data_path, name, n_users, n_items, histogram):
         assert (data.timestamps != MISSING_TIMESTAMP).sum() == 399_984
 
 
+@pytest.mark.ignores_values
 def test_the_publishers_list(tmp_path):
     """Every movie of the file, in its order, which is not that of the ids here."""
     header, *rows = FILES_CSV["movies.csv"].splitlines(keepends=True)
