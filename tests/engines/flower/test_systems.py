@@ -44,6 +44,7 @@ from fastfedrec.engines.flower import client_app, server_app
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.ignores_values
 @pytest.mark.parametrize("n_threads", [1, 4])
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_two_nodes_make_the_model_of_one_process(data, tmp_path, name, n_threads):
@@ -72,6 +73,7 @@ def test_a_shard_more_or_less_changes_nothing(data):
     assert_same(alone, serve(system, data, MemoryGrid(two_nodes(system, data)))[0])
 
 
+@pytest.mark.ignores_values
 @pytest.mark.parametrize("name", [*CENTRAL, *SIMULATED])
 def test_owners_serve_their_own_users(data, name, tmp_path):
     there, _ = serve(SYSTEMS[name], data, MemoryGrid(two_nodes(SYSTEMS[name], data, folder=tmp_path)))
