@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.compute.networks.sequences import check_sequences
-from fastfedrec.core.check import check_integer
+from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
-from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.generate_sequences import generate_sequences
 from fastfedrec.evaluation.new_users import PersonalizationSplit, evaluate_personalized, personalization_split
@@ -135,7 +134,7 @@ class StageOneTable(SideBySide):
         panel.tick_params(axis="y", labelsize="x-small")
 
 
-def stage1_table(data: InteractionsLike | None = None, *, n_seeds: int = 3, **options: Any) -> StageOneTable:
+def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> StageOneTable:
     """Train PrivRec with each kind of first stage, at equal epsilon of the whole.
 
     Parameters
@@ -161,7 +160,7 @@ def stage1_table(data: InteractionsLike | None = None, *, n_seeds: int = 3, **op
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     how = RunOptions(**options)
     if data is not None:
-        data = as_interactions("data", data)
+        check_instance("data", data, Interactions, "use a reader of fastfedrec.datasets")
         check_sequences("data", data)
     rows: dict[str, dict[str, Any]] = {}
     tasks = []

@@ -111,7 +111,7 @@ def test_ratings_with_features_and_the_command(tiny, tmp_path, capsys, monkeypat
 
 
 def test_bad_inputs():
-    with pytest.raises(TypeError, match=r"data must be Interactions, a SciPy .* got int"):
+    with pytest.raises(TypeError, match="data must be Interactions, got int"):
         stage1_table(3)
     with pytest.raises(ValueError, match="n_seeds must be at least 1"):
         stage1_table(n_seeds=0)
