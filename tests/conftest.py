@@ -1,4 +1,5 @@
 import os
+import warnings
 from pathlib import Path
 
 # Before NumPy is loaded, and for the processes that tests start.  Small products gain nothing from a second thread,
@@ -68,6 +69,16 @@ def pytest_collection_modifyitems(config, items):
     }
     config.hook.pytest_deselected(items=list(again))
     items[:] = [item for item in items if item not in again]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef):
+    """What several tests share is made for whichever asks first, whether or not it is one that says so."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", VALUES_IGNORED.split(":")[1], UserWarning)
+        return (yield)
 
 
 def is_missing(error):
