@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benches.floors import floor_seconds
-from benches.ratios import peer, with_ratios
+from benches.ratios import peer, times_faster, with_ratios
 from fastfedrec import Interactions, Key
 from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.datasets import generate_implicit, load_table, store_table
@@ -114,6 +114,23 @@ class LoadTable20M(LoadTable):
 
     def setup_cache(self):  # its own: asv calls one that is inherited once, for the class that it finds first
         return _written(10 * N_RATINGS)
+
+
+class TimesPolars:
+    """How many times faster than polars, of the same columns, and `from_arrays` of what it gives, in turns."""
+
+    unit = "times faster"
+
+    def setup_cache(self):
+        return _written(10 * N_RATINGS)
+
+    def setup(self, cached):
+        with peer("polars"):
+            import polars  # noqa: F401
+
+    def track_times_polars(self, cached):
+        path = cached[0]
+        return times_faster(lambda: _polars(path), lambda: _fastfedrec(path), repetitions=3)
 
 
 class StoreTable:
