@@ -82,7 +82,11 @@ def parse_lines(
         int64 or float64, of those that are kept; None where that is in doubt.
     """
     pl = importlib.import_module("polars")
-    types = {Kind.WHOLE: pl.Int64, Kind.DECIMAL: pl.Float64}
+    if text.startswith(BYTE_ORDER_MARK.encode()):  # of a file that was put behind another; polars takes it off
+        return None
+    letters = np.frombuffer(text, dtype=np.uint8)
+    is_plain = not quoted and _is_plain(text, letters, separator)
+    types = {Kind.WHOLE: pl.Int64, Kind.DECIMAL: pl.Float64} | ({Kind.ID: pl.Int64} if is_plain else {})
     schema = {f"column_{place + 1}": types.get(field.kind, pl.String) for place, field in enumerate(fields)}
     kept = [place for place, field in enumerate(fields) if field.kind is not Kind.SKIP]
     try:
@@ -92,7 +96,6 @@ def parse_lines(
         )  # fmt: skip
     except pl.exceptions.PolarsError:
         return None
-    letters = np.frombuffer(text, dtype=np.uint8)
     outside = np.cumsum(letters == ord('"'), dtype=np.uint8) & 1 == 0 if quoted else None
     n_lines = _count(letters, b"\n", outside)
     # Of too few fields the last ones are null; where those may be empty, or are not read, their separators are missed.
@@ -101,7 +104,7 @@ def parse_lines(
         return None
     if any(series.null_count() and not fields[place].optional for series, place in zip(frame, kept, strict=True)):
         return None
-    ids = [schema_name for schema_name, field in zip(schema, fields, strict=True) if field.kind is Kind.ID]
+    ids = [name for name, field in zip(schema, fields, strict=True) if field.kind is Kind.ID and not is_plain]
     n_letters = frame.select(pl.col(ids).str.len_bytes().sum()).to_dict(as_series=False) if ids else {}
     frame = frame.with_columns(pl.col(ids).cast(pl.Int64, strict=False)) if ids else frame  # together, so on threads
     columns, numberings = [], iter(numbering)
@@ -114,11 +117,28 @@ def parse_lines(
         elif field.kind is Kind.DECIMAL:
             column = _decimals(series.to_numpy(), field)
         else:
-            column = _integers(series, field, n_letters[series.name][0] if field.kind is Kind.ID else None)
+            column = _integers(series, field, n_letters[series.name][0] if series.name in n_letters else None)
         if column is None:
             return None
         columns.append(column)
     return columns
+
+
+def _is_plain(text: bytes, letters: np.ndarray, separator: bytes) -> bool:
+    """Whether each whole number that polars reads is one as Python writes it: False where that is in doubt.
+
+    That is: no sign that could be left out, no blank before it, no zero before another digit.
+    """
+    if not text.isascii() or b"+" in text or b" " in text or b"\t" in text or (b"-" in text and b"-0" in text):
+        return False
+    for before in (b"\n", separator):
+        zero = int.from_bytes(before + b"0", "little")
+        for first in (0, 1):  # two letters at a time, from each place
+            pairs = letters[first : len(letters) - (len(letters) - first) % 2].view("<u2")
+            after = letters[np.minimum(2 * np.flatnonzero(pairs == zero) + first + 2, len(letters) - 1)]
+            if ((after >= ord("0")) & (after <= ord("9"))).any():
+                return False
+    return not (text[:1] == b"0" and text[1:2].isdigit())
 
 
 def _count(letters: np.ndarray, letter: bytes, outside: np.ndarray | None) -> int:

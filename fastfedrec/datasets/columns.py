@@ -3,6 +3,7 @@
 Blocks are parsed by polars; what is in doubt, and what is wrong, is read again by Python (`_records`), which decides.
 """
 
+import itertools
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.datasets._fields import Field, Kind
@@ -21,7 +23,7 @@ from fastfedrec.datasets.files import refuse
 
 __all__ = ["ColumnReader", "TextList", "find_duplicate", "to_interactions"]
 
-_BLOCK_BYTES = 1 << 23  # read and parsed at once
+_BLOCK_BYTES = 1 << 24  # read and parsed at once
 _STAND_INS = b"\x1f\x1e\x1d\x1c\x01\x02\x03\x04"  # for a separator of several bytes, where a block has none of them
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -62,13 +64,14 @@ class ColumnReader:
         self._starts.append(self.n_rows)
         self._stream_names.append(name)
         place, n_rows, rest, at_end = _Place(first_line, None), self.n_rows, b"", False
-        with ThreadPoolExecutor(1) as ahead:  # one block is read while another one is parsed
+        self._n_parts = min(resolve_n_threads(0), 4)
+        with ThreadPoolExecutor(self._n_parts) as self._workers:  # one block is read while another one is parsed
             block = stream.read(_BLOCK_BYTES)
             if first_line == 1:
                 block = block.removeprefix(_BYTE_ORDER_MARK)
             while not at_end:
                 at_end = not block
-                coming = ahead.submit(stream.read, _BLOCK_BYTES) if len(block) >= _BLOCK_BYTES // 2 else None
+                coming = self._workers.submit(stream.read, _BLOCK_BYTES) if len(block) >= _BLOCK_BYTES // 2 else None
                 text = rest + block if rest else block
                 if at_end:
                     text = text.rstrip(_BLANK)  # blank last lines
@@ -90,15 +93,19 @@ class ColumnReader:
         found = self._parse_plain(lines, quoted, place) if is_sure and end else None
         if found is None:
             columns, end, after = self._parse_slowly(lines if is_sure and end else text[:whole], place, at_end)
+            parts = [columns]
         else:
-            columns, after = found
-        if len(columns[0]):
-            self._keep(columns)
-            self.n_rows += len(columns[0])
+            parts, after = found
+        for columns in parts:
+            if len(columns[0]):
+                self._keep(columns)
+                self.n_rows += len(columns[0])
         return end, after
 
-    def _parse_plain(self, lines: bytes, quoted: bool, place: "_Place") -> tuple[list[np.ndarray], "_Place"] | None:
-        """Columns, and where reading goes on, or None where Python must look at the lines."""
+    def _parse_plain(
+        self, lines: bytes, quoted: bool, place: "_Place"
+    ) -> tuple[list[list[np.ndarray]], "_Place"] | None:
+        """Columns of parts of the lines, and where reading goes on, or None where Python must look at them."""
         if not lines.isascii():
             self._decode(lines, place)
         n_lines, heading = _count_lines(lines) if quoted or self._headings else None, place.heading
@@ -120,12 +127,20 @@ class ColumnReader:
             lines, separator = lines.replace(separator, stand_in), stand_in
         if b"\r" in lines and lines.count(b"\r") != lines.count(b"\r\n"):  # which polars takes off numbers
             return None
-        columns = parse_lines(lines, separator, self._fields, quoted, list(self._numbering.values()))
-        if columns is None:
+
+        def parse(part: bytes) -> list[np.ndarray] | None:
+            return parse_lines(part, separator, self._fields, quoted, list(self._numbering.values()))
+
+        # Texts are numbered as they appear, and headings stand above all.
+        n_parts = 1 if quoted or self._numbering or self._headings else self._n_parts
+        found = list(self._workers.map(parse, _parts(lines, n_parts))) if n_parts > 1 else [parse(lines)]
+        parts = [columns for columns in found if columns is not None]
+        if len(parts) < len(found):
             return None
         if self._headings:
-            columns.append(np.repeat(np.array(numbers, dtype=np.int64), counts))
-        return columns, _Place(place.line + (len(columns[0]) if n_lines is None else n_lines), heading)
+            parts[0].append(np.repeat(np.array(numbers, dtype=np.int64), counts))
+        n_rows = sum(len(columns[0]) for columns in parts)
+        return parts, _Place(place.line + (n_rows if n_lines is None else n_lines), heading)
 
     def _parse_slowly(self, lines: bytes, place: "_Place", at_end: bool) -> tuple[list[np.ndarray], int, "_Place"]:
         text = self._decode(lines, place)
@@ -184,6 +199,13 @@ def _end_of_lines(text: bytes) -> int:
     else:
         end = len(text[:end].rstrip(_BLANK))
     return text.find(b"\n", end) + 1 if end else 0
+
+
+def _parts(lines: bytes, n_parts: int) -> list[bytes]:
+    """Whole lines in so many parts of about one size, or fewer."""
+    ends = {lines.rfind(b"\n", 0, len(lines) * part // n_parts) + 1 for part in range(1, n_parts)}
+    ends = sorted(ends | {0, len(lines)})
+    return [lines[start:end] for start, end in itertools.pairwise(ends)]
 
 
 def _count_lines(text: bytes) -> int:
