@@ -204,8 +204,7 @@ def _end_of_lines(text: bytes) -> int:
 def _parts(lines: bytes, n_parts: int) -> list[bytes]:
     """Whole lines in so many parts of about one size, or fewer."""
     ends = {lines.rfind(b"\n", 0, len(lines) * part // n_parts) + 1 for part in range(1, n_parts)}
-    ends = sorted(ends | {0, len(lines)})
-    return [lines[start:end] for start, end in itertools.pairwise(ends)]
+    return [lines[start:end] for start, end in itertools.pairwise(sorted(ends | {0, len(lines)}))]
 
 
 def _count_lines(text: bytes) -> int:
