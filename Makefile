@@ -22,7 +22,7 @@ demo: $(VENV)/.installed-cli
 
 # All tests, against the installed package (`pytest`, never `python -m pytest`: the checkout would shadow it).
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 -m "not nightly"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly"
 	$(MAKE) test-plain
 	$(MAKE) test-flower
 	$(MAKE) -j 2 test-docstrings test-pages

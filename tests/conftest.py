@@ -18,7 +18,7 @@ pytest.register_assert_rewrite("support")
 
 # `ci` repeats the same examples on every run, where more would find nothing new; `dev` explores; `nightly` explores
 # long.
-settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=50)
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, max_examples=25)
 settings.register_profile("dev", deadline=None, print_blob=True)
 settings.register_profile("nightly", deadline=None, print_blob=True, max_examples=1000)
 

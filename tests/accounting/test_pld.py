@@ -407,7 +407,7 @@ def test_later_events_are_not_forgotten():
     assert accountant.compose(plain(2.0)).get_epsilon(1e-6) > before
 
 
-@pytest.mark.parametrize("z", [0.1, 1e4])
+@pytest.mark.parametrize("z", [pytest.param(0.1, marks=pytest.mark.nightly), 1e4])
 def test_absurd_parameters_still_give_an_upper_bound(z):
     for event in (plain(z), poisson(z, 1e-5), fixed(z, 10**6, 1)):
         epsilon = pld(event, 100).get_epsilon(1e-6)

@@ -431,7 +431,7 @@ def test_threads_do_not_change_a_bit(is_sparse, instruction_set):
 @pytest.mark.slow
 def test_second_centres_follow_the_squared_distance():
     x = np.array([[0.0], [1.0], [3.0], [4.0]])
-    seen, n = np.zeros((4, 4)), 60_000
+    seen, n = np.zeros((4, 4)), 15_000
     for seed in range(n):
         centers = kmeans(x, 2, n_iterations=0, key=Key.from_seed(seed), n_threads=1).centers.ravel()
         first, second = np.searchsorted(x.ravel(), centers)
@@ -441,5 +441,5 @@ def test_second_centres_follow_the_squared_distance():
     off = ~np.eye(4, dtype=bool)
     assert seen[~off].sum() == 0
     assert counts_are(seen[off], expected[off])
-    assert not counts_are(seen[off], tilted(expected[off], 0.9))
-    assert not counts_are(seen[off], tilted(expected[off], 1.1))
+    assert not counts_are(seen[off], tilted(expected[off], 0.8))
+    assert not counts_are(seen[off], tilted(expected[off], 1.2))

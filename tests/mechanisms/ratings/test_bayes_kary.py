@@ -76,7 +76,7 @@ def test_no_other_mechanism_of_the_package_explains_more(epsilon, prior):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(
     epsilon=st.floats(0.01, 9),
     grid=grids,
