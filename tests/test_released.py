@@ -1,5 +1,6 @@
 """What a fit gives away is made of what its server heard, or of noisy numbers, and of nothing else of people's data."""
 
+import copy
 import dataclasses
 
 import numpy as np
@@ -71,7 +72,48 @@ LOCAL = {
 #: Of counts outside of the rounds, or of what devices remember between them.
 BESIDE_MESSAGES = ("PrivRec, all stages", "FedRec")
 SYSTEMS = {name: model for name, model in (CENTRAL | LOCAL).items() if name not in BESIDE_MESSAGES}
+#: Those whose one round asks for all that there is, so that users are sent nothing that was learnt.
+SEND_NOTHING = ("DPGram, popularity alone", "DPALS, uniform", "PrivatePrototypes", "PrivatePrototypes, clusters")
 CENTRAL["DPPopularity"] = DPPopularity(max_items_per_user=3)
+
+
+def content(value):
+    """All that a state holds, as what can be compared: of arrays the type, shape and bytes."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.shape, value.tobytes()
+    if isinstance(value, dict):
+        return {name: content(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [content(part) for part in value]
+    return {type(value).__name__: content(vars(value))} if dataclasses.is_dataclass(value) else repr(value)
+
+
+class WatchedEngine(LocalEngine):
+    """Takes down what it sends to users in each round; a broken one goes on with exact sums in place of noisy ones."""
+
+    def __init__(self, is_broken):
+        super().__init__(n_shards=2)
+        self.is_broken, self.sent = is_broken, []
+
+    def _receiver(self, system, state, *arguments):
+        self.sent.append(content(state))
+        return super()._receiver(system, state, *arguments)
+
+    def run(self, system, *arguments, **options):
+        return super().run(without_noise(system) if self.is_broken else system, *arguments, **options)
+
+
+def without_noise(system):
+    """A copy of rounds whose server adds no noise."""
+
+    def apply(state, update):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(IntegerNoise, "_add", lambda noise, values, *rest: values.copy())
+            return system.apply(state, update)
+
+    broken = copy.copy(system)
+    broken.apply = apply
+    return broken
 
 
 class ScriptedEngine(LocalEngine):
@@ -164,17 +206,23 @@ class Releases:
         patch.setattr(rounds, "private_kmeans", clustered)
 
 
+def with_the_noise_of_another(name, path, monkeypatch, engine_of):
+    """Of one's own data, and of others' with the noisy numbers of one's own: the release, what it took, the engine."""
+    given = ()
+    for seed in (1, 2):
+        with monkeypatch.context() as patch:
+            releases, engine = Releases(patch, given), engine_of()
+            given = releases.given if seed == 1 else given
+            yield given_away(CENTRAL[name], rows_of(seed), path, engine), releases, engine
+
+
 @pytest.mark.parametrize("name", CENTRAL)
 def test_what_leaves_a_server_follows_from_noisy_numbers(name, tmp_path, monkeypatch):
     """With the noisy numbers of other data, the release is the other's to the bit; as are kinds and sizes of noise."""
-    with monkeypatch.context() as patch:
-        first = Releases(patch)
-        before = given_away(CENTRAL[name], rows_of(1), tmp_path / "model")
-    with monkeypatch.context() as patch:
-        second = Releases(patch, first.given)
-        assert given_away(CENTRAL[name], rows_of(2), tmp_path / "model") == before
-    assert second.how == first.how
-    assert first.given
+    one, other = with_the_noise_of_another(name, tmp_path / "model", monkeypatch, lambda: LocalEngine(2))
+    assert other[0] == one[0]
+    assert other[1].how == one[1].how
+    assert one[1].given
 
 
 @pytest.mark.parametrize("name", CENTRAL)
@@ -243,6 +291,23 @@ def test_an_entity_draws_what_its_ledger_says_and_no_more_often(tmp_path, monkey
         (cost,) = map(float, costs)
         assert 0 < cost <= events[name][0] * (1 + 1e-12)
         assert cost > events[name][0] * (1 - 1e-6)
+
+
+# ---- what is sent to users -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in CENTRAL if name != "DPPopularity"])
+def test_what_users_are_sent_follows_from_noisy_numbers(name, tmp_path, monkeypatch):
+    """Round by round, whether or not the model shows it; rounds that go on with exact sums are seen."""
+
+    def sent(is_broken):
+        ran = with_the_noise_of_another(name, tmp_path / "model", monkeypatch, lambda: WatchedEngine(is_broken))
+        return [engine.sent for *_, engine in ran]
+
+    one, other = sent(is_broken=False)
+    assert one == other
+    one, other = sent(is_broken=True)
+    assert (one == other) == (name in SEND_NOTHING)
 
 
 # ---- the negative control --------------------------------------------------------------------------------------------

@@ -71,6 +71,7 @@ class Engine(ABC):
         n_threads: int = 0,
         show_progress: bool = False,
         after_round: Callable[[int, Any], None] | None = None,
+        name: str | None = None,
     ) -> Any:
         """Run rounds first_round, ..., n_rounds - 1.
 
@@ -96,6 +97,8 @@ class Engine(ABC):
             Draw a bar.
         after_round : callable or None
             Called with the number of the finished round and the new state.
+        name : str or None
+            The model's, by which logs, bars and messages call the rounds; None takes that of the system's class.
 
         Returns
         -------
@@ -109,12 +112,13 @@ class Engine(ABC):
             others that somebody did is a note in the ledger.
         """
         self.rejections = []
+        name = ", ".join(filter(None, (name or type(system).__name__, system._what)))
         shards = self._shards_of(interactions)
         expected = {name: system.count_clients(shard) for name, shard in shards.items()}
         n_clients = sum(expected.values())
         # A run that is resumed has its notes in the ledger.
-        was_answered = any(_unanswered(system, number) not in ledger.notes for number in range(first_round))
-        rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=type(system).__name__)
+        was_answered = any(_unanswered(name, number) not in ledger.notes for number in range(first_round))
+        rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=name)
         with self._place(shards, key) as placed, default_threads(n_threads):
             for round_number in (first_round + number for number in rounds):
                 event = self._as_carried(system.round_event(n_clients))
@@ -126,16 +130,16 @@ class Engine(ABC):
                 self.rejections += receiver.rejections
                 self._amend(ledger, event, heard.n_clients)
                 if expected and not receiver.heard().answered:
-                    ledger.note(_unanswered(system, round_number))
+                    ledger.note(_unanswered(name, round_number))
                 else:
                     was_answered = True
                 if not was_answered and round_number == n_rounds - 1:  # before any noise is drawn for nobody
-                    raise NoAnswerError(_say_why(system, n_rounds, self.rejections), ledger, tuple(self.rejections))
+                    raise NoAnswerError(_say_why(name, n_rounds, self.rejections), ledger, tuple(self.rejections))
                 self._settle(receiver)
                 state = system.apply(state, heard)
                 n_refused = len(receiver.rejections)
                 refused = f"; {n_refused} messages were refused (see rejections)" if n_refused else ""
-                tell_done(type(system).__name__, round_number + 1, n_rounds, rest=refused)
+                tell_done(name, round_number + 1, n_rounds, rest=refused)
                 if after_round is not None:
                     after_round(round_number, state)
         return state
@@ -177,13 +181,13 @@ class Engine(ABC):
         """What each shard answers in the receiver's round, in the shards' order: updates of floats are added in it."""
 
 
-def _unanswered(system: FederatedSystem, round_number: int) -> str:
+def _unanswered(name: str, round_number: int) -> str:
     """The note of a round in which nobody was heard."""
-    return f"nobody answered in round {round_number} of {type(system).__name__}, which is counted all the same"
+    return f"nobody answered in round {round_number} of {name}, which is counted all the same"
 
 
-def _say_why(system: FederatedSystem, n_rounds: int, rejections: Sequence[Rejection]) -> str:
+def _say_why(name: str, n_rounds: int, rejections: Sequence[Rejection]) -> str:
     reasons = "; ".join(f"{refused.sender} in round {refused.round}: {refused.reason}" for refused in rejections[:_FEW])
     more = f"; and {len(rejections) - _FEW} more (its rejections)" if len(rejections) > _FEW else ""
     rounds = "its round" if n_rounds == 1 else f"any of its {n_rounds} rounds"
-    return f"nobody answered {type(system).__name__} in {rounds}, so there is no model ({reasons}{more})"
+    return f"nobody answered {name} in {rounds}, so there is no model ({reasons}{more})"

@@ -56,7 +56,7 @@ class Fit:
     n_threads: int
     show_progress: bool
     communication: CommunicationLedger = field(default_factory=CommunicationLedger)
-    caller: str | None = None  # whose fit takes the key, where it is not that of the model that begins
+    caller: str | None = None  # whose fit it is, where it is not that of the model that begins
 
     @classmethod
     def resolve(
@@ -79,7 +79,8 @@ class Fit:
 
     def begin(self, model: Any, data: Interactions) -> tuple[Ledger, CommunicationLedger]:
         """Claim the key, after all that could be refused, and return the accounts that the model will show."""
-        self.key.claim(f"{self.caller or type(model).__name__}.fit")
+        self.caller = self.caller or type(model).__name__
+        self.key.claim(f"{self.caller}.fit")
         self.communication.n_clients = getattr(model, "n_users", None)
         return model._open_account(self.ledger, data, simulation=self.key.is_simulation), self.communication
 
@@ -106,4 +107,5 @@ class Fit:
             n_threads=self.n_threads,
             show_progress=self.show_progress,
             after_round=after_round,
+            name=self.caller,
         )

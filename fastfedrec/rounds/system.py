@@ -123,6 +123,11 @@ def find_violation(rules: Mapping[str, ArrayRule], arrays: Any) -> str | None:
 class FederatedSystem(ABC):
     """What an engine and a server need of a system."""
 
+    @property
+    def _what(self) -> str:
+        """What its rounds ask for, in words; empty where a model asks for one thing only."""
+        return ""
+
     def count_clients(self, shard: Interactions) -> int:
         """How many clients a shard counts as in messages, for the rules and for traffic.
 

@@ -40,6 +40,11 @@ class NoisySum(FederatedSystem):
         self.key = key
         self.distance = distance
 
+    @property
+    def _what(self) -> str:
+        """Sums of what."""
+        return self._field.replace("_", " ")
+
     @abstractmethod
     def _shape(self, state: Any) -> tuple[int, ...]:
         """Of the sums."""
@@ -79,7 +84,7 @@ class NoisySum(FederatedSystem):
         """What the round costs: the noise is as wide whoever answers."""
         return Gaussian(
             self.noise.noise_multiplier(self._unit),
-            f"Gaussian noise on {self._field.replace('_', ' ')}",
+            f"Gaussian noise on {self._what}",
             neighboring="zero_out",
             sampling="none",
             distance=self.distance,

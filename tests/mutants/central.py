@@ -11,6 +11,7 @@ ROOM = "test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too"
 EXACT = "test_no_event_says_more_noise_than_there_is"
 TRACE = "test_users_without_data_leave_no_trace_where_the_number_of_users_is_public"
 SAME = "test_who_says_the_same_gets_the_same_whatever_the_data"
+SENT = "test_what_users_are_sent_follows_from_noisy_numbers"
 FOLLOWS = "test_what_leaves_a_server_follows_from_noisy_numbers"
 DRAWS = "test_an_entity_draws_what_its_ledger_says_and_no_more_often"
 STREAMS = "test_no_stream_of_random_words_serves_two_releases"
@@ -71,7 +72,7 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-counts-its-users", "DPGram divides by the number of users in the data, not by the public one",
-        "DPGram.fit",
+        "DPGram._release",
         "self.item_means_ = shares / n_users",
         "self.item_means_ = shares / data.n_users",
         ("test_models_show_what_was_released_and_nothing_else[DPGram]",),
@@ -91,16 +92,16 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
-        "DPGram.fit",
+        "DPGram._release",
         "self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads)",
         "self._release_pairs(pairs, state.mean / SCALE, noise, data.n_users, fit.n_threads)",
         (f"{TRACE}[DPGram]",),
     ),
     Mutant(
-        "dpgram-broadcasts-exact-mean", "users of DPGram are sent the exact mean of all rows", "DPGram.fit",
+        "dpgram-broadcasts-exact-mean", "users of DPGram are sent the exact mean of all rows", "DPGram._release",
         "public_mean(self.item_means_)",
         "public_mean(np.bincount(data.indices, minlength=data.n_items) / n_users)",
-        (f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]"),
+        (f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]"),
     ),
     Mutant(
         "dpgram-answers-any-mean", "users of DPGram answer a mean for which no norm is bounded", "GramSum._objection",
@@ -109,10 +110,29 @@ CENTRAL = [
         ("test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for",),
     ),
     Mutant(
-        "dpgram-samplers-are-free", "what the samplers take of delta is spent twice by DPGram", "DPGram._budget",
+        "dpgram-samplers-of-one-round", "DPGram pays for the samplers of one of its rounds", "DPGram._budget",
+        "2 * distance",
+        "distance / 2",
+        (f"{ROOM}[DPGram]",),
+    ),
+    # ---- what central models have in common -------------------------------------------------------------------------
+    Mutant(
+        "central-samplers-are-free", "what the samplers take of delta is spent twice", "CentralModel._mu_beside",
         "self.delta - taken",
         "self.delta",
-        (f"{ROOM}[DPGram]",),
+        tuple(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")),
+    ),
+    Mutant(
+        "central-samplers-of-one-round", "models pay for the samplers of one round of a kind", "sum_distances",
+        "n_rounds * system.round_event(1).distance",
+        "system.round_event(1).distance / n_rounds",
+        (f"{ROOM}[DPALS]", f"{ROOM}[DPFMF]"),
+    ),
+    Mutant(
+        "central-no-search", "what samplers take is not looked for", "CentralModel._within_delta",
+        "(distance := sum_distances(phases)) > room",
+        "(distance := 0.0)",
+        tuple(f"{ROOM}[{name}]" for name in ("DPSubspace", "DPALS", "DPFMF")),
     ),
     # ---- DPALS ------------------------------------------------------------------------------------------------------
     Mutant(
@@ -205,7 +225,7 @@ CENTRAL = [
         ("test_the_rules_refuse_what_so_many_users_cannot_send",),
     ),
     Mutant(
-        "dpals-shows-exact-counts", "DPALS keeps exact counts beside its factors", "DPALS.fit",
+        "dpals-shows-exact-counts", "DPALS keeps exact counts beside its factors", "DPALS._release",
         "state.item_counts",
         "np.bincount(data.indices, minlength=data.n_items).astype(float)",
         ("test_models_show_what_was_released_and_nothing_else[DPALS]",),
@@ -220,19 +240,7 @@ CENTRAL = [
             learnt = replace(learnt, item_counts=update.arrays["item_counts"] / UNIT)
         return learnt
         """,
-        (f"{FOLLOWS}[DPALS]",),
-    ),
-    Mutant(
-        "dpals-samplers-are-free", "what the samplers take of delta is spent twice by DPALS", "DPALS._plan",
-        "self.delta - taken",
-        "self.delta",
-        (f"{ROOM}[DPALS]",),
-    ),
-    Mutant(
-        "dpals-samplers-of-one-round", "DPALS pays for the samplers of one round of a kind", "DPALS._taken",
-        "n_rounds * system.round_event(1).distance",
-        "system.round_event(1).distance / n_rounds",
-        (f"{ROOM}[DPALS]",),
+        (f"{FOLLOWS}[DPALS]", f"{SENT}[DPALS]"),
     ),
     Mutant(
         "dpals-event-rounded-up", "an event of DPALS says a little more noise than there is", "NoisyRound.round_event",
@@ -265,12 +273,6 @@ CENTRAL = [
         "float(SCALE)",
         "2.0 * SCALE",
         (f"{PARTS}[DPFMF]",),
-    ),
-    Mutant(
-        "dpfmf-samplers-are-free", "what the samplers take of delta is spent twice by DPFMF", "DPFMF._plan",
-        "self.delta - taken",
-        "self.delta",
-        (f"{ROOM}[DPFMF]",),
     ),
     Mutant(
         "dpfmf-steps-by-its-users", "the steps of DPFMF are as long as there are users in the data",

@@ -1,6 +1,6 @@
 """DPSubspace, in which a trusted server adds noise to sums of projections."""
 
-from mutants.central import ALIKE, COST, DATA, FOLLOWS, ROOM, SAME, TRACE
+from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, SENT, TRACE
 from mutants.patch import Mutant
 
 TWIN = "test_projected_sums_equal_naive_twin"
@@ -43,13 +43,13 @@ SUBSPACE = [
         (TWIN, NORM),
     ),
     Mutant(
-        "subspace-half-noise", "rounds of DPSubspace have half the noise", "DPSubspace._systems",
+        "subspace-half-noise", "rounds of DPSubspace have half the noise", "DPSubspace._phases",
         "UNIT / (mu * math.sqrt(share))",
         "UNIT / (2 * mu * math.sqrt(share))",
         (f"{COST}[DPSubspace]",),
     ),
     Mutant(
-        "subspace-rounds-whole", "each round of DPSubspace spends the whole budget", "DPSubspace._systems",
+        "subspace-rounds-whole", "each round of DPSubspace spends the whole budget", "DPSubspace._phases",
         "UNIT / (mu * math.sqrt(share))",
         "UNIT / mu",
         (f"{COST}[DPSubspace]",),
@@ -57,9 +57,8 @@ SUBSPACE = [
     Mutant(
         "subspace-noise-by-users", "the noise of DPSubspace is narrower where there are more users with data",
         "DPSubspace._plan",
-        "self._systems(gaussian_mu(self.epsilon, self.delta - taken), shares, n_items, n_columns, key)",
-        "self._systems(gaussian_mu(self.epsilon, self.delta - taken) * (1 + data.n_interactions / 10**5), shares, "
-        "n_items, n_columns, key)",
+        "self._phases(mu, shares, n_items, n_columns, key)",
+        "self._phases(mu * (1 + data.n_interactions / 10**5), shares, n_items, n_columns, key)",
         (f"{DATA}[DPSubspace]",),
     ),
     Mutant(
@@ -69,49 +68,43 @@ SUBSPACE = [
         (f"{ALIKE}[DPSubspace]", "test_rounds_draw_noise_of_their_own"),
     ),
     Mutant(
-        "subspace-distance-of-one-draw", "DPSubspace pays for the distance of one of its draws", "DPSubspace._systems",
+        "subspace-distance-of-one-draw", "DPSubspace pays for the distance of one of its draws", "DPSubspace._phases",
         "noise.total_distance(n_items * n_columns)",
         "noise.total_distance(1)",
         ("test_every_draw_is_paid_for[DPSubspace]",),
     ),
     Mutant(
-        "subspace-samplers-are-free", "what the samplers take of delta is spent twice by DPSubspace",
-        "DPSubspace._plan",
-        "self.delta - taken",
-        "self.delta",
-        (f"{ROOM}[DPSubspace]",),
-    ),
-    Mutant(
         "subspace-counts-its-users", "DPSubspace divides by the number of users in the data, not by the public one",
-        "DPSubspace.fit",
+        "DPSubspace._release",
         "UNIT * n_users",
         "UNIT * data.n_users",
         ("test_models_show_what_was_released_and_nothing_else[DPSubspace]",),
     ),
     Mutant(
-        "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace.fit",
+        "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace._release",
         "Projections(n_users, mean)",
         "Projections(data.n_users, mean)",
         (f"{TRACE}[DPSubspace]",),
     ),
     Mutant(
-        "subspace-broadcasts-exact-mean", "users of DPSubspace are sent the exact mean of all rows", "DPSubspace.fit",
+        "subspace-broadcasts-exact-mean", "users of DPSubspace are sent the exact mean of all rows",
+        "DPSubspace._release",
         "floored(self.item_means_)",
         "floored(np.bincount(data.indices, minlength=data.n_items) / n_users)",
         (f"{SAME}[DPSubspace]", f"{FOLLOWS}[DPSubspace]"),
     ),
     Mutant(
         "subspace-sends-exact-mean", "users of DPSubspace are sent the exact mean, and models show the noisy one",
-        "DPSubspace.fit",
+        "DPSubspace._release",
         "to_grid(mean)",
         "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / n_users))",
-        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]",),
+        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]", f"{SENT}[DPSubspace]"),
     ),
     Mutant(
-        "subspace-encoder-of-the-data", "the encoder of DPSubspace is made of exact sums", "DPSubspace.fit",
+        "subspace-encoder-of-the-data", "the encoder of DPSubspace is made of exact sums", "DPSubspace._release",
         "found.next_encoder()",
         "(found.next_encoder() + np.bincount(data.indices, minlength=data.n_items)[:, None] % 3).astype(np.int16)",
-        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]",),
+        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]", f"{SENT}[DPSubspace]"),
     ),
     Mutant(
         "subspace-answers-any-mean", "users of DPSubspace answer a mean for which no norm is bounded",

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from support.models import MODELS, rated
 
-from fastfedrec import BiasedMF, ImplicitALS, Key
+from fastfedrec import BiasedMF, DPGram, ImplicitALS, Key
+from fastfedrec.rounds import engine
 
-LINE = re.compile(r"(\w+): (round|epoch) (\d+) of (\d+) is done")
+LINE = re.compile(r"(\w+(?:, [a-z ]+)?): (round|epoch) (\d+) of (\d+) is done")
 COSTS = re.compile(r"DPSubspace of 40 items: .*")  # what it will move, before it begins, by public sizes
 
 
@@ -36,6 +37,9 @@ def check(model, lines):
     for run in np.split(np.array(lines, dtype=object).reshape(-1, 4), begins[1:]):
         assert [number for *_, number, _ in run] == list(range(1, len(run) + 1))
         assert all(len(run) == n or who == "fit_factors" for who, _, _, n in run)
+    # Who is told of is the model, or the function that trains for it; never a class that no user has heard of.
+    assert {who.split(", ")[0] for who, *_ in lines} <= {type(model).__name__, "fit_factors", "fit_nmf"}
+    assert {unit for who, unit, *_ in lines if who.startswith("fit_")} <= {"epoch"}
     for name in ("n_rounds", "n_epochs"):
         n = model.get_params().get(name, 0)
         has_none = n == 0 or getattr(model, "hide_items", False)  # where items are hidden, nothing is left to train
@@ -54,6 +58,16 @@ def test_what_is_not_told_is_seen(data, caplog, monkeypatch):
     monkeypatch.setattr("fastfedrec.systems.baselines.implicit_als.tell_done", lambda *told, **more: None)
     model = ImplicitALS(3, 2)
     lines = lines_of(lambda: model.fit(data.binarize(), key=Key.from_seed(1)), caplog)
+    with pytest.raises(AssertionError):
+        check(model, lines)
+
+
+@pytest.mark.ignores_values
+def test_a_line_that_names_another_class_is_seen(data, caplog, monkeypatch):
+    tell_done = engine.tell_done
+    monkeypatch.setattr(engine, "tell_done", lambda _, *told, **more: tell_done("ShareSum", *told, **more))
+    model = DPGram()
+    lines = lines_of(lambda: model.fit(data, key=Key.from_seed(1)), caplog)
     with pytest.raises(AssertionError):
         check(model, lines)
 

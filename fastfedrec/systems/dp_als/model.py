@@ -7,29 +7,23 @@ docs/explanation/systems/dp_als/dp-als.md and docs/explanation/systems/dp_als/dp
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import Ledger, gaussian_mu
-from fastfedrec.accounting.rounding import stretched_delta
+from fastfedrec.accounting import gaussian_mu
 from fastfedrec.compute import als
 from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
-from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
-from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.claims import check_run_epsilon, tell_claim
-from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState, CountRound, LeastSquaresRound, NoisyRound, StartRound
+from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState, CountRound, LeastSquaresRound, StartRound
 
 __all__ = ["DPALS"]
 
@@ -37,11 +31,10 @@ _FIRST = "dp_als.first_projection"
 _COUNT_SHARE = 0.05  # of mu^2, for item counts
 _START_SHARE = 0.1  # for all power iterations
 _KIND_SHARES = (0.02, 0.1, 0.88)  # of a round of least squares: the users' gram, the items' grams and right-hand sides
-_DISTANCE_ROOM = 2  # times what the samplers of all draws are expected to take of delta
 
 
 @dataclass(repr=False, eq=False)
-class DPALS(OwnRows):
+class DPALS(CentralModel):
     """Alternating least squares for implicit feedback with differentially private item factors: a baseline.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
@@ -117,7 +110,7 @@ class DPALS(OwnRows):
     4.32
     """
 
-    _communicates = True
+    _most_users = MAX_USERS
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "item_counts_")
 
     epsilon: float = 1.0
@@ -133,8 +126,7 @@ class DPALS(OwnRows):
     n_users: int | None = None
 
     def _check_parameters(self) -> None:
-        self.epsilon = check_run_epsilon(self.epsilon)
-        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        super()._check_parameters()
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)
         self.n_start_rounds = check_integer("n_start_rounds", self.n_start_rounds, low=0)
@@ -146,56 +138,13 @@ class DPALS(OwnRows):
         self.noise_regularization = check_real(
             "noise_regularization", self.noise_regularization, low=0.0, high=1e100, exclusive=True
         )
-        if self.n_users is not None:
-            self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
-    @transactional
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        engine: Engine | None = None,
-    ) -> Self:
-        """Release noisy counts, a noisy start, and the item factors of each round.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
-        key : Key or None
-            Source of the first projection, of the users' draws and of the server's noise; None draws one from entropy.
-            An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        DPALS
-            This model, fitted.
-        """
-        self._check_parameters()
-        data = check_counts(self, interactions, is_private=True).binarize()
-        check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        phases = self._plan(data, fit.key)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        tell_claim(fit.ledger, "DPALS", self.epsilon, self.delta, self.n_users, data.n_users)
+    def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         state = phases[0].state
         for system, _, n_rounds in phases:
             state = fit.rounds(system, state, data, n_rounds)
         self.item_factors_: NDArray[np.float64] = state.item_factors
         self.item_counts_: NDArray[np.float64] = state.item_counts
-        return self
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -203,32 +152,22 @@ class DPALS(OwnRows):
         """The rounds, all of which together cost what was asked for."""
         n_items = data.n_items
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
-        planned = self._phases(gaussian_mu(self.epsilon, self.delta), n_items, key)
-        taken = _DISTANCE_ROOM * self._taken(planned)
-        if taken < self.delta / 2:
-            planned = self._phases(gaussian_mu(self.epsilon, self.delta - taken), n_items, key)
-        if max(taken, self._taken(planned)) >= self.delta / 2 or self._taken(planned) > taken:
-            raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
         first = 2 * key.uniform(_FIRST, size=n_items * self.n_factors) - 1
         state = ALSState(np.zeros(n_items), first.reshape(n_items, self.n_factors))
-        return [Phase(system, state, n_rounds) for system, n_rounds in planned]
+        mu = gaussian_mu(self.epsilon, self.delta)
+        return self._within_delta(mu, lambda mu: self._phases(mu, state, key), n_items)
 
-    def _taken(self, phases: list[tuple[NoisyRound, int]]) -> float:
-        """What the draws' distance from normal ones takes of delta."""
-        distance = math.fsum(n_rounds * system.round_event(1).distance for system, n_rounds in phases)
-        return stretched_delta(distance, self.epsilon)
-
-    def _phases(self, mu: float, n_items: int, key: Key) -> list[tuple[NoisyRound, int]]:
-        shape = self.max_items, n_items, self.n_factors, key
-        phases: list[tuple[NoisyRound, int]] = []
+    def _phases(self, mu: float, state: ALSState, key: Key) -> list[Phase]:
+        shape = self.max_items, *state.item_factors.shape, key
+        phases = []
         left = 1.0
         if self.sampling == "frequency":
             left -= _COUNT_SHARE
-            phases.append((CountRound((mu * math.sqrt(_COUNT_SHARE),), *shape), 1))
+            phases.append(Phase(CountRound((mu * math.sqrt(_COUNT_SHARE),), *shape), state))
         if self.n_start_rounds:
             left -= _START_SHARE
             each = mu * math.sqrt(_START_SHARE / self.n_start_rounds)
-            phases.append((StartRound((each,), *shape), self.n_start_rounds))
+            phases.append(Phase(StartRound((each,), *shape), state, self.n_start_rounds))
         mus = tuple(mu * math.sqrt(left * share / self.n_rounds) for share in _KIND_SHARES)
         system = LeastSquaresRound(
             mus,
@@ -237,7 +176,7 @@ class DPALS(OwnRows):
             confidence_weight=self.confidence_weight,
             noise_regularization=self.noise_regularization,
         )
-        return [*phases, (system, self.n_rounds)]
+        return [*phases, Phase(system, state, self.n_rounds)]
 
     # ---- the device ---------------------------------------------------------------------------------------------
 

@@ -101,6 +101,11 @@ class NoisyRound(FederatedSystem):
             name: Noise.of(n, mu, self._count) for mu, (name, (_, n)) in zip(mus, kinds.items(), strict=True)
         }
 
+    @property
+    def _what(self) -> str:
+        """Sums of what."""
+        return " and ".join(name.replace("_", " ") for name in self.shapes)
+
     @abstractmethod
     def _kinds(self) -> dict[str, tuple[tuple[int, ...], int]]:
         """Of each kind of sums the shape, and to how many rows of it a user adds a vector of norm `UNIT` at most."""
@@ -153,7 +158,7 @@ class NoisyRound(FederatedSystem):
         spent = sum(noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for _, noise in noises)
         return Gaussian(
             spent**-0.5 * (1 - 2.0**-40),
-            f"Gaussian noise on {' and '.join(name.replace('_', ' ') for name in self.shapes)}",
+            f"Gaussian noise on {self._what}",
             neighboring="zero_out",
             sampling="none",
             distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),

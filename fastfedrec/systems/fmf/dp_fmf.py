@@ -8,28 +8,22 @@ docs/explanation/systems/fmf/dp-fmf-privacy.md.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import Ledger, gaussian_mu
-from fastfedrec.accounting.rounding import stretched_delta
+from fastfedrec.accounting import gaussian_mu
 from fastfedrec.compute import als
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
-from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
-from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.claims import check_run_epsilon, tell_claim
 from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState
 from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 
@@ -40,7 +34,7 @@ _INIT_SCALE = 0.01
 
 
 @dataclass(repr=False, eq=False)
-class DPFMF(OwnRows):
+class DPFMF(CentralModel):
     """Federated matrix factorisation whose item factors are differentially private: a baseline with a trusted server.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
@@ -101,7 +95,7 @@ class DPFMF(OwnRows):
     4.32
     """
 
-    _communicates = True
+    _most_users = MAX_USERS
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_",)
 
     epsilon: float = 1.0
@@ -112,59 +106,15 @@ class DPFMF(OwnRows):
     n_users: int | None = None
 
     def _check_parameters(self) -> None:
-        self.epsilon = check_run_epsilon(self.epsilon)
-        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        super()._check_parameters()
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)
         # Beyond, the square of a user's factors is too small for a double, and the norm that it is divided by is wrong.
         self.regularization = check_real("regularization", self.regularization, low=0.0, high=1e100, exclusive=True)
-        if self.n_users is not None:
-            self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
-    @transactional
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        engine: Engine | None = None,
-    ) -> Self:
-        """Release the item factors of each round.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
-        key : Key or None
-            Source of the first item factors and of the server's noise; None draws one from entropy.  An entropy key
-            serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        DPFMF
-            This model, fitted.
-        """
-        self._check_parameters()
-        data = check_counts(self, interactions, is_private=True).binarize()
-        check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        (phase,) = self._plan(data, fit.key)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        tell_claim(fit.ledger, "DPFMF", self.epsilon, self.delta, self.n_users, data.n_users)
-        state = fit.rounds(phase.system, phase.state, data, phase.n_rounds)
-        self.item_factors_: NDArray[np.float64] = state.item_factors
-        return self
+    def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
+        ((system, state, n_rounds),) = phases
+        self.item_factors_: NDArray[np.float64] = fit.rounds(system, state, data, n_rounds).item_factors
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -172,23 +122,15 @@ class DPFMF(OwnRows):
         """The round whose repetition costs what was asked for."""
         n_items = data.n_items
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
+        first = _INIT_SCALE * key.normal(_START, size=n_items * self.n_factors)
+        state = ALSState(np.zeros(n_items), first.reshape(n_items, self.n_factors))
 
-        def at(mu: float) -> GradientRound:
-            return GradientRound(mu / math.sqrt(self.n_rounds), n_items, self.n_factors, key, self.regularization)
+        def phases(mu: float) -> list[Phase]:
+            each = mu / math.sqrt(self.n_rounds)
+            system = GradientRound(each, n_items, self.n_factors, key, self.regularization)
+            return [Phase(system, state, self.n_rounds)]
 
-        # Twice what the draws' distance from normal ones takes of delta at a little less noise than there will be.
-        taken = 2 * self._taken(at(gaussian_mu(self.epsilon, self.delta)))
-        if taken < self.delta / 2:
-            system = at(gaussian_mu(self.epsilon, self.delta - taken))
-            if self._taken(system) <= taken:
-                first = _INIT_SCALE * key.normal(_START, size=n_items * self.n_factors)
-                state = ALSState(np.zeros(n_items), first.reshape(n_items, self.n_factors))
-                return [Phase(system, state, self.n_rounds)]
-        raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
-
-    def _taken(self, system: GradientRound) -> float:
-        """What the draws' distance from normal ones takes of delta."""
-        return stretched_delta(self.n_rounds * system.round_event(1).distance, self.epsilon)
+        return self._within_delta(gaussian_mu(self.epsilon, self.delta), phases, n_items)
 
     # ---- the device ---------------------------------------------------------------------------------------------
 

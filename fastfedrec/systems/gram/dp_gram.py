@@ -7,22 +7,17 @@ docs/explanation/systems/gram/dp-gram-privacy.md.
 """
 
 import math
-from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import Ledger, gaussian_mu
-from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.claims import FEWER_ITEMS, check_run_epsilon, layered_noise, tell_claim
+from fastfedrec.systems._central import CentralModel
+from fastfedrec.systems.claims import FEWER_ITEMS, layered_noise
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, GramSum, PairSum, ShareSum
 from fastfedrec.systems.gram.gram_model import LEAST_MEAN, LEAST_SIGNAL, GramModel, own_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
@@ -32,7 +27,7 @@ __all__ = ["DPGram"]
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 
 
-class DPGram(GramModel):
+class DPGram(CentralModel, GramModel):
     """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
@@ -107,6 +102,8 @@ class DPGram(GramModel):
     2.12
     """
 
+    _most_users = MAX_USERS
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -126,55 +123,10 @@ class DPGram(GramModel):
         self.n_users = n_users
         self._check_parameters()
 
-    def _check_parameters(self) -> None:
-        self.epsilon = check_run_epsilon(self.epsilon)
-        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
-        self._check_model_parameters()
-        self.mean_share = check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
-        if self.n_users is not None:
-            self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
-
-    @transactional
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        engine: Engine | None = None,
-    ) -> Self:
-        """Release the mean row, then the matrix of pairs, and denoise it.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
-        key : Key or None
-            Source of the server's noise; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        DPGram
-            This model, fitted.
-        """
-        self._check_parameters()
-        data = check_counts(self, interactions, is_private=True).binarize()
-        check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
-        n_users = self.n_users or max(data.n_users, 1)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        (first, start, _), *others = self._plan(data, fit.key)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        self._note(data.n_users, is_open=bool(others))
+    def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
+        (first, start, _), *others = phases
+        self._note_what_follows(is_open=bool(others))
+        n_users = self._public_users(data)
         shares = fit.rounds(first, start, data).noisy / UNIT
         self.item_means_ = shares / n_users
         self._release_popularity()
@@ -183,13 +135,12 @@ class DPGram(GramModel):
             pairs = symmetric(fit.rounds(system, state, data).noisy / UNIT)
             noise = float(system.noise.stddev) / UNIT
             self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads)
-        return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The sums of shares, and those of pairs unless the noise would cover them."""
         n_items = data.n_items
         mu, distance = self._budget(n_items)
-        self.signal_ = (self.n_users or max(data.n_users, 1)) * mu / math.sqrt(n_items)
+        self.signal_ = self._public_users(data) * mu / math.sqrt(n_items)
 
         def phase(kind: type[GramSum], share: float, mean: np.ndarray) -> Phase:
             return Phase(kind(layered_noise(UNIT / (mu * math.sqrt(share)), ""), key, distance), GramState(mean))
@@ -204,19 +155,13 @@ class DPGram(GramModel):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _budget(self, n_items: int) -> tuple[float, float]:
-        """The mu of the whole run, and how far the draws of each of the two rounds are from rounded normal ones."""
-        first = gaussian_mu(self.epsilon, self.delta)
+        """The mu of the whole run, and how far the draws of one of its rounds are from rounded normal ones at most."""
         n_draws = n_items * (n_items + 1) // 2
-        # The noise of both rounds is wider than this.
-        noise = layered_noise(UNIT / first, "")
-        taken = noise.delta(self.epsilon, 2 * n_draws)
-        if taken >= self.delta / 2:
-            raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
-        return gaussian_mu(self.epsilon, self.delta - taken), noise.total_distance(n_draws)
-
-    def _note(self, n_in_data: int, is_open: bool) -> None:
-        tell_claim(self.ledger_, "DPGram", self.epsilon, self.delta, self.n_users, n_in_data)
-        self._note_what_follows(is_open)
+        # The noise of both rounds is wider than this, and so is nearer to normal; but what is wider may have one layer
+        # more, which is off by less than 2^-94.
+        noise = layered_noise(UNIT / gaussian_mu(self.epsilon, self.delta), "")
+        distance = max(noise.total_distance(n_draws), n_draws * 2.0**-94)
+        return self._mu_beside(2 * distance, n_items), distance
 
     # ---- the server, after the noise ----------------------------------------------------------------------------
 

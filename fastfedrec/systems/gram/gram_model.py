@@ -44,7 +44,8 @@ class GramModel(OwnRows):
     item_scales_: NDArray[np.float64]
     signal_: float
 
-    def _check_model_parameters(self) -> None:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         self.scoring = check_choice("score", self.scoring, ("ease", "ridge", "knn"))
         self.gate = check_flag("gate", self.gate)
         self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)

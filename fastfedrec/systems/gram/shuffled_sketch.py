@@ -139,11 +139,11 @@ class ShuffledSketchGram(GramModel):
         self._check_parameters()
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MOST_EPSILON, exclusive=True)
         self.epsilon_0 = check_epsilon("epsilon_0", self.epsilon_0)
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.n_rotations = check_integer("n_rotations", self.n_rotations, low=1, high=MAX_CELLS)
-        self._check_model_parameters()
         self.honest_fraction = check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
 
     @transactional

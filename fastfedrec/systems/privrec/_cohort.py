@@ -70,7 +70,7 @@ class CohortRounds(FederatedSystem):
     stage: ClassVar[str] = "training"  # what diverges
     streams: ClassVar[str]  # names of random streams begin with it: no two stages share a draw
     cohorts: ClassVar[str]
-    what: ClassVar[str]  # clients send, for the ledger
+    _what: ClassVar[str]  # clients send, for the ledger
 
     network: TwoTower | GRUEncoder
     population: NDArray[np.uint64]
@@ -189,9 +189,9 @@ class CohortRounds(FederatedSystem):
     def event(self) -> Gaussian | CentralRelease | Unprotected:
         """What one round costs."""
         if self.noise is None:
-            return Unprotected(f"the exact mean of the clients' {self.what}")
+            return Unprotected(f"the exact mean of the clients' {self._what}")
         return self.noise.event(
-            len(self.population), self.cohort_size, self.network.n_parameters, f"clipped {self.what}"
+            len(self.population), self.cohort_size, self.network.n_parameters, f"clipped {self._what}"
         )
 
     def round_event(self, n_clients: int) -> Gaussian | CentralRelease | Unprotected:

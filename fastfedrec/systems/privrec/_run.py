@@ -31,6 +31,7 @@ class Run:
     key: Key
     n_threads: int
     show_progress: bool
+    name: str  # of the model
 
     @property
     def ledger(self) -> Ledger:
@@ -88,6 +89,7 @@ class Run:
             n_threads=self.n_threads,
             show_progress=self.show_progress,
             after_round=after,
+            name=self.name,
         ).parameters
 
     def _keep(self, folder: Checkpoint | None, round_number: int, parameters: np.ndarray) -> None:

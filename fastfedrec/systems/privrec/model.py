@@ -260,7 +260,7 @@ class PrivRec(_TwoTowerRecommender):
             self.interactions_, self.features_, self.communication_ = visited, features, CommunicationLedger()
             self._network = self._build()
             self.noise_multiplier_ = settings.noise_multiplier
-            run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress)
+            run = Run(self._account_, self.communication_, engine, key, n_threads, show_progress, type(self).__name__)
             learnt = None
             if sequences is not None and settings.stage1 is not None:
                 inner = None if folder is None else folder.within("stage1")

@@ -128,7 +128,7 @@ class PrivRecRounds(CohortRounds):
 
     streams: ClassVar[str] = "privrec"
     cohorts: ClassVar[str] = "client_sampling.fixed_size"
-    what: ClassVar[str] = "updates"
+    _what: ClassVar[str] = "updates"
 
     features: Features
     network: TwoTower

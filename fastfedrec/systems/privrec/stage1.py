@@ -214,7 +214,7 @@ class PretrainingRounds(CohortRounds):
     stage: ClassVar[str] = "stage one"
     streams: ClassVar[str] = "privrec.stage1"
     cohorts: ClassVar[str] = "privrec.stage1.cohort"  # not those of stage two, or it would know who is in them
-    what: ClassVar[str] = "updates of stage one"
+    _what: ClassVar[str] = "updates of stage one"
 
     network: GRUEncoder
     population: NDArray[np.uint64]
@@ -265,7 +265,8 @@ def learn_items(
 ) -> np.ndarray:
     """Run stage one, and return the encoder's parameters."""
     if stage1 == "public":  # nobody's data here: the server computes it, and nothing is sent
-        run = Run(Account(Ledger()), CommunicationLedger(), LocalEngine(), run.key, run.n_threads, run.show_progress)
+        elsewhere = Account(Ledger()), CommunicationLedger(), LocalEngine()
+        run = Run(*elsewhere, run.key, run.n_threads, run.show_progress, run.name)
         folder = None
     elif stage1 == "published":
         run.ledger.note(PUBLISHED_NOTE)

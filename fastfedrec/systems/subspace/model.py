@@ -9,30 +9,25 @@ docs/explanation/systems/subspace/dp-subspace.md and docs/explanation/systems/su
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.accounting import Ledger, gaussian_mu
-from fastfedrec.accounting.rounding import stretched_delta
+from fastfedrec.accounting import gaussian_mu
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.check import check_flag, check_integer, check_real
 from fastfedrec.core.log import logger
 from fastfedrec.core.memory import check_memory, in_words
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
-from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._from_items import similar_by_factors
-from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, rules_of
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.claims import check_run_epsilon, layered_noise, tell_claim
+from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.subspace._inference import Projections, Scoring
 from fastfedrec.systems.subspace.rounds import (
     FEWER_COLUMNS,
@@ -57,7 +52,7 @@ _LEAST_MEAN = 0.01  # of the largest entry of the mean
 
 
 @dataclass(repr=False, eq=False)
-class DPSubspace(OwnRows):
+class DPSubspace(CentralModel):
     """EASE for many items, from differentially private projections of the matrix of item pairs.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
@@ -132,7 +127,7 @@ class DPSubspace(OwnRows):
     4.32
     """
 
-    _communicates = True
+    _most_users = MAX_USERS
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "item_uniqueness_")
 
     epsilon: float = 1.0
@@ -145,60 +140,23 @@ class DPSubspace(OwnRows):
     n_users: int | None = None
 
     def _check_parameters(self) -> None:
-        self.epsilon = check_run_epsilon(self.epsilon)
-        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        super()._check_parameters()
         self.n_columns = check_integer("n_columns", self.n_columns, low=1, high=MOST_COLUMNS)
         if self.n_rounds != "auto":
             self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=_MOST_ROUNDS)
         self.gate = check_flag("gate", self.gate)
         self.ridge = check_real("ridge", self.ridge, low=0.0, high=1e100, exclusive=True)
-        self.mean_share = check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
-        if self.n_users is not None:
-            self.n_users = check_integer("n_users", self.n_users, low=1, high=MAX_USERS)
 
-    @transactional
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        engine: Engine | None = None,
-    ) -> Self:
-        """Release the mean row, then projections, each on what was found before, and fit a matrix to them.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
-        key : Key or None
-            Source of the server's noise; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        DPSubspace
-            This model, fitted.
-        """
-        self._check_parameters()
-        data = check_counts(self, interactions, is_private=True).binarize()
-        check_integer("the number of users in interactions", data.n_users, high=MAX_USERS)
-        n_users = self.n_users or max(data.n_users, 1)
-        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        (first, start, _), *others = self._plan(data, fit.key)
-        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        self._note(data, is_open=bool(others))
+    def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
+        (first, start, _), *others = phases
+        n_users = self._public_users(data)
         if others:
             logger.info(self.costs(data.n_items))
+        else:
+            self.ledger_.note(
+                f"DPSubspace: the noise would cover the projections (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "
+                "needed), so all of epsilon went to popularity, and everybody gets the same items"
+            )
         self.item_means_: NDArray[np.float64] = fit.rounds(first, start, data).noisy / (UNIT * n_users)
         self.item_factors_: NDArray[np.float64] = np.zeros((data.n_items, 0))
         self.item_uniqueness_: NDArray[np.float64] = np.ones(data.n_items)
@@ -214,7 +172,6 @@ class DPSubspace(OwnRows):
                     float(system.noise.stddev) / UNIT,
                 )
             self.item_factors_, self.item_uniqueness_ = found.model(self.ridge)
-        return self
 
     def costs(self, n_items: int) -> str:
         """What a fit with an open gate moves and holds, before anything is spent: by public sizes alone.
@@ -246,18 +203,12 @@ class DPSubspace(OwnRows):
         """The sums of shares, and those of projections unless the noise would cover them."""
         n_items, n_columns = data.n_items, min(self.n_columns, data.n_items)
         mu = gaussian_mu(self.epsilon, self.delta)
-        self.signal_ = (self.n_users or max(data.n_users, 1)) * mu / n_items
+        self.signal_ = self._public_users(data) * mu / n_items
         shares = self._shares(is_open=n_items > 1 and not (self.gate and self.signal_ < LEAST_SIGNAL))
         if len(shares) > 1:
             n_needed = _n_bytes(n_items, n_columns, len(shares) - 1)
             check_memory("DPSubspace", n_items, n_needed, FEWER_COLUMNS, growth="number")
-        # Twice what the draws' distance from normal ones takes of delta at a little less noise than there will be.
-        taken = 2 * self._taken(self._systems(mu, shares, n_items, n_columns, key))
-        if taken < self.delta / 2:
-            systems = self._systems(gaussian_mu(self.epsilon, self.delta - taken), shares, n_items, n_columns, key)
-            if self._taken(systems) <= taken:
-                return [Phase(system, self._planned(system, n_items, n_columns)) for system in systems]
-        raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
+        return self._within_delta(mu, lambda mu: self._phases(mu, shares, n_items, n_columns, key), n_items)
 
     def _shares(self, *, is_open: bool) -> list[float]:
         """Of the squared budget, of each release; they add up to 1."""
@@ -266,30 +217,19 @@ class DPSubspace(OwnRows):
         parts = [_GROWTH**number for number in range(_N_ROUNDS if self.n_rounds == "auto" else int(self.n_rounds))]
         return [self.mean_share, *((1 - self.mean_share) * part / sum(parts) for part in parts)]
 
-    def _systems(self, mu: float, shares: list[float], n_items: int, n_columns: int, key: Key) -> list[SubspaceSum]:
+    def _phases(self, mu: float, shares: list[float], n_items: int, n_columns: int, key: Key) -> list[Phase]:
         noises = [layered_noise(UNIT / (mu * math.sqrt(share)), "") for share in shares]
         first = ShareSum(noises[0], key, noises[0].total_distance(n_items))
         distances = [noise.total_distance(n_items * n_columns) for noise in noises[1:]]
         pairs = enumerate(zip(noises[1:], distances, strict=True))
-        return [first, *(ProjectionSum(noise, key, distance, number) for number, (noise, distance) in pairs)]
+        systems = [first, *(ProjectionSum(noise, key, distance, number) for number, (noise, distance) in pairs)]
+        return [Phase(system, self._planned(system, n_items, n_columns)) for system in systems]
 
     def _planned(self, system: SubspaceSum, n_items: int, n_columns: int) -> SubspaceState:
         """A state of the shapes and types of a round's."""
         later = getattr(system, "number", 0) > 0
         encoder = np.zeros((n_items if later else 0, n_columns), dtype=np.int16)
         return SubspaceState(np.zeros(n_items, dtype=np.int32), encoder)
-
-    def _taken(self, systems: list[SubspaceSum]) -> float:
-        """What the draws' distance from normal ones takes of delta."""
-        return stretched_delta(math.fsum(system.distance for system in systems), self.epsilon)
-
-    def _note(self, data: Interactions, *, is_open: bool) -> None:
-        tell_claim(self.ledger_, "DPSubspace", self.epsilon, self.delta, self.n_users, data.n_users)
-        if not is_open:
-            self.ledger_.note(
-                f"DPSubspace: the noise would cover the projections (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "
-                "needed), so all of epsilon went to popularity, and everybody gets the same items"
-            )
 
     # ---- the device ---------------------------------------------------------------------------------------------
 

@@ -52,6 +52,13 @@ def test_it_is_never_narrower_than_asked_and_hardly_wider(stddev):
     assert noise.noise_multiplier(2.0**20) <= Fraction(stddev) / 2**20
 
 
+@given(stddev=stddevs, factor=st.floats(1.0, 1e3))
+def test_wider_noise_is_nearer_to_normal_but_for_a_layer_more(stddev, factor):
+    """Which DPGram's account of its draws rests on."""
+    wider = LayeredGaussian(min(factor * stddev, 2.0**56))
+    assert wider.distance <= max(LayeredGaussian(stddev).distance, Fraction(1, 2**94))
+
+
 @given(seed=st.integers(0, 99))
 def test_sums_beyond_int64_stop_at_its_ends(seed):
     noise, key = LayeredGaussian(2**40), Key.from_seed(seed)

@@ -202,6 +202,14 @@ def test_the_gate_sees_public_numbers_only():
     assert found == {5000 * DPGram(1.0)._budget(80)[0] / math.sqrt(80)}
 
 
+@pytest.mark.parametrize("epsilon", [0.0023, 0.00235, 1.0])
+def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon):
+    """Than noise that cost all of the budget would have: then it is farther from normal, though it is wider."""
+    data = generated(30, 60)
+    for system, *_ in DPGram(epsilon, mean_share=0.5, gate=False)._plan(data, Key.from_seed(1)):
+        assert system.noise.total_distance(60 * 61 // 2) <= system.distance
+
+
 def test_a_user_without_data_is_as_good_as_none_so_what_is_proved_is_zero_out():
     rows = [{0, 3}, {1}, {2, 3, 4}]
     mean = np.array([900, 200, 300, 800, 100])
