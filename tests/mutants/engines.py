@@ -55,7 +55,7 @@ ENGINES = [
     ),
     Mutant(
         "fit-does-not-claim", "an entropy key serves any number of fits of most systems", "Fit.begin",
-        "self.key.claim(f'{self.caller or type(model).__name__}.fit')",
+        "self.key.claim(f'{self.caller}.fit')",
         "pass",
         ("test_an_entropy_key_serves_one_fit_of_every_system",),
     ),
