@@ -74,7 +74,7 @@ def test_what_fails_or_takes_too_long_fails_the_night(nightly, tmp_path, monkeyp
     status = nightly.main(["--only", "dp-gram", "--limit", "10", "--out", str(tmp_path)])
     assert status == (result != "ok")
     summary = (tmp_path / "summary.md").read_text()
-    assert "2 of 2 runs" in summary
+    assert "3 of 3 runs" in summary
     assert result in summary
     assert ("error: no" in summary) == (result == "failed")
 

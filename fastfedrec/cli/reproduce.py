@@ -24,6 +24,7 @@ from fastfedrec.studies.reproduce.liang2021 import fedrec_table
 from fastfedrec.studies.reproduce.minto2021.figure_4 import figure_4
 from fastfedrec.studies.reproduce.minto2021.hit_ratios import FIGURES as HIT_RATIO_FIGURES
 from fastfedrec.studies.reproduce.minto2021.hit_ratios import hit_ratio_figure
+from fastfedrec.studies.reproduce.own_systems import MOVIELENS, SIZES, movielens_table, subspace_table
 from fastfedrec.studies.reproduce.ribero2020 import figures as ribero2020
 from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
 from fastfedrec.studies.reproduce.ribero2020.models import ON_DATA
@@ -44,6 +45,8 @@ _FIGURES = {
     "private-prototypes": PROTOTYPE_FIGURES, "privrec": (wang2021_activity.FIGURE, *wang2021_figures.FIGURES),
 }  # fmt: skip
 _TABLES = {
+    "dp-gram": (MOVIELENS,),
+    "dp-subspace": (SIZES,),
     "fedrec": liang2021.TABLES,
     "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES),
 }
@@ -65,7 +68,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="SYSTEM",
         choices=list(dict.fromkeys([*_FIGURES, *_TABLES])),
         help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
-        "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), or dp-gram (ours, no paper)",
+        "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), or dp-gram and dp-subspace (ours, of no "
+        "paper)",
     )
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -83,7 +87,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--table",
         metavar="N",
         choices=[table for tables in _TABLES.values() for table in tables],
-        help="fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
+        help="dp-gram: movielens (HR@10 by four protocols); dp-subspace: sizes (HR@10 over items and users); "
+        "fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
         "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data), stage1 (what its first "
         "stage is worth), 6 (membership inference), or attacks (the same on every system)",
     )
@@ -101,7 +106,10 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--out", type=Path, default=Path("reproduce-output"), metavar="DIR", help="folder for all that is written"
     )
     command.add_argument(
-        "--seeds", type=int, metavar="N", help="runs with seeds 0 to N - 1 (fmf-ldp, stage1: 3, with --quick 1; else 1)"
+        "--seeds",
+        type=int,
+        metavar="N",
+        help="runs with seeds 0 to N - 1 (fmf-ldp, stage1, movielens, sizes: 3, with --quick 1; else 1)",
     )
     command.add_argument("--threads", type=int, default=0, metavar="N", help="0: all there are; changes no hit ratio")
 
@@ -139,11 +147,22 @@ def run_reproduce(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 
 def _compute_gram(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    if arguments.table is not None:
+        data = _movielens(arguments)
+        if data is None:
+            raise ValueError(f"--data is required for table {arguments.table} of dp-gram: MovieLens 1M")
+        return movielens_table(data, n_seeds=_n_seeds(arguments, 3), **how)
     if arguments.data is not None:
         raise ValueError(f"--data is not for figure {arguments.figure} of dp-gram, whose data are generated")
     if arguments.seeds is not None:
-        raise ValueError("--seeds is not for dp-gram, which runs with seed 0")
+        raise ValueError(f"--seeds is not for figure {arguments.figure} of dp-gram, which runs with seed 0")
     return gain_map(arguments.figure, **how)
+
+
+def _compute_subspace(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    if arguments.data is not None:
+        raise ValueError(f"--data is not for table {arguments.table} of dp-subspace, whose data are generated")
+    return subspace_table(n_seeds=_n_seeds(arguments, 3), **how)
 
 
 def _compute_minto(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
@@ -226,6 +245,7 @@ def _compute_ribero(arguments: argparse.Namespace, how: dict[str, Any]) -> SideB
 
 _COMPUTE: dict[str, Callable[[argparse.Namespace, dict[str, Any]], SideBySide]] = {
     "dp-gram": _compute_gram,
+    "dp-subspace": _compute_subspace,
     "fmf-ldp": _compute_minto,
     "laplace-rr-svd": _compute_jeyamohan,
     "fedrec": _compute_liang,

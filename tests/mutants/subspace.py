@@ -22,8 +22,8 @@ SUBSPACE = [
     ),
     Mutant(
         "subspace-own-item-stays", "an item is told by itself too, which the norm leaves out", "ProjectionSum._sums",
-        "_kernel.center_rows(mean, encoder, totals, weights, sums, n_threads)",
-        "_kernel.center_rows(mean, encoder, totals, np.zeros_like(weights), sums, n_threads)",
+        "_kernel.center_rows(mean, encoder, totals, item_weights, sums, n_threads)",
+        "_kernel.center_rows(mean, encoder, totals, np.zeros_like(item_weights), sums, n_threads)",
         (TWIN, NORM, "test_items_are_told_by_the_others_alone"),
     ),
     Mutant(

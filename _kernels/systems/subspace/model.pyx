@@ -5,7 +5,7 @@ public encoder E.  Row i of its contribution is w z_i (p - z_i E_i), with the la
 rows within `unit`.  Summed over users, with s_i = sum w a p, t_i = sum w a and q_i = sum w a^2 over those who
 have i, and P = sum w p and W = sum w over everybody:
 
-    sum w z_i (p - z_i E_i) = s_i - mean_i P - (q_i - 2 mean_i t_i + mean_i^2 W) E_i.
+    sum w z_i (p - z_i E_i) = s_i - mean_i P - (q_i - 2 mean_i t_i + mean_i^2 W) E_i,    P = sum (t_i - W mean_i) E_i.
 
 All of it is taken modulo 2^64, which is exact because the result fits.  Inputs are trusted.
 """
@@ -18,14 +18,22 @@ cdef extern from "_kernels/core/_roots.h" namespace "fastfedrec" nogil:
 
 cdef extern from "_kernels/systems/subspace/_projection.h" namespace "fastfedrec" nogil:
     cdef cppclass Projection:
-        void move(
-            int64_t before, int64_t after, const int16_t* entries, int64_t square, int64_t* projections,
-            int64_t* cubes, int n_columns
+        void leave(
+            int64_t mean, const int16_t* entries, int64_t square, int64_t* projections, int64_t* cubes, int n_columns
+        ) noexcept
+        void take(
+            const int32_t* items, Py_ssize_t n, int64_t share, const int64_t* mean, const int16_t* encoder,
+            const int64_t* squares, int64_t* projections, int64_t* cubes, int n_columns
         ) noexcept
         uint64_t weight(const int64_t* projections, const int64_t* cubes, int n_columns, uint64_t unit) noexcept
 
+    void add_chosen_rows(
+        const int32_t* users, Py_ssize_t n, const uint64_t* rows, Py_ssize_t n_columns, uint64_t* sums
+    ) noexcept
+
 cdef enum:
     MAX_COLUMNS = 256  # of an encoder
+    COLUMNS_AT_ONCE = 32  # of an encoder in a cache line
 
 MOST_COLUMNS = MAX_COLUMNS
 
@@ -52,9 +60,10 @@ cdef class Nobody:
                 squares[i] = 0
                 for k in range(n_columns):
                     squares[i] += <int64_t>encoder[i, k] * encoder[i, k]
-                self.projection.move(
-                    0, -mean[i], &encoder[i, 0], squares[i], self.projections, self.cubes, n_columns
-                )
+                if mean[i]:
+                    self.projection.leave(
+                        mean[i], &encoder[i, 0], squares[i], self.projections, self.cubes, n_columns
+                    )
 
 
 def project_users(
@@ -64,79 +73,83 @@ def project_users(
     const int64_t[::1] mean,          # IN  (n_items,), whole numbers of 1 / scale
     const int16_t[:, ::1] encoder,    # IN  (n_items, n_columns)
     const int64_t[::1] squares,       # IN  (n_items,), from `Nobody`
-    int64_t[::1] shares,              # OUT (n_users,), a
-    uint64_t[:, ::1] rows,            # OUT (n_users, n_columns + 1), w p and w; 0 for a user without items
-    uint64_t scale,
+    uint64_t[:, ::1] weights,         # OUT (n_users, 3), w, w a and w a^2; 0 for a user without items
+    uint64_t[:, ::1] rows,            # OUT (n_users, n_columns), w a p; 0 for a user without items
+    uint64_t scale,                   # at most 2^11
     uint64_t unit,
     int n_threads,
 ):
     """What each user's contribution is made of."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u
-    # Each user has places of its own in `shares` and `rows`.
+    # Each user has places of its own in `weights` and `rows`.
     for u in prange(n_users, nogil=True, schedule="static", num_threads=n_threads):
-        shares[u] = 0
+        weights[u, :] = 0
         rows[u, :] = 0
         if indptr[u + 1] > indptr[u]:
-            shares[u] = share_of_unit(scale, indptr[u + 1] - indptr[u])
             project(
                 nobody.projection, nobody.projections, nobody.cubes, &indices[indptr[u]], indptr[u + 1] - indptr[u],
-                &mean[0], encoder, &squares[0], shares[u], unit, &rows[u, 0],
+                &mean[0], encoder, &squares[0], scale, unit, &weights[u, 0], &rows[u, 0],
             )
 
 
 cdef inline void project(
     Projection own, const int64_t* projections, const int64_t* cubes, const int32_t* items, Py_ssize_t n,
-    const int64_t* mean, const int16_t[:, ::1] encoder, const int64_t* squares, int64_t share, uint64_t unit,
-    uint64_t* row,
+    const int64_t* mean, const int16_t[:, ::1] encoder, const int64_t* squares, uint64_t scale, uint64_t unit,
+    uint64_t* weights, uint64_t* row,
 ) noexcept nogil:
     cdef int64_t[MAX_COLUMNS] own_projections
     cdef int64_t[MAX_COLUMNS] own_cubes
     cdef int n_columns = <int>encoder.shape[1], k
-    cdef Py_ssize_t p
-    cdef int32_t item
+    cdef int64_t share = share_of_unit(scale, n)
     memcpy(own_projections, projections, n_columns * sizeof(int64_t))
     memcpy(own_cubes, cubes, n_columns * sizeof(int64_t))
-    # At the user's items z changes from -mean to a - mean.
-    for p in range(n):
-        item = items[p]
-        own.move(
-            -mean[item], share - mean[item], &encoder[item, 0], squares[item], own_projections, own_cubes, n_columns
-        )
-    row[n_columns] = own.weight(own_projections, own_cubes, n_columns, unit)
+    own.take(items, n, share, mean, &encoder[0, 0], squares, own_projections, own_cubes, n_columns)
+    weights[0] = own.weight(own_projections, own_cubes, n_columns, unit)
+    weights[1] = weights[0] * <uint64_t>share
+    weights[2] = weights[1] * <uint64_t>share
     for k in range(n_columns):
-        row[k] = row[n_columns] * <uint64_t>own_projections[k]
+        row[k] = weights[1] * <uint64_t>own_projections[k]
 
 
 def add_rows(
-    const int64_t[::1] indptr,     # IN  (n_items + 1,), where each item's users begin
-    const int32_t[::1] users,      # IN  (n interactions of a block,)
-    const int64_t[::1] shares,     # IN  (n_users,), a
-    const uint64_t[:, ::1] rows,   # IN  (n_users, n_columns + 1), w p and w
-    uint64_t[:, ::1] sums,         # IN/OUT (n_items, n_columns), s
-    uint64_t[:, ::1] weights,      # IN/OUT (n_items, 2), t and q
+    const int64_t[::1] indptr,          # IN  (n_items + 1,), where each item's users begin
+    const int32_t[::1] users,           # IN  (n interactions of a block,)
+    const uint64_t[:, ::1] weights,     # IN  (n_users, 3), w, w a and w a^2
+    const uint64_t[:, ::1] rows,        # IN  (n_users, n_columns), w a p
+    uint64_t[:, ::1] sums,              # IN/OUT (n_items, n_columns), s
+    uint64_t[:, ::1] item_weights,      # IN/OUT (n_items, 2), t and q
     int n_threads,
 ):
     """Add a block of users to the items that they have; each item's sums belong to one thread."""
-    cdef Py_ssize_t i
+    cdef Py_ssize_t i, entry, n_columns = sums.shape[1]
     for i in prange(sums.shape[0], nogil=True, schedule="dynamic", chunksize=16, num_threads=n_threads):
         if indptr[i + 1] > indptr[i]:
-            add_item(&users[0], indptr[i], indptr[i + 1], shares, rows, &sums[i, 0], &weights[i, 0])
+            for entry in range(indptr[i], indptr[i + 1]):
+                item_weights[i, 0] += weights[users[entry], 1]
+                item_weights[i, 1] += weights[users[entry], 2]
+            add_chosen_rows(&users[indptr[i]], indptr[i + 1] - indptr[i], &rows[0, 0], n_columns, &sums[i, 0])
 
 
-cdef inline void add_item(
-    const int32_t* users, Py_ssize_t first, Py_ssize_t last, const int64_t[::1] shares, const uint64_t[:, ::1] rows,
-    uint64_t* sums, uint64_t* weights,
-) noexcept nogil:
-    cdef Py_ssize_t n_columns = rows.shape[1] - 1, entry, k
-    cdef const uint64_t* row
-    cdef uint64_t share
-    for entry in range(first, last):
-        row = &rows[users[entry], 0]
-        share = <uint64_t>shares[users[entry]]
-        for k in range(n_columns):
-            sums[k] += share * row[k]
-        weights[0] += share * row[n_columns]
-        weights[1] += share * share * row[n_columns]
+def add_projections(
+    const int64_t[::1] mean,                # IN  (n_items,)
+    const int16_t[:, ::1] encoder,          # IN  (n_items, n_columns)
+    const uint64_t[:, ::1] item_weights,    # IN  (n_items, 2), t and q
+    uint64_t[::1] totals,                   # IN/OUT (n_columns + 1,), P, and W, which is given
+    int n_threads,
+):
+    """The sum of everybody's w p, by what each item has of it."""
+    cdef Py_ssize_t n_columns = encoder.shape[1], n_blocks = (n_columns + COLUMNS_AT_ONCE - 1) // COLUMNS_AT_ONCE
+    cdef Py_ssize_t block, i, k
+    cdef uint64_t own
+    # A block of columns is one thread's; arithmetic modulo 2^64.
+    for block in prange(n_blocks, nogil=True, schedule="static", num_threads=n_threads):
+        for k in range(block * COLUMNS_AT_ONCE, min((block + 1) * COLUMNS_AT_ONCE, n_columns)):
+            totals[k] = 0
+        for i in range(mean.shape[0]):
+            own = item_weights[i, 0] - totals[n_columns] * <uint64_t>mean[i]
+            if own:
+                for k in range(block * COLUMNS_AT_ONCE, min((block + 1) * COLUMNS_AT_ONCE, n_columns)):
+                    totals[k] += own * <uint64_t>encoder[i, k]
 
 
 def center_rows(

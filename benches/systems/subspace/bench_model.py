@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.sparse
 
-from benches.floors import floor_seconds
+from benches.floors import SIZES, floor_seconds
 from benches.ratios import with_ratios
 from fastfedrec import Key, datasets, hardware
 from fastfedrec.mechanisms import LayeredGaussian
@@ -14,8 +14,15 @@ N_COLUMNS = 64
 
 
 def _floor(case):
-    """For each interaction, an encoder's row times two numbers into the user, and the user's row into the item."""
-    return floor_seconds(hardware.instruction_set(), flops=6 * N_COLUMNS * case.data.n_interactions)
+    """For each interaction: an encoder's row, itself and times a number, into the user; the user's row into the item.
+
+    Both rows are read where the caches have them, 2 and 8 bytes an entry.
+    """
+    entries = N_COLUMNS * case.data.n_interactions
+    working_set = SIZES["second-level cache"]
+    return floor_seconds(
+        hardware.instruction_set(), flops=4 * entries, bytes_read=10 * entries, working_set=working_set
+    )
 
 
 @with_ratios("time_projection_sums", floor=_floor, threads=N_THREADS)

@@ -6,11 +6,14 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from fastfedrec.core.check import check_instance
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.evaluation import Sampled, Split, evaluate, evaluate_ratings
+from fastfedrec.datasets import generate_implicit
+from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate, evaluate_ratings
 from fastfedrec.studies.reproduce.side_by_side import RunOptions
 
 Part = TypeVar("Part")
@@ -65,6 +68,32 @@ def evaluate_quietly(
         warnings.filterwarnings("ignore", message=".*unseen items", category=UserWarning)
         candidates = Sampled(n_negatives, per="interaction")
         return dict(evaluate(model, train, test, metrics=metrics, candidates=candidates, key=key, n_threads=n_threads))
+
+
+def generated_split(
+    n_users: int,
+    n_items: int,
+    row_length: float,
+    key: Key,
+    most_tested: int,
+    *,
+    latest: bool = False,
+    n_threads: int,
+) -> tuple[Interactions, Interactions]:
+    """Train rows of generated users, and an item of some of them."""
+    data = generate_implicit(
+        n_users, n_items, key=key, timestamps=latest, mean_interactions=row_length, n_threads=n_threads
+    )
+    train, test = next(LeaveOneOut(latest=latest).split(data, key=key))
+    del data
+    tested = np.arange(n_users) < most_tested  # users are exchangeable, so the first ones are as good as any
+    return train, test.keep_interactions(np.repeat(tested, test.interactions_per_user()))
+
+
+def hit_ratio(model: Any, train: Interactions, test: Interactions, key: Key, n_threads: int) -> float:
+    """HR@10 among 99 items that the user does not have."""
+    candidates = Sampled(99, per="interaction")
+    return evaluate(model, train, test, metrics=["hr@10"], candidates=candidates, key=key, n_threads=n_threads)["hr@10"]
 
 
 def mean_and_deviation(values: Sequence[float], mean: str = "{:.3f}", deviation: str = " ± {:.3f}") -> str:

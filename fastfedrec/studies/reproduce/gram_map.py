@@ -11,16 +11,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fastfedrec.accounting import ShuffledReports, calibrate_n_reports
 from fastfedrec.core.check import check_choice, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
-from fastfedrec.studies.reproduce._trials import each
+from fastfedrec.studies.reproduce._trials import each, generated_split, hit_ratio
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.gram.dp_gram import DPGram
@@ -38,7 +34,6 @@ SIZES = {
     "order": ((10_000, 50_000), (1_000, 3_000), (100.0,)),
 }
 QUICK_USERS = 10_000
-METRIC = "hr@10"
 MOST_TESTED = 20_000  # users of a cell: their share's standard error is below .004
 # What one cell may take, so that the map is done in an afternoon on two cores with 12 GB.
 MOST_INTERACTIONS = 110_000_000
@@ -304,15 +299,8 @@ def _parts(
 def _data(size: _Size, latest: bool, seed: int, n_threads: int) -> tuple[Interactions, Interactions, float]:
     """One split of one data set, and popularity's hit ratio on it."""
     key = Key.from_seed(seed)
-    n_users, n_items, length = size
-    data = generate_implicit(
-        n_users, n_items, key=key, timestamps=latest, mean_interactions=length, n_threads=n_threads
-    )
-    train, test = next(LeaveOneOut(latest=latest).split(data, key=key))
-    del data
-    tested = np.arange(n_users) < MOST_TESTED  # users are exchangeable, so the first ones are as good as any
-    test = test.keep_interactions(np.repeat(tested, test.interactions_per_user()))
-    return train, test, _hit_ratio(Popularity().fit(train), train=train, test=test, key=key, n_threads=n_threads)
+    train, test = generated_split(*size, key, MOST_TESTED, latest=latest, n_threads=n_threads)
+    return train, test, hit_ratio(Popularity().fit(train), train, test, key, n_threads)
 
 
 def _run(
@@ -322,23 +310,18 @@ def _run(
     key = Key.from_seed(seed)
     (n_users, n_items, length), latest, wanted = plan
     train, test, popularity = data()
-    hit_ratio = functools.partial(_hit_ratio, train=train, test=test, key=key, n_threads=n_threads)
+    tested = functools.partial(hit_ratio, train=train, test=test, key=key, n_threads=n_threads)
     cells = []
     for epsilon in wanted[name]:
         model = _model(name, epsilon, n_items, gate=False).fit(train, key=key, n_threads=n_threads)
         is_closed = model.signal_ < LEAST_SIGNAL
         shut = _model(name, epsilon, n_items, gate=True).fit(train, key=key, n_threads=n_threads) if is_closed else None
         cell = MapCell(
-            name, n_users, n_items, length, latest, epsilon, model.signal_, popularity, hit_ratio(model),
-            None if shut is None else hit_ratio(shut), test.n_interactions,
+            name, n_users, n_items, length, latest, epsilon, model.signal_, popularity, tested(model),
+            None if shut is None else tested(shut), test.n_interactions,
         )  # fmt: skip
         cells.append(asdict(cell))
     return cells
-
-
-def _hit_ratio(model: Any, *, train: Interactions, test: Interactions, key: Key, n_threads: int) -> float:
-    candidates = Sampled(99, per="interaction")
-    return evaluate(model, train, test, metrics=[METRIC], candidates=candidates, key=key, n_threads=n_threads)[METRIC]
 
 
 def _count(differences: list[tuple[MapCell, float, float]]) -> str:

@@ -78,28 +78,30 @@ class Projections:
         noise : float
             Standard deviation of an entry.
         """
-        used = encoder.any(axis=0)  # in the others there is nothing but noise
-        sums, encoder = sums[:, used], encoder[:, used]
+        used = encoder.any(axis=0)
+        if not used.all():  # where rounding left nothing, there is nothing but noise
+            sums, encoder = sums[:, used], encoder[:, used]
         strength = strength_of(sums, encoder, self.diagonal, self.n_users) / noise
-        self.releases.append(Release((sums / noise).astype(np.float32), encoder, strength))
+        scaled = np.empty(sums.shape, dtype=np.float32)
+        np.divide(sums, noise, out=scaled, casting="same_kind")  # without a copy in double precision
+        self.releases.append(Release(scaled, encoder, strength))
         self.factors = self._fit()
 
     def next_encoder(self) -> np.ndarray:
-        """The directions in which most was found, and zeros for as many columns as would tell more of noise.
+        """The directions in which most was found: no more columns than tell more than noise would.
 
         Returns
         -------
-        ndarray of shape (n_items, n_columns), int16
-            Of norm at most `_LONGEST` a column, and entries that 16 bits and devices' bounds hold.
+        ndarray of shape (n_items, n), int16
+            At most as many columns as the first round had, of norm at most `_LONGEST` each, and of entries that 16 bits
+            and devices' bounds hold.
         """
         n_items, n_columns = self.releases[0].sums.shape
         unknown = np.zeros(n_items)
         values, vectors, _ = self._decompose(unknown)
         n_found = np.count_nonzero(shrink(values, n_items, len(values)))
         n_asked = min(n_columns, _MORE_THAN_FOUND * n_found + _LEAST_COLUMNS)
-        encoder = np.zeros((n_items, n_columns), dtype=np.int16)
-        encoder[:, :n_asked] = to_whole(self._rows(unknown, vectors[:, :n_asked] / np.sqrt(values[:n_asked])))
-        return encoder
+        return to_whole(self._rows(unknown, vectors[:, :n_asked] / np.sqrt(values[:n_asked])))
 
     def _fit(self) -> np.ndarray:
         diagonal, factors = np.zeros(len(self.diagonal)), self.factors
@@ -312,7 +314,8 @@ def to_whole(columns: np.ndarray) -> np.ndarray:
         then the whole weight of a user's row is some hundred, and rounding it down costs little.
     """
     length = min(_ROOT_MEAN_SQUARE * math.sqrt(len(columns)), _LONGEST)
-    return np.rint(columns * (length / _longest(columns))).astype(np.int16)
+    scaled = columns * (length / _longest(columns))
+    return np.rint(scaled, out=scaled).astype(np.int16)
 
 
 def _longest(columns: np.ndarray) -> float:

@@ -165,10 +165,9 @@ class DPSubspace(CentralModel):
             found = Projections(n_users, mean)
             for system, planned, _ in others:
                 encoder = found.next_encoder() if len(planned.encoder) else planned.encoder
-                state = fit.rounds(system, SubspaceState(to_grid(mean), encoder), data)
-                found.add(
-                    state.noisy / UNIT,
-                    encoder if len(encoder) else public_signs(*state.noisy.shape),
+                found.add(  # which keeps less than it is given
+                    fit.rounds(system, SubspaceState(to_grid(mean), encoder), data).noisy / UNIT,
+                    encoder if len(encoder) else public_signs(data.n_items, encoder.shape[1]),
                     float(system.noise.stddev) / UNIT,
                 )
             self.item_factors_, self.item_uniqueness_ = found.model(self.ridge)
@@ -184,7 +183,8 @@ class DPSubspace(CentralModel):
         Returns
         -------
         str
-            Bytes that a user receives and sends, and that the server holds at its peak beside the data.
+            Bytes that a user receives and sends, and that the server holds at its peak beside the data: the most, as
+            later rounds ask for no more columns than tell something.
         """
         self._check_parameters()
         n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
@@ -193,7 +193,7 @@ class DPSubspace(CentralModel):
         down, up = n_rounds * mean + (n_rounds - 1) * encoder, 8 * n_items + n_rounds * sums
         held = in_words(_n_bytes(n_items, n_columns, n_rounds))
         return (
-            f"DPSubspace of {n_items:,} items: a user receives {in_words(down)} and sends {in_words(up)} in "
+            f"DPSubspace of {n_items:,} items: a user receives {in_words(down)} and sends {in_words(up)} at most, in "
             f"{n_rounds + 1} rounds; the server holds {held} beside the data"
         )
 

@@ -41,7 +41,7 @@ MOST_COLUMNS = _kernel.MOST_COLUMNS
 #: What to do where the sums do not fit into memory.
 FEWER_COLUMNS = "lower n_columns, or fit a shorter public list of items, or a private choice (choose_items)"
 _SIGNS = "dp_subspace.signs"
-_BLOCK = 2**19  # interactions and users of a block: what is projected stays near a cache
+_BLOCK = 2**18  # interactions and users of a block: what is projected stays near a cache
 
 
 @dataclass(frozen=True)
@@ -155,20 +155,22 @@ class ProjectionSum(SubspaceSum):
         encoder = state.encoder if len(state.encoder) else public_signs(n_items, n_columns)
         squares = np.empty(n_items, dtype=np.int64)
         nobody = _kernel.Nobody(mean, encoder, squares)
-        sums, weights = (np.zeros((n_items, n), dtype=np.uint64) for n in (n_columns, 2))
+        sums, item_weights = (np.zeros((n_items, n), dtype=np.uint64) for n in (n_columns, 2))
         totals = np.zeros(n_columns + 1, dtype=np.uint64)
         for first, last in _blocks(shard.indptr):
             indptr = shard.indptr[first : last + 1]
-            shares, rows = np.empty(last - first, dtype=np.int64), np.empty((last - first, n_columns + 1), np.uint64)
+            weights, rows = (np.empty((last - first, n), dtype=np.uint64) for n in (3, n_columns))
             _kernel.project_users(
-                nobody, indptr, shard.indices, mean, encoder, squares, shares, rows, SCALE, UNIT, n_threads
+                nobody, indptr, shard.indices, mean, encoder, squares, weights, rows, SCALE, UNIT, n_threads
             )
-            totals += rows.sum(axis=0)  # modulo 2^64, as all of it
+            totals[-1] += weights[:, 0].sum()  # modulo 2^64, as all of it
             items = shard.indices[indptr[0] : indptr[-1]]
             users = np.repeat(np.arange(last - first, dtype=np.int32), np.diff(indptr))
             starts, order = sort_pairs(items, users, n_items, last - first, n_threads=n_threads)
-            _kernel.add_rows(starts, users if order is None else users[order], shares, rows, sums, weights, n_threads)
-        _kernel.center_rows(mean, encoder, totals, weights, sums, n_threads)
+            users = users if order is None else users[order]
+            _kernel.add_rows(starts, users, weights, rows, sums, item_weights, n_threads)
+        _kernel.add_projections(mean, encoder, item_weights, totals, n_threads)
+        _kernel.center_rows(mean, encoder, totals, item_weights, sums, n_threads)
         return sums.view(np.int64)
 
 

@@ -132,6 +132,18 @@ def test_the_largest_states_that_devices_answer_stay_within_the_unit(sign):
             assert square_of(sums) <= UNIT**2
 
 
+@pytest.mark.parametrize("n", [63, 64, 65, 200])
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_rows_longer_than_products_are_added_up_in_32_bits(n, sign):
+    """The mean is such that what the widest entries are multiplied with has the largest lower half there is."""
+    own = naive.share(SCALE, n)
+    mean = max(range(own + 1), key=lambda m: (own * own - 3 * m * (own - m)) % 2**12)
+    means, encoder = [mean] * n + [0], np.full((n + 1, 9), sign * FINEST, np.int16)
+    encoder[n // 2, 3:] *= -1
+    sums = sums_of([set(range(n))], np.array(means, np.int32), encoder)
+    assert sums.tolist() == naive.contribution(set(range(n)), means, encoder.tolist(), SCALE, UNIT)
+
+
 @given(case=cases(), system=st.sampled_from([PROJECTIONS, SHARES]))
 def test_removing_a_projected_user_takes_off_its_part_alone(case, system):
     rows, mean, encoder = case

@@ -1,0 +1,126 @@
+"""Tables of our own systems: every figure a run that can be made by hand, and the pages show what was written."""
+
+import numpy as np
+import pytest
+from support.reproduce_case import told, written
+
+from fastfedrec import EASE, DPGram, DPSubspace, Key, Popularity, datasets
+from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.studies.reproduce import own_systems as module
+from fastfedrec.studies.reproduce.movielens_users import PROTOCOLS, THEMSELVES, users_of_the_thousand
+from fastfedrec.studies.reproduce.own_systems import HitRatioCell, HitRatioTable, movielens_table, subspace_table
+
+
+def hit_ratio(model, train, test, key):
+    return evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99, per="interaction"), key=key)["hr@10"]
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Two sizes, of which one's gate closes, one with one seed alone."""
+    monkeypatch.setattr(module, "N_USERS_AND_ITEMS", ((1_500, 400), (900, 500)))
+    monkeypatch.setattr(module, "MOST_REPEATED", 30_000)
+
+
+@pytest.fixture(scope="module")
+def movielens():
+    return datasets.generate_implicit(300, 500, key=Key.from_seed(1), ratings=True, mean_interactions=40.0)
+
+
+# ---- oracle: by hand -------------------------------------------------------------------------------------------------
+
+
+def test_sizes_by_hand(small):
+    opened, closed = subspace_table(n_seeds=2).cells
+    for cell, n_users, n_items, n_seeds in ((opened, 1_500, 400, 1), (closed, 900, 500, 2)):
+        assert len(cell.hit_ratios) == len(cell.popularity) == n_seeds
+        for seed in range(n_seeds):
+            key = Key.from_seed(seed)
+            data = datasets.generate_implicit(n_users, n_items, key=key, mean_interactions=30.0)
+            train, test = next(LeaveOneOut().split(data, key=key))
+            models = [DPSubspace(1.0, n_users=n_users, gate=gate).fit(train, key=key) for gate in (True, False)]
+            assert cell.hit_ratios[seed] == hit_ratio(models[0], train, test, key)
+            assert cell.popularity[seed] == hit_ratio(Popularity().fit(train), train, test, key)
+            assert (cell.signal, cell.replaced) == (models[0].signal_, models[0].ledger_.epsilon("public"))
+            if cell is closed:
+                assert cell.opened[seed] == hit_ratio(models[1], train, test, key)
+    assert (opened.signal >= 0.75, opened.opened) == (True, None)
+    assert closed.signal < 0.75
+
+
+def test_movielens_by_hand(movielens, monkeypatch):
+    monkeypatch.setattr(module, "DRAWN", 300)
+    monkeypatch.setattr(module, "EPSILONS", dict.fromkeys(PROTOCOLS, (1.0, 4.0)))
+    table = movielens_table(movielens, n_seeds=1)
+    key, people = Key.from_seed(0), users_of_the_thousand(movielens)
+    for cell in table.cells:
+        train, served, test = PROTOCOLS[cell.protocol](people, 300, key)
+        n_users = people.n_users if cell.protocol == THEMSELVES else 300
+        score = cell.model.removeprefix("DPGram").removeprefix(", ") or "ease"
+        model = EASE() if cell.epsilon is None else DPGram(cell.epsilon, score=score, n_users=n_users)
+        model = model.fit(train, key=key)
+        if served is not train:
+            model = model.with_users(served)
+        assert cell.hit_ratios == (hit_ratio(model, served, test, key),)
+        assert (cell.opened is not None) == (cell.epsilon is not None and cell.signal < 30)
+    assert [cell.model for cell in table.cells].count("DPGram") == 8
+    assert {cell.model for cell in table.cells} == {"DPGram", "DPGram, ridge", "DPGram, knn", "EASE"}
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_finished_parts_are_kept_and_read_again(small, tmp_path, monkeypatch):
+    first = subspace_table(n_seeds=2, folder=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 3  # two seeds of one size, and one of the other
+    monkeypatch.setattr(module._Case, "run", lambda *_: pytest.fail("a finished part was computed again"))
+    assert subspace_table(n_seeds=2, folder=tmp_path) == first
+
+
+def cell_of(gain, opened=None, epsilon=1.0):
+    return HitRatioCell("A", "data", "one way", epsilon, 2.12, 0.5, (0.4, 0.5), (0.4 + gain, 0.5 + gain), opened)
+
+
+def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
+    cells = (cell_of(0.1), cell_of(-0.1), cell_of(0.0, (0.3, 0.4)), cell_of(0.0, (0.6, 0.4)), cell_of(0.2, None, None))
+    table = HitRatioTable("data", {}, "sizes", cells)
+    assert table.verdict().splitlines() == [
+        "Gate open: above exact popularity in 1 of 2 rows.",
+        "Gate closed: without it no better in 1 of 2 rows.",
+    ]
+    text, page = told(table, tmp_path)
+    assert "| A | data | one way | 1 (2.12) | 0.5 | 0.450 | 0.550 ± 0.071 |  | 2 |" in page
+    assert "| A | data | one way | none |" in page
+    for form in (text, page):
+        assert "zero_out" in form
+        assert "for replacing one user" in form
+
+
+def test_protocols_are_explained_where_there_are_several():
+    legend = HitRatioTable("data", {}, "movielens", ()).legend
+    for protocol in PROTOCOLS:
+        assert f"{protocol}: " in legend
+
+
+def test_the_command_writes_sizes(small, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "QUICK_SIZES", ((300, 400),))
+    document = written("dp-subspace --table sizes --quick", tmp_path, "sizes", capsys)
+    assert document["source"].startswith("GENERATED DATA (generate_implicit")
+    assert [cell["model"] for cell in document["cells"]] == ["DPSubspace"]
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs(movielens):
+    with pytest.raises(ValueError, match="n_seeds must be at least 1"):
+        subspace_table(n_seeds=0)
+    with pytest.raises(TypeError, match="data must be"):
+        movielens_table(np.eye(3))
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_threads_change_no_hit_ratio(small):
+    assert subspace_table(n_seeds=1, n_threads=1).cells == subspace_table(n_seeds=1, n_threads=3).cells
