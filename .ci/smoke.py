@@ -42,7 +42,7 @@ def check_fit():
 def check_tables():
     """The tables of data that the package carries: of channels, and of advice."""
     from fastfedrec.mechanisms import BayesKary, OptimalKary
-    from fastfedrec.studies.advise.advice import advise
+    from fastfedrec.systems.private_recommender.choice import advise
 
     assert OptimalKary(2.0, [1, 2, 3, 4, 5]).epsilon <= 2.0 + 1e-9
     assert BayesKary(2.0, [1, 2, 3, 4, 5]).epsilon <= 2.0 + 1e-9

@@ -12,14 +12,14 @@ ROOT = Path(__file__).parents[1]
 TRACKED = [
     "pyproject.toml",
     "fastfedrec/__init__.py",
-    "fastfedrec/studies/advise/advice.json",
+    "fastfedrec/systems/private_recommender/advice.json",
     "_kernels/compute/als.pyx",
     "_kernels/compute/networks/gru.py",
 ]
 WHEEL = [
     "fastfedrec/__init__.py",
     "fastfedrec/__init__.pyi",
-    "fastfedrec/studies/advise/advice.json",
+    "fastfedrec/systems/private_recommender/advice.json",
     "fastfedrec/_kernels/compute/als.cpython-312-x86_64-linux-gnu.so",
     "fastfedrec/_kernels/compute/networks/gru.py",
     "fastfedrec-1.0.dist-info/METADATA",

@@ -26,7 +26,7 @@ from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.rounding import stretched_delta, sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
-__all__ = ["VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event"]
+__all__ = ["TRUST_VIEWS", "VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event"]
 
 View = Literal["server", "shuffled_server", "public", "key_holder"]
 
@@ -40,6 +40,14 @@ VIEWS: dict[View, str] = {
 
 #: Those against whom a system can protect, by the word that heads their column in a comparison.
 SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
+
+#: Against whom a guarantee must hold where this is all that is trusted.
+TRUST_VIEWS: dict[str, View] = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
+TRUST_WORDS = {
+    "local": "only one's own device is trusted",
+    "shuffle": "a shuffler is trusted to break every link, the server is not",
+    "central": "the server is trusted with the data; the guarantee is against those who see what it releases",
+}
 
 _LEAST_NOISE = 1e-154  # below it even the rho of one release is beyond the largest float
 

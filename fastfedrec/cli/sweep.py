@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.cli.evaluate import add_negatives
 from fastfedrec.cli.inputs import (
     DATA_HELP,
@@ -21,7 +22,6 @@ from fastfedrec.cli.outputs import can_show_progress, has_extra
 from fastfedrec.cli.parts import load_parts, named_parts
 from fastfedrec.cli.settings import add_systems
 from fastfedrec.core.files import check_folder
-from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
 __all__ = ["add_sweep"]
@@ -49,6 +49,12 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     source.add_argument(
         "--advice", action="store_true", help="instead, make the sweeps that `advise` answers from (half an hour)"
     )
+    source.add_argument(
+        "--choices",
+        action="store_true",
+        help="instead, what `advise` chooses beside the best of all systems, on other data (hours; resumable)",
+    )
+    command.add_argument("--quick", action="store_true", help="with --choices: one small data set")
     command.add_argument("--items", type=positive, metavar="N", help="with --users")
     command.add_argument("--row-length", type=float, metavar="N", help="with --users: items of a user, on average")
     add_catalogue(command)
@@ -97,10 +103,12 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     out = arguments.out
     check_folder("--out", out)
     show_progress = can_show_progress(arguments.quiet)
-    if arguments.advice:
+    if arguments.advice or arguments.choices:
         if arguments.system:
-            raise UsageError("--advice has its own systems; leave --system out")
-        return _measure_advice(arguments, show_progress)
+            raise UsageError("--advice and --choices have their own systems; leave --system out")
+        return (_measure_choices if arguments.choices else _measure_advice)(arguments, show_progress)
+    if arguments.quick:
+        raise UsageError("--quick is for --choices")
     has_extra("matplotlib", "no plot", quiet=arguments.quiet)
     if not arguments.system:
         raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
@@ -158,6 +166,18 @@ def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> dict[
     return "\n".join([*lines, f"{len(document['rows'])} settings written to {arguments.out / 'advice.json'}"])
 
 
+def _measure_choices(arguments: argparse.Namespace, show_progress: bool) -> dict[str, Any] | str:
+    from fastfedrec.studies.advise.choices import measure_choices, summary_of
+
+    document = measure_choices(
+        arguments.out, quick=arguments.quick, n_jobs=arguments.jobs, n_threads=arguments.threads,
+        show_progress=show_progress,
+    )  # fmt: skip
+    if arguments.json:
+        return document
+    return f"{summary_of(document)}\n\nWritten to {arguments.out / 'choices.json'}"
+
+
 def split_values(text: str) -> Sequence[str]:
     """Divide a list of values at its commas, but for those inside brackets and quotes.
 
@@ -187,7 +207,7 @@ def split_values(text: str) -> Sequence[str]:
 
 def run_advise(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Answer."""
-    from fastfedrec.studies.advise.advice import advise
+    from fastfedrec.systems.private_recommender.choice import advise
 
     found = advise(
         arguments.users,

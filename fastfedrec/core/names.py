@@ -7,6 +7,7 @@ __all__ = ["HOMES", "MODULES", "SYSTEMS", "find"]
 
 #: Every system and baseline by the name that a command line gives it.
 SYSTEMS = {
+    "private-recommender": "systems.private_recommender.model.PrivateRecommender",
     "fmf-ldp": "systems.fmf.fmf_ldp.FMFLDP",
     "dplcf": "systems.dplcf.DPLCF",
     "laplace-rr-svd": "systems.rating_svd.laplace_rr_svd.LaplaceRRSVD",
@@ -48,7 +49,7 @@ HOMES = {name: module for module, _, name in (place.rpartition(".") for place in
 #: Modules that are offered by a short name.
 MODULES = {
     "accounting": "accounting",
-    "advise": "studies.advise.advice",
+    "advise": "systems.private_recommender.choice",
     "als": "compute.als",
     "attacks": "studies.attacks",
     "audit": "audit",

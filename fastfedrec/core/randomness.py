@@ -335,6 +335,27 @@ class Key:
                 )
             self._used_by = what
 
+    def hand_over(self, what: str) -> "Key":
+        """Take the key for one private run that another model makes.
+
+        Parameters
+        ----------
+        what : str
+            Who takes it, for the message of the next attempt.
+
+        Returns
+        -------
+        Key
+            For that run: the same streams, and it can be taken once.  This key has been taken.
+
+        Raises
+        ------
+        ValueError
+            An entropy key that was taken before.
+        """
+        self.claim(what)
+        return self if self.is_simulation else Key(self._secret)
+
     def claim_message(self, purpose: str, round: int, sender: str) -> None:
         """Take the streams of one sender's randomized message; under an entropy key it is made once.
 

@@ -1,5 +1,6 @@
 """Plain-text tables as wide as a terminal is, and an epsilon, infinity included, as text and JSON have it."""
 
+import json
 import math
 import re
 import textwrap
@@ -8,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
+from typing import Any
 
 __all__ = [
     "NOT_COVERED",
@@ -17,6 +19,7 @@ __all__ = [
     "fold",
     "format_epsilon",
     "format_table",
+    "plain",
     "printable",
     "tables_within",
 ]
@@ -251,3 +254,27 @@ def epsilon_from_json(value: float | str) -> float:
         In nats.
     """
     return math.inf if value == "infinite" else float(value)
+
+
+def plain(value: Any) -> Any:
+    """The same in types that JSON has: infinity as "infinite", and what it has no word for as Python would write it.
+
+    Parameters
+    ----------
+    value : object
+        Numbers, strings, sequences and mappings, nested.
+
+    Returns
+    -------
+    object
+        Dicts, lists, numbers, strings, booleans and None.
+    """
+
+    def finite(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {name: finite(inner) for name, inner in part.items()}
+        if isinstance(part, list):
+            return [finite(inner) for inner in part]
+        return epsilon_to_json(part) if isinstance(part, float) else part
+
+    return finite(json.loads(json.dumps(value, default=repr)))

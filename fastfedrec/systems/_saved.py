@@ -1,5 +1,6 @@
 """A model file as its class reads it: each field is looked at before use, and none is left over."""
 
+import copy
 import math
 import os
 import warnings
@@ -117,6 +118,16 @@ class SavedModel:
             raise self.error("parameters", f"a {self.class_name} has no {unknown}")
         # JSON has lists only; a sequence among the parameters is a tuple.
         return {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+
+    def part(self, name: str) -> "SavedModel":
+        """The rest of the file as that of a model within, whose class and parameters a field holds."""
+        given = self.mapping(name)
+        if given.keys() != {"class", "parameters"} or type(given["class"]) is not str:
+            raise self.error(name, f"must have a class and parameters, got {str(given)[:60]}")
+        inner = copy.copy(self)
+        inner.class_name, inner._header = given["class"], self._header | {"parameters": given["parameters"]}
+        self._header, self._arrays = {}, {}
+        return inner
 
     def ledger(self) -> Ledger:
         """What the fit cost."""

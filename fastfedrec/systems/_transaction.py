@@ -140,6 +140,20 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
     return whole
 
 
+def fit_inside(model: Any, *arguments: Any, **options: Any) -> None:
+    """Fit a new model as a part of another's `fit`, whose transaction keeps what is spent where it fails.
+
+    Parameters
+    ----------
+    model : Recommender
+        Not fitted.
+    *arguments, **options : object
+        Of its `fit`; the ledger is one in which the outer `fit` has opened its account.
+    """
+    type(model).fit.__wrapped__(model, *arguments, **options)
+    model._finish()
+
+
 def _keep_what_was_spent(model: Any, account: Account | None, error: BaseException) -> None:
     fit = (Account(Ledger()) if account is None else account).close(type(model).__name__)
     with suppress(AttributeError):  # of a class that lets nothing be added

@@ -117,12 +117,15 @@ class Recommender(Answers):
         arguments = ", ".join(f"{name}={value!r}" for name, value in self.get_params().items())
         return f"{type(self).__name__}({arguments})"
 
+    def _facts(self) -> dict[str, Any]:
+        """What a notebook shows beside the parameters."""
+        if "interactions_" not in vars(self):
+            return {"data": "not fitted"}
+        return {"data": repr(self.interactions_).strip("<>"), "privacy": repr(self.ledger_).strip("<>")}
+
     def _repr_html_(self) -> str:
-        facts: dict[str, Any] = {"data": "not fitted"}
-        if "interactions_" in vars(self):
-            facts = {"data": repr(self.interactions_).strip("<>"), "privacy": repr(self.ledger_).strip("<>")}
         parameters = html_table(("parameter", "value"), [(name, repr(v)) for name, v in self.get_params().items()])
-        return html_card(type(self).__name__, facts, *[parameters] * bool(self.get_params()))
+        return html_card(type(self).__name__, self._facts(), *[parameters] * bool(self.get_params()))
 
     # ---- state --------------------------------------------------------------------------------------------------
 
@@ -209,8 +212,12 @@ class Recommender(Answers):
             data = data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None)
         fields, arrays = data_fields(data, with_features=include_users)
         arrays |= model._fitted_arrays(include_users)
-        header = {"class": type(model).__name__, "parameters": model.get_params()} | fields
-        write_model(path, header | model._header(), arrays, private=include_users)
+        header = {"class": type(model).__name__, "parameters": model.get_params()} | fields | model._header()
+        write_model(path, self._as_saved(header), arrays, private=include_users)
+
+    def _as_saved(self, header: dict[str, Any]) -> dict[str, Any]:
+        """The header of a file; of a model that holds another, which `_fitted` is, with both."""
+        return header
 
     def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
         whole = {name: getattr(self, name) for name in self._saved}

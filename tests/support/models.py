@@ -24,6 +24,7 @@ from fastfedrec import (
     OwnHistory,
     Popularity,
     PrivatePrototypes,
+    PrivateRecommender,
     PrivRec,
     Random,
     RatingItemKNN,
@@ -77,6 +78,9 @@ MODELS = [
     ImplicitALS(3, 2, regularization_scaling=0.5, use_values=True, solver="cg", dtype="float64"),
     UserKNN(n_neighbors=5),
     DPSubspace(8.0, n_columns=8, gate=False),
+    PrivateRecommender(2.0),
+    PrivateRecommender(2.0, trust="shuffle"),
+    PrivateRecommender(2.0, trust="local"),
 ]
 
 

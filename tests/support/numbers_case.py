@@ -18,6 +18,7 @@ from fastfedrec.studies.membership.attack import membership_loss, membership_sha
 from fastfedrec.systems.baselines import item_models
 from fastfedrec.systems.baselines import popularity as baselines
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+from fastfedrec.systems.private_recommender.recipes import RECIPES
 
 KEY = Key.from_seed(1)
 PURE, ZCDP = accounting.PureAccountant, accounting.ZCDPAccountant
@@ -252,7 +253,7 @@ ACCOUNTING = {
 }
 
 FUNCTIONS = {
-    "studies.advise.advice.advise": call(
+    "systems.private_recommender.choice.advise": call(
         n_users=2_000, n_items=1_000, epsilon=ONE, trust="local", delta=2.0**-20, row_length=32.0,
     ),
     "compute.als.check_item_factors": call(item_factors=np.ones((3, 2)), n_items=3),
@@ -446,7 +447,13 @@ FUNCTIONS = {
         init_scale=HALF, n_blocks=2, key=KEY,
     ),
     "studies.sweep.sweeps.GeneratedData": call(n_users=50, n_items=40, row_length=8.0),
-    "studies.sweep.cells.share_error": call(values=(HALF, 0.25), n_tested=100),
+    "evaluation.metrics.resampling.share_error": call(values=(HALF, 0.25), n_tested=100),
+    "systems.private_recommender.recipes.calibrated": call(
+        recipe=RECIPES[0], epsilon=ONE, delta=SMALL, n_users=300, n_items=60
+    ),
+    "systems.private_recommender.recipes.plan_run": call(
+        model=fastfedrec.DPGram(), n_users=300, n_items=60, delta=SMALL
+    ),
     "testing.assert_clipped": call(clip=mechanisms.clip_rows_l2, clip_norm=HALF, n_columns=5),
     "testing.assert_epsilon": to(
         lambda: functools.partial(fastfedrec.testing.assert_epsilon, channel(), 0, 1), claim=ONE, n=200, delta=SMALL,
@@ -515,6 +522,7 @@ SYSTEMS = {
         "negatives": 2, "clip_norm": HALF, "target_epsilon": 2.0, "popularity_epsilon": HALF, "delta": SMALL,
     },
     "PrivatePrototypes": {"n_prototypes": 2, "delta": SMALL},
+    "PrivateRecommender": {"delta": SMALL, "n_users": 50, "row_length": 8.0},
     "ShuffledSketchGram": {"delta": SMALL},
 }  # fmt: skip
 
@@ -555,7 +563,9 @@ CALLED_BY_ENGINES = {
 #: What takes numbers and is not called here, with the reason.
 EXEMPT = {
     "a record that the package fills in": (
-        "studies.advise.advice.Advice", "studies.advise.advice.Offer", "audit.bounds.AuditResult",
+        "systems.private_recommender.advice.Advice", "systems.private_recommender.advice.Offer",
+        "systems.private_recommender.recipes.Recipe", "systems.private_recommender.recipes.Planned",
+        "audit.bounds.AuditResult",
         "accounting.views.Cost",
         "compute.networks.client_updates.ClientUpdates", "compute.clustering.KMeans",
         "data.features.FeatureTable", "evaluation.new_users.PersonalizationSplit", "compute.sgd.FactorModel",

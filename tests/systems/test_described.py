@@ -11,6 +11,7 @@ from fastfedrec.systems.described import describe_system
 
 VIEWS = {"local": "server", "shuffle": "shuffled_server", "central": "public", "entity": "server"}
 TRUST = {
+    "private-recommender": ["local", "shuffle", "central"],
     "fmf-ldp": ["local"],
     "dplcf": ["local"],
     "laplace-rr-svd": ["local"],

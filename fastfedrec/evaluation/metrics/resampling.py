@@ -1,12 +1,17 @@
-"""Intervals by the bootstrap over users, paired tests by permutation, and Holm's correction."""
+"""Intervals by the bootstrap over users, paired tests by permutation, Holm's correction, and errors of shares."""
+
+import math
+import statistics
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 
-__all__ = ["bootstrap_sums", "holm", "sign_test"]
+__all__ = ["bootstrap_sums", "holm", "share_error", "sign_test"]
 
 _BLOCK_CELLS = 2**20  # draws, or signs, held at once
 
@@ -122,3 +127,25 @@ def holm(p_values: np.ndarray) -> NDArray[np.float64]:
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0) if len(p_values) else []
     return adjusted
+
+
+def share_error(values: Sequence[float], n_tested: int) -> float:
+    """Standard error of the mean of some shares.
+
+    Parameters
+    ----------
+    values : sequence of float
+        One for each seed, between 0 and 1.
+    n_tested : int
+        Users under one seed, who may be the same people under the next.
+
+    Returns
+    -------
+    float
+        Over seeds, and never less than that of a share among the users of one seed.
+    """
+    values = [check_real(f"values[{i}]", value, low=0.0, high=1.0) for i, value in enumerate(values)]
+    n_tested = check_integer("n_tested", n_tested, low=1)
+    share = statistics.fmean(values)
+    of_users = math.sqrt(max(share * (1 - share), 0.0) / n_tested)
+    return max(of_users, statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0)

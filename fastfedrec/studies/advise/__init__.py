@@ -1,6 +1,6 @@
-"""Which system, at which setting, for one budget and one trust model; answered from stored sweeps.
+"""Measures what `advise` answers from, and how far its choice is behind the best: on generated data only.
 
-Sweeps themselves are in `studies.sweep`.
+The choice itself is in `systems.private_recommender`.
 """
 
 __all__: list[str] = []

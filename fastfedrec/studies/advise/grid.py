@@ -5,12 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.files import write_text
+from fastfedrec.core.text import plain
 from fastfedrec.evaluation import Sampled
-from fastfedrec.studies.advise._recipes import RECIPES, Recipe, calibrated
-from fastfedrec.studies.sweep.cells import TRUST_VIEWS
-from fastfedrec.studies.sweep.runs import plain
 from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, sweep
+from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated
 
 __all__ = ["measure"]
 

@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastfedrec.accounting.views import View
-from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.accounting.views import TRUST_VIEWS
+from fastfedrec.evaluation.metrics.resampling import share_error
 
-__all__ = ["TRUST_VIEWS", "Cell", "is_better", "margin", "pareto_front", "share_error"]
+__all__ = ["Cell", "is_better", "margin", "pareto_front"]
 
-#: Against whom a guarantee must hold where this is all that is trusted.
-TRUST_VIEWS: dict[str, View] = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
-TRUST_WORDS = {
-    "local": "only one's own device is trusted",
-    "shuffle": "a shuffler is trusted to break every link, the server is not",
-    "central": "the server is trusted with the data; the guarantee is against those who see what it releases",
-}
 SAME_EPSILON = 1.01  # costs within one percent of the least count as equal
 
 
@@ -138,28 +131,6 @@ class Cell:
         if trust != "central" and "entity" in self.trust:
             return math.inf
         return self.epsilon[TRUST_VIEWS[trust]]
-
-
-def share_error(values: Sequence[float], n_tested: int) -> float:
-    """Standard error of the mean of some shares.
-
-    Parameters
-    ----------
-    values : sequence of float
-        One for each seed, between 0 and 1.
-    n_tested : int
-        Users under one seed, who may be the same people under the next.
-
-    Returns
-    -------
-    float
-        Over seeds, and never less than that of a share among the users of one seed.
-    """
-    values = [check_real(f"values[{i}]", value, low=0.0, high=1.0) for i, value in enumerate(values)]
-    n_tested = check_integer("n_tested", n_tested, low=1)
-    share = statistics.fmean(values)
-    of_users = math.sqrt(max(share * (1 - share), 0.0) / n_tested)
-    return max(of_users, statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0)
 
 
 def margin(a: Cell, b: Cell, metric: str) -> float:

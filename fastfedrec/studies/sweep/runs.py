@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Generator, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,13 @@ from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate
 from fastfedrec.studies.reproduce.side_by_side import checksum, kept
 from fastfedrec.systems.registry import make_system
 
-__all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "plain", "run_all"]
+__all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "run_all"]
 
 _TESTED = "sweep.tested"
 # What a figure does not depend on: commands, and what is made of figures afterwards; folders and files of the package.
 _NO_PART = (
-    "cli", "core/doctor.py", "studies/advise", "studies/reproduce", "studies/sweep/cells.py", "studies/sweep/sweeps.py",
-    "studies/sweep/table.py",
+    "cli", "core/doctor.py", "systems/private_recommender", "studies/advise", "studies/reproduce",
+    "studies/sweep/cells.py", "studies/sweep/sweeps.py", "studies/sweep/table.py",
 )  # fmt: skip
 # A process that ran out of memory cannot say so.
 DIED = "the process ended without a word, as one does that the system stops for want of memory; try fewer jobs"
@@ -97,22 +97,9 @@ def describe_data(data: Any) -> dict[str, Any]:
         parts = {"train": data.train, "test": data.test, "given": data.given}
         return {name: describe_data(part) for name, part in parts.items() if part is not None}
     if not isinstance(data, Interactions):
-        return {"generated": [data.n_users, data.n_items, data.row_length]}
+        return {"generated": asdict(data)}
     sums = [checksum([data]), zlib.crc32(data.global_user_ids.tobytes())]  # splits go by the users' ids
     return {"users_items_interactions": [*data.shape, data.n_interactions], "checksums": sums}
-
-
-def plain(value: Any) -> Any:
-    """The same in types that JSON has: infinity as "infinite", and what it has no word for as Python would write it."""
-
-    def finite(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {name: finite(inner) for name, inner in part.items()}
-        if isinstance(part, list):
-            return [finite(inner) for inner in part]
-        return epsilon_to_json(part) if isinstance(part, float) else part
-
-    return finite(json.loads(json.dumps(value, default=repr)))
 
 
 @functools.cache

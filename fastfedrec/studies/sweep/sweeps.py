@@ -11,23 +11,25 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.text import epsilon_from_json
+from fastfedrec.core.text import epsilon_from_json, plain
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import Sampled, Split, parse_metrics
-from fastfedrec.studies.sweep.cells import TRUST_VIEWS, Cell
-from fastfedrec.studies.sweep.runs import Job, Protocol, code_version, describe_data, machine, plain, run_all
+from fastfedrec.studies.sweep.cells import Cell
+from fastfedrec.studies.sweep.runs import Job, Protocol, code_version, describe_data, machine, run_all
 from fastfedrec.studies.sweep.table import Sweep
 from fastfedrec.systems.claims import catalogue_note
 from fastfedrec.systems.registry import make_system, system_class
 
 __all__ = ["GeneratedData", "Setting", "baselines", "grid", "sweep"]
 
+_KEPT = "sweep.kept"
 MOST_TESTED = 20_000  # a share's standard error is then below .004
 _BASELINE_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of DP popularity, for adding or removing a user
 
@@ -42,11 +44,18 @@ class GeneratedData:
         Of each draw.
     row_length : float or None
         Items of a user, on average; None takes the generator's own.
+    preset : str
+        As for `datasets.generate_implicit`.
+    share_kept : float
+        Share of the interactions that is kept, each drawn by itself, in (0, 1]: for shorter rows than the generator's.
+        `row_length` is what is left.
     """
 
     n_users: int
     n_items: int
     row_length: float | None = None
+    preset: str = "movielens-1m"
+    share_kept: float = 1.0
 
     def __post_init__(self) -> None:
         set_ = functools.partial(object.__setattr__, self)
@@ -54,6 +63,9 @@ class GeneratedData:
         set_("n_items", check_integer("n_items", self.n_items, low=31))
         if self.row_length is not None:
             set_("row_length", check_real("row_length", self.row_length, low=0.0, exclusive=True))
+        set_("share_kept", check_real("share_kept", self.share_kept, low=0.0, high=1.0))
+        if self.share_kept == 0:
+            raise ValueError("share_kept must be above 0, got 0; pass 1.0 to keep all")
 
     def draw(self, key: Key, n_threads: int) -> Interactions:
         """Generate them.
@@ -70,13 +82,18 @@ class GeneratedData:
         Interactions
             Nobody's data.
         """
-        return generate_implicit(
-            self.n_users, self.n_items, key=key, mean_interactions=self.row_length, n_threads=n_threads
+        mean = None if self.row_length is None else self.row_length / self.share_kept
+        data = generate_implicit(
+            self.n_users, self.n_items, key=key, preset=self.preset, mean_interactions=mean, n_threads=n_threads
         )
+        if self.share_kept == 1:
+            return data
+        return data.keep_interactions(key.uniform(_KEPT, size=data.n_interactions) < self.share_kept)
 
     def __str__(self) -> str:
         rows = "" if self.row_length is None else f", {self.row_length:g} items a user"
-        return f"GENERATED DATA: {self.n_users:,} users x {self.n_items:,} items{rows}, drawn anew for each seed"
+        how = "" if (self.preset, self.share_kept) == ("movielens-1m", 1.0) else f" ({self.preset} preset)"
+        return f"GENERATED DATA{how}: {self.n_users:,} users x {self.n_items:,} items{rows}, drawn anew for each seed"
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
 from fastfedrec.core.files import write_text
-from fastfedrec.core.text import NOT_COVERED, format_epsilon
+from fastfedrec.core.text import NOT_COVERED, format_epsilon, plain
 from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.reproduce.side_by_side import SideBySide
-from fastfedrec.studies.sweep.cells import TRUST_VIEWS, TRUST_WORDS, Cell, pareto_front
-from fastfedrec.studies.sweep.runs import plain
+from fastfedrec.studies.sweep.cells import Cell, pareto_front
 
 __all__ = ["Sweep"]
 

@@ -10,7 +10,7 @@ from scipy.stats import binom, kstest
 from support.significance import ALPHA
 
 from fastfedrec import Key
-from fastfedrec.evaluation.metrics.resampling import bootstrap_sums, holm, sign_test
+from fastfedrec.evaluation.metrics.resampling import bootstrap_sums, holm, share_error, sign_test
 
 KEY = Key.from_seed(5)
 
@@ -24,6 +24,13 @@ def test_few_users_are_exchanged_in_every_way(n_users, seed):
     signs = np.array(list(itertools.product([1, -1], repeat=n_users)))
     expected = (np.abs(signs @ differences) >= np.abs(differences.sum(axis=0)) - 1e-9).mean(axis=0)
     assert sign_test(differences, 512, KEY).tolist() == expected.tolist()
+
+
+def test_the_error_is_the_larger_of_seeds_and_users():
+    assert share_error([0.5], 10_000) == pytest.approx(0.005)
+    assert share_error([0.5, 0.5], 10_000) == pytest.approx(0.005)  # of one seed's users: they may be the same people
+    assert share_error([0.4, 0.6], 10_000) == pytest.approx(0.1)
+    assert share_error([0.0], 10) == share_error([1.0, 1.0], 10) == 0.0
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fastfedrec.studies.sweep.cells import Cell, is_better, margin, pareto_front, share_error
+from fastfedrec.studies.sweep.cells import Cell, is_better, margin, pareto_front
 
 
 def cell(values, public, *, server=math.inf, shuffled=math.inf, n_tested=10_000, name="A", trust=("central",)):
@@ -15,13 +15,6 @@ def cell(values, public, *, server=math.inf, shuffled=math.inf, n_tested=10_000,
 
 
 # ---- oracle: by hand -------------------------------------------------------------------------------------------------
-
-
-def test_the_error_is_the_larger_of_seeds_and_users():
-    assert share_error([0.5], 10_000) == pytest.approx(0.005)
-    assert share_error([0.5, 0.5], 10_000) == pytest.approx(0.005)  # of one seed's users: they may be the same people
-    assert share_error([0.4, 0.6], 10_000) == pytest.approx(0.1)
-    assert share_error([0.0], 10) == share_error([1.0, 1.0], 10) == 0.0
 
 
 def test_the_margin_and_what_is_better():

@@ -5,11 +5,13 @@ import json
 import pytest
 
 from fastfedrec import FMFLDP, DPGram, Key, datasets
+from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.cli.main import main
 from fastfedrec.studies.advise import grid as grid_module
-from fastfedrec.studies.advise._recipes import POPULARITY, RECIPES, calibrated, plan_run
-from fastfedrec.studies.advise.advice import advise, stored_sweeps
-from fastfedrec.studies.sweep.cells import TRUST_VIEWS
+from fastfedrec.systems.private_recommender._measured import stored_sweeps
+from fastfedrec.systems.private_recommender._rule import RULES
+from fastfedrec.systems.private_recommender.choice import advise
+from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, calibrated, plan_run
 from fastfedrec.systems.registry import make_system
 
 CENTRAL = {recipe.system: recipe for recipe in RECIPES if recipe.trust == "central"}
@@ -172,6 +174,7 @@ def test_fewer_users_than_asked_about_are_told(write):
     measured = write(*corner(1_000, 1.0, 0.6, 0.49), *corner(10_000, 1.0, 0.7, 0.5), dense, hard)
     assert advise(20_000, 300, 1.0, "central", measured=measured).remarks == (
         "n_users 20,000 lies beyond what was measured; the figures are those of 10,000",
+        "DPSubspace: it was not measured",
         "DPFMF: measured with no more than 1,000 users; with yours it may do better",
         "DPALS: nothing was measured at 300 items with so few users and so small an epsilon",
     )
@@ -189,21 +192,70 @@ def test_answers_are_for_the_users_asked_about(write):
 
 
 @pytest.mark.parametrize(
-    ("question", "message"),
+    ("question", "remark"),
     [
-        ({"n_users": 900}, "n_users must be from 1,000 to 10,000"),
-        ({"n_items": 200}, "n_items must be from 300 to 300"),
-        ({"n_items": 400}, "n_items must be from 300 to 300"),
-        ({"epsilon": 0.5}, "epsilon must be from 1 to 2"),
-        ({"row_length": 40.0}, "row_length must be from 30 to 30"),
+        ({"n_users": 900}, "n_users 900 lies outside 1,000 to 10,000, where there are sweeps; run your own"),
+        ({"n_items": 200}, "n_items 200 lies outside 300 to 300"),
+        ({"n_items": 400}, "n_items 400 lies outside 300 to 300"),
+        ({"epsilon": 0.5}, "epsilon 0.5 lies outside 1 to 2"),
     ],
 )
-def test_no_answer_where_nothing_is_known(write, question, message):
+def test_where_nothing_is_known_a_rule_answers_and_names_no_figure(write, question, remark):
     measured = write(*corner(1_000, 1.0, 0.6, 0.5), *corner(10_000, 2.0, 0.7, 0.5))
     usual = {"n_users": 5_000, "n_items": 300, "epsilon": 1.5, "trust": "central", "measured": measured}
-    assert advise(**usual).remarks == tuple(f"{name}: it was not measured" for name in ("DPFMF", "DPALS"))
-    with pytest.raises(ValueError, match=message):
-        advise(**(usual | question))
+    others = ("DPSubspace", "DPFMF", "DPALS")
+    assert advise(**usual).remarks == tuple(f"{name}: it was not measured" for name in others)
+    found = advise(**(usual | question))
+    assert advise(**usual).is_measured
+    assert not found.is_measured
+    assert found.reason == found.remarks[0] == RULES["central"]
+    assert found.remarks[1].startswith(remark)
+    offers = [offer for offer in (*found.offers, *found.popularities) if offer.system != "Random"]
+    assert offers
+    assert all(offer.expected is offer.gain is offer.margin is offer.seconds is None for offer in offers)
+    assert "expected HR@10" not in found.summary()
+    assert "Nothing was measured there" in found.summary()
+
+
+def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
+    measured = write(*corner(10_000, 1.0, 0.6, 0.5))
+    near, far = (advise(10_000, 300, 1.0, "central", row_length=n, measured=measured) for n in (30.0, 6.0))
+    assert near.best == far.best
+    said = "row_length 6 lies beyond what was measured; the figures are those of 30, and no promise"
+    assert set(far.remarks) - set(near.remarks) == {said}
+
+
+@pytest.mark.parametrize(
+    ("n_users", "n_items", "trust", "system", "is_popularity"),
+    [
+        # DPGram's gate: n_users mu / sqrt(n_items) of 30, with mu = .216 at epsilon 2 (replace).
+        (3_000, 290, "central", "DPGram", False),
+        (1_500, 290, "central", "DPGram", True),
+        (900, 3_000, "central", "DPGram", True),
+        # DPSubspace's: n_users mu / n_items of .75.
+        (60_000, 10_000, "central", "DPSubspace", False),
+        (30_000, 10_000, "central", "DPSubspace", True),
+        (100, 10**6, "central", "DPSubspace", True),
+        (40_000, 290, "shuffle", "ShuffledSketchGram", False),
+        (900, 290, "shuffle", POPULARITY, True),  # below 1,000 items answers about items know popularity better
+        (900, 1_000, "shuffle", "ShuffledSketchGram", True),
+        (900, 20_000, "shuffle", POPULARITY, True),
+        (900, 300, "local", POPULARITY, True),
+        (1, 1, "local", POPULARITY, True),
+    ],
+)
+def test_the_rule_by_hand(n_users, n_items, trust, system, is_popularity):
+    found = advise(n_users, n_items, 2.0, trust)
+    assert not found.is_measured
+    assert (found.best.system, found.best.is_popularity) == (system, is_popularity)
+    assert found.popularity_is_as_good is is_popularity
+    assert found.best.epsilon <= 2.0
+
+
+def test_what_is_too_little_for_any_noise_is_at_random():
+    found = advise(1_000, 300, 1e-300, "local")
+    assert found.best.setting == "Random()"
+    assert found.best.epsilon == 0.0
 
 
 def test_beyond_the_easiest_that_was_measured_is_marked(write):
@@ -274,5 +326,5 @@ def test_the_command(capsys):
     document = json.loads(capsys.readouterr().out)
     assert document["best"]["epsilon"] <= 2.0
     assert (document["privacy_unit"], document["neighboring"], document["trust"]) == ("user", "replace", "central")
-    assert main([*argv[:4], "100000", *argv[5:]]) == 2
-    assert "n_items must be from 300 to 3,000" in capsys.readouterr().err
+    assert main([*argv[:4], "100000", *argv[5:]]) == 0
+    assert "by rule, for want of sweeps" in capsys.readouterr().out

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
+from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.randomness import Key
-from fastfedrec.studies.sweep.cells import TRUST_VIEWS
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system
+
+__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "plan_run"]
 
 POPULARITY = "DPPopularity"
 _COUNTS = {
@@ -30,6 +32,8 @@ _MOST_ASKED = 2_000.0  # nats of local cost: some 900 items that each user answe
 _MOST_ANSWERS = 200_000_000  # users times reports, as in the map of the gate
 _MOST_CELLS = 30_000_000  # users times items, of systems that go over all items for each user in each round
 _MOST_DENSE = 10_000_000  # the same, of what a user adds whole vectors to
+_MOST_PAIRS = 10_000  # items whose matrix of pairs is planned: below a gigabyte
+_MOST_SKETCH = 49.0  # epsilon: more reports hide nobody
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Recipe:
         Strength beyond which nothing more is learnt.
     is_small : callable
         From users, items and the planned run whether a fit takes no more than minutes.
+    most_items : int or None
+        Beyond which it is not offered, on whatever machine; None for no bound.
     """
 
     system: str
@@ -61,6 +67,7 @@ class Recipe:
     power: float = 1.0
     most: float = math.inf
     is_small: Callable[[int, int, "Planned"], bool] = lambda n_users, n_items, planned: True
+    most_items: int | None = None
 
 
 def _few_cells(n_users: int, n_items: int, planned: "Planned") -> bool:
@@ -95,14 +102,17 @@ def _turned_once(strength: float, epsilon: float, delta: float) -> dict[str, Any
 
 
 RECIPES = (
-    Recipe("DPGram", "central", _released),
+    Recipe("DPGram", "central", _released, most_items=_MOST_PAIRS),
+    Recipe("DPSubspace", "central", _released),
     Recipe("DPFMF", "central", _released, is_small=_few_dense),
     Recipe("DPALS", "central", _released, is_small=_few_dense),
     Recipe(
         POPULARITY, "central", lambda strength, epsilon, delta: {"epsilon": strength},
         lambda epsilon, n_users: epsilon / 2,
     ),
-    Recipe("ShuffledSketchGram", "shuffle", _released, is_small=_few_answers),
+    Recipe(
+        "ShuffledSketchGram", "shuffle", _released, most=_MOST_SKETCH, is_small=_few_answers, most_items=_MOST_PAIRS
+    ),
     Recipe(
         "FMFLDP", "shuffle", _turned, lambda epsilon, n_users: max(1.0, n_users / 2_000 * epsilon**2), 2.0,
         is_small=_few_cells,
@@ -214,6 +224,8 @@ def calibrated(
     tuple of dict and Planned, or None
         Parameters that cost at most `epsilon`, as a rule more than .985 of it; None where no setting is so cheap.
     """
+    if recipe.most_items is not None and n_items > recipe.most_items:
+        return None
     view = TRUST_VIEWS[recipe.trust]
     found = None
     low, high = 0.0, math.inf  # strengths that are known to be cheap enough, and too dear

@@ -1,0 +1,226 @@
+"""How far the choice of `advise` is behind the best of all systems: ``fastfedrec sweep --choices --out DIR``.
+
+The map has other users, items, lengths of rows and epsilons than the sweeps that the choice is read from, and another
+preset of the generator, so that it is no test of reading.  Whatever it finds says something of the rule as it was when
+the map was committed; a rule that is changed by it needs another.
+"""
+
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastfedrec.accounting.views import TRUST_VIEWS
+from fastfedrec.core.files import write_text
+from fastfedrec.core.text import format_table, plain
+from fastfedrec.evaluation import Sampled
+from fastfedrec.studies.sweep.cells import Cell
+from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, sweep
+from fastfedrec.systems.private_recommender.choice import advise
+from fastfedrec.systems.private_recommender.recipes import RECIPES, calibrated
+
+__all__ = ["FULL", "QUICK", "Grid", "measure_choices", "summary_of"]
+
+PRESET = "movielens-20m"
+_LONG_ROWS = 120.0  # of the preset, before rows are shortened
+DELTA = 1e-6
+METRIC = "hr@10"
+BEHIND = 0.02  # that a choice may be behind
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of the map: every combination, in every trust model.
+
+    Parameters
+    ----------
+    users, items : tuple of int
+        Some beyond the sweeps on either side.
+    row_lengths : tuple of float
+        Items of a user, on average, shorter than the preset's: each is kept with one probability.
+    epsilons : tuple of float
+        For replacing all data of one user.
+    n_seeds : int
+        Data, split and noise are drawn anew for each.
+    most_cells : int
+        Users times items of a data set, at most.
+    """
+
+    users: tuple[int, ...]
+    items: tuple[int, ...]
+    row_lengths: tuple[float, ...]
+    epsilons: tuple[float, ...]
+    n_seeds: int
+    most_cells: int = 100_000_000
+
+    def data(self) -> list[GeneratedData]:
+        """All data sets, the cheapest first.
+
+        Returns
+        -------
+        list of GeneratedData
+            Of no more cells than may be.
+        """
+        found = [
+            GeneratedData(n_users, n_items, length, PRESET, length / _LONG_ROWS)
+            for n_users, n_items, length in itertools.product(self.users, self.items, self.row_lengths)
+            if n_users * n_items <= self.most_cells
+        ]
+        return sorted(found, key=lambda data: (data.n_users * data.n_items, data.row_length or 0.0))
+
+    @property
+    def n_cells(self) -> int:
+        """Of the map."""
+        return len(self.data()) * len(self.epsilons) * len(TRUST_VIEWS)
+
+
+FULL = Grid((600, 4_000, 20_000, 60_000), (400, 1_500, 5_000), (10.0, 50.0), (0.7, 1.5, 3.0), 3)
+QUICK = Grid((300,), (250,), (12.0,), (2.0,), 1)
+
+
+def measure_choices(
+    folder: Path,
+    *,
+    quick: bool = False,
+    n_jobs: int = 1,
+    n_threads: int = 0,
+    show_progress: bool = False,
+) -> dict[str, Any]:
+    """Measure every system at every epsilon of the map beside what `advise` chooses, and write ``choices.json``.
+
+    Parameters
+    ----------
+    folder : Path
+        For the file, which is written anew after each data set, and for finished runs: a second call goes on.
+    quick : bool
+        One small data set and epsilon.
+    n_jobs, n_threads : int
+        As for `sweep.sweep`.
+    show_progress : bool
+        Draw a bar for each data set.
+
+    Returns
+    -------
+    dict
+        What was written; "cells" has one entry for each trust model, epsilon and data set.
+    """
+    grid = QUICK if quick else FULL
+    cells: list[dict[str, Any]] = []
+    failures: list[dict[str, Any]] = []
+    document: dict[str, Any] = {}
+    for data in grid.data():
+        run = sweep(
+            _settings(data, grid.epsilons),
+            data,
+            seeds=grid.n_seeds,
+            folder=folder / "cells",
+            n_jobs=n_jobs,
+            n_threads=n_threads,
+            metrics=(METRIC,),
+            candidates=Sampled(99, per="interaction"),
+            delta=DELTA,
+            with_baselines=False,
+            show_progress=show_progress,
+        )
+        failures += run.failures
+        measured = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
+        cells += [
+            _cell(data, trust, epsilon, measured) for trust, epsilon in itertools.product(TRUST_VIEWS, grid.epsilons)
+        ]
+        document = {
+            "source": f"GENERATED DATA (generate_implicit, {PRESET} preset), drawn anew for each seed",
+            "code": run.settings["code"],
+            "machine": run.settings["machine"],
+            "delta": DELTA,
+            "privacy_unit": "user",
+            "neighboring": "replace",
+            "metric": METRIC,
+            "n_seeds": grid.n_seeds,
+            "n_cells": grid.n_cells,
+            "failures": failures,
+            "cells": cells,
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / "choices.json", json.dumps(plain(document), indent=1, allow_nan=False) + "\n")
+    return plain(document)
+
+
+def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
+    """Every system that can be had on one data set, in reasonable time, and items at random, each once."""
+    found = {"Random()": Setting("Random", {})}
+    for recipe, epsilon in itertools.product(RECIPES, epsilons):
+        chosen = calibrated(recipe, epsilon, DELTA, data.n_users, data.n_items)
+        if chosen is not None and recipe.is_small(data.n_users, data.n_items, chosen[1]):
+            found[f"{recipe.system}({chosen[0]})"] = Setting(recipe.system, chosen[0])
+    return list(found.values())
+
+
+def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[str, str], Cell]) -> dict[str, Any]:
+    """All systems in one trust model at one epsilon; and what is chosen, with the length of rows told and not."""
+    systems: dict[str, Any] = {}
+    settings = [("Random", {})] + [
+        (recipe.system, chosen[0])
+        for recipe in RECIPES
+        if recipe.trust == trust
+        and (chosen := calibrated(recipe, epsilon, DELTA, data.n_users, data.n_items)) is not None
+    ]
+    for system, parameters in settings:
+        cell = measured.get((system, str(plain(parameters))))
+        if cell is not None:
+            systems[system] = {
+                "parameters": parameters,
+                "epsilon": cell.true_epsilon(trust),
+                METRIC: cell.metrics[METRIC],
+                "mean": cell.mean(METRIC),
+                "error": cell.error(METRIC),
+                "seconds": cell.seconds,
+            }
+    best = max(systems, key=lambda name: systems[name]["mean"], default=None)
+    choices = {}
+    for name, length in (("row_length told", data.row_length), ("row_length not told", None)):
+        chosen = advise(data.n_users, data.n_items, epsilon, trust, delta=DELTA, row_length=length).best.system
+        behind = systems[best]["mean"] - systems[chosen]["mean"] if best and chosen in systems else None
+        choices[name] = {"system": chosen, "behind": behind}
+    return {
+        "n_users": data.n_users, "n_items": data.n_items, "row_length": data.row_length, "epsilon": epsilon,
+        "trust": trust, "systems": systems, "best": best, "choices": choices,
+    }  # fmt: skip
+
+
+def summary_of(document: dict[str, Any]) -> str:
+    """Lay out a map as text.
+
+    Parameters
+    ----------
+    document : dict
+        As `measure_choices` returns it.
+
+    Returns
+    -------
+    str
+        How many cells there are, how far each choice is behind, and those that are too far.
+    """
+    lines = [f"{len(document['cells'])} of {document['n_cells']} cells; {document['source']}"]
+    for name in ("row_length told", "row_length not told"):
+        behind = [cell["choices"][name]["behind"] for cell in document["cells"]]
+        known = [value for value in behind if value is not None]
+        far = sum(value > BEHIND for value in known)
+        most = f"{max(known):.3f}" if known else "-"
+        lines.append(f"{name}: at most {most} behind the best, more than {BEHIND} in {far} of {len(known)} cells")
+        if len(known) < len(behind):
+            lines.append(f"  in {len(behind) - len(known)} the chosen system was not measured")
+    rows = [
+        (
+            cell["trust"], f"{cell['n_users']:,}", f"{cell['n_items']:,}", f"{cell['row_length']:g}",
+            f"{cell['epsilon']:g}", name, choice["system"], cell["best"], f"{choice['behind']:.3f}",
+        )
+        for cell in document["cells"]
+        for name, choice in cell["choices"].items()
+        if choice["behind"] is not None and choice["behind"] > BEHIND
+    ]  # fmt: skip
+    if rows:
+        header = ("trust", "users", "items", "rows", "epsilon", "", "chosen", "best", "behind")
+        lines += ["", format_table(header, rows)]
+    return "\n".join(lines)

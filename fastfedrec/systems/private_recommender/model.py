@@ -1,0 +1,304 @@
+"""PrivateRecommender: the system that public numbers speak for, fitted at a true epsilon.
+
+It holds the fitted model of the system that `advise` names, and answers as that model does.
+"""
+
+import copy
+import inspect
+from dataclasses import dataclass
+from typing import Any, Self
+
+from fastfedrec.accounting import CommunicationLedger, Ledger
+from fastfedrec.accounting.views import TRUST_WORDS
+from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit
+from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._transaction import fit_inside, transactional
+from fastfedrec.systems.private_recommender.advice import Advice
+from fastfedrec.systems.private_recommender.choice import MOST_EPSILON, advise
+from fastfedrec.systems.private_recommender.recipes import RECIPES
+from fastfedrec.systems.recommender import Recommender
+from fastfedrec.systems.registry import make_system, system_class
+
+__all__ = ["PrivateRecommender"]
+
+_MOST_USERS = 2**31 - 1
+_CHOSEN = {recipe.system for recipe in RECIPES} | {"Random"}
+
+
+@dataclass(repr=False, eq=False)
+class PrivateRecommender(Recommender):
+    """The system that fits public numbers best, at an epsilon that is the true cost of the whole run.
+
+    **Guarantee.** The whole run is (`epsilon`, `delta`)-differentially private for replacing all data of one user
+    ("replace", privacy unit "user").  With ``trust="central"`` that holds for everything that is released, against
+    everyone but the server, which sees the data ("central").  Behind a shuffler that breaks every link between reports
+    (``trust="shuffle"``) it holds for all that a user sends, against the server and the public; with ``trust="local"``
+    it does so trusting nothing but the user's own device.  The list of items and the number of users are public.  The
+    choice depends on no interaction, so it costs nothing.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of the whole run, in nats, for replacing all data of one user; at most a million.
+    delta : float
+        Of the whole run.
+    trust : {"central", "shuffle", "local"}
+        Whom users trust: the server, a shuffler, or nothing but their own device.
+    n_users : int or None
+        The public number of users, by which the system is chosen; None takes the number of rows, and the ledger says
+        so.  Where the server is not trusted, whoever sees the reports can count them, so no other number will do.
+    row_length : float or None
+        Items of a user, on average, if something public is known of it; never taken from the data.  None counts on the
+        worse of what was measured.
+    item_features : None
+        Public features of items; no system takes any yet.
+
+    Attributes
+    ----------
+    chosen_ : str
+        The system and its setting, as one would write it in Python.
+    reason_ : str
+        Why that one.
+    n_users_ : int
+        The number that it was chosen by.
+    model_ : Recommender
+        The fitted model of that system, whose attributes are described there.
+    advice_ : Advice
+        All that was weighed, as `fastfedrec.advise.advise` answers the same question.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user, which system was taken, and why.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each user received and sent, where the system has rounds.
+
+    See Also
+    --------
+    fastfedrec.DPGram : What it takes most often with a trusted server.
+
+    Notes
+    -----
+    It is chosen by the numbers of users and items, `epsilon`, `delta`, `trust` and `row_length` alone, from sweeps of
+    generated data that come with the package; where none was made, by a rule that `advice_` states.  Where nothing
+    gains more over popularity than chance explains, popularity is what it takes: everybody gets the same list.
+
+    Examples
+    --------
+    >>> from fastfedrec import Key, PrivateRecommender, datasets
+    >>> data = datasets.generate_implicit(3000, 300, key=Key.from_seed(1))
+    >>> model = PrivateRecommender(epsilon=4.0).fit(data, key=Key.from_seed(2))
+    >>> model.chosen_
+    'DPGram(epsilon=1.856)'
+    >>> model.ledger_.epsilon("public") <= 4.0
+    True
+    >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
+    >>> ids.shape
+    (2, 3)
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-6
+    trust: str = "central"
+    n_users: int | None = None
+    row_length: float | None = None
+    item_features: None = None
+
+    def _check_parameters(self) -> None:
+        self.epsilon = check_real("epsilon", check_epsilon("epsilon", self.epsilon), high=MOST_EPSILON)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        self.trust = check_choice("trust", self.trust, ("central", "shuffle", "local"))
+        if self.n_users is not None:
+            self.n_users = check_integer("n_users", self.n_users, low=1, high=_MOST_USERS)
+        if self.row_length is not None:
+            self.row_length = check_real("row_length", self.row_length, low=0.0, exclusive=True)
+        if self.item_features is not None:
+            raise ValueError("item_features must be None: no system takes features of items yet; leave them out")
+
+    @transactional
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Choose a system by public numbers, and fit it.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
+        key : Key or None
+            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this run is added; None starts one.
+        engine : Engine or None
+            Where shards run; None runs one shard in this process.
+
+        Returns
+        -------
+        PrivateRecommender
+            This model, fitted.
+
+        Raises
+        ------
+        ValueError
+            Another number of users than there are rows, where the server is not trusted; or an engine, and the system
+            that is chosen has no rounds.
+        """
+        self._check_parameters()
+        data = check_counts(self, interactions, is_private=True, least_users=int(self.trust != "central"))
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        self.n_users_ = self._public_users(data)
+        advice = self._advice(self.n_users_, data.n_items)
+        model = self._make(advice)
+        options: dict[str, Any] = {} if engine is None else {"engine": engine}
+        if options and "engine" not in inspect.signature(model.fit).parameters:
+            raise ValueError(
+                f"engine must be None: by its public numbers this is a run of {advice.best.system}, which has no rounds"
+            )
+        # An entropy key serves one fit, this one, and in it that of the system.
+        inner = fit.key.hand_over(f"{type(self).__name__}.fit")
+        self.interactions_ = data
+        self.ledger_ = self._open_account(fit.ledger, data, simulation=fit.key.is_simulation)
+        self.chosen_, self.reason_ = _setting(model), advice.reason
+        self._note(data)
+        fit_inside(
+            model, data, key=inner, n_threads=fit.n_threads, show_progress=fit.show_progress, ledger=fit.ledger,
+            **options,
+        )  # fmt: skip
+        self._hold(model)
+        return self
+
+    # ---- the choice ---------------------------------------------------------------------------------------------
+
+    def _public_users(self, data: Interactions) -> int:
+        if self.n_users is None:
+            return max(data.n_users, 1)
+        if self.trust != "central" and self.n_users != data.n_users:
+            raise ValueError(
+                f"n_users must be None or the number of rows ({data.n_users}) with trust={self.trust!r}, got "
+                f"{self.n_users}: whoever sees the reports can count them, and behind a shuffler they hide one another"
+            )
+        return self.n_users
+
+    def _advice(self, n_users: int, n_items: int) -> Advice:
+        """By public numbers alone: nothing of the data is at hand here."""
+        return advise(n_users, n_items, self.epsilon, self.trust, delta=self.delta, row_length=self.row_length)
+
+    def _make(self, advice: Advice) -> Recommender:
+        """The system that was chosen, not fitted."""
+        best = advice.best
+        model = make_system(best.system, best.parameters)
+        return model.set_params(n_users=self.n_users) if "n_users" in model.get_params() else model
+
+    def _note(self, data: Interactions) -> None:
+        from_rows = " (the number of rows, the same in neighbouring data: that somebody takes part is not hidden)"
+        users = f"{self.n_users_} users{from_rows if self.n_users is None else ''}"
+        rows = "" if self.row_length is None else f", rows of {self.row_length:g}"
+        self.ledger_.note(
+            f"PrivateRecommender: epsilon {self.epsilon:g} at delta {self.delta:g} for replacing all data of one user "
+            f"(replace), the whole run together; trust: {self.trust} ({TRUST_WORDS[self.trust]}); took {self.chosen_}, "
+            f"by sizes alone: {users}, {data.n_items} items{rows}: {self.reason_}"
+        )
+
+    @property
+    def advice_(self) -> Advice:
+        """All that was weighed, from the numbers that the fit was chosen by; looks at no data.
+
+        Returns
+        -------
+        Advice
+            As this version of the package answers.
+
+        Raises
+        ------
+        RuntimeError
+            Not fitted.
+        """
+        fitted = super()._fitted()
+        return fitted._advice(fitted.n_users_, fitted.interactions_.n_items)
+
+    # ---- answers, which are those of the system -----------------------------------------------------------------
+
+    def _hold(self, model: Any) -> None:
+        self.model_, self.interactions_ = model, model.interactions_
+        if (communication := getattr(model, "communication_", None)) is not None:
+            self.communication_: CommunicationLedger = communication
+
+    def _fitted(self) -> Any:
+        super()._fitted()
+        return self.model_._fitted()
+
+    def _score_block(self, users: Any) -> Any:
+        return self._fitted()._score_block(users)
+
+    def with_users(self, interactions: InteractionsLike) -> Self:
+        """Serve other users with what was released, without refitting and at no cost to anybody.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Their data, over the same items and as `fit` takes them; a user may have nothing.
+
+        Returns
+        -------
+        PrivateRecommender
+            A model of its own for these users.
+
+        Raises
+        ------
+        ValueError
+            Other items than the model was fitted on, no user, or a value below 0.
+        """
+        served = self._fitted().with_users(interactions)
+        model = copy.copy(self)
+        model._hold(served)
+        return model
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        parameters = super().__repr__()
+        return f"<{parameters}: {self.chosen_}>" if "model_" in vars(self) else parameters
+
+    def _facts(self) -> dict[str, Any]:
+        chosen = {"system": self.chosen_, "why": self.reason_} if "model_" in vars(self) else {}
+        return super()._facts() | chosen
+
+    def _as_saved(self, header: dict[str, Any]) -> dict[str, Any]:
+        inner = {name: header[name] for name in ("class", "parameters")}
+        own = {"class": type(self).__name__, "parameters": super()._fitted().get_params(), "chosen": inner}
+        own |= {"reason": self.reason_, "n_users": self.n_users_, "ledger": self.ledger_.to_dict()}
+        return header | own
+
+    @classmethod
+    def _from_saved(cls, saved: SavedModel) -> Self:
+        model = cls(**saved.parameters(cls._parameter_names()))
+        model.reason_, model.n_users_ = saved.text("reason"), saved.integer("n_users", low=1, high=_MOST_USERS)
+        inner = saved.part("chosen")
+        if inner.class_name not in _CHOSEN:
+            raise saved.error("chosen", f"class must be one of {sorted(_CHOSEN)}, got {inner.class_name[:60]!r}")
+        chosen = system_class(inner.class_name)._from_saved(inner)
+        model.ledger_, model.chosen_ = chosen.ledger_, _setting(chosen)
+        model._hold(chosen)
+        model._finish()
+        return model
+
+
+def _setting(model: Recommender) -> str:
+    """A system with the parameters that are no defaults, as one would write it in Python."""
+    defaults = type(model)().get_params()
+    given = [f"{name}={value!r}" for name, value in model.get_params().items() if value != defaults[name]]
+    return f"{type(model).__name__}({', '.join(given)})"

@@ -1,0 +1,285 @@
+"""PrivateRecommender: chooses by public numbers alone, at no more than the epsilon asked for; answers as chosen."""
+
+import copy
+import itertools
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from support.hostile_files import pack, unpack
+
+from fastfedrec import DPGram, Interactions, Key, PrivateRecommender, ShuffledSketchGram, datasets, load
+from fastfedrec.accounting import Ledger
+from fastfedrec.accounting.views import TRUST_VIEWS
+from fastfedrec.cli.main import main
+from fastfedrec.engines import LocalEngine
+from fastfedrec.evaluation import LeaveOneOut, evaluate
+from fastfedrec.systems.private_recommender.choice import advise
+from fastfedrec.systems.private_recommender.recipes import plan_run
+
+KEY = Key.from_seed(3)
+#: Public numbers: inside the sweeps, beyond them, and far outside.
+GRID = list(itertools.product((1, 40, 1_500, 20_000, 3_000_000), (1, 12, 300, 2_000, 10_001, 200_000), (0.3, 1.0, 7.0)))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.generate_implicit(900, 80, key=Key.from_seed(1), n_threads=1)
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return PrivateRecommender(8.0).fit(data, key=KEY)
+
+
+def of_rows(rows, n_items):
+    users, items = np.nonzero(rows)
+    axes = {"user_ids": range(len(rows)), "item_ids": range(n_items)}
+    return Interactions.from_arrays(users, items, **axes)
+
+
+# ---- oracle: the same as `advise` ------------------------------------------------------------------------------------
+
+
+class Sizes:
+    """All of data that may be looked at."""
+
+    def __init__(self, n_users, n_items):
+        self.n_users, self.n_items = n_users, n_items
+
+
+def chosen(model, n_users, n_items):
+    """What `fit` makes of sizes before it touches data."""
+    model._check_parameters()
+    return model._make(model._advice(model._public_users(Sizes(n_users, n_items)), n_items))
+
+
+@pytest.mark.parametrize("trust", TRUST_VIEWS)
+def test_it_takes_what_advise_names_and_costs_no_more_than_asked(trust):
+    """The accountants add the cost up anew, from the events that the fit of that system will record."""
+    view, n_checked = TRUST_VIEWS[trust], 0
+    for n_users, n_items, epsilon in GRID[:: 1 if trust != "shuffle" else 7]:
+        found = chosen(PrivateRecommender(epsilon, trust=trust), n_users, n_items)
+        best = advise(n_users, n_items, epsilon, trust).best
+        assert type(found).__name__ == best.system
+        assert {name: getattr(found, name) for name in best.parameters} == best.parameters
+        if best.system == "Random":
+            continue
+        cost = plan_run(found, n_users, n_items, 1e-6).ledger.epsilon(view, 1e-6)
+        assert cost <= epsilon
+        n_checked += 1
+    assert n_checked >= len(GRID) // 8
+
+
+@pytest.mark.parametrize(("trust", "epsilon"), [("central", 8.0), ("central", 0.3), ("shuffle", 3.0), ("local", 1.0)])
+def test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names(trust, epsilon, data):
+    model = PrivateRecommender(epsilon, trust=trust).fit(data, key=KEY)
+    assert 0.9 * epsilon < model.ledger_.epsilon(TRUST_VIEWS[trust]) <= epsilon
+    assert model.ledger_.delta == 1e-6
+    best = model.advice_.best
+    assert model.ledger_.epsilon(TRUST_VIEWS[trust]) == best.epsilon
+    assert model.ledger_.epsilon("server") == best.epsilon_alone
+    (note,) = (note for note in model.ledger_.notes if note.startswith("PrivateRecommender: "))
+    for said in (model.chosen_, model.reason_, f"epsilon {epsilon:g}", "(replace)", "900 users", "80 items", trust):
+        assert said in note
+
+
+def test_what_it_holds_is_the_same_model_as_fitted_by_itself(model, data):
+    alone = DPGram(model.model_.epsilon, model.delta).fit(data, key=KEY)
+    assert type(model.model_) is DPGram
+    assert model.model_.item_factors_.any()
+    np.testing.assert_array_equal(model.model_.item_factors_, alone.item_factors_)
+    assert model.communication_.to_dict() == alone.communication_.to_dict()
+    assert model.ledger_.events == alone.ledger_.events
+    for one, other in (
+        (model.recommend(data.user_ids, 5), alone.recommend(data.user_ids, 5)),
+        (model.recommend_for([1, 2], 5), alone.recommend_for([1, 2], 5)),
+        (model.similar_items([3], 5), alone.similar_items([3], 5)),
+        (model.explain(data.user_ids[0], 3), alone.explain(data.user_ids[0], 3)),
+    ):
+        np.testing.assert_array_equal(one[0], other[0])
+        np.testing.assert_array_equal(one[1], other[1])
+    np.testing.assert_array_equal(model.score([0, 1], [2, 3]), alone.score([0, 1], [2, 3]))
+    np.testing.assert_array_equal(model.score_items([5]), alone.score_items([5]))
+
+
+# ---- invariants: it never looks at data ------------------------------------------------------------------------------
+
+
+class Curious(PrivateRecommender):
+    """Counts the users who have something: that is no public number."""
+
+    def _public_users(self, data):
+        return max(int((data.interactions_per_user() > 0).sum()), 1)
+
+
+def same_choice(kind, first, second, epsilon):
+    one, other = (kind(epsilon).fit(data, key=KEY, n_threads=1) for data in (first, second))
+    return (one.chosen_, one.reason_, one.ledger_.to_dict()) == (other.chosen_, other.reason_, other.ledger_.to_dict())
+
+
+@given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 2**32 - 1), st.sampled_from([0.3, 2.0, 50.0]))
+@settings(deadline=None, max_examples=25, suppress_health_check=list(HealthCheck))
+def test_data_of_the_same_size_have_the_same_choice_and_ledger(n_users, n_items, seed, epsilon):
+    draws = np.random.default_rng(seed).random((2, n_users, n_items))
+    first, second = (of_rows(part < share, n_items) for part, share in zip(draws, (0.1, 0.9), strict=True))
+    assert same_choice(PrivateRecommender, first, second, epsilon)
+
+
+def test_a_choice_that_looks_at_data_is_seen():
+    nobody, everybody = (of_rows(np.full((800, 12), has), 12) for has in (False, True))
+    assert same_choice(PrivateRecommender, nobody, everybody, 3.0)
+    assert not same_choice(Curious, nobody, everybody, 3.0)
+
+
+def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
+    here = PrivateRecommender(2.0, n_users=500_000).fit(data, key=KEY)
+    assert here.n_users_ == here.model_.n_users == 500_000
+    assert (type(here.model_), here.model_.item_factors_.shape[1] > 0) == (DPGram, True)
+    assert "taken from the data" not in here.ledger_.summary()
+    assert "900" not in here.ledger_.to_json()
+    rows = PrivateRecommender(2.0).fit(data, key=KEY)
+    assert rows.n_users_ == 900
+    assert rows.model_.item_factors_.shape[1] == 0  # the gate is closed
+    assert "(the number of rows, the same in neighbouring data" in rows.ledger_.summary()
+
+
+def test_rows_hide_one_another_behind_a_shuffler_so_no_other_number_is_taken(data):
+    for trust in ("shuffle", "local"):
+        with pytest.raises(ValueError, match=rf"None or the number of rows \(900\) with trust='{trust}', got 901"):
+            PrivateRecommender(n_users=901, trust=trust).fit(data, key=KEY)
+    assert PrivateRecommender(n_users=900, trust="local").fit(data, key=KEY).n_users_ == 900
+
+
+def test_sizes_decide_between_systems():
+    assert type(chosen(PrivateRecommender(4.0, trust="shuffle"), 100_000, 300)) is ShuffledSketchGram
+    names = {type(chosen(PrivateRecommender(2.0), n, m)).__name__ for n, m in ((30_000, 500), (100_000, 20_000))}
+    assert names == {"DPGram", "DPSubspace"}
+
+
+# ---- as any other model ----------------------------------------------------------------------------------------------
+
+
+def test_engines_run_what_has_rounds_and_the_rest_is_refused_before_anything_is_spent(data):
+    whole, parts = (PrivateRecommender(8.0).fit(data, key=KEY, engine=engine) for engine in (None, LocalEngine(3)))
+    np.testing.assert_array_equal(whole.model_.item_factors_, parts.model_.item_factors_)
+    ledger, key = Ledger(), Key.from_entropy()
+    with pytest.raises(ValueError, match=r"engine must be None: .* this is a run of DPPopularity, which has no rounds"):
+        PrivateRecommender(trust="local").fit(data, key=key, ledger=ledger, engine=LocalEngine())
+    assert ledger.to_dict() == Ledger().to_dict()
+    key.claim("it is not used up")
+
+
+def test_a_ledger_adds_runs_up(model, data):
+    ledger = Ledger(1e-6)
+    for trust in ("central", "local"):
+        PrivateRecommender(1.0, trust=trust).fit(data, key=KEY, ledger=ledger)
+    assert 1.0 < ledger.epsilon("public") <= 2.0
+    assert sum(note.startswith("PrivateRecommender: ") for note in ledger.notes) == 2
+
+
+def test_files_copies_and_pickles_answer_alike(model, data, tmp_path):
+    model.save(tmp_path / "m")
+    for again in (load(tmp_path / "m"), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert repr(again) == repr(model)
+        assert (again.chosen_, again.reason_, again.n_users_) == (model.chosen_, model.reason_, model.n_users_)
+        assert again.advice_ == model.advice_
+        np.testing.assert_array_equal(again.recommend(n=4)[0], model.recommend(n=4)[0])
+    model.save(tmp_path / "server", include_users=False)
+    served = load(tmp_path / "server").with_users(data)
+    assert type(served) is PrivateRecommender
+    np.testing.assert_array_equal(served.recommend(n=4)[0], model.recommend(n=4)[0])
+    assert served.interactions_.n_users == 900
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("chosen", {"class": "EASE", "parameters": {}}, "class must be one of"),
+        ("chosen", {"class": "DPGram"}, "must have a class and parameters"),
+        ("chosen", 7, "must be a mapping"),
+        ("n_users", 0, "n_users"),
+        ("reason", 3, "must be a string"),
+        ("trust", "x", "it has no such field|no such field"),
+    ],
+)
+def test_every_field_of_a_file_is_looked_at(model, tmp_path, field, value, message):
+    model.save(tmp_path / "m")
+    document, arrays = unpack((tmp_path / "m").read_bytes())
+    document["header"][field] = value
+    (tmp_path / "m").write_bytes(pack(document, arrays))
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "m")
+
+
+def test_it_says_what_it_took(model):
+    assert repr(model) == f"<{PrivateRecommender(8.0)!r}: {model.chosen_}>"
+    page = model._repr_html_()
+    assert model.chosen_ in page
+    assert "by rule" in page
+    assert "why" not in PrivateRecommender()._repr_html_()
+
+
+def test_what_is_set_later_counts_from_the_next_fit(model, data):
+    fitted = PrivateRecommender(8.0).fit(data, key=KEY)
+    before = fitted.recommend(n=3)[0]
+    fitted.set_params(epsilon=1.0, trust="local")
+    np.testing.assert_array_equal(fitted.recommend(n=3)[0], before)
+    assert fitted.advice_ == model.advice_
+    assert fitted.fit(data, key=KEY).chosen_ == "DPPopularity(trust='local')"
+
+
+def test_it_is_evaluated_like_any_other(data):
+    train, test = next(LeaveOneOut().split(data, key=KEY))
+    found = evaluate(PrivateRecommender(8.0).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
+    alone = evaluate(DPGram(3.614).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
+    assert dict(found) == dict(alone)
+
+
+def test_the_commands(capsys, tmp_path):
+    out = tmp_path / "m.npz"
+    argv = ["fit", "private-recommender", "--data", "generated:400x60", "--set", "epsilon=2", "--seed", "1"]
+    assert main([*argv, "--json", "--out", str(out)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["system"] == "PrivateRecommender"
+    assert document["privacy"]["epsilon"]["public"] <= 2.0
+    assert main(["ledger", str(out)]) == 0
+    assert "PrivateRecommender: epsilon 2" in capsys.readouterr().out.replace("\n", " ")
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"epsilon": 1e7}, "epsilon must be at most"),
+        ({"delta": 1.0}, "delta"),
+        ({"trust": "server"}, "trust must be one of"),
+        ({"n_users": 0}, "n_users must be at least 1"),
+        ({"row_length": 0.0}, "row_length"),
+        ({"item_features": [1]}, "item_features must be None"),
+    ],
+)
+def test_bad_parameters_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PrivateRecommender(**arguments)
+
+
+def test_the_advice_of_what_is_not_fitted_is_refused():
+    with pytest.raises(RuntimeError, match="not fitted yet"):
+        _ = PrivateRecommender().advice_
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_model(data):
+    one, four = (PrivateRecommender(8.0).fit(data, key=KEY, n_threads=n) for n in (1, 4))
+    np.testing.assert_array_equal(one.model_.item_factors_, four.model_.item_factors_)
