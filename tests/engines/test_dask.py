@@ -21,6 +21,7 @@ from fastfedrec import (
     Key,
     LaplaceRRSVD,
     PrivatePrototypes,
+    PrivateRecommender,
     PrivRec,
     ShuffledSketchGram,
 )
@@ -44,6 +45,7 @@ SYSTEMS = {
     "private_prototypes": PrivatePrototypes(),
     "privrec": PrivRec(n_rounds=2, cohort_size=5, local_epochs=1),
     "dp_gram": DPGram(1.0, gate=False),
+    "private_recommender": PrivateRecommender(2.0),
     "shuffled_sketch": ShuffledSketchGram(1.0, gate=False),
     "dp_subspace": DPSubspace(1.0, n_columns=8, gate=False),
     "dp_als": DPALS(1.0),

@@ -10,6 +10,7 @@ from mutants.central import CENTRAL
 from mutants.choice import CHOICE
 from mutants.contributions import CONTRIBUTIONS
 from mutants.engines import ENGINES
+from mutants.front_door import FRONT_DOOR
 from mutants.local import LOCAL
 from mutants.mechanisms import MECHANISMS
 from mutants.streams import STREAMS
@@ -19,6 +20,7 @@ MUTANTS = {
     "Mechanisms and keys": MECHANISMS,
     "Systems with a trusted server": [*CENTRAL, *SUBSPACE],
     "Systems of local reports": LOCAL,
+    "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,
     "Contributions": CONTRIBUTIONS,
     "The choice of items": CHOICE,

@@ -12,6 +12,7 @@ from fastfedrec import (
     FedRecPlusPlus,
     LaplaceRRSVD,
     PrivatePrototypes,
+    PrivateRecommender,
     PrivRec,
     ShuffledSketchGram,
 )
@@ -41,6 +42,7 @@ SMALL = {"n_rounds": 2, "cohort_size": 50, "local_epochs": 1, "n_factors": 16, "
 CENTRAL = {
     "dp_gram": DPGram(1.0, gate=False),
     "dp_gram gated": DPGram(1.0),
+    "private_recommender": PrivateRecommender(4.0),
     "dp_subspace": DPSubspace(1.0, n_columns=4, gate=False),
     "dp_als": DPALS(1.0, n_factors=4),
     "dp_fmf": DPFMF(1.0, n_factors=4, n_rounds=2),
@@ -72,6 +74,7 @@ SYSTEMS = CENTRAL | RATINGS | SIMULATED
 
 def fitted(model):
     """All that a server has fitted; FedRec's users' own factors it never has."""
+    model = getattr(model, "model_", model)  # a front door's is the one that it took
     kept = [name for name in model._saved if not (isinstance(model, FedRec) and name == "user_factors_")]
     return {name: getattr(model, name) for name in kept}
 

@@ -84,6 +84,11 @@ MODELS = [
 ]
 
 
+def held(model):
+    """The model whose arrays were released: a front door's is the one that it took."""
+    return getattr(model, "model_", model)
+
+
 def rated(n_users, n_items, seed, **ids):
     """Generated interactions with values 1 to 5."""
     matrix = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed)).to_scipy()

@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
-from support.models import MODELS, rated
+from support.models import MODELS, held, rated
 
 from fastfedrec import (
     EASE,
@@ -40,8 +40,8 @@ def fitted(model, data, **options):
 
 
 def assert_equal_models(one, other):
-    for name in one._saved:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in held(one)._saved:
+        np.testing.assert_array_equal(getattr(held(one), name), getattr(held(other), name), err_msg=name)
     assert one.ledger_.to_dict() == other.ledger_.to_dict()
 
 

@@ -27,6 +27,7 @@ from fastfedrec.systems.fmf.dp_fmf import DPFMF
 from fastfedrec.systems.gram.dp_gram import DPGram
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS
 from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
+from fastfedrec.systems.private_recommender.model import PrivateRecommender
 from fastfedrec.systems.privrec.model import PrivRec
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 from fastfedrec.systems.subspace.model import DPSubspace
@@ -63,6 +64,12 @@ def _objection_to_fedrec(model: FedRec) -> str | None:
     return None
 
 
+def _objection_to_choice(model: PrivateRecommender) -> str | None:
+    if model.trust != "central":
+        return "trust must be 'central': deploy the system that advise names, which says who carries its reports"
+    return None
+
+
 @dataclass(frozen=True)
 class Terms:
     """On what terms a system runs where its data are on nodes.
@@ -90,6 +97,7 @@ class Terms:
 
 #: Each system that runs so.  Whoever draws the noise is the same as in one process: the server, or every user.
 TERMS: dict[type, Terms] = {
+    PrivateRecommender: Terms(_objection_to_choice),
     DPGram: Terms(),
     DPSubspace: Terms(),
     DPALS: Terms(),

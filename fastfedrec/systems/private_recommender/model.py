@@ -15,7 +15,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
-from fastfedrec.rounds.fit import Fit
+from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import fit_inside, transactional
@@ -230,6 +230,21 @@ class PrivateRecommender(Recommender):
         fitted = super()._fitted()
         return fitted._advice(fitted.n_users_, fitted.interactions_.n_items)
 
+    # ---- what engines ask ---------------------------------------------------------------------------------------
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """The rounds of the system that is chosen, by the sizes of `data` alone."""
+        chosen: Any = self._make(self._advice(self._public_users(data), data.n_items))
+        return chosen._plan(data, key)
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data.binarize()
+
+    def _serving(self, data: Interactions) -> Self:
+        model = copy.copy(self)
+        model._hold(self.model_._serving(data))
+        return model
+
     # ---- answers, which are those of the system -----------------------------------------------------------------
 
     def _hold(self, model: Any) -> None:
@@ -262,9 +277,8 @@ class PrivateRecommender(Recommender):
         ValueError
             Other items than the model was fitted on, no user, or a value below 0.
         """
-        served = self._fitted().with_users(interactions)
         model = copy.copy(self)
-        model._hold(served)
+        model._hold(self._fitted().with_users(interactions))
         return model
 
     # ---- state --------------------------------------------------------------------------------------------------

@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from fastfedrec import FMFLDP, DPGram, Interactions, Key, LaplaceRRSVD, PrivatePrototypes, PrivRec, ShuffledSketchGram
+from fastfedrec import (
+    FMFLDP,
+    DPGram,
+    Interactions,
+    Key,
+    LaplaceRRSVD,
+    PrivatePrototypes,
+    PrivateRecommender,
+    PrivRec,
+    ShuffledSketchGram,
+)
 from fastfedrec.accounting import Ledger, LocalReports, ShuffledReports
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.flower.server import FlowerEngine
@@ -68,6 +78,16 @@ def test_an_entity_sends_no_more_prototypes_than_its_budget_is_for():
     assert objection((3, 2)) == "3 prototypes are asked for, and n_prototypes is 2"
     assert "names must hold 'a' once" in objection((2, 2), names=("a", "a"))
     assert "names must hold 'c' once" in objection((2, 2), sender="c")
+
+
+def test_a_node_plans_what_the_front_door_takes_for_so_many_users():
+    deployment = deployment_of(PrivateRecommender(2.0))
+    assert isinstance(deployment.rounds_of(1, 5000, ITEMS).system, PairSum)
+    with pytest.raises(ValueError, match="phase must be one of the 1"):  # with so few users its gate is closed
+        deployment.rounds_of(1, 50, ITEMS)
+    for trust in ("shuffle", "local"):
+        with pytest.raises(ValueError, match="data stay on nodes, so trust must be 'central'"):
+            deployment_of(PrivateRecommender(2.0, trust=trust))
 
 
 # ---- whom a server hears ---------------------------------------------------------------------------------------------

@@ -1,0 +1,75 @@
+"""PrivateRecommender, which chooses by public numbers, and hands a key to the system that it takes."""
+
+from mutants.patch import Mutant
+
+SAME = "test_data_of_the_same_size_have_the_same_choice_and_ledger"
+SEEN = "test_a_choice_that_looks_at_data_is_seen"
+COST = "test_it_takes_what_advise_names_and_costs_no_more_than_asked"
+
+FRONT_DOOR = [
+    Mutant(
+        "front-door-one-step",
+        "a setting is chosen by what one user's data cost against none, and not by what replacing them costs",
+        "calibrated",
+        "cost = planned.ledger.epsilon(view)",
+        "cost = planned.ledger.epsilon(view) / 2",
+        (f"{COST}[central]", "test_settings_keep_their_budget_and_use_it"),
+    ),
+    Mutant(
+        "front-door-active-users",
+        "the choice goes by how many users have something",
+        "PrivateRecommender._public_users",
+        "max(data.n_users, 1)",
+        "max(int((data.interactions_per_user() > 0).sum()), 1)",
+        (SAME, SEEN),
+    ),
+    Mutant(
+        "front-door-used-items",
+        "the choice goes by how many items somebody has",
+        "PrivateRecommender.fit",
+        "self._advice(self.n_users_, data.n_items)",
+        "self._advice(self.n_users_, max(int((data.interactions_per_item() > 0).sum()), 1))",
+        (SAME,),
+    ),
+    Mutant(
+        "front-door-counts-rows",
+        "the choice goes by the length of people's rows",
+        "PrivateRecommender.fit",
+        "advice = self._advice(self.n_users_, data.n_items)",
+        "self.row_length = 1 + data.n_interactions / self.n_users_\nadvice = self._advice(self.n_users_, data.n_items)",
+        (SAME, SEEN),
+    ),
+    Mutant(
+        "front-door-shuffled-as-local",
+        "with local trust the cost is that behind a shuffler",
+        "TRUST_VIEWS",
+        "TRUST_VIEWS: dict[str, View] = {'local': 'server', 'shuffle': 'shuffled_server', 'central': 'public'}",
+        "TRUST_VIEWS: dict[str, View] = {'local': 'shuffled_server', 'shuffle': 'shuffled_server',"
+        " 'central': 'public'}",
+        (f"{COST}[local]", "test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names[local-1.0]"),
+    ),
+    Mutant(
+        "front-door-any-crowd",
+        "behind a shuffler the budget is computed for more users than there are",
+        "PrivateRecommender._public_users",
+        "self.trust != 'central' and self.n_users != data.n_users",
+        "False",
+        ("test_rows_hide_one_another_behind_a_shuffler_so_no_other_number_is_taken",),
+    ),
+    Mutant(
+        "front-door-rows-are-told",
+        "the system that is taken publishes the number of rows in place of the public one",
+        "PrivateRecommender._make",
+        "model.set_params(n_users=self.n_users) if 'n_users' in model.get_params() else model",
+        "model",
+        ("test_a_public_number_of_users_decides_in_place_of_the_rows",),
+    ),
+    Mutant(
+        "front-door-key-used-again",
+        "an entropy key that is handed over serves runs without end",
+        "Key.hand_over",
+        "self.claim(what)",
+        "self._check_process()",
+        ("test_a_key_that_was_handed_over_serves_one_run_there_and_none_here",),
+    ),
+]
