@@ -47,7 +47,9 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_parts(command, source)
     source.add_argument("--users", type=positive, metavar="N", help="with --items: generate data, anew for each seed")
     source.add_argument(
-        "--advice", action="store_true", help="instead, make the sweeps that `advise` answers from (half an hour)"
+        "--advice",
+        action="store_true",
+        help="instead, make the sweeps that `advise` answers from (half an hour); with --system those of it alone",
     )
     source.add_argument(
         "--choices",
@@ -104,8 +106,8 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     check_folder("--out", out)
     show_progress = can_show_progress(arguments.quiet)
     if arguments.advice or arguments.choices:
-        if arguments.system:
-            raise UsageError("--advice and --choices have their own systems; leave --system out")
+        if arguments.choices and arguments.system:
+            raise UsageError("--choices has its own systems; leave --system out")
         return (_measure_choices if arguments.choices else _measure_advice)(arguments, show_progress)
     if arguments.quick:
         raise UsageError("--quick is for --choices")
@@ -157,8 +159,9 @@ def _source(arguments: argparse.Namespace, data: Any) -> str | None:
 def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> dict[str, Any] | str:
     from fastfedrec.studies.advise.grid import measure
 
+    systems = [system_class(asked.name).__name__ for asked in arguments.system or ()] or None
     document, failures = measure(
-        arguments.out, n_jobs=arguments.jobs, n_threads=arguments.threads, show_progress=show_progress
+        arguments.out, systems=systems, n_jobs=arguments.jobs, n_threads=arguments.threads, show_progress=show_progress
     )
     if arguments.json:
         return {**document, "failures": failures}

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from fastfedrec.core.files import write_text
 from fastfedrec.core.text import plain
 from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, sweep
+from fastfedrec.systems.private_recommender.choice import stored_sweeps
 from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated
 
 __all__ = ["measure"]
@@ -27,7 +29,12 @@ REFERENCES = ("Popularity", "EASE")  # without privacy
 
 
 def measure(
-    folder: Path, *, n_jobs: int = 1, n_threads: int = 0, show_progress: bool = False
+    folder: Path,
+    *,
+    systems: Sequence[str] | None = None,
+    n_jobs: int = 1,
+    n_threads: int = 0,
+    show_progress: bool = False,
 ) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
     """Run the grid, and write ``advice.json``.
 
@@ -35,6 +42,8 @@ def measure(
     ----------
     folder : Path
         For the file, and for finished runs.
+    systems : sequence of str or None
+        Names of classes that are measured; all others stay as they were stored.  None measures all.
     n_jobs, n_threads : int
         As for `sweep.sweep`.
     show_progress : bool
@@ -51,7 +60,7 @@ def measure(
     for n_users, n_items, length in itertools.product(USERS, ITEMS, ROW_LENGTHS):
         if n_users * n_items > MOST_CELLS:
             continue
-        plan = _plan(n_users, n_items)
+        plan = [step for step in _plan(n_users, n_items) if systems is None or step[0].system in systems]
         run = sweep(
             [setting for setting, *_ in plan],
             GeneratedData(n_users, n_items, length),
@@ -89,10 +98,16 @@ def measure(
                 }
             )
         found = run.settings
+    code = found["code"]
+    if systems is not None:
+        stored = stored_sweeps()
+        code = f"{stored['code']}; {', '.join(systems)}: {code}"
+        rows = [row for row in stored["rows"] if row["system"] not in systems] + rows
+        rows.sort(key=lambda row: (row["n_users"], row["n_items"], row["row_length"]))
     document = {
         "source": "GENERATED DATA (generate_implicit, movielens-1m preset), drawn anew for each seed",
         "command": "fastfedrec sweep --advice",
-        "code": found["code"],
+        "code": code,
         "machine": found["machine"],
         "n_threads": max(1, found["n_threads"] // found["n_jobs"]),
         "delta": DELTA,

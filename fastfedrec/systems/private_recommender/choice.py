@@ -30,7 +30,7 @@ from fastfedrec.systems.private_recommender._rule import RULES, at_random, by_ru
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
 from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated
 
-__all__ = ["Advice", "Offer", "advise"]
+__all__ = ["Advice", "Offer", "advise", "stored_sweeps"]
 
 MOST_EPSILON = 1e6  # nobody is promised anything by it
 

@@ -312,6 +312,15 @@ def test_the_stored_sweeps_are_made_by_the_command(tmp_path, monkeypatch, capsys
     assert made.keys() == stored.keys()
     assert {row["trust"] for row in made["rows"]} == {None, "local", "shuffle", "central"}
     assert all(row.keys() == stored["rows"][0].keys() for row in made["rows"])
+    # Of one system alone: all others stay as they were stored.
+    argv = ["sweep", "--advice", "--system", "dp-subspace", "--out", str(tmp_path / "one"), "--threads", "1"]
+    assert main(argv) == 0
+    capsys.readouterr()
+    one = json.loads((tmp_path / "one" / "advice.json").read_text())
+    assert sum(row["system"] == "DPSubspace" for row in one["rows"]) == 1
+    others = [[row for row in rows if row["system"] != "DPSubspace"] for rows in (one["rows"], stored["rows"])]
+    assert sorted(map(str, others[0])) == sorted(map(str, others[1]))
+    assert one["code"].startswith(f"{stored['code']}; DPSubspace: ")
     argv = ["advise", "--users", "300", "--items", "60", "--epsilon", "4", "--measured", str(tmp_path / "advice.json")]
     for trust in TRUST_VIEWS:
         assert main([*argv, "--trust", trust]) == 0

@@ -1,0 +1,98 @@
+"""The map of how far the choice is behind the best: its cells, by whom it is made, and that it goes on where it was."""
+
+import json
+import math
+
+import pytest
+
+from fastfedrec import Key
+from fastfedrec.cli.main import main
+from fastfedrec.studies.advise import choices, grid
+from fastfedrec.studies.advise.choices import FULL, PRESET, summary_of
+from fastfedrec.studies.sweep import runs
+from fastfedrec.studies.sweep.sweeps import GeneratedData
+
+VIEWS = ("local", "shuffle", "central")
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """One data set, on which a fit takes a moment."""
+    monkeypatch.setattr(choices, "QUICK", choices.Grid((150,), (200,), (12.0,), (6.0,), 1))
+
+
+def test_the_map_is_large_and_no_reading_of_the_sweeps():
+    assert FULL.n_cells >= 100
+    assert FULL.n_seeds == 3
+    for ours, theirs in (
+        (FULL.users, grid.USERS), (FULL.items, grid.ITEMS), (FULL.row_lengths, grid.ROW_LENGTHS),
+        (FULL.epsilons, grid.EPSILONS),
+    ):  # fmt: skip
+        assert not set(ours) & set(theirs)
+        assert min(ours) < max(theirs)
+    assert PRESET not in str(GeneratedData(100, 100))
+    sizes = [data.n_users * data.n_items for data in FULL.data()]
+    assert sizes == sorted(sizes)
+    assert max(sizes) <= FULL.most_cells
+
+
+def test_rows_are_shortened_and_no_person_or_item_is_lost():
+    whole, thinned = (GeneratedData(400, 200, n, PRESET, n / 120).draw(Key.from_seed(1), 1) for n in (120.0, 12.0))
+    assert whole.shape == thinned.shape == (400, 200)
+    assert 100 < whole.n_interactions / 400 < 140
+    assert thinned.n_interactions / whole.n_interactions == pytest.approx(0.1, abs=5 * math.sqrt(0.09 / 48_000))
+    assert not (thinned.to_scipy() > whole.to_scipy()).nnz
+
+
+@pytest.mark.slow
+def test_the_map_is_made_by_the_command_and_goes_on_where_it_was(tmp_path, small, monkeypatch, capsys):
+    argv = ["sweep", "--choices", "--quick", "--out", str(tmp_path), "--threads", "1"]
+    assert main(argv) == 0
+    said = capsys.readouterr().out
+    made = json.loads((tmp_path / "choices.json").read_text())
+    assert made["failures"] == []
+    assert [cell["trust"] for cell in made["cells"]] == list(VIEWS)
+    assert made["n_cells"] == 3
+    for cell in made["cells"]:
+        means = {name: system["mean"] for name, system in cell["systems"].items()}
+        assert {"Random", "DPPopularity"} <= means.keys()
+        assert cell["best"] == max(means, key=means.get)
+        assert all(system["epsilon"] <= 6.0 for system in cell["systems"].values())
+        for choice in cell["choices"].values():
+            assert choice["behind"] == pytest.approx(max(means.values()) - means[choice["system"]])
+    assert "3 of 3 cells" in said
+
+    def again(*_):
+        raise AssertionError("it was measured before")
+
+    monkeypatch.setattr(runs, "_measure", again)
+    (tmp_path / "choices.json").unlink()
+    assert main(argv) == 0
+    assert json.loads((tmp_path / "choices.json").read_text()) == made
+
+
+def test_the_summary_names_cells_that_are_too_far_behind():
+    def cell(chosen, behind):
+        choice = {"system": chosen, "behind": behind}
+        return {
+            "n_users": 1_000, "n_items": 300, "row_length": 10.0, "epsilon": 1.0, "trust": "central", "best": "DPGram",
+            "choices": {"row_length told": choice, "row_length not told": choice},
+        }  # fmt: skip
+
+    document = {
+        "source": "made up",
+        "n_cells": 9,
+        "cells": [cell("DPFMF", 0.031), cell("DPGram", 0.0), cell("X", None)],
+    }
+    said = summary_of(document)
+    assert "3 of 9 cells" in said
+    assert said.count("at most 0.031 behind the best, more than 0.02 in 1 of 2 cells") == 2
+    assert said.count("in 1 the chosen system was not measured") == 2
+    assert said.count("DPFMF") == 2
+    assert "more than" not in summary_of({**document, "cells": []}).splitlines()[0]
+
+
+@pytest.mark.parametrize("argv", [["--choices", "--system", "dp-gram"], ["--users", "9", "--items", "40", "--quick"]])
+def test_what_does_not_go_together_is_refused(argv, capsys):
+    assert main(["sweep", *argv]) == 2
+    assert "--choices" in capsys.readouterr().err
