@@ -229,7 +229,8 @@ class DPSubspace(CentralModel):
         """A state of the shapes and types of a round's."""
         later = getattr(system, "number", 0) > 0
         encoder = np.zeros((n_items if later else 0, n_columns), dtype=np.int16)
-        return SubspaceState(np.zeros(n_items, dtype=np.int32), encoder)
+        mean = np.full(n_items, isinstance(system, ProjectionSum), dtype=np.int32)  # nobody is sent one of zeros
+        return SubspaceState(mean, encoder)
 
     # ---- the device ---------------------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ VIEWS = ("local", "shuffle", "central")
 @pytest.fixture
 def small(monkeypatch):
     """One data set, on which a fit takes a moment."""
-    monkeypatch.setattr(choices, "QUICK", choices.Grid((150,), (200,), (12.0,), (6.0,), 1))
+    monkeypatch.setattr(choices, "QUICK", choices.Grid((150,), (320,), (12.0,), (6.0,), 1))
 
 
 def test_the_map_is_large_and_no_reading_of_the_sweeps():
@@ -37,8 +37,8 @@ def test_the_map_is_large_and_no_reading_of_the_sweeps():
 
 
 def test_rows_are_shortened_and_no_person_or_item_is_lost():
-    whole, thinned = (GeneratedData(400, 200, n, PRESET, n / 120).draw(Key.from_seed(1), 1) for n in (120.0, 12.0))
-    assert whole.shape == thinned.shape == (400, 200)
+    whole, thinned = (GeneratedData(400, 320, n, PRESET, n / 120).draw(Key.from_seed(1), 1) for n in (120.0, 12.0))
+    assert whole.shape == thinned.shape == (400, 320)
     assert 100 < whole.n_interactions / 400 < 140
     assert thinned.n_interactions / whole.n_interactions == pytest.approx(0.1, abs=5 * math.sqrt(0.09 / 48_000))
     assert not (thinned.to_scipy() > whole.to_scipy()).nnz
