@@ -79,8 +79,6 @@ MODELS = [
     UserKNN(n_neighbors=5),
     DPSubspace(8.0, n_columns=8, gate=False),
     PrivateRecommender(2.0),
-    PrivateRecommender(2.0, trust="shuffle"),
-    PrivateRecommender(2.0, trust="local"),
 ]
 
 

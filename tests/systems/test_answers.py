@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
-from support.models import MODELS, rated
+from support.models import MODELS, held, rated
 
 from fastfedrec import (
     DPALS,
@@ -49,6 +49,7 @@ LINEAR = {
     "DPALS",
     "DPFMF",
     "ImplicitALS",
+    "PrivateRecommender",
 }
 WITHOUT_ITEMS = {"Random", "Popularity", "DPPopularity", "OwnHistory", "GlobalMean", "UserMean", "ItemMean", "UserKNN"}
 BY_NEIGHBORS = {"EASE", "ItemKNN", "DPLCF", "RatingItemKNN"}
@@ -84,7 +85,7 @@ def name(model):
 
 def is_closed(model):
     """Whether the noise covered the pairs of items."""
-    return hasattr(model, "scoring_factors_") and not model.scoring_factors_.any()
+    return hasattr(held(model), "scoring_factors_") and not held(model).scoring_factors_.any()
 
 
 def knows_popularity(model):
@@ -351,7 +352,7 @@ def test_similar_items(model, data):
         with pytest.raises(TypeError, match="has nothing that items could be compared by"):
             model.similar_items(asked)
         return
-    if hasattr(model, "item_means_") and not model.item_factors_.any():
+    if hasattr(held(model), "item_means_") and not held(model).item_factors_.any():
         with pytest.raises(ValueError, match="the noise would have covered the pairs of items"):
             model.similar_items(asked)
         return

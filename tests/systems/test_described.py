@@ -5,7 +5,7 @@ import math
 import pytest
 from support.models import MODELS, rated
 
-from fastfedrec import FMFLDP, DPGram, FedRec, GlobalMean, Key
+from fastfedrec import FMFLDP, DPGram, FedRec, GlobalMean, Key, PrivateRecommender
 from fastfedrec.core.names import SYSTEMS, find
 from fastfedrec.systems.described import describe_system
 
@@ -30,8 +30,12 @@ TRUST = {
     "item-mean": ["none", "local"],
 }
 
-#: FedRec where it is private, which is in no list of models.
-ASKED_FOR = FedRec(n_factors=2, n_rounds=2, clip_norm=0.5, noise_multiplier=2.0, divisor=5.0)
+#: FedRec where it is private, and front doors that trust nobody with data: in no list of models.
+ASKED_FOR = (
+    FedRec(n_factors=2, n_rounds=2, clip_norm=0.5, noise_multiplier=2.0, divisor=5.0),
+    PrivateRecommender(2.0, trust="shuffle"),
+    PrivateRecommender(2.0, trust="local"),
+)
 
 
 # ---- oracle --------------------------------------------------------------------------------------------------------
@@ -48,7 +52,7 @@ def test_no_trust_is_claimed_that_no_ledger_has(name):
     """Each word but "none" has a model whose ledger is finite in its view, or is of one rating's value."""
     kind = find(SYSTEMS[name].rpartition(".")[2])
     found, data = describe_system(name), rated(80, 50, 1)
-    models = [model for model in (*MODELS, ASKED_FOR) if type(model) is kind]
+    models = [model for model in (*MODELS, *ASKED_FOR) if type(model) is kind]
     ledgers = [model.fit(data, key=Key.from_seed(1)).ledger_ for model in models]
     if found["trust"][0] == "none":
         ledger = kind().fit(data, key=Key.from_seed(1)).ledger_
