@@ -335,24 +335,8 @@ class Key:
                 )
             self._used_by = what
 
-    def hand_over(self, what: str) -> "Key":
-        """Take the key for one private run that another model makes.
-
-        Parameters
-        ----------
-        what : str
-            Who takes it, for the message of the next attempt.
-
-        Returns
-        -------
-        Key
-            For that run: the same streams, and it can be taken once.  This key has been taken.
-
-        Raises
-        ------
-        ValueError
-            An entropy key that was taken before.
-        """
+    def _hand_over(self, what: str) -> "Key":
+        """Take the key for a private run that another model makes: the same streams, which it may take once."""
         self.claim(what)
         return self if self.is_simulation else Key(self._secret)
 

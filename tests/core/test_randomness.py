@@ -204,17 +204,17 @@ def test_entropy_keys_differ():
 
 def test_a_key_that_was_handed_over_serves_one_run_there_and_none_here():
     key = Key.from_entropy()
-    inner = key.hand_over("outer.fit")
+    inner = key._hand_over("outer.fit")
     assert inner is not key
     np.testing.assert_array_equal(inner.words("x", size=3), key.words("x", size=3))
-    for taken in (key.claim, key.hand_over):
+    for taken in (key.claim, key._hand_over):
         with pytest.raises(ValueError, match=r"single-use and was already used by outer\.fit"):
             taken("again")
     inner.claim("inner.fit")
     with pytest.raises(ValueError, match=r"already used by inner\.fit"):
         inner.claim("again")
     seeded = Key.from_seed(1)
-    assert seeded.hand_over("outer.fit") is seeded
+    assert seeded._hand_over("outer.fit") is seeded
 
 
 def test_an_entropy_key_is_taken_once():

@@ -67,7 +67,7 @@ FRONT_DOOR = [
     Mutant(
         "front-door-key-used-again",
         "an entropy key that is handed over serves runs without end",
-        "Key.hand_over",
+        "Key._hand_over",
         "self.claim(what)",
         "self._check_process()",
         ("test_a_key_that_was_handed_over_serves_one_run_there_and_none_here",),

@@ -169,7 +169,7 @@ class PrivateRecommender(Recommender):
                 f"engine must be None: by its public numbers this is a run of {advice.best.system}, which has no rounds"
             )
         # An entropy key serves one fit, this one, and in it that of the system.
-        inner = fit.key.hand_over(f"{type(self).__name__}.fit")
+        inner = fit.key._hand_over(f"{type(self).__name__}.fit")
         self.interactions_ = data
         self.ledger_ = self._open_account(fit.ledger, data, simulation=fit.key.is_simulation)
         self.chosen_, self.reason_ = _setting(model), advice.reason
