@@ -160,7 +160,8 @@ def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
 def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[str, str], Cell]) -> dict[str, Any]:
     """All systems in one trust model at one epsilon; and what is chosen, with the length of rows told and not."""
     systems: dict[str, Any] = {}
-    settings = [("Random", {})] + [
+    settings: list[tuple[str, dict[str, Any]]] = [("Random", {})]
+    settings += [
         (recipe.system, chosen[0])
         for recipe in RECIPES
         if recipe.trust == trust
@@ -180,9 +181,9 @@ def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[
     best = max(systems, key=lambda name: systems[name]["mean"], default=None)
     choices = {}
     for name, length in (("row_length told", data.row_length), ("row_length not told", None)):
-        chosen = advise(data.n_users, data.n_items, epsilon, trust, delta=DELTA, row_length=length).best.system
-        behind = systems[best]["mean"] - systems[chosen]["mean"] if best and chosen in systems else None
-        choices[name] = {"system": chosen, "behind": behind}
+        taken = advise(data.n_users, data.n_items, epsilon, trust, delta=DELTA, row_length=length).best.system
+        behind = systems[best]["mean"] - systems[taken]["mean"] if best and taken in systems else None
+        choices[name] = {"system": taken, "behind": behind}
     return {
         "n_users": data.n_users, "n_items": data.n_items, "row_length": data.row_length, "epsilon": epsilon,
         "trust": trust, "systems": systems, "best": best, "choices": choices,

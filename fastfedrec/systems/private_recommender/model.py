@@ -162,7 +162,7 @@ class PrivateRecommender(Recommender):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         self.n_users_ = self._public_users(data)
         advice = self._advice(self.n_users_, data.n_items)
-        model = self._make(advice)
+        model: Any = self._make(advice)
         options: dict[str, Any] = {} if engine is None else {"engine": engine}
         if options and "engine" not in inspect.signature(model.fit).parameters:
             raise ValueError(
@@ -293,9 +293,11 @@ class PrivateRecommender(Recommender):
 
     def _as_saved(self, header: dict[str, Any]) -> dict[str, Any]:
         inner = {name: header[name] for name in ("class", "parameters")}
-        own = {"class": type(self).__name__, "parameters": super()._fitted().get_params(), "chosen": inner}
-        own |= {"reason": self.reason_, "n_users": self.n_users_, "ledger": self.ledger_.to_dict()}
-        return header | own
+        parameters = super()._fitted().get_params()
+        return header | {
+            "class": type(self).__name__, "parameters": parameters, "chosen": inner, "reason": self.reason_,
+            "n_users": self.n_users_, "ledger": self.ledger_.to_dict(),
+        }  # fmt: skip
 
     @classmethod
     def _from_saved(cls, saved: SavedModel) -> Self:
