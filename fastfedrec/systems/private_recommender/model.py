@@ -89,11 +89,11 @@ class PrivateRecommender(Recommender):
     Examples
     --------
     >>> from fastfedrec import Key, PrivateRecommender, datasets
-    >>> data = datasets.generate_implicit(3000, 300, key=Key.from_seed(1))
-    >>> model = PrivateRecommender(epsilon=4.0).fit(data, key=Key.from_seed(2))
+    >>> data = datasets.generate_implicit(10_000, 300, key=Key.from_seed(1), mean_interactions=30)
+    >>> model = PrivateRecommender(epsilon=2.0).fit(data, key=Key.from_seed(2))
     >>> model.chosen_
-    'DPGram(epsilon=1.856)'
-    >>> model.ledger_.epsilon("public") <= 4.0
+    'DPGram(epsilon=0.943)'
+    >>> model.ledger_.epsilon("public") <= 2.0
     True
     >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
     >>> ids.shape
