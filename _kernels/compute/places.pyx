@@ -31,97 +31,39 @@ cdef extern from "_kernels/compute/_places.h" namespace "fastfedrec" nogil:
     ) noexcept
 
 
-def places_factors(
-    const floating[:, ::1] user_factors,   # IN  (n_rows, n_factors)
-    const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
+def count_places(
+    const floating[:, ::1] rows,           # IN  (n_rows, n_factors) of users; (n_rows, n_items) scores without factors
+    const floating[:, ::1] item_factors,   # IN  (n_items, n_factors), or None
     const int64_t[::1] indptr,             # IN  (n_rows + 1,), where the held-out items of each row begin
     const int32_t[::1] held_out,           # IN  (n_held_out,), not empty
     const int64_t[::1] seen_indptr,        # IN  (n_rows + 1,)
     const int32_t[::1] seen,               # IN  (n_seen,), ascending within a row
     int64_t[::1] above,                    # OUT (n_held_out,)
     int64_t[::1] same,                     # OUT (n_held_out,)
-    int64_t[::1] failed,                   # OUT (n_threads,), n_rows; first row whose scores overflow, -1 no memory
+    int64_t[::1] failed,                   # OUT (n_threads,), n_rows; first row with a bad score, -1 no memory
     int n_threads,
 ):
-    """Greater and equal inner products among the unseen items of each held-out item's row."""
-    cdef Py_ssize_t n_items = item_factors.shape[0], n_factors = item_factors.shape[1]
-    cdef floating* items = <floating*>malloc_lines(64 * bitmap_words(n_items) * n_factors * sizeof(floating))
-    if items == NULL:
-        failed[0] = -1
-        return
-    pack_items(&item_factors[0, 0], n_items, n_factors, items)
-    count_places(
-        user_factors,
-        &item_factors[0, 0],
-        <const floating*>items,
-        n_items,
-        indptr,
-        held_out,
-        seen_indptr,
-        seen,
-        above,
-        same,
-        failed,
-        n_threads,
-    )
-    free(items)
-
-
-def places_scores(
-    const floating[:, ::1] scores,         # IN  (n_rows, n_items)
-    const int64_t[::1] indptr,             # IN  (n_rows + 1,), where the held-out items of each row begin
-    const int32_t[::1] held_out,           # IN  (n_held_out,), not empty
-    const int64_t[::1] seen_indptr,        # IN  (n_rows + 1,)
-    const int32_t[::1] seen,               # IN  (n_seen,), ascending within a row
-    int64_t[::1] above,                    # OUT (n_held_out,)
-    int64_t[::1] same,                     # OUT (n_held_out,)
-    int64_t[::1] failed,                   # OUT (n_threads,), n_rows; first row with a NaN, -1 no memory
-    int n_threads,
-):
-    """The same from scores."""
-    cdef const floating* none = NULL
-    count_places(
-        scores,
-        none,
-        none,
-        scores.shape[1],
-        indptr,
-        held_out,
-        seen_indptr,
-        seen,
-        above,
-        same,
-        failed,
-        n_threads,
-    )
-
-
-cdef void count_places(
-    const floating[:, ::1] rows,           # factors of users; where `item_rows` is NULL, scores
-    const floating* item_rows,
-    const floating* items,                 # the same as `pack_items` lays them
-    Py_ssize_t n_items,
-    const int64_t[::1] indptr,
-    const int32_t[::1] held_out,
-    const int64_t[::1] seen_indptr,
-    const int32_t[::1] seen,
-    int64_t[::1] above,
-    int64_t[::1] same,
-    int64_t[::1] failed,
-    int n_threads,
-) noexcept:
-    """Block after block of rows."""
-    cdef Py_ssize_t n_rows = rows.shape[0], width = rows.shape[1], start, n_block, bad
+    """Greater and equal scores, or inner products, among the unseen items of each held-out item's row."""
+    cdef Py_ssize_t n_rows = rows.shape[0], width = rows.shape[1], n_items = width, n_factors = 0, start, n_block, bad
     cdef Py_ssize_t n_most = most_held_out(&indptr[0], n_rows)
+    cdef const floating* item_rows = NULL
+    cdef floating* items = NULL            # the same as `pack_items` lays them
     cdef floating* numbers
     cdef int64_t* counts
     cdef int thread
     cdef const int32_t* seen_items = NULL
     if seen.shape[0]:
         seen_items = &seen[0]
+    if item_factors is not None:
+        n_items, n_factors, item_rows = item_factors.shape[0], width, &item_factors[0, 0]
+        items = <floating*>malloc_lines(64 * bitmap_words(n_items) * n_factors * sizeof(floating))
+        if items == NULL:
+            failed[0] = -1
+            return
+        pack_items(item_rows, n_items, n_factors, items)
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        numbers = <floating*>malloc(places_numbers(0 if item_rows == NULL else width, n_most) * sizeof(floating))
+        numbers = <floating*>malloc(places_numbers(n_factors, n_most) * sizeof(floating))
         counts = <int64_t*>malloc(places_counts(n_most) * sizeof(int64_t))
         # A block of rows is one thread's, and so are the places of its held-out items.
         for start in prange(0, n_rows, BLOCK_USERS, schedule="dynamic"):
@@ -149,6 +91,7 @@ cdef void count_places(
                     failed[thread] = start + bad
         free(numbers)
         free(counts)
+    free(items)
 
 
 cdef Py_ssize_t most_held_out(const int64_t* indptr, Py_ssize_t n_rows) noexcept nogil:

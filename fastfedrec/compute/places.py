@@ -55,7 +55,7 @@ def places(
     (array([1]), array([2]))
     """
     scores = _scores("scores", scores, 2)
-    failed, above, same = _count(_kernel.places_scores, (scores,), scores.shape, held_out, seen, n_threads)
+    failed, above, same = _count(scores, None, scores.shape, held_out, seen, n_threads)
     if failed < len(scores):
         raise ValueError(f"scores must not be NaN, got one in row {failed}; has the model diverged?")
     return above, same
@@ -109,14 +109,14 @@ def places_factors(
     """
     user_factors, item_factors = _check_factors(user_factors, item_factors)
     shape = len(user_factors), len(item_factors)
-    failed, above, same = _count(_kernel.places_factors, (user_factors, item_factors), shape, held_out, seen, n_threads)
+    failed, above, same = _count(user_factors, item_factors, shape, held_out, seen, n_threads)
     if failed < len(user_factors):
         raise ValueError(f"inner products of user row {failed} overflow; has the model diverged?")
     return above, same
 
 
 def _count(
-    kernel: Any, numbers: tuple[np.ndarray, ...], shape: tuple[int, int], held_out: Any, seen: Any, n_threads: int
+    rows: np.ndarray, factors: np.ndarray | None, shape: tuple[int, int], held_out: Any, seen: Any, n_threads: int
 ) -> tuple[int, np.ndarray, np.ndarray]:
     """The first row with bad scores, or the number of rows, and what the kernel counts."""
     indptr, items = _rows("held_out", held_out, shape)
@@ -126,7 +126,7 @@ def _count(
     above, same = np.zeros(len(items), dtype=np.int64), np.zeros(len(items), dtype=np.int64)
     failed = np.full(n_threads, shape[0], dtype=np.int64)
     if len(items):
-        kernel(*numbers, indptr, items, seen_indptr, seen_items, above, same, failed, n_threads)
+        _kernel.count_places(rows, factors, indptr, items, seen_indptr, seen_items, above, same, failed, n_threads)
     if (failed < 0).any():
         raise MemoryError("a copy of item_factors, or the scores of a block of users, did not fit into memory")
     first_bad = int(failed.min())
