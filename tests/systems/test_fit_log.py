@@ -37,8 +37,9 @@ def check(model, lines):
     for run in np.split(np.array(lines, dtype=object).reshape(-1, 4), begins[1:]):
         assert [number for *_, number, _ in run] == list(range(1, len(run) + 1))
         assert all(len(run) == n or who == "fit_factors" for who, _, _, n in run)
-    # Who is told of is the model, or the function that trains for it; never a class that no user has heard of.
-    assert {who.split(", ")[0] for who, *_ in lines} <= {type(model).__name__, "fit_factors", "fit_nmf"}
+    # Who is told of is the model, the one that it chose, or what trains for it; no class that no user has heard of.
+    models = {type(one).__name__ for one in (model, getattr(model, "model_", model))}
+    assert {who.split(", ")[0] for who, *_ in lines} <= models | {"fit_factors", "fit_nmf"}
     assert {unit for who, unit, *_ in lines if who.startswith("fit_")} <= {"epoch"}
     for name in ("n_rounds", "n_epochs"):
         n = model.get_params().get(name, 0)
@@ -51,7 +52,8 @@ def check(model, lines):
 @pytest.mark.ignores_values
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_every_round_and_epoch_of_every_model_is_a_line(model, data, caplog):
-    check(model, lines_of(lambda: type(model)(**model.get_params()).fit(data, key=Key.from_seed(1)), caplog))
+    fresh = type(model)(**model.get_params())
+    check(fresh, lines_of(lambda: fresh.fit(data, key=Key.from_seed(1)), caplog))
 
 
 def test_what_is_not_told_is_seen(data, caplog, monkeypatch):
