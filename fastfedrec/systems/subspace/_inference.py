@@ -17,6 +17,7 @@ _DIAGONAL_STEPS = 8
 _MORE_THAN_FOUND, _LEAST_COLUMNS = 4, 8  # columns of an encoder: so many times those that stand out, and some more
 _LEAST_UNIQUENESS = 0.1  # of an item's own diagonal
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
+_LEAST_FOUND = 0.01  # of a column's noise, in what is taken to be signal
 _LEAST_SEEN = 1e-9  # of the largest weight, for what no encoder asked about
 _LEAST_PRECISION = 1e-9  # of an item whose own part rounding has taken away
 _ROOT_MEAN_SQUARE = 16.0  # of an encoder's entries
@@ -65,6 +66,11 @@ class Projections:
         self.releases: list[Release] = []
         self.factors = np.zeros((len(mean), 0))
         self.diagonal = own_diagonal(n_users, mean)
+        # An item's row has the more to tell the more popular it is, and the noise is the same in all: rows weigh as
+        # the mean, scaled so that noise lies as it does in so many rows that weigh alike.
+        self._shares = mean / mean.sum()
+        self._weights = self._shares / (self._shares @ self._shares)
+        self._n_rows = float(self._weights.sum())
 
     def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
         """Take one round in.
@@ -99,15 +105,16 @@ class Projections:
         n_items, n_columns = self.releases[0].sums.shape
         unknown = np.zeros(n_items)
         values, vectors, _ = self._decompose(unknown)
-        n_found = np.count_nonzero(shrink(values, n_items, len(values)))
+        n_found = np.count_nonzero(shrink(values, self._n_rows, len(values)))
         n_asked = min(n_columns, _MORE_THAN_FOUND * n_found + _LEAST_COLUMNS)
-        return to_whole(self._rows(unknown, vectors[:, :n_asked] / np.sqrt(values[:n_asked])))
+        right = vectors[:, :n_asked] / np.sqrt(values[:n_asked])
+        return to_whole(likely(self._rows(unknown, right), np.square(right).sum(axis=0), self._shares))
 
     def _fit(self) -> np.ndarray:
         diagonal, factors = np.zeros(len(self.diagonal)), self.factors
         for _ in range(_DIAGONAL_STEPS):
             values, vectors, inner = self._decompose(diagonal)
-            signals = shrink(values, len(diagonal), len(values))
+            signals = shrink(values, self._n_rows, len(values))
             there = signals > 0
             left = vectors[:, there] / np.sqrt(values[there])  # the left singular vectors are Y times these
             small = solve_symmetric(signals[there, None] * vectors[:, there].T, left.T @ inner)
@@ -140,6 +147,8 @@ class Projections:
         return factors, rest + ridge * math.sqrt(len(mean)) / (last.strength * _longest(last.encoder))
 
     # ---- all rounds side by side, in standard deviations of noise: Y = S + diagonal * F --------------------------
+    # With rows that weigh w = d^2 the matrix dY = (dAd)(F / d), so singular vectors of it are dY times what makes
+    # A's factors of Y, and (dY)'(F / d) is Y'F.
 
     def _blocks(self, diagonal: np.ndarray) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Some rows of Y and of F at a time, in double precision."""
@@ -150,12 +159,12 @@ class Projections:
             yield part, sums, asked
 
     def _decompose(self, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Squared singular values of Y, falling, with right singular vectors; and Y'F."""
+        """Squared singular values of Y with its weights, falling, with right singular vectors; and Y'F."""
         n_columns = sum(release.sums.shape[1] for release in self.releases)
         gram, inner = np.zeros((n_columns, n_columns)), np.zeros((n_columns, n_columns))
         with one_blas_thread():
-            for _, sums, asked in self._blocks(diagonal):
-                gram += sums.T @ sums
+            for part, sums, asked in self._blocks(diagonal):
+                gram += (sums * self._weights[part, None]).T @ sums
                 inner += sums.T @ asked
             values, vectors = np.linalg.eigh(gram)
         return np.maximum(values[::-1], np.finfo(float).tiny), vectors[:, ::-1], inner
@@ -251,14 +260,43 @@ def strength_of(sums: np.ndarray, encoder: np.ndarray, diagonal: np.ndarray, n_u
     return 2 * n_users / (trace + math.sqrt(trace**2 + 4 * own * n_users))
 
 
-def shrink(squares: np.ndarray, n_rows: int, n_columns: int) -> np.ndarray:
+def likely(rows: np.ndarray, noise: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Rows with noise, each entry by as much nearer to 0 as it may be noise: the least squared error on average.
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_items, n), float64
+        With the noise; is written to.
+    noise : ndarray of shape (n,), float64
+        Its variance in a column.
+    shares : ndarray of shape (n_items,), float64
+        An item's part of all popularity, to which the square of what is no noise is taken to be proportional.
+
+    Returns
+    -------
+    ndarray of shape (n_items, n), float64
+        `rows`.
+    """
+    whole = len(rows) * noise
+    found = np.maximum(np.square(rows).sum(axis=0) - whole, _LEAST_FOUND * whole)
+    odds = found / np.maximum(noise, np.finfo(float).tiny)  # of signal to noise, of an item that is all there is
+    for start in range(0, len(rows), _ROWS):
+        part = slice(start, start + _ROWS)
+        likeliness = shares[part, None] * odds
+        rows[part] *= likeliness / (1 + likeliness)
+    return rows
+
+
+def shrink(squares: np.ndarray, n_rows: float, n_columns: int) -> np.ndarray:
     """Singular values of a matrix that noise of variance 1 in each entry was added to, nearest in Frobenius norm.
 
     Parameters
     ----------
     squares : ndarray of shape (k,), float64
         Squared singular values with the noise.
-    n_rows, n_columns : int
+    n_rows : float
+        Of the matrix; of rows that do not weigh alike, their effective number.
+    n_columns : int
         Of the matrix.
 
     Returns

@@ -70,6 +70,37 @@ def test_shrinking_equals_naive_twin(n_items, n_columns, seed):
     np.testing.assert_allclose(found, naive.shrink(matrix), atol=1e-8)
 
 
+def test_rows_weigh_as_popularity_and_alike_where_all_are():
+    """What has weights is a matrix of so many rows: noise of it alone ends where theirs does."""
+    alike = inference.Projections(100, np.full(50, 0.1))
+    np.testing.assert_allclose(alike._weights, 1.0)
+    assert alike._n_rows == pytest.approx(50)
+    found = inference.Projections(100, 1.0 / np.arange(10, 2_010))
+    assert found._weights.argmax() == 0
+    assert np.square(found._weights).sum() == pytest.approx(found._n_rows)
+    noise = np.random.default_rng(1).normal(size=(2_000, 30))
+    squares = np.linalg.eigvalsh((noise * found._weights[:, None]).T @ noise)
+    edge = found._n_rows * (1 + np.sqrt(30 / found._n_rows)) ** 2
+    assert squares.max() == pytest.approx(edge, rel=0.15)
+
+
+def test_entries_go_as_far_toward_zero_as_they_are_likely_noise():
+    rng = np.random.default_rng(1)
+    shares = 1.0 / np.arange(1, 5_001)
+    shares /= shares.sum()
+    strength, noise = np.array([3_000.0, 40.0]), np.array([0.5, 0.1])
+    clean = rng.normal(size=(5_000, 2)) * np.sqrt(shares[:, None] * strength)
+    rows = clean + rng.normal(size=(5_000, 2)) * np.sqrt(noise)
+    best = rows * (shares[:, None] * strength) / (shares[:, None] * strength + noise)
+
+    def error(found):
+        return np.square(found - clean).sum(axis=0)
+
+    found = inference.likely(rows.copy(), noise, shares)
+    assert (error(found) <= 1.05 * error(best)).all()
+    assert (error(found) < 0.8 * np.minimum(error(rows), error(np.zeros_like(rows)))).all()
+
+
 @given(size=st.integers(1, 5), more=st.integers(0, 6), seed=st.integers(0, 99))
 def test_the_nearest_symmetric_matrix_equals_least_squares(size, more, seed):
     rng = np.random.default_rng(seed)
