@@ -32,12 +32,17 @@ N_USERS, N_ITEMS = 40, 30
 SMALL = {"n_rounds": 2, "cohort_size": 20, "local_epochs": 1, "n_factors": 16, "hidden": (16,), "clip_norm": 0.1}
 STAGE1 = {"n_rounds": 2, "cohort_size": 10, "length": 4}
 
+#: Public ones, of which something is believed whatever the rows are (`believing`).
+FEATURES = {str(width): np.arange(30 * width).reshape(30, width) ** 2 % 17 - 8.0 for width in range(1, 9)}
+
 #: Those whose noise a server or an entity adds, and those whose users randomize what they send.
 CENTRAL = {
     "DPGram": DPGram(4.0, gate=False),
     "DPGram, popularity alone": DPGram(1.0),
     "DPGram, neighbours": DPGram(4.0, score="knn", gate=False, n_users=1000),
+    "DPGram, features": DPGram(18.0, gate=False, item_features=FEATURES),
     "DPSubspace": DPSubspace(4.0, n_columns=4, gate=False),
+    "DPSubspace, features": DPSubspace(18.0, n_columns=8, gate=False, item_features=FEATURES),
     "DPALS": DPALS(4.0, n_factors=3, n_rounds=2, n_start_rounds=2, max_items=4),
     "DPALS, uniform": DPALS(4.0, n_factors=3, n_rounds=1, n_start_rounds=0, max_items=4, sampling="uniform"),
     "DPFMF": DPFMF(4.0, n_factors=3, n_rounds=2),
@@ -66,6 +71,7 @@ CENTRAL = {
 }
 LOCAL = {
     "ShuffledSketchGram": ShuffledSketchGram(20.0, n_rotations=2, gate=False),
+    "ShuffledSketchGram, features": ShuffledSketchGram(20.0, n_rotations=2, gate=False, item_features=FEATURES),
     "ShuffledSketchGram, popularity alone": ShuffledSketchGram(20.0, n_rotations=2),
     "FMFLDP": FMFLDP(n_rounds=2, n_factors=3, n_reports=10),
 }
@@ -114,6 +120,12 @@ def without_noise(system):
     broken = copy.copy(system)
     broken.apply = apply
     return broken
+
+
+@pytest.fixture(autouse=True)
+def believing(monkeypatch):
+    """Scales of features are not shrunk: here no features tell anything."""
+    monkeypatch.setattr("fastfedrec.systems._feature_prior._LEAST_BELIEF", 0.0)
 
 
 class ScriptedEngine(LocalEngine):
@@ -311,6 +323,14 @@ def test_what_users_are_sent_follows_from_noisy_numbers(name, tmp_path, monkeypa
 
 
 # ---- the negative control --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in SYSTEMS if "features" in name])
+def test_features_are_part_of_what_is_released(name):
+    model = type(SYSTEMS[name])(**SYSTEMS[name].get_params())
+    without = type(model)(**model.get_params() | {"item_features": None})
+    factors = [each.fit(rows_of(1), key=Key.from_seed(1)).item_factors_ for each in (model, without)]
+    assert not np.array_equal(*factors)
 
 
 @pytest.mark.parametrize("name", SYSTEMS | CENTRAL)

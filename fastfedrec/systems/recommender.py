@@ -212,12 +212,16 @@ class Recommender(Answers):
             data = data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None)
         fields, arrays = data_fields(data, with_features=include_users)
         arrays |= model._fitted_arrays(include_users)
-        header = {"class": type(model).__name__, "parameters": model.get_params()} | fields | model._header()
+        header = {"class": type(model).__name__, "parameters": model._saved_parameters()} | fields | model._header()
         write_model(path, self._as_saved(header), arrays, private=include_users)
 
     def _as_saved(self, header: dict[str, Any]) -> dict[str, Any]:
         """The header of a file; of a model that holds another, which `_fitted` is, with both."""
         return header
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        """The constructor's arguments as a file has them, which the constructor takes too."""
+        return self.get_params()
 
     def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
         whole = {name: getattr(self, name) for name in self._saved}

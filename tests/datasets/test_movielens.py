@@ -1,3 +1,5 @@
+import itertools
+import re
 import zipfile
 
 import numpy as np
@@ -8,7 +10,8 @@ from support.interaction_case import assert_same, table_of
 from fastfedrec import Interactions
 from fastfedrec.cli.main import main
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
-from fastfedrec.datasets import load_movielens, zip_regions
+from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.datasets import load_movielens, load_movielens_items, movielens, zip_regions
 
 
 def flags(*positions):
@@ -199,6 +202,45 @@ def test_counts_of_the_real_data(data_path, name, n_users, n_items, histogram):
 
 
 @pytest.mark.ignores_values
+@ALL
+def test_what_is_known_of_movies_for_item_features(tmp_path, layout):
+    folder = write_folder(tmp_path, LAYOUTS[layout])
+    movies, data = load_movielens_items(folder), load_movielens(folder, item_ids="published")
+    assert list(movies) == ["item", "genres", "year"]
+    assert movies["item"].tolist() == data.item_ids.tolist()
+    assert movies["genres"].tolist() == data.item_features["genres"].tolist()
+    years = [re.search(r"\((\d{4})\)$", title) for title in data.item_features["title"].tolist()]
+    assert movies["year"].tolist() == [None if year is None else int(year[1]) for year in years]
+    assert any(years)
+
+
+@pytest.mark.parametrize(
+    ("title", "date", "year"),
+    [
+        ("Heat (1995)", "", 1995),
+        ("Heat (1995) ", "", 1995),
+        ("Rome (2005-2007)", "", 2005),
+        ("Rome (2005\u2013 )", "", 2005),
+        ("Rome (2005-)", "01-Jan-1999", 2005),
+        ("2001: A Space Odyssey (1968)", "", 1968),
+        ("Heat (1995) (uncut)", "", None),
+        ("unknown", "", None),
+        ("unknown", "14-Feb-1997", 1997),
+        ("Babylon 5", "", None),
+    ],
+)
+def test_the_year_of_a_title(title, date, year):
+    assert movielens._year(title, date) == year
+
+
+def test_what_is_known_of_real_movies_is_taken_as_item_features(data_path):
+    movies = load_movielens_items(data_path("ml-1m.zip"))
+    features = ItemFeatures.of("item_features", movies)
+    assert [block.shape for block in features.blocks] == [(3883, 18), (3883, 8)]
+    assert set(itertools.chain.from_iterable(movies["genres"])) <= set(movielens._GENRES_100K)
+    assert (min(movies["year"]), max(movies["year"])) == (1919, 2000)
+
+
 def test_the_publishers_list(tmp_path):
     """Every movie of the file, in its order, which is not that of the ids here."""
     header, *rows = FILES_CSV["movies.csv"].splitlines(keepends=True)
@@ -250,6 +292,9 @@ def test_missing_member(put, layout, member):
     files = {k: v for k, v in LAYOUTS[layout].items() if k != member}
     with pytest.raises(FileNotFoundError, match=rf"{member} is missing"):
         load_movielens(put(files))
+    if member in ("u.item", "movies.dat", "movies.csv"):
+        with pytest.raises(FileNotFoundError, match=rf"{member} is missing"):
+            load_movielens_items(put(files))
 
 
 def test_what_could_be_1m_or_10m_is_refused(tmp_path):

@@ -93,8 +93,8 @@ CENTRAL = [
     Mutant(
         "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
         "DPGram._release",
-        "self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads)",
-        "self._release_pairs(pairs, state.mean / SCALE, noise, data.n_users, fit.n_threads)",
+        "self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads, features)",
+        "self._release_pairs(pairs, state.mean / SCALE, noise, data.n_users, fit.n_threads, features)",
         (f"{TRACE}[DPGram]",),
     ),
     Mutant(
@@ -133,6 +133,34 @@ CENTRAL = [
         "(distance := sum_distances(phases)) > room",
         "(distance := 0.0)",
         tuple(f"{ROOM}[{name}]" for name in ("DPSubspace", "DPALS", "DPFMF")),
+    ),
+    Mutant(
+        "dpgram-features-fitted-to-exact-pairs", "how far DPGram believes features is fitted to exact pairs",
+        "DPGram._release_pairs",
+        "factors = denoise_with_features(pairs, noise, features, mean, n_threads=n_threads)",
+        """
+        from fastfedrec.systems.gram import _feature_shrinkage as own
+        if features is None:
+            factors = denoise_with_features(pairs, noise, features, mean, n_threads=n_threads)
+        else:
+            rows = self.interactions_.to_scipy()
+            exact = (rows.T @ rows).toarray().astype(np.float32)
+            prior = own.fitted_prior(exact, noise, own.prior_factors(features, mean), mean)
+            rest = pairs - (prior @ prior.T).astype(np.float32)
+            factors = own.combine(*own.denoise_about(rest, noise), prior, 320)
+        """,
+        (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),
+    ),
+    Mutant(
+        "dpgram-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
+        "DPGram._release_pairs",
+        "denoise_with_features(pairs, noise, features, mean, n_threads=n_threads)",
+        """
+        denoise_with_features(
+            pairs, noise, features, np.bincount(self.interactions_.indices, minlength=len(mean)) + mean
+        )
+        """,
+        (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),
     ),
     # ---- DPALS ------------------------------------------------------------------------------------------------------
     Mutant(

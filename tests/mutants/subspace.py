@@ -82,8 +82,8 @@ SUBSPACE = [
     ),
     Mutant(
         "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace._release",
-        "Projections(n_users, mean)",
-        "Projections(data.n_users, mean)",
+        "Projections(n_users, mean, () if features is None else prior_factors(features, mean))",
+        "Projections(data.n_users, mean, () if features is None else prior_factors(features, mean))",
         (f"{TRACE}[DPSubspace]",),
     ),
     Mutant(
@@ -122,5 +122,12 @@ SUBSPACE = [
             "test_devices_answer_no_state_that_the_norm_is_not_bounded_for",
             "test_an_encoder_or_mean_that_no_norm_is_bounded_for_is_refused",
         ),
+    ),
+    Mutant(
+        "subspace-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
+        "DPSubspace._release",
+        "prior_factors(features, mean)",
+        "prior_factors(features, mean + np.bincount(data.indices, minlength=data.n_items))",
+        (f"{FOLLOWS}[DPSubspace, features]", f"{SAME}[DPSubspace, features]"),
     ),
 ]  # fmt: skip

@@ -412,6 +412,7 @@ FUNCTIONS = {
         ),
         call(kind="masked", max_entries=5, value_range=(ONE, 5.0), rho=HALF),
     ],
+    "data.item_features.AlignedFeatures": call(blocks=(), n_known=3, unlisted=np.arange(2)),
     "systems.subspace.model.DPSubspace.costs": on(fastfedrec.DPSubspace, n_items=10),
     "systems.private_prototypes.prototypes.Recovery.n_draws": on(recovery, n_clusters=2, n_items=7),
     "systems.private_prototypes.prototypes.Recovery.events": on(recovery, n_clusters=2, n_items=7, n_rows=2),

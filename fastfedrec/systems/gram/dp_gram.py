@@ -15,12 +15,14 @@ from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems.claims import FEWER_ITEMS, layered_noise
+from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, SCALE, UNIT, GramState, GramSum, PairSum, ShareSum
 from fastfedrec.systems.gram.gram_model import LEAST_MEAN, LEAST_SIGNAL, GramModel, own_shares
-from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
+from fastfedrec.systems.gram.shrinkage import denoising_bytes
 
 __all__ = ["DPGram"]
 
@@ -55,6 +57,10 @@ class DPGram(CentralModel, GramModel):
     n_users : int or None
         The public number of users that sums are divided by, and that the gate, `communication_` and saved files show;
         None publishes that of the data, and the ledger says so.
+    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
+        What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
+        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  A column `item` has the ids; without it rows are in
+        the order of the items.  How far each column is believed is fitted to the noisy release, which costs nothing.
 
     Attributes
     ----------
@@ -113,6 +119,7 @@ class DPGram(CentralModel, GramModel):
         ridge: float = 0.5,
         mean_share: float = 0.05,
         n_users: int | None = None,
+        item_features: ItemFeaturesLike | None = None,
     ):
         self.epsilon = epsilon
         self.delta = delta
@@ -121,12 +128,14 @@ class DPGram(CentralModel, GramModel):
         self.ridge = ridge
         self.mean_share = mean_share
         self.n_users = n_users
+        self.item_features = item_features
         self._check_parameters()
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         (first, start, _), *others = phases
         self._note_what_follows(is_open=bool(others))
-        n_users = self._public_users(data)
+        features, n_users = self._features_of(data), self._public_users(data)
+        self._note_features(features, are_used=bool(others))
         shares = fit.rounds(first, start, data).noisy / UNIT
         self.item_means_ = shares / n_users
         self._release_popularity()
@@ -134,10 +143,11 @@ class DPGram(CentralModel, GramModel):
             state = GramState(public_mean(self.item_means_))
             pairs = symmetric(fit.rounds(system, state, data).noisy / UNIT)
             noise = float(system.noise.stddev) / UNIT
-            self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads)
+            self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads, features)
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The sums of shares, and those of pairs unless the noise would cover them."""
+        self._features_of(data)  # which may not fit the items, before anything is spent
         n_items = data.n_items
         mu, distance = self._budget(n_items)
         self.signal_ = self._public_users(data) * mu / math.sqrt(n_items)
@@ -166,11 +176,17 @@ class DPGram(CentralModel, GramModel):
     # ---- the server, after the noise ----------------------------------------------------------------------------
 
     def _release_pairs(
-        self, pairs: np.ndarray, mean: np.ndarray, noise: float, n_users: int, n_threads: int = 0
+        self,
+        pairs: np.ndarray,
+        mean: np.ndarray,
+        noise: float,
+        n_users: int,
+        n_threads: int = 0,
+        features: AlignedFeatures | None = None,
     ) -> None:
         # What users weigh together: rows have norm 1, and what centring leaves of their square is divided by.
         weight = math.sqrt(2) * n_users / max(1 - float(mean @ mean), _LEAST_REST)
-        factors = denoise_pairs(pairs, noise, n_threads=n_threads)
+        factors = denoise_with_features(pairs, noise, features, mean, n_threads=n_threads)
         self.item_factors_ = np.column_stack([factors, math.sqrt(weight) * mean])
         self._prepare_scores(weight * own_shares(mean), noise)
 

@@ -13,8 +13,8 @@ from fastfedrec.core.check import check_choice, check_flag, check_real
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import contributions_of_neighbors, similar_by_factors
-from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems.baselines.item_models import score_neighbors
 
@@ -28,7 +28,7 @@ _LEAST_SCALE = 1e-100  # of a file's items, by which entries are divided
 _BLOCK_CELLS = 2**23  # similarities held at once
 
 
-class GramModel(OwnRows):
+class GramModel(FeaturedModel):
     """A matrix of item pairs as factors L, and what a device computes from them and its own row."""
 
     _communicates = True

@@ -113,25 +113,8 @@ def denoise_pairs(matrix: np.ndarray, noise: float, *, rank: int = RANK, n_threa
     >>> bool(np.abs(factors @ factors.T - taste @ taste.T).mean() < 0.25)
     True
     """
-    matrix = check_array("matrix", matrix, ndim=2, dtypes=(np.float32,))
-    if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"matrix must have as many columns as rows, got shape {matrix.shape}; pass all pairs")
-    noise = check_real("noise", noise, low=0.0, exclusive=True)
-    rank, n_threads = check_integer("rank", rank, low=1), resolve_n_threads(n_threads)
-    n = len(matrix)
-    spectrum: Callable[[np.ndarray], Spectrum] = functools.partial(full_spectrum, matrix)
-    if not _is_full(n, rank):
-        spectrum = FilteredSpectra(matrix, rank, n_threads)
-    diagonal = np.zeros(n)
-    for _ in range(_N_PASSES):
-        found = spectrum(diagonal)
-        values, rest = _shrink(found, noise)
-        vectors = found.vectors
-        diagonal = np.einsum("ij,ij,j->i", vectors, vectors, values)
-        # What is left of the others lies, as they do, in what the vectors that were found leave of each item.
-        diagonal += rest * np.maximum(1 - np.einsum("ij,ij->i", vectors, vectors), 0.0)
-    strongest = np.flatnonzero(values)[::-1][:rank]
-    return vectors[:, strongest] * np.sqrt(values[strongest])
+    values, vectors, *_ = _estimate(matrix, noise, rank, n_threads)
+    return vectors * np.sqrt(values)
 
 
 def denoising_bytes(n_items: int, rank: int = RANK) -> int:
@@ -152,6 +135,36 @@ def denoising_bytes(n_items: int, rank: int = RANK) -> int:
     if _is_full(n_items, rank):
         return 28 * n_items**2  # single and double precision, and the eigenvectors of two passes
     return 4 * n_items**2 + 88 * rank * n_items
+
+
+def _estimate(
+    matrix: np.ndarray, noise: float, rank: int, n_threads: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, Spectrum]:
+    """The shrunk eigenvalues above 0, strongest first, and their vectors; the last diagonal, and its spectrum."""
+    matrix = check_array("matrix", matrix, ndim=2, dtypes=(np.float32,))
+    if matrix.shape[0] != matrix.shape[1]:
+        raise ValueError(f"matrix must have as many columns as rows, got shape {matrix.shape}; pass all pairs")
+    noise = check_real("noise", noise, low=0.0, exclusive=True)
+    rank, n_threads = check_integer("rank", rank, low=1), resolve_n_threads(n_threads)
+    n = len(matrix)
+    spectrum: Callable[[np.ndarray], Spectrum] = functools.partial(full_spectrum, matrix)
+    if not _is_full(n, rank):
+        spectrum = FilteredSpectra(matrix, rank, n_threads)
+    diagonal = next_diagonal = np.zeros(n)
+    for _ in range(_N_PASSES):
+        diagonal = next_diagonal
+        found = spectrum(diagonal)
+        values, rest = _shrink(found, noise)
+        vectors = found.vectors
+        next_diagonal = np.einsum("ij,ij,j->i", vectors, vectors, values)
+        # What is left of the others lies, as they do, in what the vectors that were found leave of each item.
+        next_diagonal += rest * np.maximum(1 - np.einsum("ij,ij->i", vectors, vectors), 0.0)
+    return *_strongest(values, found, rank), diagonal, found
+
+
+def _strongest(values: np.ndarray, found: Spectrum, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    kept = np.flatnonzero(values)[::-1][:rank]
+    return values[kept], found.vectors[:, kept]
 
 
 def _is_full(n_items: int, rank: int) -> bool:

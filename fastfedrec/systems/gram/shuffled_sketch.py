@@ -18,6 +18,7 @@ from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
@@ -25,8 +26,9 @@ from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
+from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel, own_shares
-from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
+from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
 
 __all__ = ["ShuffledSketchGram", "mean_magnitude"]
@@ -65,6 +67,10 @@ class ShuffledSketchGram(GramModel):
     honest_fraction : float
         Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.  Fewer hide less, so
         each user sends fewer reports.
+    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
+        What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
+        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  A column `item` has the ids; without it rows are in
+        the order of the items.  How far each column is believed is fitted to the noisy release, which costs nothing.
 
     Attributes
     ----------
@@ -127,6 +133,7 @@ class ShuffledSketchGram(GramModel):
         gate: bool = True,
         ridge: float = 0.5,
         honest_fraction: float = 1.0,
+        item_features: ItemFeaturesLike | None = None,
     ):
         self.epsilon = epsilon
         self.epsilon_0 = epsilon_0
@@ -136,6 +143,7 @@ class ShuffledSketchGram(GramModel):
         self.gate = gate
         self.ridge = ridge
         self.honest_fraction = honest_fraction
+        self.item_features = item_features
         self._check_parameters()
 
     def _check_parameters(self) -> None:
@@ -188,13 +196,15 @@ class ShuffledSketchGram(GramModel):
         """
         self._check_parameters()
         data = check_counts(self, interactions, is_private=True, least_users=1).binarize()
+        features = self._features_of(data)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         ((system, state, _),) = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note(system.has_pairs)
+        self._note_features(features, are_used=system.has_pairs)
         state = fit.rounds(system, state, data)
         self._note_who_was_heard(system, state.n_users)
-        self._estimate(system, state, fit.n_threads)
+        self._estimate(system, state, fit.n_threads, features)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
@@ -254,14 +264,18 @@ class ShuffledSketchGram(GramModel):
 
     # ---- the server ---------------------------------------------------------------------------------------------
 
-    def _estimate(self, system: SketchRound, state: SketchState, n_threads: int) -> None:
+    def _estimate(
+        self, system: SketchRound, state: SketchState, n_threads: int, features: AlignedFeatures | None = None
+    ) -> None:
         answers = state.n_answers / system.channel.decoder
         if system.has_pairs:
             # What one user's answers add up to, on average, where its normalised row has a product of 1.
             unit = mean_magnitude(system.n_terms) * answers / state.n_users
             noise = math.sqrt(system.n_terms * state.n_answers / 2) / unit
             pairs = state.decoded / (2 * unit)
-            self.item_factors_ = denoise_pairs(pairs.astype(np.float32), noise, n_threads=n_threads)
+            single = pairs.astype(np.float32)
+            popularity = np.ones(len(single)) if features is None else popularity_of(single)
+            self.item_factors_ = denoise_with_features(single, noise, features, popularity, n_threads=n_threads)
             sums = self.item_factors_ @ self.item_factors_.sum(axis=0)
             # Where nothing is left of the pairs, their sums by item, of less noise, may still tell what is popular.
             self.item_means_ = (sums if self.item_factors_.shape[1] else pairs.sum(axis=1)) / state.n_users

@@ -6,12 +6,13 @@ W_k of variance 1 in each entry.  See docs/explanation/systems/subspace/dp-subsp
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.systems._feature_prior import believed_scales, combine, squares, strongest
 
 _DIAGONAL_STEPS = 8
 _MORE_THAN_FOUND, _LEAST_COLUMNS = 4, 8  # columns of an encoder: so many times those that stand out, and some more
@@ -53,18 +54,23 @@ class Projections:
         The public number of users, which is the trace of A.
     mean : ndarray of shape (n_items,), float64
         Public mean of the users' rows, positive.
+    priors : sequence of ndarray of shape (n_items, n), float64
+        G of each prior G G' that public features give (`systems/_feature_prior.py`).
 
     Attributes
     ----------
     factors : ndarray of shape (n_items, rank), float64
         L, whose L L' is what was found of A.
+    prior : ndarray of shape (n_items, n), float64
+        G of what is believed of the priors: A is looked for about G G'.
     """
 
-    def __init__(self, n_users: int, mean: np.ndarray):
+    def __init__(self, n_users: int, mean: np.ndarray, priors: Sequence[np.ndarray] = ()):
         self.n_users = n_users
         self.mean = mean
+        self.priors = priors
         self.releases: list[Release] = []
-        self.factors = np.zeros((len(mean), 0))
+        self.factors = self.prior = np.zeros((len(mean), 0))
         self.diagonal = own_diagonal(n_users, mean)
         # An item's row has the more to tell the more popular it is, and the noise is the same in all: rows weigh as
         # the mean, scaled so that noise lies as it does in so many rows that weigh alike.
@@ -91,6 +97,8 @@ class Projections:
         scaled = np.empty(sums.shape, dtype=np.float32)
         np.divide(sums, noise, out=scaled, casting="same_kind")  # without a copy in double precision
         self.releases.append(Release(scaled, encoder, strength))
+        if self.priors:
+            self.prior = self._believed()
         self.factors = self._fit()
 
     def next_encoder(self) -> np.ndarray:
@@ -106,9 +114,33 @@ class Projections:
         unknown = np.zeros(n_items)
         values, vectors, _ = self._decompose(unknown)
         n_found = np.count_nonzero(shrink(values, self._n_rows, len(values)))
-        n_asked = min(n_columns, _MORE_THAN_FOUND * n_found + _LEAST_COLUMNS)
+        believed = strongest(self.prior, n_columns // 2)
+        n_asked = min(n_columns - believed.shape[1], _MORE_THAN_FOUND * n_found + _LEAST_COLUMNS)
         right = vectors[:, :n_asked] / np.sqrt(values[:n_asked])
-        return to_whole(likely(self._rows(unknown, right), np.square(right).sum(axis=0), self._shares))
+        columns = likely(self._rows(unknown, right), np.square(right).sum(axis=0), self._shares)
+        if believed.shape[1]:
+            columns = np.column_stack([believed * _longest(columns), columns])
+        return to_whole(columns)
+
+    def _believed(self) -> np.ndarray:
+        """G of the sum of a_b P_b that is nearest to all sums so far, as the noise allows (`believed_scales`)."""
+        blocks = [*self.priors, self.mean[:, None]]
+        asked = np.column_stack([release.strength * release.encoder for release in self.releases])
+        ends = [factors.T @ asked for factors in blocks]
+        products, inner = np.zeros(len(blocks)), np.zeros((len(blocks), len(blocks)))
+        with one_blas_thread():
+            for start in range(0, len(asked), _ROWS):
+                part = slice(start, start + _ROWS)
+                seen = np.column_stack([release.sums[part] for release in self.releases]).astype(np.float64).ravel()
+                said = np.stack([
+                    (factors[part] @ end - squares(factors[part])[:, None] * asked[part]).ravel()
+                    for factors, end in zip(blocks, ends, strict=True)
+                ])  # fmt: skip
+                products += said @ seen
+                inner += said @ said.T
+        scales = believed_scales(products, inner, 1.0)[:-1]
+        kept = [math.sqrt(a) * factors for a, factors in zip(scales, self.priors, strict=True) if a > 0]
+        return np.column_stack(kept) if kept else self.prior[:, :0]
 
     def _fit(self) -> np.ndarray:
         diagonal, factors = np.zeros(len(self.diagonal)), self.factors
@@ -119,9 +151,14 @@ class Projections:
             left = vectors[:, there] / np.sqrt(values[there])  # the left singular vectors are Y times these
             small = solve_symmetric(signals[there, None] * vectors[:, there].T, left.T @ inner)
             weights, turn = np.linalg.eigh(small)
-            factors = self._rows(diagonal, left @ (turn * np.sqrt(np.maximum(weights, 0.0))))
-            diagonal = np.square(factors).sum(axis=1)
-        return factors
+            if not self.prior.shape[1]:
+                weights = np.maximum(weights, 0.0)
+            factors = self._rows(diagonal, left @ (turn * np.sqrt(np.abs(weights))))
+            diagonal = (np.square(factors) * np.sign(weights)).sum(axis=1)
+        if not self.prior.shape[1]:
+            return factors
+        n_columns = sum(release.sums.shape[1] for release in self.releases)
+        return combine(np.sign(weights), factors, self.prior, n_columns)
 
     def model(self, ridge: float) -> tuple[np.ndarray, np.ndarray]:
         """The factors with the mean's own column, and what is added to the diagonal.
@@ -146,16 +183,19 @@ class Projections:
         last = self.releases[-1]
         return factors, rest + ridge * math.sqrt(len(mean)) / (last.strength * _longest(last.encoder))
 
-    # ---- all rounds side by side, in standard deviations of noise: Y = S + diagonal * F --------------------------
+    # ---- all rounds side by side, in standard deviations of noise: Y = S - hollow(G G') F + diagonal * F ---------
     # With rows that weigh w = d^2 the matrix dY = (dAd)(F / d), so singular vectors of it are dY times what makes
     # A's factors of Y, and (dY)'(F / d) is Y'F.
 
     def _blocks(self, diagonal: np.ndarray) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Some rows of Y and of F at a time, in double precision."""
+        ends = np.column_stack([release.strength * (self.prior.T @ release.encoder) for release in self.releases])
         for start in range(0, len(diagonal), _ROWS):
             part = slice(start, start + _ROWS)
             asked = np.column_stack([release.strength * release.encoder[part] for release in self.releases])
             sums = np.column_stack([release.sums[part] for release in self.releases]) + diagonal[part, None] * asked
+            if len(ends):
+                sums -= self.prior[part] @ ends - squares(self.prior[part])[:, None] * asked
             yield part, sums, asked
 
     def _decompose(self, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -22,9 +22,12 @@ from fastfedrec.core.memory import check_memory, in_words
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._central import CentralModel
+from fastfedrec.systems._feature_prior import prior_factors
+from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems.claims import layered_noise
@@ -52,7 +55,7 @@ _LEAST_MEAN = 0.01  # of the largest entry of the mean
 
 
 @dataclass(repr=False, eq=False)
-class DPSubspace(CentralModel):
+class DPSubspace(CentralModel, FeaturedModel):
     """EASE for many items, from differentially private projections of the matrix of item pairs.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
@@ -81,6 +84,10 @@ class DPSubspace(CentralModel):
     n_users : int or None
         The public number of users that sums are divided by, and that the gate, `communication_` and saved files show;
         None publishes that of the data, and the ledger says so.
+    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
+        What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
+        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  A column `item` has the ids; without it rows are in
+        the order of the items.  How far each column is believed is fitted to the noisy release, which costs nothing.
 
     Attributes
     ----------
@@ -138,6 +145,7 @@ class DPSubspace(CentralModel):
     ridge: float = 0.5
     mean_share: float = 0.05
     n_users: int | None = None
+    item_features: ItemFeaturesLike | None = None
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -149,7 +157,8 @@ class DPSubspace(CentralModel):
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         (first, start, _), *others = phases
-        n_users = self._public_users(data)
+        features, n_users = self._features_of(data), self._public_users(data)
+        self._note_features(features, are_used=bool(others))
         if others:
             logger.info(self.costs(data.n_items))
         else:
@@ -162,7 +171,7 @@ class DPSubspace(CentralModel):
         self.item_uniqueness_: NDArray[np.float64] = np.ones(data.n_items)
         if others:
             mean = floored(self.item_means_)
-            found = Projections(n_users, mean)
+            found = Projections(n_users, mean, () if features is None else prior_factors(features, mean))
             for system, planned, _ in others:
                 encoder = found.next_encoder() if len(planned.encoder) else planned.encoder
                 found.add(  # which keeps less than it is given
@@ -201,6 +210,7 @@ class DPSubspace(CentralModel):
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The sums of shares, and those of projections unless the noise would cover them."""
+        self._features_of(data)  # which may not fit the items, before anything is spent
         n_items, n_columns = data.n_items, min(self.n_columns, data.n_items)
         mu = gaussian_mu(self.epsilon, self.delta)
         self.signal_ = self._public_users(data) * mu / n_items

@@ -1,5 +1,6 @@
-"""The rotation-invariant estimator one eigenvalue at a time, and of matrices by full decompositions."""
+"""The rotation-invariant estimator one eigenvalue at a time, and of matrices by full decompositions; priors."""
 
+import itertools
 import math
 
 import numpy as np
@@ -28,3 +29,63 @@ def denoise(matrix, noise):
         estimate = vectors @ np.diag(shrink(values, np.ones(len(values)), noise)) @ vectors.T
         np.fill_diagonal(matrix, estimate.diagonal())
     return estimate
+
+
+def prior(rows, popularity):
+    """sqrt(m_i m_j) (f_i - f).(f_j - f), f the mean by popularity over the items that have anything."""
+    there = [any(row) for row in rows]
+    total = sum(m for m, is_there in zip(popularity, there, strict=True) if is_there)
+    n, width = len(rows), len(rows[0])
+    mean = [
+        sum(m * row[k] for m, row in zip(popularity, rows, strict=True)) / total if total else 0 for k in range(width)
+    ]
+    centred = [
+        [row[k] - mean[k] if is_there else 0 for k in range(width)] for row, is_there in zip(rows, there, strict=True)
+    ]
+    return [
+        [
+            math.sqrt(popularity[i] * popularity[j]) * sum(a * b for a, b in zip(centred[i], centred[j], strict=True))
+            for j in range(n)
+        ]
+        for i in range(n)
+    ]
+
+
+def scales(matrix, priors, noise):
+    """Least squares over all pairs i < j, scales of at least 0, each shrunk by what noise alone makes of it."""
+    upper = np.triu_indices(len(matrix), 1)
+    seen, said = np.asarray(matrix)[upper], np.array([np.asarray(p)[upper] for p in priors])
+    best = (float(seen @ seen), (), np.zeros(0))
+    for size in range(1, len(priors) + 1):
+        for subset in itertools.combinations(range(len(priors)), size):
+            chosen = said[list(subset)]
+            found = np.linalg.lstsq(chosen.T, seen, rcond=None)[0]
+            left = float(np.square(seen - found @ chosen).sum())
+            if (found >= 0).all() and left < best[0] * (1 - 1e-12):
+                best = (left, subset, found)
+    _, subset, found = best
+    believed = np.zeros(len(priors))
+    if subset:
+        inner = said[list(subset)] @ said[list(subset)].T
+        widths = noise * np.sqrt(np.linalg.inv(inner).diagonal())
+        believed[list(subset)] = found * np.maximum(1 - (2 * widths / found) ** 2, 0)
+    return believed
+
+
+def denoise_with_priors(matrix, noise, priors, popularity):
+    """Take off what is believed of the priors, shrink eigenvalues of both signs, add it back; nothing below 0."""
+    matrix = np.array(matrix, dtype=float)
+    np.fill_diagonal(matrix, 0)
+    *believed, _ = scales(matrix, [*priors, np.outer(popularity, popularity)], noise)
+    prior = sum(a * np.asarray(p) for a, p in zip(believed, priors, strict=True))
+    rest = matrix - prior
+    np.fill_diagonal(rest, 0)
+    for _ in range(3):
+        values, vectors = np.linalg.eigh(rest)
+        ones = np.ones(len(values))
+        above = np.array(shrink(values, ones, noise))
+        below = np.array(shrink(-values[::-1], ones, noise))[::-1]
+        estimate = vectors @ np.diag(above - below) @ vectors.T
+        np.fill_diagonal(rest, (vectors @ np.diag(above) @ vectors.T).diagonal())
+    values, vectors = np.linalg.eigh(estimate + prior)
+    return vectors @ np.diag(np.maximum(values, 0)) @ vectors.T

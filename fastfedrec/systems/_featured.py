@@ -1,0 +1,49 @@
+"""Models that may be given public features of items: the parameter, what a file keeps of it, and what a ledger says."""
+
+from typing import Any
+
+from fastfedrec.data.ids import id_at
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.item_features import AlignedFeatures, ItemFeatures, ItemFeaturesLike
+from fastfedrec.systems._own_rows import OwnRows
+
+
+class FeaturedModel(OwnRows):
+    """A model with the parameter `item_features`, which the server alone uses, after the noise."""
+
+    item_features: ItemFeaturesLike
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if self.item_features is not None:
+            self.item_features = ItemFeatures.of("item_features", self.item_features)
+
+    def _features_of(self, data: Interactions) -> AlignedFeatures | None:
+        """In the order of the items; what does not fit them is refused before anything is spent."""
+        if self.item_features is None:
+            return None
+        return self.item_features.align("item_features", data.item_ids)
+
+    def _note_features(self, features: AlignedFeatures | None, *, are_used: bool) -> None:
+        """Say in the ledger what was given and what is assumed of it."""
+        if features is None:
+            return
+        n_items, given = features.blocks[0].shape[0], self.item_features
+        note = (
+            f"{type(self).__name__}: public item features were given ({', '.join(given.names)}; of {features.n_known} "
+            f"of {n_items} items; digest {given.digest[:16]}); they are assumed to be public and made without users' "
+            "data: not covered"
+        )
+        if are_used:
+            note += "; how far they are believed is fitted to the noisy release, which costs nothing more"
+        else:
+            note += "; nothing was made of them, since no pairs were released"
+        if len(features.unlisted):
+            first = id_at(features.unlisted, 0)
+            note += f"; {len(features.unlisted)} of their ids are none of the items, the first is {first!r}"
+        self.ledger_.note(note)
+
+    def _saved_parameters(self) -> dict[str, Any]:
+        """A file keeps the features' digest: what was made of them is in the factors."""
+        features = self.item_features
+        return super()._saved_parameters() | {"item_features": None if features is None else features.digest}

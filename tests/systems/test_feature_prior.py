@@ -1,0 +1,110 @@
+"""What features say beforehand of pairs of items, and how far a noisy release bears it out."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.gram import shrinkage as naive
+
+from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.systems import _feature_prior as feature_prior
+from fastfedrec.systems._feature_prior import believed_scales, combine, hollow_inner, prior_factors, strongest
+
+
+def aligned(table, n_items):
+    return ItemFeatures.of("item_features", table).align("item_features", np.arange(n_items))
+
+
+@st.composite
+def labelled(draw):
+    """1 to 9 items with a label, several or none, and how popular they are."""
+    labels = draw(st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=9))
+    some = st.floats(0, 2) | st.just(0.0)
+    return labels, np.array(draw(st.lists(some, min_size=len(labels), max_size=len(labels))))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(case=labelled())
+def test_priors_equal_naive_twin_and_are_no_news_of_popularity(case):
+    labels, popularity = case
+    features = aligned({"c": labels}, len(labels))
+    rows = features.blocks[0].toarray().astype(float).tolist()
+    expected = np.array(naive.prior(rows, popularity.tolist())) if rows[0] else np.zeros((len(rows), len(rows)))
+    found = np.zeros_like(expected)
+    for factors in prior_factors(features, popularity):
+        found += factors @ factors.T
+        np.testing.assert_allclose(np.sqrt(popularity) @ factors, 0, atol=1e-6)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+@given(seed=st.integers(0, 999), n_blocks=st.integers(1, 4), noise=st.sampled_from([0.01, 0.3, 3.0]))
+@settings(max_examples=40)
+def test_scales_equal_naive_twin(seed, n_blocks, noise):
+    rng = np.random.default_rng(seed)
+    blocks = [rng.normal(size=(12, 3)) for _ in range(n_blocks)]
+    upper = np.triu(noise * rng.normal(size=(12, 12)), 1)
+    truth = rng.normal(size=n_blocks)
+    matrix = upper + upper.T + sum(a * g @ g.T for a, g in zip(truth, blocks, strict=True))
+    np.fill_diagonal(matrix, 0)
+    products = np.array([np.sum(g * (matrix @ g)) for g in blocks])
+    found = believed_scales(products, hollow_inner(blocks), feature_prior.noise_of_pairs(noise))
+    expected = naive.scales(matrix, [g @ g.T for g in blocks], noise)
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * noise)
+
+
+@given(seed=st.integers(0, 99), rank=st.integers(1, 9))
+def test_what_is_combined_is_the_nearest_of_its_rank(seed, rank):
+    rng = np.random.default_rng(seed)
+    vectors, values, prior = rng.normal(size=(9, 4)), rng.normal(size=4), rng.normal(size=(9, 2))
+    whole = (vectors * values) @ vectors.T + prior @ prior.T
+    weights, turn = np.linalg.eigh(whole)
+    kept = np.argsort(weights)[::-1][:rank]
+    kept = kept[weights[kept] > 1e-9]
+    expected = (turn[:, kept] * weights[kept]) @ turn[:, kept].T
+    factors = combine(values, vectors, prior, rank)
+    np.testing.assert_allclose(factors @ factors.T, expected, atol=1e-8)
+    assert (np.diff(np.square(factors).sum(axis=0)) <= 1e-9).all()
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_many_dimensions_keep_the_strongest(monkeypatch):
+    rng = np.random.default_rng(1)
+    vectors = rng.normal(size=(60, 40)) * 0.7 ** np.arange(40)
+    features, popularity = aligned(vectors, 60), rng.random(60)
+    (whole,) = prior_factors(features, popularity)
+    monkeypatch.setattr(feature_prior, "_MOST_COLUMNS", 12)
+    (few,) = prior_factors(features, popularity)
+    assert few.shape[1] == 12
+    values = np.linalg.eigvalsh(whole @ whole.T)[::-1]
+    assert np.linalg.norm(few @ few.T - whole @ whole.T, 2) <= 1.5 * values[10]
+    np.testing.assert_array_equal(few, prior_factors(features, popularity)[0])
+
+
+def test_a_feature_that_all_items_have_or_none_is_no_prior():
+    assert prior_factors(aligned({"a": ["x"] * 4, "b": [None] * 4, "c": [1] * 4}, 4), np.ones(4)) == []
+
+
+def test_scales_below_twice_the_noise_are_none_and_large_ones_stay():
+    inner = np.array([[4.0]])
+    assert believed_scales(np.array([3.9]), inner, 1.0).tolist() == [0.0]
+    assert believed_scales(np.array([-50.0]), inner, 1.0).tolist() == [0.0]
+    assert believed_scales(np.array([4e6]), inner, 1.0)[0] == pytest.approx(1e6, rel=1e-4)
+
+
+def test_two_columns_that_say_the_same_share_what_is_believed():
+    inner = np.full((2, 2), 9.0)
+    found = believed_scales(np.array([900.0, 900.0]), inner, 1e-3)
+    assert found.sum() == pytest.approx(100, rel=1e-3)
+
+
+def test_strongest_directions_are_orthonormal_and_no_more_than_there_are():
+    rng = np.random.default_rng(1)
+    factors = rng.normal(size=(20, 3)) @ rng.normal(size=(3, 5))
+    vectors = strongest(factors, 4)
+    assert vectors.shape == (20, 3)
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(3), atol=1e-9)
+    assert strongest(np.zeros((20, 0)), 4).shape == (20, 0)

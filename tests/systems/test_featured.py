@@ -1,0 +1,122 @@
+"""Models that are given public features of items: what they say, keep and refuse, whatever the kind of model."""
+
+import copy
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+
+from fastfedrec import DPGram, DPSubspace, Interactions, Key, ShuffledSketchGram, load
+from fastfedrec.accounting import Ledger
+from fastfedrec.data.item_features import ItemFeatures
+
+OPTIONS = {
+    DPGram: {"epsilon": 20.0, "gate": False},
+    ShuffledSketchGram: {"epsilon": 20.0, "n_rotations": 2, "gate": False},
+    DPSubspace: {"epsilon": 20.0, "n_columns": 8, "gate": False},
+}
+N_ITEMS = 40
+
+
+@pytest.fixture(scope="module")
+def data():
+    """People who have items with even numbers, and people who have odd ones."""
+    rng = np.random.default_rng(1)
+    chosen = (rng.random((300, N_ITEMS)) < 0.4) & (np.arange(300)[:, None] % 2 == np.arange(N_ITEMS) % 2)
+    return Interactions.from_scipy(scipy.sparse.csr_array(chosen.astype(float)))
+
+
+@pytest.fixture(scope="module")
+def table():
+    """In another order than the items."""
+    return pd.DataFrame({"item": np.arange(N_ITEMS)[::-1], "kind": ["odd", "even"] * (N_ITEMS // 2)})
+
+
+def fitted(kind, data, features, **others):
+    return kind(item_features=features, **OPTIONS[kind]).fit(data, key=Key.from_seed(2), **others)
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_features_are_used_and_the_ledger_says_so(kind, data, table):
+    model, without = fitted(kind, data, table), fitted(kind, data, None)
+    assert not np.array_equal(model.item_factors_, without.item_factors_)
+    (note,) = [note for note in model.ledger_.notes if "item features" in note]
+    digest = ItemFeatures.of("x", table).digest
+    assert f"(kind; of 40 of 40 items; digest {digest[:16]}); they are assumed to be public" in note
+    assert "not covered; how far they are believed is fitted to the noisy release" in note
+    assert [note for note in without.ledger_.notes if "item features" in note] == []
+    assert model.ledger_.events == without.ledger_.events  # they cost nothing
+    # Devices, shards and nodes have no part in it: no more rounds, and no more columns than were agreed on.
+    for ours, theirs in zip(model.communication_.rounds, without.communication_.rounds, strict=True):
+        assert ours == theirs or (kind is DPSubspace and ours.bytes_up <= N_ITEMS * 8 * 8)
+    more = pd.concat([table, pd.DataFrame({"item": [977, 978], "kind": ["odd"] * 2})])
+    assert "; 2 of their ids are none of the items, the first is 977" in fitted(kind, data, more).ledger_.summary()
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_closed_gate_makes_nothing_of_them_and_says_so(kind, data, table):
+    model = kind(1.0 if kind is ShuffledSketchGram else 0.02, item_features=table).fit(data, key=Key.from_seed(2))
+    assert model.item_factors_.shape[1] == 0
+    assert "nothing was made of them, since no pairs were released" in model.ledger_.summary()
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_file_keeps_the_digest_and_serves_and_asks_for_features_before_it_is_fitted_again(
+    kind, data, table, tmp_path
+):
+    model = fitted(kind, data, table)
+    model.save(tmp_path / "with")
+    again = load(tmp_path / "with")
+    for a, b in zip(again.recommend(data.user_ids), model.recommend(data.user_ids), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert again.item_features.digest == model.item_features.digest
+    assert again.item_features.blocks == ()
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again").read_bytes() == (tmp_path / "with").read_bytes()
+    ledger = Ledger()
+    with pytest.raises(ValueError, match=r"item_features are not kept in model files; .* set_params\(item_features="):
+        again.fit(data, ledger=ledger)
+    assert not ledger.events
+    again.set_params(item_features=table).fit(data, key=Key.from_seed(2))
+    np.testing.assert_array_equal(again.item_factors_, model.item_factors_)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).item_factors_, model.item_factors_)
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_they_are_a_parameter_like_any_other(kind, table):
+    from sklearn.base import clone
+
+    model = kind(item_features=table)
+    features = model.get_params()["item_features"]
+    assert "<ItemFeatures: 40 rows, kind>" in repr(model)
+    assert clone(model).item_features is copy.deepcopy(model).item_features is features
+    assert kind(**model.get_params()).item_features is features
+    assert model.set_params(item_features=None).item_features is None
+    assert model.set_params(item_features=np.eye(3)).item_features.names == ("vectors",)
+    with pytest.raises(TypeError, match="item_features must be a frame"):
+        model.set_params(item_features=7)
+    assert model.item_features.names == ("vectors",)
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_what_does_not_fit_the_items_is_refused_before_anything_is_spent(kind, data):
+    ledger = Ledger()
+    for features, error, message in (
+        (np.eye(39), ValueError, "must have 40 rows, one for each item in the order of item_ids, got 39"),
+        ({"item": ["a"], "kind": ["x"]}, TypeError, "got strings for numbers"),
+        ({"item": [99], "kind": ["x"]}, KeyError, "has none of the 40 items"),
+    ):
+        with pytest.raises(error, match=message):
+            fitted(kind, data, features, ledger=ledger)
+    assert not ledger.events
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_another_order_of_rows_is_no_other_model(kind, data, table):
+    model = fitted(kind, data, table)
+    shuffled = fitted(kind, data, table.sample(frac=1, random_state=3))
+    np.testing.assert_array_equal(shuffled.item_factors_, model.item_factors_)
+    in_order = fitted(kind, data, table.set_index("item").loc[data.item_ids].reset_index()[["kind"]])
+    np.testing.assert_array_equal(in_order.item_factors_, model.item_factors_)
