@@ -64,8 +64,10 @@ class ItemFeatures:
     >>> features
     <ItemFeatures: 3 rows, genres, year>
     >>> aligned = features.align("item_features", [9, 7, 5])
-    >>> aligned.blocks[0].toarray().round(1).tolist()
-    [[1.0, 0.0], [0.7, 0.7], [0.0, 0.0]]
+    >>> aligned.blocks[0].toarray().round(1)
+    array([[0. , 1. ],
+           [0.7, 0.7],
+           [0. , 0. ]], dtype=float32)
     >>> aligned.n_known, aligned.unlisted
     (2, array([8]))
     """
