@@ -50,7 +50,7 @@ def test_features_are_used_and_the_ledger_says_so(kind, data, table):
     assert model.ledger_.events == without.ledger_.events  # they cost nothing
     # Devices, shards and nodes have no part in it: no more rounds, and no more columns than were agreed on.
     for ours, theirs in zip(model.communication_.rounds, without.communication_.rounds, strict=True):
-        assert ours == theirs or (kind is DPSubspace and ours.bytes_up <= N_ITEMS * 8 * 8)
+        assert ours == theirs or (kind is DPSubspace and ours.upload <= N_ITEMS * 8 * 8)
     more = pd.concat([table, pd.DataFrame({"item": [977, 978], "kind": ["odd"] * 2})])
     assert "; 2 of their ids are none of the items, the first is 977" in fitted(kind, data, more).ledger_.summary()
 
