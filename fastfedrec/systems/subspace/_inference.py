@@ -125,15 +125,13 @@ class Projections:
     def _believed(self) -> np.ndarray:
         """G of the sum of a_b P_b that is nearest to all sums so far, as the noise allows (`believed_scales`)."""
         blocks = [*self.priors, self.mean[:, None]]
-        asked = np.column_stack([release.strength * release.encoder for release in self.releases])
-        ends = [factors.T @ asked for factors in blocks]
+        ends = [self._ends(factors) for factors in blocks]
         products, inner = np.zeros(len(blocks)), np.zeros((len(blocks), len(blocks)))
         with one_blas_thread():
-            for start in range(0, len(asked), _ROWS):
-                part = slice(start, start + _ROWS)
-                seen = np.column_stack([release.sums[part] for release in self.releases]).astype(np.float64).ravel()
+            for part, sums, asked in self._sides():
+                seen = sums.astype(np.float64).ravel()
                 said = np.stack([
-                    (factors[part] @ end - squares(factors[part])[:, None] * asked[part]).ravel()
+                    (factors[part] @ end - squares(factors[part])[:, None] * asked).ravel()
                     for factors, end in zip(blocks, ends, strict=True)
                 ])  # fmt: skip
                 products += said @ seen
@@ -189,14 +187,24 @@ class Projections:
 
     def _blocks(self, diagonal: np.ndarray) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
         """Some rows of Y and of F at a time, in double precision."""
-        ends = np.column_stack([release.strength * (self.prior.T @ release.encoder) for release in self.releases])
-        for start in range(0, len(diagonal), _ROWS):
-            part = slice(start, start + _ROWS)
-            asked = np.column_stack([release.strength * release.encoder[part] for release in self.releases])
-            sums = np.column_stack([release.sums[part] for release in self.releases]) + diagonal[part, None] * asked
-            if len(ends):
+        ends = self._ends(self.prior) if self.prior.shape[1] else None
+        for part, sums, asked in self._sides():
+            sums = sums + diagonal[part, None] * asked
+            if ends is not None:
                 sums -= self.prior[part] @ ends - squares(self.prior[part])[:, None] * asked
             yield part, sums, asked
+
+    def _sides(self) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
+        """Some rows of S and of F at a time."""
+        for start in range(0, len(self.mean), _ROWS):
+            part = slice(start, start + _ROWS)
+            asked = np.column_stack([release.strength * release.encoder[part] for release in self.releases])
+            yield part, np.column_stack([release.sums[part] for release in self.releases]), asked
+
+    def _ends(self, factors: np.ndarray) -> np.ndarray:
+        """G'F for factors G."""
+        with one_blas_thread():
+            return sum(factors[part].T @ asked for part, _, asked in self._sides())  # type: ignore[return-value]
 
     def _decompose(self, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Squared singular values of Y with its weights, falling, with right singular vectors; and Y'F."""
