@@ -141,7 +141,7 @@ class Planned:
     ledger : Ledger
         With the events of the whole run.
     communication : CommunicationLedger or None
-        What a client receives and sends; None where the system counts nothing.
+        What a client receives and sends, at most; None where the system counts nothing.
     """
 
     ledger: Ledger

@@ -58,7 +58,13 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
     assert planned.ledger.epsilon(view) == model.ledger_.epsilon(view) <= 7.0
     assert (planned.communication is None) == (not hasattr(model, "communication_"))
     if planned.communication is not None:
-        assert planned.communication.to_dict() == model.communication_.to_dict()
+        planned, moved = planned.communication.to_dict(), model.communication_.to_dict()
+        assert planned.keys() == moved.keys()
+        if recipe.system == "DPSubspace":  # which asks about fewer columns where it finds little
+            assert all(moved[name] <= planned[name] for name in planned)
+            assert moved["n_rounds"] == planned["n_rounds"]
+        else:
+            assert planned == moved
 
 
 def test_plans_of_both_sides_of_the_gate():
