@@ -60,8 +60,8 @@ FRONT_DOOR = [
         "front-door-rows-are-told",
         "the system that is taken publishes the number of rows in place of the public one",
         "PrivateRecommender._make",
-        "model.set_params(n_users=self.n_users) if 'n_users' in model.get_params() else model",
-        "model",
+        "('n_users', 'item_features')",
+        "('item_features',)",
         ("test_a_public_number_of_users_decides_in_place_of_the_rows",),
     ),
     Mutant(

@@ -14,8 +14,10 @@ from fastfedrec.core.check import check_choice, check_epsilon, check_integer, ch
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import fit_inside, transactional
@@ -32,7 +34,7 @@ _CHOSEN = {recipe.system for recipe in RECIPES} | {"Random"}
 
 
 @dataclass(repr=False, eq=False)
-class PrivateRecommender(Recommender):
+class PrivateRecommender(FeaturedModel):
     """The system that fits public numbers best, at an epsilon that is the true cost of the whole run.
 
     **Guarantee.** The whole run is (`epsilon`, `delta`)-differentially private for replacing all data of one user
@@ -56,8 +58,9 @@ class PrivateRecommender(Recommender):
     row_length : float or None
         Items of a user, on average, if something public is known of it; never taken from the data.  None counts on the
         worse of what was measured.
-    item_features : None
-        Public features of items; no system takes any yet.
+    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
+        What is **publicly** known of the items, as `fastfedrec.DPGram` takes it; handed to the system that is chosen.
+        One that takes none makes nothing of them, and the ledger says so.  They do not change the choice.
 
     Attributes
     ----------
@@ -105,9 +108,10 @@ class PrivateRecommender(Recommender):
     trust: str = "central"
     n_users: int | None = None
     row_length: float | None = None
-    item_features: None = None
+    item_features: ItemFeaturesLike | None = None
 
     def _check_parameters(self) -> None:
+        super()._check_parameters()
         self.epsilon = check_real("epsilon", check_epsilon("epsilon", self.epsilon), high=MOST_EPSILON)
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.trust = check_choice("trust", self.trust, ("central", "shuffle", "local"))
@@ -115,8 +119,6 @@ class PrivateRecommender(Recommender):
             self.n_users = check_integer("n_users", self.n_users, low=1, high=_MOST_USERS)
         if self.row_length is not None:
             self.row_length = check_real("row_length", self.row_length, low=0.0, exclusive=True)
-        if self.item_features is not None:
-            raise ValueError("item_features must be None: no system takes features of items yet; leave them out")
 
     @transactional
     def fit(
@@ -160,6 +162,7 @@ class PrivateRecommender(Recommender):
         self._check_parameters()
         data = check_counts(self, interactions, is_private=True, least_users=int(self.trust != "central"))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        self._features_of(data)  # which may not fit the items, before anything is spent
         self.n_users_ = self._public_users(data)
         advice = self._advice(self.n_users_, data.n_items)
         model: Any = self._make(advice)
@@ -173,7 +176,7 @@ class PrivateRecommender(Recommender):
         self.interactions_ = data
         self.ledger_ = self._open_account(fit.ledger, data, simulation=fit.key.is_simulation)
         self.chosen_, self.reason_ = _setting(model), advice.reason
-        self._note(data)
+        self._note(data, model)
         fit_inside(
             model, data, key=inner, n_threads=fit.n_threads, show_progress=fit.show_progress, ledger=fit.ledger,
             **options,
@@ -201,9 +204,10 @@ class PrivateRecommender(Recommender):
         """The system that was chosen, not fitted."""
         best = advice.best
         model = make_system(best.system, best.parameters)
-        return model.set_params(n_users=self.n_users) if "n_users" in model.get_params() else model
+        known = model.get_params()
+        return model.set_params(**{name: getattr(self, name) for name in ("n_users", "item_features") if name in known})
 
-    def _note(self, data: Interactions) -> None:
+    def _note(self, data: Interactions, model: Recommender) -> None:
         from_rows = " (the number of rows, the same in neighbouring data: that somebody takes part is not hidden)"
         users = f"{self.n_users_} users{from_rows if self.n_users is None else ''}"
         rows = "" if self.row_length is None else f", rows of {self.row_length:g}"
@@ -212,6 +216,8 @@ class PrivateRecommender(Recommender):
             f"(replace), the whole run together; trust: {self.trust} ({TRUST_WORDS[self.trust]}); took {self.chosen_}, "
             f"by sizes alone: {users}, {data.n_items} items{rows}: {self.reason_}"
         )
+        if self.item_features is not None and "item_features" not in model.get_params():
+            self.ledger_.note(f"PrivateRecommender: {type(model).__name__} makes nothing of the item features")
 
     @property
     def advice_(self) -> Advice:
@@ -293,7 +299,7 @@ class PrivateRecommender(Recommender):
 
     def _as_saved(self, header: dict[str, Any]) -> dict[str, Any]:
         inner = {name: header[name] for name in ("class", "parameters")}
-        parameters = super()._fitted().get_params()
+        parameters = super()._fitted()._saved_parameters()
         return header | {
             "class": type(self).__name__, "parameters": parameters, "chosen": inner, "reason": self.reason_,
             "n_users": self.n_users_, "ledger": self.ledger_.to_dict(),
@@ -316,5 +322,9 @@ class PrivateRecommender(Recommender):
 def _setting(model: Recommender) -> str:
     """A system with the parameters that are no defaults, as one would write it in Python."""
     defaults = type(model)().get_params()
-    given = [f"{name}={value!r}" for name, value in model.get_params().items() if value != defaults[name]]
+    given = [
+        f"{name}={value!r}"
+        for name, value in model.get_params().items()
+        if name != "item_features" and value != defaults[name]
+    ]
     return f"{type(model).__name__}({', '.join(given)})"

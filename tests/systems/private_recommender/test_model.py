@@ -150,6 +150,26 @@ def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
     assert "(the number of rows, the same in neighbouring data" in rows.ledger_.summary()
 
 
+def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_path):
+    table = {"kind": [str(item % 4) for item in range(80)]}
+    model = PrivateRecommender(8.0, item_features=table).fit(data, key=KEY)
+    assert model.model_.item_features is model.item_features
+    alone = DPGram(3.614, item_features=table).fit(data, key=KEY)
+    np.testing.assert_array_equal(model.model_.item_factors_, alone.item_factors_)
+    assert "DPGram: public item features were given (kind" in model.ledger_.summary().replace("\n", " ")
+    assert model.chosen_ == "DPGram(epsilon=3.614)"
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert again.item_features.digest == model.item_features.digest
+    np.testing.assert_array_equal(again.recommend(n=3)[0], model.recommend(n=3)[0])
+    other = PrivateRecommender(1.0, trust="local", item_features=table).fit(data, key=KEY)
+    assert "PrivateRecommender: DPPopularity makes nothing of the item features" in other.ledger_.notes
+    ledger = Ledger()
+    with pytest.raises(ValueError, match="item_features"):
+        PrivateRecommender(8.0, item_features=np.eye(79)).fit(data, key=KEY, ledger=ledger)
+    assert ledger.notes == []
+
+
 def test_rows_hide_one_another_behind_a_shuffler_so_no_other_number_is_taken(data):
     for trust in ("shuffle", "local"):
         with pytest.raises(ValueError, match=rf"None or the number of rows \(900\) with trust='{trust}', got 901"):
@@ -265,7 +285,6 @@ def test_the_commands(capsys, tmp_path):
         ({"trust": "server"}, "trust must be one of"),
         ({"n_users": 0}, "n_users must be at least 1"),
         ({"row_length": 0.0}, "row_length"),
-        ({"item_features": [1]}, "item_features must be None"),
     ],
 )
 def test_bad_parameters_are_named(arguments, message):
