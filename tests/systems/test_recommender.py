@@ -48,7 +48,7 @@ OTHERS = [
 ]
 BASES = {
     "Baseline", "OwnRows", "ExactModel", "ValueModel", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel",
-    "NeighborModel", "CentralModel",
+    "NeighborModel", "FeaturedModel", "CentralModel",
 }  # fmt: skip
 
 
