@@ -184,7 +184,9 @@ def _offer(
     near: list[tuple[Row, float, float]] = []
     for items, length in itertools.product(around(rows, "n_items", n_items), around(rows, "row_length", row_length)):
         here = [row for row in rows if row["n_items"] == items and row["row_length"] == length]
-        row = best_below(here, recipe.system, n_users, equal)
+        # What a closed gate gave says nothing of an open one, which may give less.
+        known = here if offer.is_popularity else [row for row in here if not row["is_popularity"]]
+        row = best_below(known, recipe.system, n_users, equal)
         if row is None:
             return f"nothing was measured at {items:,} items with so few users and so small an epsilon"
         if offer.is_popularity:

@@ -143,6 +143,16 @@ def test_a_closed_gate_is_popularity(write):
     assert not advise(10_000, 300, 1.0, "central", measured=measured).best.is_popularity
 
 
+def test_an_open_gate_is_not_judged_by_a_closed_one(write):
+    # With 1,000 users it was closed, and better than noisy counts; with 4,000 it is open, and nothing is known of that.
+    closed = row(1_000, 300, 4.0, "DPGram", 0.60) | {"is_popularity": True}
+    measured = write(closed, row(1_000, 300, 4.0, POPULARITY, 0.50), row(1_000, 300, 1.0, POPULARITY, 0.40))
+    assert advise(1_000, 300, 4.0, "central", measured=measured).best.system == "DPGram"
+    found = advise(4_000, 300, 4.0, "central", measured=measured)
+    assert found.best.system == POPULARITY
+    assert "DPGram: nothing was measured at 300 items with so few users and so small an epsilon" in found.remarks
+
+
 def test_a_random_list_is_no_gain(write):
     # Popularity may be worse than nothing; a system that is as good as nothing has gained nothing.
     measured = write(*corner(10_000, 1.0, 0.1, 0.04))
