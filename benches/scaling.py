@@ -11,7 +11,7 @@ from fastfedrec.compute.clustering import assign_rows
 from fastfedrec.compute.nmf import fit_nmf
 from fastfedrec.compute.ranking import recommend_factors, sample_unseen
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
-from fastfedrec.mechanisms import BinaryResponse, DiscreteLaplace
+from fastfedrec.mechanisms import DiscreteLaplace, LargestResponse
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 
@@ -53,7 +53,7 @@ def _fmf_ldp(make):
 
 
 def _sketch(data, size, n_threads):
-    system = SketchRound(BinaryResponse(2.5), N_ITEMS, size if size in _sizes("reports a user") else 100, 8, True)
+    system = SketchRound(LargestResponse(2.5), N_ITEMS, size if size in _sizes("reports a user") else 100, 8, True)
     state = system.initial_state(KEY)
     return lambda: system.local_round(state, data, KEY, 0, n_threads=n_threads)
 

@@ -42,6 +42,13 @@ def check_reports(event: Any, trust: str) -> None:
         n_reports=check_integer("n_reports", event.n_reports, low=0),
         n_users=check_integer("n_users", event.n_users, low=0),
     )
+    if trust == "shuffle":
+        store(event, n_candidates=check_integer("n_candidates", event.n_candidates, low=1))
+        store(event, honest_fraction=check_real("honest_fraction", event.honest_fraction, low=0.0, high=1.0))
+        if not event.n_honest_users:
+            raise ValueError(
+                f"honest_fraction times n_users must be at least 1 user, got {event.honest_fraction} of {event.n_users}"
+            )
 
 
 def check_sampling_fields(event: Any) -> None:

@@ -272,10 +272,15 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
     def costs(of: Any) -> Any:
         return {view: "infinite" if cost is None else cost for view, cost in of.items()} if isinstance(of, dict) else of
 
+    def part_of(name: str, part: Any, kind: Any) -> Any:
+        if name == "fields" and kind == "ShuffledReports" and isinstance(part, dict):
+            return {"n_candidates": 1} | part
+        return costs(part) if name.startswith("epsilon_") else part
+
     events = document.get("events")
     if isinstance(events, list):
         events = [
-            {name: costs(part) if name.startswith("epsilon_") else part for name, part in entry.items()}
+            {name: part_of(name, part, entry.get("kind")) for name, part in entry.items()}
             if isinstance(entry, dict)
             else entry
             for entry in events

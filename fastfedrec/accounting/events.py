@@ -82,13 +82,13 @@ class LocalReports:
 
 @dataclass(frozen=True)
 class ShuffledReports:
-    """Every user sent some binary responses, and a shuffler took the senders off before anybody else saw them.
+    """Every user sent some binary or largest responses, and a shuffler took the senders off before anybody saw them.
 
     Parameters
     ----------
     mechanism : str
-        Name of the local randomizer; it must be binary response, and the user's data must not choose how many reports
-        there are, nor what they are about.
+        Name of the local randomizer, binary or largest response.  But for the latter's choice among its candidates,
+        data must not choose how many reports there are, nor what they are about.
     epsilon : float
         Of one report, in nats, exact for what ran (rounded up).
     n_reports : int
@@ -98,11 +98,13 @@ class ShuffledReports:
     honest_fraction : float
         Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.
     neighboring : {"replace", "zero_out"}
-        One user's data are replaced by any others, or by none, so that each of its reports is a fair coin.
+        One user's data are replaced by any others, or by none, so that each of its reports is drawn uniformly.
     privacy_unit : {"user"}
         All of one person's data.
     trust : {"shuffle"}
         The shuffler is trusted to break every link, and not to collude with the server.
+    n_candidates : int
+        Of `LargestResponse`; 1 for binary response.
     """
 
     mechanism: str
@@ -113,14 +115,10 @@ class ShuffledReports:
     neighboring: Literal["replace", "zero_out"] = "replace"
     privacy_unit: Literal["user"] = "user"
     trust: Literal["shuffle"] = "shuffle"
+    n_candidates: int = 1
 
     def __post_init__(self) -> None:
         check_reports(self, "shuffle")
-        store(self, honest_fraction=check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0))
-        if not self.n_honest_users:
-            raise ValueError(
-                f"honest_fraction times n_users must be at least 1 user, got {self.honest_fraction} of {self.n_users}"
-            )
 
     @property
     def n_honest_users(self) -> int:

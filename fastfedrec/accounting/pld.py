@@ -11,6 +11,7 @@ import scipy
 from fastfedrec.accounting import _loss
 from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_gaussian_loss
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
+from fastfedrec.accounting.blanket import largest_response_loss
 from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
 from fastfedrec.accounting.events import (
     DiscreteGaussianRelease,
@@ -83,6 +84,9 @@ class PLDAccountant(Accountant):
 
     def _cost(self, event: Event) -> Any:
         """The square of mu of unsampled Gaussian noise, or what makes a loss for so many stddevs; and its uses."""
+        if isinstance(event, ShuffledReports) and event.n_candidates > 1:
+            loss = largest_response_loss(event.epsilon, event.n_candidates, event.n_honest_users, event.neighboring)
+            return (lambda _: loss), event.n_reports
         if isinstance(event, ShuffledReports) and event.neighboring == "zero_out":
             per_batch, batches = split_reports(event.n_reports)  # all reports of a batch together are one
             loss = zero_out_loss(event.epsilon, per_batch, event.n_honest_users)

@@ -105,7 +105,10 @@ def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
     separable = isinstance(event, ShuffledReports) or event.separable
     if view == "server" or not separable or int(honest * event.n_users) < 2:
         return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
-    return ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest)
+    candidates = getattr(event, "n_candidates", 1)
+    return ShuffledReports(
+        event.mechanism, event.epsilon, event.n_reports, event.n_users, honest, n_candidates=candidates
+    )
 
 
 def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussianRelease) -> Event | None:

@@ -5,6 +5,7 @@ What guarantees add up to is in `accounting`; systems that use them are in `syst
 
 from fastfedrec.mechanisms.channels.binary_response import BinaryResponse
 from fastfedrec.mechanisms.channels.channel import Channel
+from fastfedrec.mechanisms.channels.largest_response import LargestResponse
 from fastfedrec.mechanisms.channels.piecewise import Hybrid, Piecewise
 from fastfedrec.mechanisms.channels.truncated_geometric import TruncatedGeometric
 from fastfedrec.mechanisms.client_sampling import FixedSizeSampling, PoissonSampling
@@ -37,6 +38,7 @@ __all__ = [
     "ExponentialMechanism",
     "FixedSizeSampling",
     "Hybrid",
+    "LargestResponse",
     "LayeredGaussian",
     "MixtureLaplaceRR",
     "OptimalKary",

@@ -207,7 +207,7 @@ SAMPLED = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probabi
 OF_ENTITY = {"count": 3, "trust": "entity", "distance": 1e-9}
 EVERYTHING = [
     LocalReports("m", 1.5, 3, 40, separable=True),
-    ShuffledReports("m", 1.5, 3, 40, 0.5, neighboring="zero_out"),
+    ShuffledReports("m", 1.5, 3, 40, 0.5, neighboring="zero_out", n_candidates=2),
     Gaussian(1.5, "m", **SAMPLED, **OF_ENTITY),
     Gaussian(1.5, "m", neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
     Laplace(1.5, "m", **SAMPLED, **OF_ENTITY),

@@ -11,7 +11,7 @@ import pytest
 from fastfedrec import DPLCF, EASE, DPGram, Interactions, ItemKNN, Key, ShuffledSketchGram, accounting, datasets
 from fastfedrec.core import memory
 from fastfedrec.core.memory import check_memory, memory_bytes, memory_share
-from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 
@@ -75,8 +75,8 @@ def test_what_a_fit_is_said_to_need_is_what_it_takes(name):
 
 @pytest.mark.parametrize("n_rotations", [1, 6])
 def test_what_a_sketch_is_said_to_need_is_what_it_takes(n_rotations, monkeypatch):
-    monkeypatch.setattr("fastfedrec.systems.gram.shuffled_sketch_rounds._MOST_TERMS", 1)
-    system = SketchRound(BinaryResponse(2.5), 200, 60, n_rotations, True)
+    monkeypatch.setattr("fastfedrec.systems.gram.shuffled_sketch_rounds._MOST_ANSWERS", 1)
+    system = SketchRound(LargestResponse(2.5), 200, 60, n_rotations, True)
     state, data = system.initial_state(KEY), datasets.generate_implicit(2000, 200, key=KEY)
     tracemalloc.start()
     state = system.apply(state, system.local_round(state, data, KEY, 1, n_threads=1))

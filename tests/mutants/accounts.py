@@ -182,6 +182,30 @@ ACCOUNTS = [
         "zero_out_loss(event.epsilon, 1, event.n_honest_users)",
         ("test_data_against_none_of_several_reports_is_at_least_that_of_their_sum",),
     ),
+    Mutant(
+        "largest-blanket-too-likely", "largest responses are clones more often than they are", "_likelihoods",
+        "math.expm1(epsilon) + most",
+        "math.expm1(epsilon) / 2 + most",
+        ("test_no_rows_of_few_users_cost_more_than_is_said",),
+    ),
+    Mutant(
+        "largest-only-right-signs", "a largest response of the wrong sign tells nothing", "_likelihoods",
+        "np.append(chances, chances) / 2",
+        "np.append(chances / 2, chances / 2) * np.append(np.ones(_LEVELS + 1) / 2, np.ones(_LEVELS + 1) * 3 / 2)",
+        ("test_one_report_is_the_pair_integrated",),
+    ),
+    Mutant(
+        "largest-dishonest-hide", "largest responses hide among users who tell what they sent", "PLDAccountant._cost",
+        "largest_response_loss(event.epsilon, event.n_candidates, event.n_honest_users, event.neighboring)",
+        "largest_response_loss(event.epsilon, event.n_candidates, event.n_users, event.neighboring)",
+        ("accounting/test_blanket::test_monotone_in_everything",),
+    ),
+    Mutant(
+        "largest-candidates-unseen", "neighbours and public are told of binary responses", "_seen_reports",
+        "n_candidates=candidates",
+        "n_candidates=1",
+        ("test_more_reports_are_allowed_and_each_view_keeps_the_candidates",),
+    ),
     # ---- views ------------------------------------------------------------------------------------------------------
     Mutant(
         "replacing-costs-one-step", "replacing a user costs what removing one does (Gaussian)", "_for_replacement",

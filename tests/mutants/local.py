@@ -66,10 +66,23 @@ LOCAL = [
     ),
     # ---- ShuffledSketchGram -----------------------------------------------------------------------------------------
     Mutant(
-        "sketch-surer", "ShuffledSketchGram's users answer with twice the bias", "SketchRound._randomize",
-        "self.channel.span",
-        "min(2 * self.channel.span, 2**63 - 1)",
+        "sketch-surer", "ShuffledSketchGram's users send a tenth fewer clones", "SketchRound._randomize",
+        "self.channel.clones",
+        "self.channel.clones // 20 * 18",
         (f"{SENT}[ShuffledSketchGram]",),
+    ),
+    Mutant(
+        "sketch-more-candidates", "ShuffledSketchGram's users choose among one more", "SketchRound._randomize",
+        "self.channel.n_candidates",
+        "self.channel.n_candidates + 1",
+        ("test_reports_are_randomized_by_epsilon_0_and_uniform_without_data[True]",),
+    ),
+    Mutant(
+        "sketch-one-candidate-counted", "ShuffledSketchGram's ledger takes what was chosen for what was drawn",
+        "SketchRound.round_event",
+        "n_candidates=self.channel.n_candidates",
+        "n_candidates=1",
+        ("test_the_budget_is_kept_and_the_ledger_says_what_it_costs",),
     ),
     Mutant(
         "sketch-one-report-counted", "ShuffledSketchGram's ledger counts one report", "SketchRound.round_event",

@@ -3,6 +3,19 @@
 from mutants.patch import Mutant
 
 MECHANISMS = [
+    # ---- largest response -------------------------------------------------------------------------------------------
+    Mutant(
+        "largest-too-few-clones", "the signs of the candidates are forgotten", "LargestResponse.__init__",
+        "2 * self.n_candidates",
+        "self.n_candidates",
+        ("test_clones_are_as_few_as_epsilon_allows",),
+    ),
+    Mutant(
+        "largest-clones-rounded-down", "clones are rounded to the user's disadvantage", "LargestResponse.__init__",
+        "2 * -int(-TOTAL * share // 2)",
+        "2 * int(TOTAL * share // 2)",
+        ("test_clones_are_as_few_as_epsilon_allows",),
+    ),
     # ---- integer noise ----------------------------------------------------------------------------------------------
     Mutant(
         "exact-noise-missing", "the exact samplers' draws are not added", "IntegerNoise._add",

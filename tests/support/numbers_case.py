@@ -151,6 +151,7 @@ MECHANISMS = {
     "channels.channel.Channel.privatize": on(channel, values=[0, 1], key=KEY),
     "channels.channel.exp_lower": call(epsilon=ONE),
     "channels.channel.log_upper": call(ratio=2),
+    "channels.largest_response.LargestResponse": call(nominal_epsilon=ONE, n_candidates=2),
     "client_sampling.FixedSizeSampling": call(cohort_size=5),
     "client_sampling.FixedSizeSampling.sample": on(lambda: mechanisms.FixedSizeSampling(5), n_clients=50, key=KEY),
     "client_sampling.PoissonSampling": call(sampling_probability=HALF),
@@ -217,6 +218,7 @@ ACCOUNTING = {
         call(mechanism="x", epsilon=ONE, delta=SMALL, distance=SMALL, **POISSON),
         call(mechanism="x", epsilon=ONE, **FIXED),
     ],
+    "blanket.largest_response_loss": call(epsilon=ONE, n_candidates=2, n_users=100),
     "events.Composed": call(events=(LOCAL,), count=2),
     "events.DiscreteGaussianRelease": call(
         stddev=2.0, sensitivity=3, neighboring="replace", sampling="none", count=3, distance=SMALL
@@ -224,7 +226,9 @@ ACCOUNTING = {
     "events.Gaussian": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
     "events.Laplace": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
     "events.LocalReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100),
-    "events.ShuffledReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100, honest_fraction=HALF),
+    "events.ShuffledReports": call(
+        mechanism="x", epsilon=ONE, n_reports=2, n_users=100, honest_fraction=HALF, n_candidates=2
+    ),
     "events.ZCDP": call(mechanism="x", rho=HALF, neighboring="replace", sampling="none", count=3, distance=SMALL),
     "ledger.Ledger": call(delta=SMALL),
     "ledger.Ledger.amend": on(ledger, event=LOCAL, n_users_heard=50),
@@ -577,7 +581,7 @@ EXEMPT = {
         "systems.private_prototypes.private_kmeans.swap_losses", "systems.private_prototypes.private_lloyd.limit_steps",
         "systems.dplcf.estimate_cooccurrences", "systems.dplcf.sum_answers",
         "systems.rating_svd.baselines.collect_ratings",
-        "systems.gram.shrinkage.denoising_bytes", "systems.gram.shuffled_sketch.mean_magnitude",
+        "systems.gram.shrinkage.denoising_bytes", "systems.gram.shuffled_sketch.mean_largest",
         "systems.baselines.item_models.neighbor_rules",
         "compute.ranking.held_out_ranks_factors", "data.times.check_timestamps",
         "evaluation.rating_metrics.predict_errors", "evaluation.metrics.resampling.bootstrap_sums",

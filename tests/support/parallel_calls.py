@@ -41,6 +41,7 @@ from fastfedrec.mechanisms import (
     GRR,
     BinaryResponse,
     DiscreteLaplace,
+    LargestResponse,
     Piecewise,
     PoissonSampling,
     SubsetSelection,
@@ -55,7 +56,7 @@ from fastfedrec.systems.private_prototypes import private_kmeans
 N = 20_000  # values: enough for a block for each of two threads in every kernel
 PAIRS = np.arange(510_000, dtype=np.int32)  # as many as are worth two threads
 KEY = Key.from_seed(1)
-SKETCH = SketchRound(BinaryResponse(1.0), 60, 20, 2, True)
+SKETCH = SketchRound(LargestResponse(1.0), 60, 20, 2, True)
 CANDIDATES = np.linspace(-0.5, 0.5, 40).reshape(20, 2)
 
 

@@ -10,7 +10,7 @@ from support.significance import counts_are, share_is, tilted
 
 from fastfedrec import FMFLDP, FedRec, FedRecPlusPlus, Interactions, Key, PrivatePrototypes
 from fastfedrec.accounting import LocalReports, ShuffledReports
-from fastfedrec.mechanisms import BinaryResponse, RatedOrNot
+from fastfedrec.mechanisms import BinaryResponse, LargestResponse, RatedOrNot
 from fastfedrec.systems.dplcf import sum_answers
 from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFState
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
@@ -56,7 +56,7 @@ def test_the_ledger_counts_what_every_user_sends(name):
         model, rounds = fitted(FMFLDP(2, 1.0, n_rounds=2, n_reports=7), data)
         sent = [int(recorded.update.arrays["n_reports"][0]) / data.n_users for recorded in rounds]
     elif name == "ShuffledSketchGram":
-        system = SketchRound(BinaryResponse(2.5), 12, 40, 2, True)
+        system = SketchRound(LargestResponse(2.5), 12, 40, 2, True)
         sent = [len(system._single_reports(system.initial_state(KEY), data, KEY, 0, 1)[0]) / data.n_users]
         assert system.round_event(data.n_users).n_reports == sent[0]
         return
@@ -88,7 +88,7 @@ def test_exact_rounds_promise_nothing():
 
 
 def test_the_share_of_honest_users_is_in_the_event():
-    event = SketchRound(BinaryResponse(2.5), 12, 4, 2, True, 0.5).round_event(100)
+    event = SketchRound(LargestResponse(2.5), 12, 4, 2, True, 0.5).round_event(100)
     assert isinstance(event, ShuffledReports)
     assert (event.n_honest_users, event.neighboring) == (50, "zero_out")
 
@@ -104,7 +104,7 @@ def test_an_entropy_key_makes_no_message_twice(name):
         system = FMFLDP(2, 1.0)
         state = system.initial_state(12, KEY)
     elif name == "ShuffledSketchGram":
-        system = SketchRound(BinaryResponse(2.5), 12, 4, 2, True)
+        system = SketchRound(LargestResponse(2.5), 12, 4, 2, True)
         state = system.initial_state(KEY)
     elif name == "PrivatePrototypes":
         system = PrivatePrototypes(2, 2)
@@ -131,7 +131,7 @@ def test_rounds_and_users_answer_independently(name):
             return system._randomize(state, alike(np.arange(50) % 2, 2), KEY, round_number, 1, as_stream=True)[1:]
 
     else:
-        system = SketchRound(BinaryResponse(2.5), 50, 400, 4, True)
+        system = SketchRound(LargestResponse(2.5), 50, 400, 4, True)
         state = system.initial_state(KEY)
 
         def reports(round_number):
@@ -144,7 +144,7 @@ def test_rounds_and_users_answer_independently(name):
 
 
 def test_a_stream_of_sketched_reports_is_shuffled():
-    system = SketchRound(BinaryResponse(2.5), 12, 40, 2, True)
+    system = SketchRound(LargestResponse(2.5), 12, 40, 2, True)
     state, data = system.initial_state(KEY), rated()
     place, bit = system._single_reports(state, data, KEY, 0, 1)
     sent_place, sent_bit = system.report_stream(state, data, KEY, 0)
@@ -170,12 +170,9 @@ def test_strongest_reports_are_as_sure_as_the_ledger_says(name):
     if name == "FMFLDP":
         agreements, n_reports, event = answers_of_fmf_ldp(3000)
         agree, epsilon = (n_reports + int(agreements.sum())) // 2, event.epsilon
-    elif name == "ShuffledSketchGram":  # a single item: what is rotated is a sign, and one of two rows is the other's
-        system = SketchRound(BinaryResponse(1.0), 1, 1000, 1, False)
-        state = system.initial_state(KEY)
-        bit = system._single_reports(state, alike([1], 1000), KEY, 0, 1)[1]
-        n_reports, epsilon = len(bit), system.round_event(1000).epsilon
-        agree = max(int(bit.sum()), n_reports - int(bit.sum()))
+    elif name == "ShuffledSketchGram":
+        answers_are_as_sure_as_their_candidates_allow()
+        return
     else:
         channel = BinaryResponse(1.0)
         sums, _ = sum_answers(alike([1, 0, 1, 0], 250_000), KEY, channel)
@@ -183,6 +180,17 @@ def test_strongest_reports_are_as_sure_as_the_ledger_says(name):
         epsilon = channel.epsilon
     for factor, holds in ((0.9, False), (1.0, True), (1.1, False)):
         assert bool(share_is(agree, n_reports, 1 / (1 + math.exp(-factor * epsilon)))) is holds
+
+
+def answers_are_as_sure_as_their_candidates_allow():
+    """Of a single item what is rotated is a sign, the same at all places: only clones contradict it."""
+    system = SketchRound(LargestResponse(1.0), 1, 1000, 1, False)
+    state, event = system.initial_state(KEY), system.round_event(3000)
+    bit = system._single_reports(state, alike([1], 3000), KEY, 0, 1)[1]
+    agree = max(int(bit.sum()), len(bit) - int(bit.sum()))
+    for factor, holds in ((0.9, False), (1.0, True), (1.1, False)):
+        clones = 2 * event.n_candidates / (math.expm1(factor * event.epsilon) + 2 * event.n_candidates)
+        assert bool(share_is(agree, len(bit), 1 - clones / 2)) is holds
 
 
 def outputs_are_those_of_the_channel(*, hide_items):

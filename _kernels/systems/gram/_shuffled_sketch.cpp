@@ -1,8 +1,6 @@
 // See _shuffled_sketch.h; compiled once for each level.  Whole numbers only, so all levels give the same reports.
 #include "_kernels/systems/gram/_shuffled_sketch.h"
 
-#include "_kernels/mechanisms/channels/_response_threshold.h"
-
 namespace fastfedrec {
 namespace FASTFEDREC_LEVEL {
 
@@ -60,66 +58,66 @@ static inline void rotate(const int16_t* __restrict__ signs, const int32_t* __re
     }
 }
 
-// One term of a place: a public hash (SplitMix64, Steele, Lea, Flood 2014), whose high half chooses the rotation and
-// whose low bits the row and the column in it.
-static inline uint32_t cell_of(uint32_t place, uint64_t term, uint64_t n_rotations, int bits) {
-    // SplitMix64's steps of a counter; arithmetic modulo 2^64.
-    uint64_t z = (((uint64_t)term << 32 | place) + 1) * 0x9e3779b97f4a7c15;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    z ^= z >> 31;
-    // Rotation: high half times n_rotations over 2^32, below n_rotations; the low `bits` are row and column.
-    return (uint32_t)(((z >> 32) * n_rotations >> 32) << bits | (z & (((uint64_t)1 << bits) - 1)));
+// The cell of a place: its high bits choose the rotation, its low bits the row and the column in it.
+static inline uint32_t cell_of(uint32_t place, uint64_t n_rotations, int bits) {
+    // Rotation: place times n_rotations over 2^32, below n_rotations.
+    return (uint32_t)(place * n_rotations >> 32) << bits | (place & (((uint32_t)1 << bits) - 1));
 }
 
 void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells) {
     const uint64_t n_rotations = (uint32_t)plan.n_rotations;
     const int bits = plan.n_sides * plan.n_passes;
-    for (ptrdiff_t term = 0; term < plan.n_terms; ++term) {
-        uint32_t* const __restrict__ of_term = cells + term * n;
-        for (ptrdiff_t report = 0; report < n; ++report)
-            of_term[report] = cell_of(places[report], (uint64_t)term, n_rotations, bits);
-    }
+    for (ptrdiff_t i = 0; i < n; ++i) cells[i] = cell_of(places[i], n_rotations, bits);
 }
 
-// The sign of the sum over a report's cells, plus 1: 0, 1 or 2.
+// The entry of a cell: a_row, or a_row b_column.
 template <int n_sides>
-static inline void signs_of_values(const int16_t* __restrict__ sketches, const uint32_t* __restrict__ cells, int n_passes,
-                                   ptrdiff_t n_terms, ptrdiff_t n, uint8_t* __restrict__ signs) {
+static inline int32_t value_at(const int16_t* __restrict__ sketches, uint32_t cell, int n_passes) {
+    if (n_sides == 1) return sketches[cell];
     const uint32_t last = ((uint32_t)1 << n_passes) - 1;
-    for (ptrdiff_t report = 0; report < n; ++report) {
-        int64_t value = 0;
-        for (ptrdiff_t term = 0; term < n_terms; ++term) {
-            const uint32_t cell = cells[term * n + report];
-            if (n_sides == 1) {
-                value += sketches[cell];
-            } else {
-                // Of the rotation in the cell's high bits, the row of one side and the column of the other.
-                const uint32_t row = cell >> n_passes, side = row & ~last;
-                // a_row b_column: each at most 2^14, so a product is below 2^31.
-                value += (int32_t)sketches[row + side] * sketches[2 * side + last + 1 + (cell & last)];
-            }
+    // Of the rotation in the cell's high bits, the row of one side and the column of the other.
+    const uint32_t row = cell >> n_passes, side = row & ~last;
+    // a_row b_column: each at most 2^14, so a product is at most 2^28.
+    return (int32_t)sketches[row + side] * sketches[2 * side + last + 1 + (cell & last)];
+}
+
+// Largest response (docs/explanation/mechanisms/channels/largest-response.md) about the entries of the rotated row.
+template <int n_sides>
+static inline void respond(const SketchPlan& plan, const int16_t* __restrict__ sketches,
+                           const uint64_t* __restrict__ words, uint32_t* __restrict__ places,
+                           uint8_t* __restrict__ bits) {
+    const ptrdiff_t n_candidates = plan.n_candidates, n_words = (n_candidates + 1) / 2 + 1;
+    const uint64_t n_rotations = (uint32_t)plan.n_rotations;
+    const int cell_bits = n_sides * plan.n_passes;
+    for (ptrdiff_t report = 0; report < plan.n_reports; ++report, words += n_words) {
+        const uint64_t coin = words[n_words - 1];
+        uint64_t best = 0;
+        // (|value|, candidates after it, its sign): the largest is that of the first among the largest entries.
+        for (ptrdiff_t c = 0; c < n_candidates; ++c) {
+            const uint32_t place = (uint32_t)(words[c >> 1] >> 32 * (c & 1));
+            const int32_t value = value_at<n_sides>(sketches, cell_of(place, n_rotations, cell_bits), plan.n_passes);
+            // value at most 2^28 in absolute value, fewer than 2^32 candidates.
+            const uint64_t size = (uint64_t)(uint32_t)(value < 0 ? -value : value);
+            const uint64_t found = size << 33 | (uint64_t)(n_candidates - 1 - c) << 1 | (value > 0);
+            best = found > best ? found : best;
         }
-        signs[report] = (uint8_t)((value >= 0) + (value > 0));  // 0, 1 or 2
+        // A clone is about the first candidate, which nothing has chosen; an entry of 0 is answered by a coin as well.
+        const uint32_t last = (uint32_t)(best >> 1);
+        const ptrdiff_t chosen = coin < plan.clones ? 0 : n_candidates - 1 - (ptrdiff_t)last;
+        places[report] = (uint32_t)(words[chosen >> 1] >> 32 * (chosen & 1));
+        bits[report] = (uint8_t)((coin < plan.clones || best >> 33 == 0 ? coin : best) & 1);
     }
 }
 
 void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words,
-                    int16_t* sketches, uint32_t* places, uint32_t* cells, uint8_t* bits) {
+                    int16_t* sketches, uint32_t* places, uint8_t* bits) {
     const ptrdiff_t length = (ptrdiff_t)1 << plan.n_passes, n_sketches = plan.n_rotations * plan.n_sides;
     for (ptrdiff_t s = 0; s < n_sketches; ++s)
         rotate(plan.signs + s * length, items, n, length, sketches + s * length);
-    const ptrdiff_t n_reports = plan.n_reports;
-    for (ptrdiff_t report = 0; report < n_reports; ++report) places[report] = (uint32_t)words[2 * report];
-    FASTFEDREC_LEVEL::sketch_cells(plan, places, n_reports, cells);
     if (plan.n_sides == 1)
-        signs_of_values<1>(sketches, cells, plan.n_passes, plan.n_terms, n_reports, bits);
+        respond<1>(plan, sketches, words, places, bits);
     else
-        signs_of_values<2>(sketches, cells, plan.n_passes, plan.n_terms, n_reports, bits);
-    const uint64_t span = (uint64_t)plan.span, fair = (uint64_t)1 << 63;  // 0 is answered by a fair coin
-    // Threshold 2^63 + sign span.
-    for (ptrdiff_t report = 0; report < n_reports; ++report)
-        bits[report] = response(words[2 * report + 1], fair + ((uint64_t)bits[report] - 1) * span) > 0;
+        respond<2>(plan, sketches, words, places, bits);
 }
 
 }  // namespace FASTFEDREC_LEVEL

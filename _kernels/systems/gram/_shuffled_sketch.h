@@ -10,8 +10,8 @@ namespace fastfedrec {
 // What all users share.
 struct SketchPlan {
     const int16_t* signs;   // (n_rotations, n_sides, 2^n_passes), +1 or -1
-    ptrdiff_t n_rotations, n_reports, n_terms;
-    int64_t span;           // of the binary response
+    ptrdiff_t n_rotations, n_reports, n_candidates;
+    uint64_t clones;        // even; words below it tell nothing of the user
     int n_passes;
     int n_sides;            // 2 for pairs of items, 1 for single items
 };
@@ -22,23 +22,23 @@ struct SketchPlan {
     namespace level { \
     void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells); \
     void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words, \
-                        int16_t* sketches, uint32_t* places, uint32_t* cells, uint8_t* bits); \
+                        int16_t* sketches, uint32_t* places, uint8_t* bits); \
     }
 namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
 #undef FASTFEDREC_DECLARE
 
 namespace fastfedrec {
 
-// Writes the cells (n_terms, n) that places (n,) stand for.
+// Writes the cells (n,) that places (n,) stand for.
 static inline void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells) {
     FASTFEDREC_CALL(sketch_cells, plan, places, n, cells);
 }
 
-// Writes the place (n_reports,), the cells (n_terms, n_reports) and the answer (n_reports,), 1 for + and 0 for -, of each
-// report, from words (2 n_reports,); sketches has room for n_rotations n_sides vectors of 2^n_passes.
+// Writes the place (n_reports,) and the answer (n_reports,), 1 for + and 0 for -, of each report, from words (n_reports
+// (1 + n_candidates / 2, rounded up),); sketches has room for n_rotations n_sides vectors of 2^n_passes.
 static inline void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words,
-                                  int16_t* sketches, uint32_t* places, uint32_t* cells, uint8_t* bits) {
-    FASTFEDREC_CALL(sketch_reports, plan, items, n, words, sketches, places, cells, bits);
+                                  int16_t* sketches, uint32_t* places, uint8_t* bits) {
+    FASTFEDREC_CALL(sketch_reports, plan, items, n, words, sketches, places, bits);
 }
 
 }  // namespace fastfedrec

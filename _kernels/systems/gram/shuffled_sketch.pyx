@@ -1,13 +1,15 @@
-"""Reports of a shuffled sketch: one random bit about a rotated row, or about products of rotated rows.
+"""Reports of a shuffled sketch: which of some random entries of a rotated row, or of a product of two, is the largest.
 
 For a user with items S, public signs D and the Hadamard matrix H of a power of two, let a = H D 1_S and b = H D'
-1_S be the two sides of a rotation.  A report draws a place, 32 bits, which a public hash turns into `n_terms`
-cells: a rotation and an entry of it (one side), or a rotation and an entry of each side.  It answers the sign of
-the sum over its cells of a_j, or of a_j b_l, by binary response; 0 is answered by a fair coin.  Each user reads the
-stream (subkey, round, global user id), two words a report: the place in the low half of the first, and the answer.
+1_S be the two sides of a rotation.  A place is 32 bits, whose high bits choose a rotation and whose low bits an entry
+of it (one side), or an entry of each side: its cell.  A report draws places, its candidates, and is about that one
+whose entry a_j, or a_j b_l, is the largest in absolute value (the first of such), with its sign; or, where a word is
+below `clones`, about the first candidate, with a fair coin.  An entry of 0 is answered by a coin.  Each user reads the
+stream (subkey, round, global user id): for each report its candidates, two in a word, the low half first, and one word,
+whose lowest bit is the coin.
 
-Cells are as many as the square of the items, and hashes spread over all of them, so adding up one by one would wait for
-memory.  Terms are put in order first: each chunk of users writes its own by bucket, a run of neighbouring cells, and
+Cells are as many as the square of the items, and places spread over all of them, so adding up one by one would wait for
+memory.  Answers are put in order first: each chunk of users writes its own by bucket, a run of neighbouring cells, and
 then each bucket, which fits a processor's own cache, is added up from all chunks by one thread.  Inputs are trusted.
 """
 from cython.parallel cimport parallel, prange, threadid
@@ -25,15 +27,15 @@ cdef extern from "_kernels/systems/gram/_shuffled_sketch.h" namespace "fastfedre
         const int16_t* signs
         Py_ssize_t n_rotations
         Py_ssize_t n_reports
-        Py_ssize_t n_terms
-        int64_t span
+        Py_ssize_t n_candidates
+        uint64_t clones
         int n_passes
         int n_sides
 
     void sketch_cells(const SketchPlan& plan, const uint32_t* places, Py_ssize_t n, uint32_t* cells) noexcept
     void sketch_reports(
         const SketchPlan& plan, const int32_t* items, Py_ssize_t n, const uint64_t* words, int16_t* sketches,
-        uint32_t* places, uint32_t* cells, uint8_t* bits,
+        uint32_t* places, uint8_t* bits,
     ) noexcept
 
 cdef extern from "_kernels/compute/_hadamard.h" namespace "fastfedrec" nogil:
@@ -47,25 +49,24 @@ cdef struct Scratch:
     # One thread's memory.
     Streams streams
     int16_t* sketches         # (n_rotations n_sides, 2^n_passes)
-    uint32_t* places          # (n_reports,)
-    uint32_t* cells           # (chunk, n_terms, n_reports)
+    uint32_t* places          # (chunk, n_reports)
     uint8_t* bits             # (chunk, n_reports)
 
 
 cdef bint _allocate(Scratch* s, const SketchPlan* plan, Py_ssize_t chunk) noexcept nogil:
-    cdef bint has_streams = streams_allocate(&s.streams, 2 * plan.n_reports)
+    cdef bint has_streams = streams_allocate(
+        &s.streams, plan.n_reports * ((plan.n_candidates + 1) // 2 + 1)
+    )
     s.sketches = <int16_t*>malloc_lines((plan.n_rotations * plan.n_sides << plan.n_passes) * sizeof(int16_t))
-    s.places = <uint32_t*>malloc(plan.n_reports * sizeof(uint32_t))
-    s.cells = <uint32_t*>malloc(chunk * plan.n_terms * plan.n_reports * sizeof(uint32_t))
+    s.places = <uint32_t*>malloc(chunk * plan.n_reports * sizeof(uint32_t))
     s.bits = <uint8_t*>malloc(chunk * plan.n_reports)
-    return has_streams and s.sketches != NULL and s.places != NULL and s.cells != NULL and s.bits != NULL
+    return has_streams and s.sketches != NULL and s.places != NULL and s.bits != NULL
 
 
 cdef void _release(Scratch* s) noexcept nogil:
     free(s.streams.buffer)
     free(s.sketches)
     free(s.places)
-    free(s.cells)
     free(s.bits)
 
 
@@ -75,21 +76,21 @@ def private_round(
     const int16_t[:, :, ::1] signs,  # IN  (n_rotations, n_sides, 2^n_passes), +1 or -1
     const uint64_t[::1] users,       # IN  (n_users,), global user ids
     const uint32_t[::1] subkey,      # IN  (8,)
-    uint32_t[::1] terms,             # OUT (n_users n_terms n_reports,), by chunk and bucket: cell << 1 | bit; or (0,)
-    int32_t[:, ::1] ends,            # OUT (n_chunks, n_buckets), in a chunk's terms the end of each bucket; or (0, 0)
-    uint32_t[::1] report_places,     # OUT (n_users * n_reports,) or (0,) where terms are wanted
+    uint32_t[::1] answers,           # OUT (n_users * n_reports,), by chunk and bucket: cell << 1 | bit; or (0,)
+    int32_t[:, ::1] ends,            # OUT (n_chunks, n_buckets), in a chunk's answers the end of each bucket; or (0, 0)
+    uint32_t[::1] report_places,     # OUT (n_users * n_reports,) or (0,) where answers are wanted
     uint8_t[::1] report_bits,        # OUT the same length, 1 for +
     int64_t[::1] failed,             # OUT (n_threads,), zeros; 1 where a thread had no memory
     int n_passes,
-    Py_ssize_t n_terms,
-    int64_t span,
+    Py_ssize_t n_candidates,
+    uint64_t clones,                 # even; a word below it makes a report that tells nothing
     Py_ssize_t n_reports,
     Py_ssize_t chunk,                # users a thread takes at a time
     int shift,                       # a bucket has 2^shift cells
     uint32_t round_number,
     int n_threads,
 ):
-    """All reports of a shard: their terms in order for `add_terms`, or written out one by one."""
+    """All reports of a shard: their answers in order for `add_answers`, or written out one by one."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, n_chunks = (n_users + chunk - 1) // chunk, start, stop, c, u
     cdef const int32_t* items = NULL
     cdef uint32_t* places = NULL
@@ -104,13 +105,13 @@ def private_round(
     if n_users == 0:
         return
     plan.signs, plan.n_rotations, plan.n_sides = &signs[0, 0, 0], signs.shape[0], <int>signs.shape[1]
-    plan.n_passes, plan.n_terms, plan.span, plan.n_reports = n_passes, n_terms, span, n_reports
+    plan.n_passes, plan.n_candidates, plan.clones, plan.n_reports = n_passes, n_candidates, clones, n_reports
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         scratch = <Scratch*>calloc(1, sizeof(Scratch))
         if scratch == NULL or not _allocate(scratch, &plan, chunk):
             failed[thread] = 1
-        # A chunk of users is one thread's: its range of `terms`, `ends` and reports.
+        # A chunk of users is one thread's: its range of `answers`, `ends` and reports.
         for c in prange(n_chunks, schedule="dynamic"):
             if not failed[thread]:
                 start = c * chunk
@@ -123,8 +124,7 @@ def private_round(
                         indptr[u + 1] - indptr[u],
                         streams_next(&scratch.streams),
                         scratch.sketches,
-                        places + u * n_reports if places != NULL else scratch.places,
-                        scratch.cells + (u - start) * n_terms * n_reports,
+                        places + u * n_reports if places != NULL else scratch.places + (u - start) * n_reports,
                         bits + u * n_reports if places != NULL else scratch.bits + (u - start) * n_reports,
                     )
                 if places == NULL:
@@ -134,7 +134,7 @@ def private_round(
                         stop - start,
                         shift,
                         ends.shape[1],
-                        &terms[start * n_terms * n_reports],
+                        &answers[start * n_reports],
                         &ends[c, 0],
                     )
         if scratch != NULL:
@@ -142,66 +142,63 @@ def private_round(
         free(scratch)
 
 
-def add_terms(
-    const uint32_t[::1] terms,       # IN  as from `private_round`
+def add_answers(
+    const uint32_t[::1] answers,     # IN  as from `private_round`
     const int32_t[:, ::1] ends,      # IN  (n_chunks, n_buckets)
     int64_t[::1] sums,               # IN/OUT (n_rotations 2^(n_sides n_passes),)
-    Py_ssize_t chunk_terms,          # of each chunk but the last
+    Py_ssize_t chunk_answers,        # of each chunk but the last
     int n_threads,
 ):
-    """Add +1 or -1 to the cell of each term."""
+    """Add +1 or -1 to the cell of each answer."""
     cdef Py_ssize_t bucket, c, i
     cdef const uint32_t* of_chunk
     # A bucket is one thread's: no other thread writes to its cells.
     for bucket in prange(ends.shape[1], schedule="dynamic", nogil=True, num_threads=n_threads):
         for c in range(ends.shape[0]):
-            of_chunk = &terms[c * chunk_terms]
+            of_chunk = &answers[c * chunk_answers]
             for i in range(ends[c, bucket - 1] if bucket else 0, ends[c, bucket]):
                 sums[of_chunk[i] >> 1] += 2 * <int64_t>(of_chunk[i] & 1) - 1  # +1 or -1
 
 
 cdef void _order(
-    const Scratch* s, const SketchPlan* plan, Py_ssize_t n_users, int shift, Py_ssize_t n_buckets, uint32_t* terms,
+    Scratch* s, const SketchPlan* plan, Py_ssize_t n_users, int shift, Py_ssize_t n_buckets, uint32_t* answers,
     int32_t* ends,
 ) noexcept nogil:
-    """Put the terms of a chunk in order of their buckets, by counting."""
-    cdef Py_ssize_t k = plan.n_reports, n_lists = n_users * plan.n_terms, i, r
-    cdef const uint32_t* cells
-    cdef const uint8_t* bits
-    cdef int32_t before = 0, n
+    """Put the answers of a chunk in order of their buckets, by counting."""
+    cdef Py_ssize_t n = n_users * plan.n_reports, i
+    cdef uint32_t* cells = s.places
+    cdef int32_t before = 0, count
+    sketch_cells(plan[0], s.places, n, cells)  # in place
     memset(ends, 0, n_buckets * sizeof(int32_t))
     # Counting sort by bucket: cells >> shift is below n_buckets.
-    for i in range(n_lists * k):
-        ends[s.cells[i] >> shift] += 1
+    for i in range(n):
+        ends[cells[i] >> shift] += 1
     for i in range(n_buckets):
-        n = ends[i]
-        ends[i] = before  # where the bucket begins, until its terms have moved it to its end
-        before += n
-    for i in range(n_lists):
-        cells, bits = s.cells + i * k, s.bits + i // plan.n_terms * k
-        for r in range(k):
-            terms[ends[cells[r] >> shift]] = cells[r] << 1 | bits[r]
-            ends[cells[r] >> shift] += 1
+        count = ends[i]
+        ends[i] = before  # where the bucket begins, until its answers have moved it to its end
+        before += count
+    for i in range(n):
+        answers[ends[cells[i] >> shift]] = cells[i] << 1 | s.bits[i]
+        ends[cells[i] >> shift] += 1
 
 
 def collect_reports(
     const uint32_t[::1] places,      # IN  (n_reports,)
     const uint8_t[::1] bits,         # IN  (n_reports,), 1 for +, 0 for -
     int64_t[::1] sums,               # IN/OUT (n_rotations 2^(n_sides n_passes),)
-    uint32_t[::1] cells,             # SCRATCH (n_terms,)
     Py_ssize_t n_rotations,
     int n_sides,
     int n_passes,
 ):
-    """Add up single reports by cell, as `private_round` and `add_terms` do."""
-    cdef Py_ssize_t r, t
+    """Add up single reports by cell, as `private_round` and `add_answers` do."""
+    cdef Py_ssize_t r
+    cdef uint32_t cell
     cdef SketchPlan plan
-    plan.n_rotations, plan.n_sides, plan.n_passes, plan.n_terms = n_rotations, n_sides, n_passes, cells.shape[0]
+    plan.n_rotations, plan.n_sides, plan.n_passes = n_rotations, n_sides, n_passes
     with nogil:
         for r in range(places.shape[0]):
-            sketch_cells(plan, &places[r], 1, &cells[0])
-            for t in range(cells.shape[0]):
-                sums[cells[t]] += 2 * <int64_t>bits[r] - 1
+            sketch_cells(plan, &places[r], 1, &cell)
+            sums[cell] += 2 * <int64_t>bits[r] - 1
 
 
 def decode_pairs(

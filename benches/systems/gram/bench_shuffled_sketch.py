@@ -6,29 +6,29 @@ from benches.generated import thousand_items
 from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Key, ShuffledSketchGram
 from fastfedrec.compute.hadamard import hadamard_transform
-from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.systems.gram.shuffled_sketch_rounds import _REPORTS, SketchRound
 
 N_THREADS = 2
-N_REPORTS = 589  # epsilon 1 for 50,000 users
+N_REPORTS = 1_288  # epsilon 1 for 50,000 users
 KEY = Key.from_seed(2)
 
 
 def _floor(case):
-    """Two words a report; where and how a client answers, its sketches and the sums come on top."""
-    return keystream_seconds(2 * N_REPORTS * case.data.n_users)
+    """Five words a report; what its candidates are worth, the sketches and the sums come on top."""
+    return keystream_seconds(5 * N_REPORTS * case.data.n_users)
 
 
 @with_ratios("time_reports", floor=_floor, threads=N_THREADS)
 class Reports:
-    """589 reports of each of 1,000 users, added up; NumPy takes dense products, and our words, hash and sums."""
+    """1,288 reports of each of 1,000 users, added up; NumPy takes dense products, and our words and sums."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
 
     def setup(self, impl):
         self.data = thousand_items(1_000)
-        self.system = SketchRound(BinaryResponse(2.5), 1_000, N_REPORTS, 8, True)
+        self.system = SketchRound(LargestResponse(2.5), 1_000, N_REPORTS, 8, True)
         self.state = self.system.initial_state(KEY)
         hadamard = hadamard_transform(np.eye(self.system.length))[:1_000]
         self.turned = (self.state.signs[:, :, :1_000, None] * hadamard).astype(np.float32)  # rows are items
@@ -50,27 +50,22 @@ class Reports:
             part = self.data._user_range(start, start + 200)
             dense = part.to_scipy().toarray().astype(np.float32)
             sketches = np.stack([[dense @ side for side in sides] for sides in self.turned])
-            words = KEY.words_by_user(_REPORTS, part.global_user_ids, size=2 * N_REPORTS, n_threads=N_THREADS)
-            place, answer = words[:, ::2] & np.uint64(0xFFFFFFFF), words[:, 1::2]
-            users, value, cells = np.arange(200)[:, None], np.zeros(place.shape), []
-            for term in range(self.system.n_terms):
-                rotation, row, column = _cell(place, term, length)
-                value += sketches[rotation, 0, users, row] * sketches[rotation, 1, users, column]
-                cells.append((rotation * length + row) * length + column)
-            offset = np.sign(value).astype(np.int64) * self.system.channel.span
-            bit = answer < np.uint64(2**63) + offset.view(np.uint64)
-            for cell in cells:
-                np.add.at(sums.reshape(-1), cell, 2 * bit.astype(np.int64) - 1)
+            words = KEY.words_by_user(_REPORTS, part.global_user_ids, size=5 * N_REPORTS, n_threads=N_THREADS)
+            words = words.reshape(len(dense), N_REPORTS, 5)
+            places = np.stack([words[..., :4] & np.uint64(0xFFFFFFFF), words[..., :4] >> np.uint64(32)], axis=-1)
+            places = places.reshape(len(dense), N_REPORTS, 8)
+            low = (places % np.uint64(length * length)).astype(np.int64)
+            rotation = (places * np.uint64(8) >> np.uint64(32)).astype(np.int64)
+            users, row, column = np.arange(len(dense))[:, None, None], low // length, low % length
+            values = sketches[rotation, 0, users, row] * sketches[rotation, 1, users, column]
+            coin = words[..., 4]
+            is_clone = coin < np.uint64(self.system.channel.clones)
+            chosen = np.where(is_clone, 0, np.abs(values).argmax(axis=2))[..., None]
+            value = np.take_along_axis(values, chosen, axis=2)[..., 0]
+            bit = np.where(is_clone | (value == 0), coin & np.uint64(1), value > 0)
+            cell = np.take_along_axis((rotation * length + row) * length + column, chosen, axis=2)[..., 0]
+            np.add.at(sums.reshape(-1), cell, 2 * bit.astype(np.int64) - 1)
         return sums
-
-
-def _cell(place, term, length):
-    z = ((np.uint64(term) << np.uint64(32) | place) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ z >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    z ^= z >> np.uint64(31)
-    low = (z & np.uint64(length * length - 1)).astype(np.int64)
-    return ((z >> np.uint64(32)) * np.uint64(8) >> np.uint64(32)).astype(np.int64), low // length, low % length
 
 
 class Fit:

@@ -21,7 +21,7 @@ from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, ke
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.gram.dp_gram import DPGram
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL
-from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
+from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, ShuffledSketchGram
 
 __all__ = ["GainMap", "MapCell", "gain_map"]
 
@@ -39,7 +39,7 @@ MOST_TESTED = 20_000  # users of a cell: their share's standard error is below .
 MOST_INTERACTIONS = 110_000_000
 MOST_PAIRS = 2**30  # items squared: for half of them two numbers of 8 bytes are held
 MOST_SKETCH_CELLS = 2**28  # of all rotations, in 4 bytes for each thread and 16 for the server
-MOST_ANSWERS = 200_000_000  # users times reports
+MOST_ANSWERS = 500_000_000  # users times reports
 MANY_SKETCH_CELLS = 2**26  # as many rotations as fit are used, at least one and at most eight
 LEGEND = (
     "gain: HR@10 with the gate off less that of exact popularity, leave one out among 99 unseen items.  closed: the "
@@ -268,7 +268,9 @@ def _too_large(name: str, size: _Size, epsilon: float) -> str | None:
 @functools.cache
 def _n_reports(n_users: int, epsilon: float) -> int:
     model = ShuffledSketchGram(epsilon)
-    event = ShuffledReports("binary response", model.epsilon_0, 1, n_users, 1.0, neighboring="zero_out")
+    event = ShuffledReports(
+        "largest response", model.epsilon_0, 1, n_users, 1.0, neighboring="zero_out", n_candidates=N_CANDIDATES
+    )
     return calibrate_n_reports(event, epsilon=epsilon, delta=model.delta)
 
 

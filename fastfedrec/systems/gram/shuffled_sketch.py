@@ -1,15 +1,18 @@
-"""ShuffledSketchGram: a linear recommender from one-bit reports through a shuffler; nobody is trusted with data.
+"""ShuffledSketchGram: a linear recommender from short reports through a shuffler; nobody is trusted with data.
 
-Every user's device rotates the user's row by public random signs and a Hadamard matrix, and sends bits about products
-of its entries, each randomized on the device.  A shuffler takes the senders off.  The server turns the sums of bits
-back into an estimate of the matrix of item pairs, and goes on as DPGram does.  See
+Every user's device rotates the user's row by public random signs and a Hadamard matrix, and reports which of some
+random products of its entries is the largest, and its sign, each report randomized on the device.  A shuffler takes the
+senders off.  The server turns the sums of signs back into an estimate of the matrix of item pairs, and goes on as
+DPGram does.  See
 docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gram/shuffled-sketch-privacy.md.
 """
 
 import math
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
+import scipy
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.core.check import check_epsilon, check_integer, check_real
@@ -19,7 +22,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
-from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
@@ -29,22 +32,23 @@ from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
 from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel, own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
-from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, N_TERMS, SketchRound, SketchState
+from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, SketchRound, SketchState
 
-__all__ = ["ShuffledSketchGram", "mean_magnitude"]
+__all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
+N_CANDIDATES = 8  # of a report; at the usual epsilon_0 more or fewer tell about as much
 _MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
 
 
 class ShuffledSketchGram(GramModel):
-    """EASE, ridge or nearest neighbours from shuffled one-bit reports about pairs of items.
+    """EASE, ridge or nearest neighbours from short shuffled reports about pairs of items.
 
     **Guarantee.** Behind a shuffler that breaks every link between reports, all that a user sends is (`epsilon`,
     `delta`)-differentially private against the server and the public, for all data of one user against none
-    ("zero_out", privacy unit "user"; a user without data sends fair coins), the whole run together.  One report alone
-    is `epsilon_0`-differentially private against everybody, the shuffler included, and `n_reports_` of them cost as
-    many times that.  `ledger_` also states the figure for replacing a user, about twice as large.  The list of items
-    and the number of users are public: whoever is given the reports can count them.
+    ("zero_out", privacy unit "user"; a user without data sends uniform reports), the whole run together.  One report
+    alone is `epsilon_0`-differentially private against everybody, the shuffler included, and `n_reports_` of them cost
+    as many times that.  `ledger_` also states the figure for replacing a user, about 1.6 times as large.  The list of
+    items and the number of users are public: whoever is given the reports can count them.
 
     Parameters
     ----------
@@ -55,7 +59,7 @@ class ShuffledSketchGram(GramModel):
     delta : float
         Of the whole run.
     n_rotations : int
-        Public rotations; every term of a report draws one of them.
+        Public rotations; every candidate of a report is an entry of one of them.
     score : {"ease", "ridge", "knn"}
         What devices compute from the estimated matrix: a linear model without a diagonal, one with it, or cosines of
         the 100 nearest items.
@@ -75,7 +79,7 @@ class ShuffledSketchGram(GramModel):
     Attributes
     ----------
     n_reports_ : int
-        Bits that each user sent: as many as `epsilon` allows.
+        Reports, of 33 bits each, that every user sent: as many as `epsilon` allows.
     item_means_ : ndarray of shape (n_items,), float64
         Popularity: the share of users who have each item, as the estimated matrix has it; where only popularity was
         asked for, the mean of the users' normalised rows.
@@ -119,7 +123,7 @@ class ShuffledSketchGram(GramModel):
     (2, 3)
     >>> model.ledger_.epsilon("server") == model.n_reports_ * 2.5
     True
-    >>> 8 < model.ledger_.epsilon("shuffled_server") < 9.5
+    >>> 6 < model.ledger_.epsilon("shuffled_server") < 7
     True
     """
 
@@ -210,7 +214,7 @@ class ShuffledSketchGram(GramModel):
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The round, in which pairs are asked about unless the noise would cover them."""
         with renamed("nominal_epsilon", "epsilon_0"):
-            channel = BinaryResponse(self.epsilon_0)
+            channel = LargestResponse(self.epsilon_0, N_CANDIDATES)
         self.n_reports_ = self._budget(channel, data.n_users)
         self.signal_ = self._signal(channel, data)
         is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
@@ -224,10 +228,16 @@ class ShuffledSketchGram(GramModel):
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
-    def _budget(self, channel: BinaryResponse, n_users: int) -> int:
+    def _budget(self, channel: LargestResponse, n_users: int) -> int:
         """How many reports each user may send."""
         event = ShuffledReports(
-            "binary response", channel.epsilon, 1, n_users, float(self.honest_fraction), neighboring="zero_out"
+            "largest response",
+            channel.epsilon,
+            1,
+            n_users,
+            float(self.honest_fraction),
+            neighboring="zero_out",
+            n_candidates=channel.n_candidates,
         )
         n_reports = calibrate_n_reports(event, epsilon=self.epsilon, delta=self.delta)
         if n_reports == 0:
@@ -237,10 +247,10 @@ class ShuffledSketchGram(GramModel):
             )
         return n_reports
 
-    def _signal(self, channel: BinaryResponse, data: Interactions) -> float:
+    def _signal(self, channel: LargestResponse, data: Interactions) -> float:
         """How far the eigenvalue of everybody having the same taste would stand above half the edge of the noise."""
-        # An entry's noise is sqrt(N_TERMS n_users / (2 n_reports)) decoder / mean_magnitude.
-        weight = mean_magnitude(N_TERMS) / math.sqrt(N_TERMS) / channel.decoder
+        # An entry's noise is sqrt(n_users / (2 n_reports)) / weight.
+        weight = mean_largest(channel.n_candidates, has_pairs=True) / channel.decoder
         return weight * math.sqrt(data.n_users * self.n_reports_ / data.n_items)
 
     def _note(self, is_open: bool) -> None:
@@ -267,11 +277,11 @@ class ShuffledSketchGram(GramModel):
     def _estimate(
         self, system: SketchRound, state: SketchState, n_threads: int, features: AlignedFeatures | None = None
     ) -> None:
-        answers = state.n_answers / system.channel.decoder
+        answers = state.n_answers / system.channel.decoder * mean_largest(system.channel.n_candidates, system.has_pairs)
         if system.has_pairs:
             # What one user's answers add up to, on average, where its normalised row has a product of 1.
-            unit = mean_magnitude(system.n_terms) * answers / state.n_users
-            noise = math.sqrt(system.n_terms * state.n_answers / 2) / unit
+            unit = answers / state.n_users
+            noise = math.sqrt(state.n_answers / 2) / unit
             pairs = state.decoded / (2 * unit)
             single = pairs.astype(np.float32)
             popularity = np.ones(len(single)) if features is None else popularity_of(single)
@@ -281,7 +291,7 @@ class ShuffledSketchGram(GramModel):
             self.item_means_ = (sums if self.item_factors_.shape[1] else pairs.sum(axis=1)) / state.n_users
             self._prepare_scores(state.n_users * own_shares(self.item_means_), noise)
         else:
-            self.item_means_ = state.decoded / (math.sqrt(2 / math.pi) * answers)
+            self.item_means_ = state.decoded / answers
             self._release_popularity()
 
     def _header(self) -> dict[str, Any]:
@@ -292,26 +302,33 @@ class ShuffledSketchGram(GramModel):
         self.n_reports_ = saved.integer("n_reports", low=1)
 
 
-def mean_magnitude(n_terms: int) -> float:
-    """Mean magnitude of a sum of `n_terms` products of two independent standard normal numbers.
+@lru_cache(maxsize=16)
+def mean_largest(n_candidates: int, has_pairs: bool) -> float:
+    """Mean of the largest magnitude among independent standard normal numbers, or products of two of them.
 
-    The sum's sign correlates with each product by this over n_terms.
+    A report's answer has it as its mean product with the chosen entry, of a long row, over the entries' stddev.
 
     Parameters
     ----------
-    n_terms : int
+    n_candidates : int
         At least 1.
+    has_pairs : bool
+        Whether of products.
 
     Returns
     -------
     float
-        2 / pi for one; divided by sqrt(n_terms) it grows towards sqrt(2 / pi).
+        sqrt(2 / pi) for one number, 2 / pi for one product.
 
     Examples
     --------
-    >>> from fastfedrec.systems.gram.shuffled_sketch import mean_magnitude
-    >>> [round(mean_magnitude(n) / n**0.5, 3) for n in (1, 2, 4, 8)]
-    [0.637, 0.707, 0.75, 0.773]
+    >>> from fastfedrec.systems.gram.shuffled_sketch import mean_largest
+    >>> [round(mean_largest(n, has_pairs=True), 3) for n in (1, 2, 4, 8, 16)]
+    [0.637, 1.0, 1.453, 1.973, 2.537]
     """
-    n_terms = check_integer("n_terms", n_terms, low=1)
-    return 2 / math.sqrt(math.pi) * math.exp(math.lgamma((n_terms + 1) / 2) - math.lgamma(n_terms / 2))
+    n_candidates = check_integer("n_candidates", n_candidates, low=1)
+    # The integral of 1 - F^n, F the distribution function of a magnitude; of a product its density is 2/pi K_0.
+    x, step = np.linspace(0, 40, 40_001, retstep=True)
+    below = 2 / math.pi * scipy.special.iti0k0(x)[1] if has_pairs else scipy.special.erf(x / math.sqrt(2))
+    beyond = 1 - np.minimum(below, 1.0) ** n_candidates
+    return float((beyond.sum() - (beyond[0] + beyond[-1]) / 2) * step)

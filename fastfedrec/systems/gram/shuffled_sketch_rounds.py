@@ -18,19 +18,18 @@ from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.mechanisms import BinaryResponse
+from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.claims import FEWER_ITEMS
 
-__all__ = ["MAX_CELLS", "N_TERMS", "SketchRound", "SketchState"]
+__all__ = ["MAX_CELLS", "SketchRound", "SketchState"]
 
 _REPORTS = "shuffled_sketch.reports"
 _SHUFFLE = "shuffled_sketch.shuffle"
 _SIGNS = "shuffled_sketch.signs"
 MAX_CELLS = 2**28  # of all rotations: 2 GiB of sums, and rows short enough for 16 bits
-N_TERMS = 4  # products in one answer about pairs: a sum of several is nearer to normal, and its sign tells more
-_MOST_TERMS = 2**24  # put in order at a time, 64 MiB, or of that size a quarter of the sums, which each time are read
-_CHUNK_TERMS, _MOST_CHUNKED = 2**18, 16  # terms, as near as may be, and users that a thread takes at a time
+_MOST_ANSWERS = 2**24  # put in order at a time, 64 MiB, or of that size a quarter of the sums, which each time are read
+_CHUNK_ANSWERS, _MOST_CHUNKED = 2**18, 16  # answers, as near as may be, and users that a thread takes at a time
 _BUCKET_BITS = 17  # a bucket of 2^17 cells is 1 MiB of sums
 
 
@@ -55,11 +54,11 @@ class SketchState:
 
 
 class SketchRound(FederatedSystem):
-    """One round in which every user sends one-bit reports of its rotated row through a shuffler.
+    """One round in which every user sends short reports of its rotated row through a shuffler.
 
     Parameters
     ----------
-    channel : BinaryResponse
+    channel : LargestResponse
         The randomizer of one report.
     n_items, n_reports, n_rotations : int
         Items; reports of each user; public rotations that each report draws one of.
@@ -71,7 +70,7 @@ class SketchRound(FederatedSystem):
 
     def __init__(
         self,
-        channel: BinaryResponse,
+        channel: LargestResponse,
         n_items: int,
         n_reports: int,
         n_rotations: int,
@@ -84,7 +83,6 @@ class SketchRound(FederatedSystem):
         self.n_rotations = n_rotations
         self.has_pairs = has_pairs
         self.honest_fraction = honest_fraction
-        self.n_terms = N_TERMS if has_pairs else 1
         self.length = 1 << (n_items - 1).bit_length()  # the least power of two that has a place for every item
         self.shape = (n_rotations, self.length, self.length) if has_pairs else (n_rotations, self.length)
         if n_rotations * self.length**2 > MAX_CELLS:
@@ -140,21 +138,20 @@ class SketchRound(FederatedSystem):
     ) -> Update:
         """Randomize and add up one shard's reports."""
         n_threads = resolve_n_threads(n_threads)
-        # On a worker or node, of whose memory the fit knows nothing: sums, and the terms that are added at a time.
+        # On a worker or node, of whose memory the fit knows nothing: sums, and the answers that are added at a time.
         n_bytes, remedy = 10 * math.prod(self.shape), f"lower n_rotations, or {FEWER_ITEMS}"
         check_memory("a shard of ShuffledSketchGram", self.n_items, n_bytes, remedy, speaks=False)
         key.claim_message(_REPORTS, round, sender)
         sums = np.zeros(self.shape, dtype=np.int64)
-        per_user = self.n_reports * self.n_terms
-        chunk = max(1, min(_MOST_CHUNKED, _CHUNK_TERMS // per_user))
-        step = chunk * max(1, max(_MOST_TERMS, sums.size // 2) // (chunk * per_user))
+        chunk = max(1, min(_MOST_CHUNKED, _CHUNK_ANSWERS // self.n_reports))
+        step = chunk * max(1, max(_MOST_ANSWERS, sums.size // 2) // (chunk * self.n_reports))
         shift = _bucket_shift(sums.size)
         for start in range(0, shard.n_users, step):
             part = shard._user_range(start, min(start + step, shard.n_users)) if shard.n_users > step else shard
-            terms = np.empty(part.n_users * per_user, dtype=np.uint32)
+            answers = np.empty(part.n_users * self.n_reports, dtype=np.uint32)
             ends = np.empty((-(-part.n_users // chunk), -(-sums.size >> shift)), dtype=np.int32)
-            self._randomize(state, part, key, round, n_threads, chunk, shift, terms=terms, ends=ends)
-            _kernel.add_terms(terms, ends, sums.reshape(-1), chunk * per_user, n_threads)
+            self._randomize(state, part, key, round, n_threads, chunk, shift, answers=answers, ends=ends)
+            _kernel.add_answers(answers, ends, sums.reshape(-1), chunk * self.n_reports, n_threads)
         return self._as_update(round, sender, shard.n_users, sums, shard.n_users * self.n_reports)
 
     def report_stream(
@@ -190,7 +187,7 @@ class SketchRound(FederatedSystem):
         Returns
         -------
         place : ndarray of shape (n_users * n_reports,), uint32
-            What the report is about; a public hash gives its cells.
+            What the report is about: a rotation, and an entry of it or of each of its sides.
         bit : ndarray of shape (n_users * n_reports,), uint8
             1 for +, 0 for -.
         """
@@ -226,12 +223,10 @@ class SketchRound(FederatedSystem):
             )
         sound = bit <= 1
         sums = np.zeros(self.shape, dtype=np.int64)
-        scratch = np.empty(self.n_terms, dtype=np.uint32)
         _kernel.collect_reports(
             place[sound],
             bit[sound],
             sums.reshape(-1),
-            scratch,
             self.n_rotations,
             2 if self.has_pairs else 1,
             self.length.bit_length() - 1,
@@ -260,7 +255,7 @@ class SketchRound(FederatedSystem):
         """What a well-formed update looks like."""
         most = n_clients * self.n_reports
         return {
-            "answers": ArrayRule(np.int64, self.shape, -most * self.n_terms, most * self.n_terms),
+            "answers": ArrayRule(np.int64, self.shape, -most, most),
             "n_answers": ArrayRule(np.int64, (1,), 0, most),
         }
 
@@ -268,21 +263,21 @@ class SketchRound(FederatedSystem):
         """Why an update's fields contradict each other, each of which has passed its rule."""
         rows, n_answers = update.arrays["answers"].reshape(-1, self.length), int(update.arrays["n_answers"][0])
         found = sum(int(np.abs(row).sum()) for row in rows)  # no second array of gigabytes
-        added = n_answers * self.n_terms
-        if found > added or (added - found) % 2:
-            return f"its sums need {found} terms or an even number more, and it claims {added}"
+        if found > n_answers or (n_answers - found) % 2:
+            return f"its sums need {found} answers or an even number more, and it claims {n_answers}"
         return None
 
     def round_event(self, n_clients: int) -> ShuffledReports:
         """What the round is about to cost."""
         what = "pairs of items" if self.has_pairs else "items"
         return ShuffledReports(
-            f"binary response on sketched {what}",
+            f"largest response on sketched {what}",
             self.channel.epsilon,
             self.n_reports,
             n_clients,
             self.honest_fraction,
             neighboring="zero_out",
+            n_candidates=self.channel.n_candidates,
         )
 
     def traffic(self, state: SketchState, n_clients: int) -> RoundTraffic:
@@ -299,9 +294,9 @@ class SketchRound(FederatedSystem):
         return place, bit
 
     def _randomize(
-        self, state, shard, key, round_number, n_threads, chunk, shift, *, terms=None, ends=None, place=None, bit=None
+        self, state, shard, key, round_number, n_threads, chunk, shift, *, answers=None, ends=None, place=None, bit=None
     ):
-        """Write the reports' terms by chunk and bucket, or the single reports in the users' order."""
+        """Write the reports' answers by chunk and bucket, or the single reports in the users' order."""
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.private_round(
             shard.indptr,
@@ -309,14 +304,14 @@ class SketchRound(FederatedSystem):
             state.signs,
             shard.global_user_ids,
             key.subkey(_REPORTS),
-            np.empty(0, dtype=np.uint32) if terms is None else terms,
+            np.empty(0, dtype=np.uint32) if answers is None else answers,
             np.empty((0, 0), dtype=np.int32) if ends is None else ends,
             np.empty(0, dtype=np.uint32) if place is None else place,
             np.empty(0, dtype=np.uint8) if bit is None else bit,
             failed,
             self.length.bit_length() - 1,
-            self.n_terms,
-            self.channel.span,
+            self.channel.n_candidates,
+            self.channel.clones,
             self.n_reports,
             chunk,
             shift,

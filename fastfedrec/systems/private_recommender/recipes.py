@@ -22,14 +22,14 @@ __all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "plan_run
 POPULARITY = "DPPopularity"
 _COUNTS = {
     "discrete Laplace on item counts", "binary response on interaction bits",
-    "Gaussian noise on item shares", "binary response on sketched items",  # of a closed gate
+    "Gaussian noise on item shares", "largest response on sketched items",  # of a closed gate
 }  # fmt: skip
 _NO_KEY = Key.from_seed(0)  # of a plan only sizes are looked at
 _CLOSE = 0.985  # of the target: an epsilon this near is not worth another search step
 _MOST_STEPS = 24
 _REPORT_EPSILON = 2.5
 _MOST_ASKED = 2_000.0  # nats of local cost: some 900 items that each user answers for, and counts are as good as exact
-_MOST_ANSWERS = 200_000_000  # users times reports, as in the map of the gate
+_MOST_ANSWERS = 500_000_000  # users times reports, as in the map of the gate
 _MOST_CELLS = 30_000_000  # users times items, of systems that go over all items for each user in each round
 _MOST_DENSE = 10_000_000  # the same, of what a user adds whole vectors to
 _MOST_PAIRS = 10_000  # items whose matrix of pairs is planned: below a gigabyte

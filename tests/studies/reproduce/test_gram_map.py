@@ -71,7 +71,7 @@ def test_what_is_too_large_is_left_out_and_named(monkeypatch):
     remarks = " ".join(gain_map().remarks)
     assert "items squared" not in remarks
     assert "cells of one rotation of the items beyond 268,435,456: 1,000 x 30,000" in remarks
-    assert "more than 200,000,000 reports: 100,000 x 300 at 2" in remarks
+    assert "more than 500,000,000 reports: 100,000 x 300 at 2" in remarks
     assert gain_map(quick=True).remarks == ()
 
 

@@ -1,21 +1,15 @@
 """A shuffled sketch in Python's integers, one report at a time."""
 
+import math
 from itertools import product
 
 from naive.compute.hadamard import entry
 
-_MASK = 2**64 - 1
 
-
-def cell(place, term, n_rotations, n_sides, n_passes):
-    """(rotation, row) or (rotation, row, column) of one term of a place: SplitMix64 of (term, place)."""
-    z = ((term << 32 | place) + 1) * 0x9E3779B97F4A7C15 & _MASK
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
-    z ^= z >> 31
-    last = 2**n_passes - 1
-    low = z & (2 ** (n_sides * n_passes) - 1)
-    rotation = (z >> 32) * n_rotations >> 32
+def cell(place, n_rotations, n_sides, n_passes):
+    """(rotation, row) or (rotation, row, column) of a place: its high bits, and its low ones."""
+    low, last = place % 2 ** (n_sides * n_passes), 2**n_passes - 1
+    rotation = place * n_rotations >> 32
     return (rotation, low) if n_sides == 1 else (rotation, low >> n_passes, low & last)
 
 
@@ -26,27 +20,30 @@ def value(row, signs, where):
     return sides[0] if len(sides) == 1 else sides[0] * sides[1]
 
 
-def reports(row, signs, words, n_terms, span):
-    """(place, bit) of each report, from two words each."""
+def reports(row, signs, words, n_candidates, clones):
+    """(place, bit) of each report, from words for its candidates, two in one, and one for the answer."""
     n_rotations, n_sides, length = signs.shape
-    out = []
-    for draw, answer in zip(words[::2], words[1::2], strict=True):
-        place = int(draw) & 0xFFFFFFFF
-        cells = [cell(place, t, n_rotations, n_sides, length.bit_length() - 1) for t in range(n_terms)]
-        total = sum(value(row, signs, where) for where in cells)
-        sign = (total > 0) - (total < 0)
-        out.append((place, int(int(answer) < 2**63 + sign * span)))
+    out, n_words = [], (n_candidates + 1) // 2 + 1
+    for start in range(0, len(words), n_words):
+        *draws, coin = (int(word) for word in words[start : start + n_words])
+        places = [half for draw in draws for half in (draw & 0xFFFFFFFF, draw >> 32)][:n_candidates]
+        values = [value(row, signs, cell(place, n_rotations, n_sides, length.bit_length() - 1)) for place in places]
+        largest = max(abs(v) for v in values)
+        if coin < clones:
+            out.append((places[0], coin & 1))
+            continue
+        chosen = [abs(v) for v in values].index(largest)
+        out.append((places[chosen], int(values[chosen] > 0) if largest else coin & 1))
     return out
 
 
-def sums(all_reports, shape, n_terms):
+def sums(all_reports, shape):
     """What the server adds up."""
     n_rotations, *places = shape
     total = {}
     for place, bit in all_reports:
-        for t in range(n_terms):
-            where = cell(place, t, n_rotations, len(places), places[0].bit_length() - 1)
-            total[where] = total.get(where, 0) + 2 * bit - 1
+        where = cell(place, n_rotations, len(places), places[0].bit_length() - 1)
+        total[where] = total.get(where, 0) + 2 * bit - 1
     return total
 
 
@@ -64,22 +61,15 @@ def decode(total, signs, n_items):
     return out
 
 
-def mean_magnitude(n_items, n_terms):
-    """Mean of |sum of n_terms products of two sums of n_items fair signs|, by their distributions."""
-    signs = {0: 1.0}
-    for _ in range(n_items):
-        signs = _convolve(signs, {1: 0.5, -1: 0.5})
-    products = {}
-    for (a, p), (b, q) in product(signs.items(), repeat=2):
-        products[a * b] = products.get(a * b, 0.0) + p * q
-    total = {0: 1.0}
-    for _ in range(n_terms):
-        total = _convolve(total, products)
-    return sum(abs(x) * p for x, p in total.items())
-
-
-def _convolve(a, b):
-    out = {}
-    for (x, p), (y, q) in product(a.items(), b.items()):
-        out[x + y] = out.get(x + y, 0.0) + p * q
-    return out
+def mean_largest(n_items, n_candidates, n_sides):
+    """Mean of the largest of |products of n_sides sums of n_items fair signs|, by their distributions."""
+    sums_of_signs = {n_items - 2 * i: math.comb(n_items, i) / 2**n_items for i in range(n_items + 1)}
+    magnitudes = {}
+    for parts in product(sums_of_signs.items(), repeat=n_sides):
+        size = abs(math.prod(x for x, _ in parts))
+        magnitudes[size] = magnitudes.get(size, 0.0) + math.prod(p for _, p in parts)
+    below = mean = 0.0
+    for size in sorted(magnitudes):
+        mean += size * ((below + magnitudes[size]) ** n_candidates - below**n_candidates)
+        below += magnitudes[size]
+    return mean
