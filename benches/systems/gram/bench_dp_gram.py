@@ -77,3 +77,27 @@ class Fit:
 
     def _fit(self):
         self.model = DPGram(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
+
+
+class FitWithFeatures:
+    """The same with public features that are believed; it must not take more than 30% longer than without."""
+
+    param_names = ("item_features",)
+    params = (("none", "labels and vectors"),)
+
+    def setup(self, item_features):
+        self.data, self.table = thousand_items(50_000), None
+        if item_features != "none":
+            rng, rows = np.random.default_rng(1), self.data.to_scipy()
+            vectors = rows.T @ (rows @ rng.normal(size=(1_000, 64)))
+            labels = [[f"{a}", f"{b}"] for a, b in zip(vectors.argmax(axis=1), vectors.argmin(axis=1), strict=True)]
+            self.table = {"labels": labels, "vectors": vectors - vectors.mean(axis=0)}
+        self._fit()
+
+    def time_fit(self, item_features):
+        self._fit()
+
+    peakmem_fit = time_fit
+
+    def _fit(self):
+        DPGram(1.0, item_features=self.table).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)

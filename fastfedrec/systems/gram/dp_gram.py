@@ -26,6 +26,7 @@ from fastfedrec.systems.gram.shrinkage import denoising_bytes
 
 __all__ = ["DPGram"]
 
+_LEAST_WITH_FEATURES = 22.0  # of the gate, where some of what pairs tell is known: features of noise cost no more there
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 
 
@@ -74,7 +75,8 @@ class DPGram(CentralModel, GramModel):
     item_scales_ : ndarray of shape (n_items,), float64
         By which devices divide a user's own entries, and multiply scores: an item that goes its own way tells less.
     signal_ : float
-        The gate's number n_users mu / sqrt(n_items), from public numbers only; below 30 it closes.
+        The gate's number n_users mu / sqrt(n_items), from public numbers only; below 30 it closes, with
+        `item_features` below 22.
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
@@ -156,11 +158,15 @@ class DPGram(CentralModel, GramModel):
             return Phase(kind(layered_noise(UNIT / (mu * math.sqrt(share)), ""), key, distance), GramState(mean))
 
         mean = np.zeros(n_items, dtype=np.int64)
-        if n_items == 1 or (self.gate and self.signal_ < LEAST_SIGNAL):
+        if n_items == 1 or (self.gate and self.signal_ < self._least_signal):
             return [phase(ShareSum, 1.0, mean)]
         # Half of all pairs as int64, with noise and without; or the half as float64, and all as float32.
         check_memory("DPGram", n_items, max(8 * n_items**2, denoising_bytes(n_items)), FEWER_ITEMS)
         return [phase(ShareSum, self.mean_share, mean), phase(PairSum, 1 - self.mean_share, mean + 1)]
+
+    @property
+    def _least_signal(self) -> float:
+        return LEAST_SIGNAL if self.item_features is None else _LEAST_WITH_FEATURES
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

@@ -50,6 +50,11 @@ class GramModel(FeaturedModel):
         self.gate = check_flag("gate", self.gate)
         self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)
 
+    @property
+    def _least_signal(self) -> float:
+        """Of an open gate."""
+        return LEAST_SIGNAL
+
     def _note_what_follows(self, is_open: bool) -> None:
         """Say in the ledger what else is made of the release, or why there is nothing to make."""
         name = type(self).__name__
@@ -60,7 +65,7 @@ class GramModel(FeaturedModel):
             )
         else:
             self.ledger_.note(
-                f"{name}: the noise would cover the pairs of items (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "
+                f"{name}: the noise would cover the pairs of items (signal {self.signal_:.3g}, {self._least_signal:g} "
                 "needed), so all of epsilon went to popularity, and everybody gets the same items"
             )
 

@@ -30,7 +30,7 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
-from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL, GramModel, own_shares
+from fastfedrec.systems.gram.gram_model import GramModel, own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, SketchRound, SketchState
 
@@ -217,7 +217,7 @@ class ShuffledSketchGram(GramModel):
             channel = LargestResponse(self.epsilon_0, N_CANDIDATES)
         self.n_reports_ = self._budget(channel, data.n_users)
         self.signal_ = self._signal(channel, data)
-        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= LEAST_SIGNAL)
+        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= self._least_signal)
         system = SketchRound(
             channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
         )

@@ -197,6 +197,17 @@ def test_the_gate_spends_all_on_popularity_and_says_so():
     assert len(opened.ledger_.events) == 2
 
 
+def test_the_gate_closes_later_where_features_are_given():
+    data, features = generated(500, 80), {"kind": ["a", "b"] * 40}
+    found = {}
+    for epsilon in (1.0, 2.0, 4.0):
+        models = [DPGram(epsilon, item_features=given).fit(data, key=Key.from_seed(2)) for given in (None, features)]
+        found[round(models[0].signal_)] = [model.item_factors_.shape[1] > 0 for model in models]
+    assert list(found.values()) == [[False, False], [False, True], [True, True]]
+    (_, between, _) = found
+    assert 22 < between < 30
+
+
 def test_the_gate_sees_public_numbers_only():
     found = {DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
     assert found == {5000 * DPGram(1.0)._budget(80)[0] / math.sqrt(80)}
