@@ -6,6 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse
+from conftest import find_data
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import dp_gram as naive
@@ -367,6 +368,15 @@ def test_movielens_users_as_they_are(movielens):
     train, test = movielens
     for epsilon, least in ((1.0, 0.445), (2.0, 0.525)):
         assert hit_ratio(DPGram(epsilon).fit(train, key=Key.from_seed(3)), train, test) >= least
+
+
+@pytest.mark.nightly
+def test_movielens_users_as_they_are_with_genres_and_years(movielens):
+    train, test = movielens
+    movies = datasets.load_movielens_items(find_data("ml-1m.zip"))
+    for epsilon, least in ((0.5, 0.43), (1.0, 0.52), (2.0, 0.58)):
+        model = DPGram(epsilon, item_features=movies).fit(train, key=Key.from_seed(3))
+        assert hit_ratio(model, train, test) >= least
 
 
 @pytest.mark.slow

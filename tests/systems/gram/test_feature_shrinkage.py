@@ -152,8 +152,8 @@ def pure_noise(groups, rng):
 
 CASES = {
     "DPGram": (DPGram, 1.0, {"n_users": 3000, "n_items": 300, "gate": False}),
-    "ShuffledSketchGram": (ShuffledSketchGram, 4.0, {"n_users": 3000, "n_items": 120, "gate": False}),
-    "DPSubspace": (DPSubspace, 4.0, {"n_users": 5000, "n_items": 800, "gate": False}),
+    "ShuffledSketchGram": (ShuffledSketchGram, 4.0, {"n_users": 3000, "n_items": 200, "gate": False}),
+    "DPSubspace": (DPSubspace, 1.0, {"n_users": 5000, "n_items": 800, "gate": False}),
 }
 
 
@@ -162,5 +162,5 @@ CASES = {
 def test_true_groups_help_and_pure_noise_costs_next_to_nothing(name):
     kind, epsilon, options = CASES[name]
     without, useful, useless = hits(kind, epsilon, (1, 2, 3), (nothing, true_groups, pure_noise), **options)
-    assert useful > without + 0.02
+    assert useful > without + 0.05
     assert abs(useless - without) < 0.005
