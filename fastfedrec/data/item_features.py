@@ -52,7 +52,7 @@ class ItemFeatures:
     ids : ndarray or None
         Whose rows they are; None where they are in the order of the list of items.
     blocks : tuple of csr_array of shape (n_rows, n_dimensions), float32
-        One for each column.  None at all where a saved model has kept nothing but the digest.
+        One for each column.  None at all where nothing but the digest was given: by a file, or to a node.
     digest : str
         64 hexadecimal digits, that no other features have.
 
@@ -61,8 +61,8 @@ class ItemFeatures:
     >>> from fastfedrec.data.item_features import ItemFeatures
     >>> table = {"item": [7, 8, 9], "genres": ["war|drama", "drama", "war"], "year": [1950, None, 1990]}
     >>> features = ItemFeatures.of("item_features", table)
-    >>> features
-    <ItemFeatures: 3 rows, genres, year>
+    >>> features.names
+    ('genres', 'year')
     >>> aligned = features.align("item_features", [9, 7, 5])
     >>> aligned.blocks[0].toarray().round(1)
     array([[0. , 1. ],
@@ -97,7 +97,7 @@ class ItemFeatures:
             - arrays of two dimensions, also sparse ones, are vectors of one's own.
 
             None and a null say that nothing is known.  An array of two dimensions, also one of SciPy's sparse ones, is
-            one block of vectors.
+            one block of vectors.  A digest of 64 hexadecimal digits stands for features that are elsewhere.
 
         Returns
         -------
@@ -127,9 +127,7 @@ class ItemFeatures:
         return cls(tuple(blocks), ids, tuple(blocks.values()), _digest_of(ids, blocks))
 
     def __repr__(self) -> str:
-        if not self.blocks:
-            return f"<ItemFeatures: not kept, digest {self.digest[:8]}>"
-        return f"<ItemFeatures: {self.blocks[0].shape[0]:,} rows, {', '.join(self.names)}>"
+        return f"<ItemFeatures: digest {self.digest[:16]}>"  # the same of a digest alone: nodes of a run compare it
 
     def __copy__(self) -> Self:
         return self
@@ -164,8 +162,8 @@ class ItemFeatures:
         items = axis_ids("item_ids", item_ids, None)
         if not self.blocks:
             raise ValueError(
-                f"{name} are not kept in model files; give those with the digest {self.digest[:8]}... again, with "
-                f"set_params({name}=...), or others, or None"
+                f"{name} are a digest alone, as model files keep it; give those with the digest {self.digest[:16]}... "
+                f"again, with set_params({name}=...), or others, or None"
             )
         unlisted = np.empty(0, dtype=items.dtype)
         blocks = self.blocks

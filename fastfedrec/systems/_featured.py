@@ -1,11 +1,12 @@
 """Models that may be given public features of items: the parameter, what a file keeps of it, and what a ledger says."""
 
-from typing import Any
+from typing import Any, Self
 
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeatures, ItemFeaturesLike
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import SavedModel
 
 
 class FeaturedModel(OwnRows):
@@ -19,7 +20,7 @@ class FeaturedModel(OwnRows):
             self.item_features = ItemFeatures.of("item_features", self.item_features)
 
     def _features_of(self, data: Interactions) -> AlignedFeatures | None:
-        """In the order of the items; what does not fit them is refused before anything is spent."""
+        """In the order of the items; what does not fit them is refused: to be asked before the first round."""
         if self.item_features is None:
             return None
         return self.item_features.align("item_features", data.item_ids)
@@ -42,6 +43,13 @@ class FeaturedModel(OwnRows):
             first = id_at(features.unlisted, 0)
             note += f"; {len(features.unlisted)} of their ids are none of the items, the first is {first!r}"
         self.ledger_.note(note)
+
+    @classmethod
+    def _from_saved(cls, saved: SavedModel) -> Self:
+        model = super()._from_saved(saved)
+        if model.item_features is not None and model.item_features.blocks:
+            raise saved.error("parameters", "item_features must be null or a digest")
+        return model
 
     def _saved_parameters(self) -> dict[str, Any]:
         """A file keeps the features' digest: what was made of them is in the factors."""

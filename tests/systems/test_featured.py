@@ -7,10 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from support.hostile_files import pack, unpack
 
 from fastfedrec import DPGram, DPSubspace, Interactions, Key, ShuffledSketchGram, load
 from fastfedrec.accounting import Ledger
 from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.engines.deployment.deployment_of import deployment_of
 
 OPTIONS = {
     DPGram: {"epsilon": 20.0, "gate": False},
@@ -76,7 +78,7 @@ def test_a_file_keeps_the_digest_and_serves_and_asks_for_features_before_it_is_f
     again.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "with").read_bytes()
     ledger = Ledger()
-    with pytest.raises(ValueError, match=r"item_features are not kept in model files; .* set_params\(item_features="):
+    with pytest.raises(ValueError, match=r"item_features are a digest alone, .* set_params\(item_features="):
         again.fit(data, ledger=ledger)
     assert not ledger.events
     again.set_params(item_features=table).fit(data, key=Key.from_seed(2))
@@ -90,7 +92,7 @@ def test_they_are_a_parameter_like_any_other(kind, table):
 
     model = kind(item_features=table)
     features = model.get_params()["item_features"]
-    assert "<ItemFeatures: 40 rows, kind>" in repr(model)
+    assert f"<ItemFeatures: digest {features.digest[:16]}>" in repr(model)
     assert clone(model).item_features is copy.deepcopy(model).item_features is features
     assert kind(**model.get_params()).item_features is features
     assert model.set_params(item_features=None).item_features is None
@@ -120,3 +122,24 @@ def test_another_order_of_rows_is_no_other_model(kind, data, table):
     np.testing.assert_array_equal(shuffled.item_factors_, model.item_factors_)
     in_order = fitted(kind, data, table.set_index("item").loc[data.item_ids].reset_index()[["kind"]])
     np.testing.assert_array_equal(in_order.item_factors_, model.item_factors_)
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_a_node_needs_the_digest_alone(kind, data, table):
+    features = ItemFeatures.of("x", table)
+    server, node = (deployment_of(kind(item_features=given, **OPTIONS[kind])) for given in (features, features.digest))
+    assert repr(server.model) == repr(node.model)
+    for phase in range(len(server.model._plan(data, Key.from_seed(1)))):
+        theirs, ours = (each.rounds_of(phase, data.n_users, data.item_ids) for each in (server, node))
+        assert type(theirs.system) is type(ours.system)
+        assert repr(vars(theirs.state)) == repr(vars(ours.state))
+
+
+def test_a_file_that_brings_features_of_its_own_is_refused(data, table, tmp_path):
+    fitted(DPGram, data, table).save(tmp_path / "model")
+    document, arrays = unpack((tmp_path / "model").read_bytes())
+    assert isinstance(document["header"]["parameters"]["item_features"], str)
+    document["header"]["parameters"]["item_features"] = {"kind": ["a"] * N_ITEMS}
+    (tmp_path / "model").write_bytes(pack(document, arrays))
+    with pytest.raises(ValueError, match="item_features must be null or a digest"):
+        load(tmp_path / "model")

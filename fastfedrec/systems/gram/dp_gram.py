@@ -149,7 +149,6 @@ class DPGram(CentralModel, GramModel):
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The sums of shares, and those of pairs unless the noise would cover them."""
-        self._features_of(data)  # which may not fit the items, before anything is spent
         n_items = data.n_items
         mu, distance = self._budget(n_items)
         self.signal_ = self._public_users(data) * mu / math.sqrt(n_items)

@@ -210,7 +210,6 @@ class DPSubspace(CentralModel, FeaturedModel):
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The sums of shares, and those of projections unless the noise would cover them."""
-        self._features_of(data)  # which may not fit the items, before anything is spent
         n_items, n_columns = data.n_items, min(self.n_columns, data.n_items)
         mu = gaussian_mu(self.epsilon, self.delta)
         self.signal_ = self._public_users(data) * mu / n_items
