@@ -82,17 +82,19 @@ static inline int32_t value_at(const int16_t* __restrict__ sketches, uint32_t ce
 }
 
 // Largest response (docs/explanation/mechanisms/channels/largest-response.md) about the entries of the rotated row.
-template <int n_sides>
+// The number of candidates is known to the compiler, which takes them side by side, or 0.
+template <int n_sides, int known>
 static inline void respond(const SketchPlan& plan, const int16_t* __restrict__ sketches,
                            const uint64_t* __restrict__ words, uint32_t* __restrict__ places,
                            uint8_t* __restrict__ bits) {
-    const ptrdiff_t n_candidates = plan.n_candidates, n_words = (n_candidates + 1) / 2 + 1;
+    const ptrdiff_t n_candidates = known ? known : plan.n_candidates, n_words = (n_candidates + 1) / 2 + 1;
     const uint64_t n_rotations = (uint32_t)plan.n_rotations;
     const int cell_bits = n_sides * plan.n_passes;
     for (ptrdiff_t report = 0; report < plan.n_reports; ++report, words += n_words) {
         const uint64_t coin = words[n_words - 1];
         uint64_t best = 0;
         // (|value|, candidates after it, its sign): the largest is that of the first among the largest entries.
+#pragma GCC unroll 8
         for (ptrdiff_t c = 0; c < n_candidates; ++c) {
             const uint32_t place = (uint32_t)(words[c >> 1] >> 32 * (c & 1));
             const int32_t value = value_at<n_sides>(sketches, cell_of(place, n_rotations, cell_bits), plan.n_passes);
@@ -115,9 +117,11 @@ void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, c
     for (ptrdiff_t s = 0; s < n_sketches; ++s)
         rotate(plan.signs + s * length, items, n, length, sketches + s * length);
     if (plan.n_sides == 1)
-        respond<1>(plan, sketches, words, places, bits);
+        respond<1, 0>(plan, sketches, words, places, bits);
+    else if (plan.n_candidates == 8)
+        respond<2, 8>(plan, sketches, words, places, bits);
     else
-        respond<2>(plan, sketches, words, places, bits);
+        respond<2, 0>(plan, sketches, words, places, bits);
 }
 
 }  // namespace FASTFEDREC_LEVEL
