@@ -19,7 +19,7 @@ from fastfedrec.datasets._fields import Field, Kind
 from fastfedrec.datasets.columns import ColumnReader, find_duplicate, to_interactions
 from fastfedrec.datasets.files import Files, refuse
 
-__all__ = ["load_movielens", "load_movielens_items", "zip_regions"]
+__all__ = ["load_movielens", "load_movielens_items", "release_year", "zip_regions"]
 
 _MAX_DIGITS = 18  # every such number fits in int64
 _NO_GENRES = ("", "(no genres listed)")
@@ -201,11 +201,31 @@ def load_movielens_items(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]
     ids = np.array(list(movies), dtype=np.int64)
     columns = _columns(files, folder, layout.items, movies, ids)
     dates = columns.get("release_date", np.full(len(ids), ""))
-    years = [_year(title, date) for title, date in zip(columns["title"].tolist(), dates.tolist(), strict=True)]
+    years = [release_year(title, date) for title, date in zip(columns["title"].tolist(), dates.tolist(), strict=True)]
     return {"item": ids, "genres": columns["genres"], "year": np.fromiter(years, dtype=object, count=len(ids))}
 
 
-def _year(title: str, date: str) -> int | None:
+def release_year(title: str, date: str = "") -> int | None:
+    """The year in which a movie came out.
+
+    Parameters
+    ----------
+    title : str
+        As MovieLens has it, mostly with the year in brackets at its end; of a series, the first counts.
+    date : str
+        As MovieLens 100K has it beside the title, for titles without a year.
+
+    Returns
+    -------
+    int or None
+        None where neither has one.
+
+    Examples
+    --------
+    >>> from fastfedrec.datasets.movielens import release_year
+    >>> release_year("Heat (1995)"), release_year("unknown", "14-Feb-1997"), release_year("Babylon 5")
+    (1995, 1997, None)
+    """
     found = _YEAR.search(title) or _DATE.search(date)
     return int(found[1]) if found else None
 

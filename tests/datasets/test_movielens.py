@@ -230,7 +230,7 @@ def test_what_is_known_of_movies_for_item_features(tmp_path, layout):
     ],
 )
 def test_the_year_of_a_title(title, date, year):
-    assert movielens._year(title, date) == year
+    assert movielens.release_year(title, date) == year
 
 
 def test_what_is_known_of_real_movies_is_taken_as_item_features(data_path):

@@ -14,6 +14,7 @@ from fastfedrec.core.check import check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.datasets.movielens import release_year
 from fastfedrec.studies.reproduce._trials import each, generated_split, hit_ratio, mean_and_deviation
 from fastfedrec.studies.reproduce.movielens_users import (
     HELD_OUT_FIRST,
@@ -28,8 +29,6 @@ from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, ch
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.gram.dp_gram import DPGram
-from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL as LEAST_OF_GRAM
-from fastfedrec.systems.subspace.model import LEAST_SIGNAL as LEAST_OF_SUBSPACE
 from fastfedrec.systems.subspace.model import DPSubspace
 
 __all__ = ["HitRatioCell", "HitRatioTable", "movielens_table", "subspace_table"]
@@ -49,7 +48,7 @@ EPSILONS = {
     HELD_OUT_FIRST: (0.5, 1.0, 2.0), RESAMPLED_FIRST: (0.5, 1.0, 2.0), OTHER_PEOPLE: (1.0,),
     THEMSELVES: (0.5, 1.0, 2.0, 4.0),
 }  # fmt: skip
-_GATES: dict[type, float] = {DPGram: LEAST_OF_GRAM, DPSubspace: LEAST_OF_SUBSPACE}
+_KNOWN = "DPGram, genres and years"
 _PROTOCOL = "an item of each user held out"
 
 
@@ -226,7 +225,7 @@ def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> 
     how = RunOptions(**options)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     people = users_of_the_thousand(data)
-    cases = []
+    known, cases = _genres_and_years(people), []
     for protocol, draw in PROTOCOLS.items():
         n_users = people.n_users if protocol == THEMSELVES else QUICK_DRAWN if how.quick else DRAWN
         epsilons = (1.0,) if how.quick else EPSILONS[protocol]
@@ -235,6 +234,8 @@ def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> 
             models += [(f"DPGram, {score}", DPGram(1.0, score=score, n_users=n_users)) for score in ("ridge", "knn")]
         if protocol in (HELD_OUT_FIRST, RESAMPLED_FIRST):
             models.append(("EASE", EASE()))
+        if protocol == THEMSELVES and known is not None:
+            models += [(_KNOWN, DPGram(epsilon, n_users=n_users, item_features=known)) for epsilon in epsilons]
         label = f"{people.n_users:,} people" + ("" if protocol == THEMSELVES else f", {n_users:,} users drawn")
         cases.append(_Case(label, protocol, functools.partial(_drawn, draw, people, n_users), models, n_seeds))
     source = f"The data given: {people.n_users:,} users x {people.n_items:,} items, {people.n_interactions:,} ratings"
@@ -263,9 +264,9 @@ class _Case:
         popularity, found = tested(Popularity()), []
         for _, model in self.models:
             row: dict[str, Any] = {"popularity": popularity, "hit_ratio": tested(model)}
-            if type(model) in _GATES:
+            if isinstance(model, DPGram | DPSubspace):
                 row |= {"replaced": model.ledger_.epsilon("public"), "signal": model.signal_}
-                is_closed = model.signal_ < _GATES[type(model)]
+                is_closed = model.item_factors_.shape[1] == 0
                 row["opened"] = tested(type(model)(**model.get_params() | {"gate": False})) if is_closed else None
             found.append(row)
         return found
@@ -298,6 +299,14 @@ def _cells(case: _Case, runs: list[list[dict[str, Any]]]) -> Iterator[HitRatioCe
 def _generated(n_users: int, n_items: int, n_threads: int, key: Key) -> TestedUsers:
     train, test = generated_split(n_users, n_items, ROW_LENGTH, key, MOST_TESTED, n_threads=n_threads)
     return TestedUsers(train, train, test)
+
+
+def _genres_and_years(people: Interactions) -> dict[str, Any] | None:
+    """What is publicly known of the items, where the data have it."""
+    columns = people.item_features
+    if not {"genres", "title"} <= columns.keys():
+        return None
+    return {"genres": columns["genres"], "year": [release_year(title) for title in columns["title"].tolist()]}
 
 
 def _drawn(draw: Callable[..., TestedUsers], people: Interactions, n_users: int, key: Key) -> TestedUsers:

@@ -51,20 +51,34 @@ def test_sizes_by_hand(small):
 def test_movielens_by_hand(movielens, monkeypatch):
     monkeypatch.setattr(module, "DRAWN", 300)
     monkeypatch.setattr(module, "EPSILONS", dict.fromkeys(PROTOCOLS, (1.0, 4.0)))
+    n_items = movielens.n_items
+    known = {"genres": [("War",), ("Drama", "War"), ()] * (n_items // 3 + 1), "title": ["A (1990)", "B"] * n_items}
+    movies = {name: np.array([*column, None], dtype=object)[:n_items] for name, column in known.items()}
+    movielens = movielens.with_features(item_features=movies)
     table = movielens_table(movielens, n_seeds=1)
     key, people = Key.from_seed(0), users_of_the_thousand(movielens)
+    columns = people.item_features
+    known = {"genres": columns["genres"], "year": [1990 if title == "A (1990)" else None for title in columns["title"]]}
     for cell in table.cells:
         train, served, test = PROTOCOLS[cell.protocol](people, 300, key)
         n_users = people.n_users if cell.protocol == THEMSELVES else 300
         score = cell.model.removeprefix("DPGram").removeprefix(", ") or "ease"
-        model = EASE() if cell.epsilon is None else DPGram(cell.epsilon, score=score, n_users=n_users)
+        model = EASE() if cell.epsilon is None else DPGram(cell.epsilon, n_users=n_users)
+        if score == "genres and years":
+            model.set_params(item_features=known)
+        elif cell.epsilon is not None:
+            model.set_params(score=score)
         model = model.fit(train, key=key)
         if served is not train:
             model = model.with_users(served)
         assert cell.hit_ratios == (hit_ratio(model, served, test, key),)
-        assert (cell.opened is not None) == (cell.epsilon is not None and cell.signal < 30)
+        assert (cell.opened is not None) == (
+            cell.epsilon is not None and cell.signal < (22 if score == "genres and years" else 30)
+        )
     assert [cell.model for cell in table.cells].count("DPGram") == 8
-    assert {cell.model for cell in table.cells} == {"DPGram", "DPGram, ridge", "DPGram, knn", "EASE"}
+    assert {cell.model for cell in table.cells} == {
+        "DPGram", "DPGram, ridge", "DPGram, knn", "EASE", "DPGram, genres and years",
+    }  # fmt: skip
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
