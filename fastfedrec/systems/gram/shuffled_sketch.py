@@ -175,7 +175,7 @@ class ShuffledSketchGram(GramModel):
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.  A
-            user without any sends as many reports, all of them fair coins.
+            user without any sends as many reports, all of them uniform.
         key : Key or None
             Source of the public signs and of every report; None draws one from entropy.  An entropy key serves one
             fit.
