@@ -1,5 +1,8 @@
 """Tables of our own systems: every figure a run that can be made by hand, and the pages show what was written."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support.reproduce_case import told, written
@@ -10,6 +13,12 @@ from fastfedrec.studies.reproduce import own_systems as module
 from fastfedrec.studies.reproduce.movielens_users import PROTOCOLS, THEMSELVES, users_of_the_thousand
 from fastfedrec.studies.reproduce.own_systems import HitRatioCell, HitRatioTable, movielens_table, subspace_table
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGES = {
+    "dp-subspace-sizes": "explanation/systems/subspace/dp-subspace.md",
+    "dp-gram-movielens": "explanation/systems/gram/dp-gram.md",
+}
+
 
 def hit_ratio(model, train, test, key):
     return evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99, per="interaction"), key=key)["hr@10"]
@@ -17,9 +26,8 @@ def hit_ratio(model, train, test, key):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Two sizes, of which one's gate closes, one with one seed alone."""
+    """Two sizes, of which one's gate closes."""
     monkeypatch.setattr(module, "N_USERS_AND_ITEMS", ((1_500, 400), (900, 500)))
-    monkeypatch.setattr(module, "MOST_REPEATED", 30_000)
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +40,9 @@ def movielens():
 
 def test_sizes_by_hand(small):
     opened, closed = subspace_table(n_seeds=2).cells
-    for cell, n_users, n_items, n_seeds in ((opened, 1_500, 400, 1), (closed, 900, 500, 2)):
-        assert len(cell.hit_ratios) == len(cell.popularity) == n_seeds
-        for seed in range(n_seeds):
+    for cell, n_users, n_items in ((opened, 1_500, 400), (closed, 900, 500)):
+        assert len(cell.hit_ratios) == len(cell.popularity) == 2
+        for seed in range(2):
             key = Key.from_seed(seed)
             data = datasets.generate_implicit(n_users, n_items, key=key, mean_interactions=30.0)
             train, test = next(LeaveOneOut().split(data, key=key))
@@ -85,10 +93,10 @@ def test_movielens_by_hand(movielens, monkeypatch):
 
 
 def test_finished_parts_are_kept_and_read_again(small, tmp_path, monkeypatch):
-    first = subspace_table(n_seeds=2, folder=tmp_path)
-    assert len(list(tmp_path.iterdir())) == 3  # two seeds of one size, and one of the other
+    first = subspace_table(n_seeds=1, folder=tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
     monkeypatch.setattr(module._Case, "run", lambda *_: pytest.fail("a finished part was computed again"))
-    assert subspace_table(n_seeds=2, folder=tmp_path) == first
+    assert subspace_table(n_seeds=1, folder=tmp_path) == first
 
 
 def cell_of(gain, opened=None, epsilon=1.0):
@@ -123,6 +131,26 @@ def test_the_command_writes_sizes(small, tmp_path, monkeypatch, capsys):
     assert [cell["model"] for cell in document["cells"]] == ["DPSubspace"]
 
 
+def table_of(document):
+    """As the program had it when it wrote this."""
+    cells = [
+        HitRatioCell(**{k: tuple(v) if isinstance(v, list) else v for k, v in c.items()}) for c in document["cells"]
+    ]
+    return HitRatioTable(document["source"], document["settings"], document["name"], tuple(cells))
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_show_what_the_program_wrote(name):
+    """The table in the page is that of the stored document, whose verdict and form are of today's program."""
+    document = json.loads((DOCS / "reproductions" / f"{name}.json").read_text())
+    table = table_of(document)
+    assert table.verdict() == document["verdict"]
+    assert not document["settings"]["quick"]
+    header, rows = table._rows()
+    lines = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
+    assert "\n".join(lines) in (DOCS / PAGES[name]).read_text()
+
+
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
@@ -136,5 +164,7 @@ def test_bad_inputs(movielens):
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_threads_change_no_hit_ratio(small):
-    assert subspace_table(n_seeds=1, n_threads=1).cells == subspace_table(n_seeds=1, n_threads=3).cells
+def test_threads_change_no_hit_ratio(monkeypatch):
+    monkeypatch.setattr(module, "QUICK_SIZES", ((900, 300),))
+    one, three = (subspace_table(n_seeds=1, n_threads=n, quick=True).cells for n in (1, 3))
+    assert one == three
