@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from fastfedrec.accounting import CommunicationLedger, Ledger
-from fastfedrec.accounting.views import TRUST_WORDS
+from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
 from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
@@ -23,14 +23,15 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import fit_inside, transactional
 from fastfedrec.systems.private_recommender.advice import Advice
 from fastfedrec.systems.private_recommender.choice import MOST_EPSILON, advise
-from fastfedrec.systems.private_recommender.recipes import RECIPES
+from fastfedrec.systems.private_recommender.recipes import RECIPES, plan_run
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import make_system, system_class
 
 __all__ = ["PrivateRecommender"]
 
 _MOST_USERS = 2**31 - 1
-_CHOSEN = {recipe.system for recipe in RECIPES} | {"Random"}
+_PLANNED = {recipe.system for recipe in RECIPES}
+_CHOSEN = _PLANNED | {"Random"}
 
 
 @dataclass(repr=False, eq=False)
@@ -166,6 +167,7 @@ class PrivateRecommender(FeaturedModel):
         self.n_users_ = self._public_users(data)
         advice = self._advice(self.n_users_, data.n_items)
         model: Any = self._make(advice)
+        self._check_cost(model, data)
         options: dict[str, Any] = {} if engine is None else {"engine": engine}
         if options and "engine" not in inspect.signature(model.fit).parameters:
             raise ValueError(
@@ -206,6 +208,14 @@ class PrivateRecommender(FeaturedModel):
         model = make_system(best.system, best.parameters)
         known = model.get_params()
         return model.set_params(**{name: getattr(self, name) for name in ("n_users", "item_features") if name in known})
+
+    def _check_cost(self, model: Any, data: Interactions) -> None:
+        """Add up anew what the fit is going to record, before it: by sizes, and by features, which may move a gate."""
+        if type(model).__name__ in _PLANNED:
+            planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids)
+            cost = planned.ledger.epsilon(TRUST_VIEWS[self.trust], self.delta)
+            if cost > self.epsilon:
+                raise ValueError(f"epsilon must be larger than {self.epsilon:g}, for {model!r} costs {cost:g}")
 
     def _note(self, data: Interactions, model: Recommender) -> None:
         from_rows = " (the number of rows, the same in neighbouring data: that somebody takes part is not hidden)"

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.randomness import Key
@@ -158,9 +160,10 @@ class _Sizes(NamedTuple):
 
     n_users: int
     n_items: int
+    item_ids: np.ndarray | None = None
 
 
-def plan_run(model: Any, n_users: int, n_items: int, delta: float) -> Planned:
+def plan_run(model: Any, n_users: int, n_items: int, delta: float, item_ids: np.ndarray | None = None) -> Planned:
     """What a fit is going to record, before it.
 
     Parameters
@@ -171,6 +174,8 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float) -> Planned:
         Of the data.
     delta : float
         Of the ledger.
+    item_ids : ndarray or None
+        The list of items, of a model that was given features of them.
 
     Returns
     -------
@@ -192,7 +197,7 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float) -> Planned:
     if isinstance(model, DPPopularity):
         ledger.record(model._event(n_users))
         return Planned(ledger, None)
-    for system, state, n_rounds in model._plan(_Sizes(n_users, n_items), _NO_KEY):
+    for system, state, n_rounds in model._plan(_Sizes(n_users, n_items, item_ids), _NO_KEY):
         for _ in range(n_rounds):
             ledger.record(system.round_event(n_users))
             communication.record(system.traffic(state, n_users))

@@ -170,6 +170,14 @@ def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_pat
     assert ledger.notes == []
 
 
+def test_what_is_too_little_for_any_noise_is_at_random_and_costs_nothing(data, tmp_path):
+    model = PrivateRecommender(1e-300, trust="local").fit(data, key=KEY)
+    assert model.chosen_ == "Random()"
+    assert not model.ledger_.events
+    model.save(tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").recommend(n=3)[0], model.recommend(n=3)[0])
+
+
 def test_rows_hide_one_another_behind_a_shuffler_so_no_other_number_is_taken(data):
     for trust in ("shuffle", "local"):
         with pytest.raises(ValueError, match=rf"None or the number of rows \(900\) with trust='{trust}', got 901"):
