@@ -119,6 +119,8 @@ class ItemFeatures:
         if ids is not None:
             ids = axis_ids(f"{name}[{_ITEM!r}]", ids, None)
             lengths = {_ITEM: len(ids)} | lengths
+        if 0 in lengths.values():
+            raise ValueError(f"{name} must have a row, got none")
         if len(set(lengths.values())) > 1:
             raise ValueError(f"{name} must have columns of one length, got {lengths}")
         for block in blocks.values():

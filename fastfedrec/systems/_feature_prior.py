@@ -19,6 +19,7 @@ from fastfedrec.data.item_features import AlignedFeatures
 _MOST_COLUMNS = 128  # of a block: the directions that popular items have most of
 _MORE_COLUMNS, _N_ITERATIONS = 16, 3  # of the subspace iteration that finds them
 _START = "item_features.subspace"  # a public start, the same each time
+_LEAST_OF_PAIRS = 1e-6  # of the squares of a prior's entries
 _LEAST_BELIEF = 2.0  # standard deviations of noise that a scale must stand above
 
 
@@ -58,9 +59,12 @@ def prior_factors(features: AlignedFeatures, popularity: np.ndarray) -> list[NDA
         weighted = scipy.sparse.csr_array(block.multiply(roots[:, None]), dtype=np.float64)
         factors = weighted.toarray() if block.shape[1] <= _MOST_COLUMNS else _strongest(weighted)
         total = float(popularity[there].sum())
-        if total > 0:
-            factors -= np.outer(roots * there, roots @ factors / total)
-        if np.abs(factors).max(initial=0.0) > 0:
+        with one_blas_thread():
+            if total > 0:
+                factors -= np.outer(roots * there, roots @ factors / total)
+            whole = float(np.square(factors.T @ factors).sum())
+        # What says next to nothing of pairs, only of each item alone, cannot be measured by them.
+        if whole - float(np.square(squares(factors)).sum()) > _LEAST_OF_PAIRS * whole:
             found.append(factors)
     return found
 
@@ -106,17 +110,22 @@ def believed_scales(products: np.ndarray, inner: np.ndarray, noise: float) -> ND
     >>> believed_scales(np.array([90.0, 3.0]), np.diag([9.0, 9.0]), noise=1.0).round(2).tolist()
     [9.96, 0.0]
     """
-    sizes = np.sqrt(np.maximum(inner.diagonal(), np.finfo(float).tiny))
+    told = np.flatnonzero(inner.diagonal() > 0)
+    believed = np.zeros(len(products))
+    if len(told) == 0:
+        return believed
+    sizes = np.sqrt(inner.diagonal()[told])
     # In units of each block; two that say the same share what they are believed.
-    matrix = inner / np.outer(sizes, sizes) + 1e-6 * np.eye(len(sizes))
+    matrix = inner[np.ix_(told, told)] / np.outer(sizes, sizes) + 1e-6 * np.eye(len(sizes))
     triangle = np.linalg.cholesky(matrix)
-    right = scipy.linalg.solve_triangular(triangle, products / sizes, lower=True)
+    right = scipy.linalg.solve_triangular(triangle, products[told] / sizes, lower=True)
     scales = scipy.optimize.nnls(triangle.T, right)[0]
     active = np.flatnonzero(scales)
     if len(active):
         widths = noise * np.sqrt(np.linalg.inv(matrix[np.ix_(active, active)]).diagonal())
         scales[active] *= np.maximum(1 - np.square(_LEAST_BELIEF * widths / scales[active]), 0.0)
-    return scales / sizes
+    believed[told] = scales / sizes
+    return believed
 
 
 def combine(values: np.ndarray, vectors: np.ndarray, prior: np.ndarray, rank: int) -> NDArray[np.float64]:

@@ -128,11 +128,11 @@ def test_vectors_of_ones_own_get_norm_one(make):
 
 
 @given(
-    column=st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20)
-    | st.lists(st.text(), max_size=20)
-    | st.lists(st.none() | st.lists(st.text(max_size=3) | st.integers()), max_size=20)
-    | st.lists(st.booleans() | st.none(), max_size=20)
-    | st.lists(st.dates() | st.none(), max_size=20)
+    column=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20)
+    | st.lists(st.text(), min_size=1, max_size=20)
+    | st.lists(st.none() | st.lists(st.text(max_size=3) | st.integers()), min_size=1, max_size=20)
+    | st.lists(st.booleans() | st.none(), min_size=1, max_size=20)
+    | st.lists(st.dates() | st.none(), min_size=1, max_size=20)
 )
 def test_rows_have_norm_one_or_are_zeros_and_follow_their_ids(column):
     ids = np.arange(len(column))[::-1] * 7
@@ -215,6 +215,7 @@ BAD = {
     "text": ("genres", TypeError, "got str"),
     "nothing": ({}, ValueError, "must have a column beside 'item'"),
     "ids alone": ({"item": [1, 2]}, ValueError, "must have a column beside 'item'"),
+    "no row": ({"item": [], "y": []}, ValueError, "must have a row, got none"),
     "ids twice": ({"item": [1, 2, 1], "y": [1, 2, 3]}, ValueError, r"\['item'\] must be distinct, .* 0 and 2"),
     "an id missing": ({"item": ["a", None], "y": [1, 2]}, ValueError, r"\['item'\]\[1\] is missing"),
     "lengths": ({"item": [1, 2], "y": [1, 2, 3]}, ValueError, "columns of one length, got {'item': 2, 'y': 3}"),

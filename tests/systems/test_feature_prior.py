@@ -88,6 +88,17 @@ def test_a_feature_that_all_items_have_or_none_is_no_prior():
     assert prior_factors(aligned({"a": ["x"] * 4, "b": [None] * 4, "c": [1] * 4}, 4), np.ones(4)) == []
 
 
+@pytest.mark.parametrize(
+    "table", [np.eye(6), {"c": ["a", None, None, None, None, None]}, {"c": [("a",), ("b",), (), (), (), ()]}]
+)
+def test_what_tells_of_each_item_alone_is_no_prior_of_pairs_or_a_finite_one(table):
+    for popularity in (np.ones(6), np.arange(6.0), np.zeros(6), np.array([0.01, 1, 1, 1, 1, 1])):
+        blocks = [*prior_factors(aligned(table, 6), popularity), popularity[:, None]]
+        found = believed_scales(np.full(len(blocks), 5.0), hollow_inner(blocks), 1.0)
+        assert np.isfinite(found).all()
+        assert (found >= 0).all()
+
+
 def test_scales_below_twice_the_noise_are_none_and_large_ones_stay():
     inner = np.array([[4.0]])
     assert believed_scales(np.array([3.9]), inner, 1.0).tolist() == [0.0]

@@ -143,3 +143,11 @@ def test_a_file_that_brings_features_of_its_own_is_refused(data, table, tmp_path
     (tmp_path / "model").write_bytes(pack(document, arrays))
     with pytest.raises(ValueError, match="item_features must be null or a digest"):
         load(tmp_path / "model")
+
+
+@pytest.mark.parametrize("kind", OPTIONS)
+def test_features_of_each_item_alone_do_no_harm(kind, data):
+    model = fitted(kind, data, {"own": np.eye(N_ITEMS), "one": ["a"] + [None] * (N_ITEMS - 1), "all": ["a"] * N_ITEMS})
+    assert np.isfinite(model.recommend(data.user_ids, n=3)[1]).all()
+    alone = fitted(kind, data, {"one": ["a"] + [None] * (N_ITEMS - 1), "all": ["a"] * N_ITEMS})
+    np.testing.assert_array_equal(alone.item_factors_, fitted(kind, data, None).item_factors_)
