@@ -52,7 +52,7 @@ OF_NOBODY = {
     "DPPopularity local": lambda: DPPopularity(trust="local"),
     "DPLCF": lambda: DPLCF(),
     "DPGram": lambda: DPGram(),
-    "DPGram open": lambda: DPGram(gate=False),
+    "DPGram open": lambda: DPGram(gate=False, refine=True),
     "DPGram public": lambda: DPGram(n_users=5000),
     "PrivateRecommender": lambda: PrivateRecommender(),
     "PrivateRecommender public": lambda: PrivateRecommender(n_users=5000),

@@ -37,10 +37,10 @@ FEATURES = {str(width): np.arange(30 * width).reshape(30, width) ** 2 % 17 - 8.0
 
 #: Those whose noise a server or an entity adds, and those whose users randomize what they send.
 CENTRAL = {
-    "DPGram": DPGram(4.0, gate=False),
+    "DPGram": DPGram(4.0, gate=False, refine=True),
     "DPGram, popularity alone": DPGram(1.0),
-    "DPGram, neighbours": DPGram(4.0, score="knn", gate=False, n_users=1000),
-    "DPGram, features": DPGram(18.0, gate=False, item_features=FEATURES),
+    "DPGram, neighbours": DPGram(4.0, score="knn", gate=False, n_users=1000, refine=False),
+    "DPGram, features": DPGram(18.0, gate=False, item_features=FEATURES, refine=True),
     "DPSubspace": DPSubspace(4.0, n_columns=4, gate=False),
     "DPSubspace, features": DPSubspace(18.0, n_columns=8, gate=False, item_features=FEATURES),
     "DPALS": DPALS(4.0, n_factors=3, n_rounds=2, n_start_rounds=2, max_items=4),

@@ -75,7 +75,7 @@ RUNS = {
         ),
         entities=np.arange(40) % 3,
     ),
-    "DPGram": fitted(lambda: DPGram(4.0, gate=False)),
+    "DPGram": fitted(lambda: DPGram(4.0, gate=False, refine=True)),
     "DPSubspace": fitted(lambda: DPSubspace(4.0, n_columns=2, n_rounds=3, gate=False)),
     "DPALS": fitted(lambda: DPALS(n_factors=2, epsilon=4.0, n_rounds=3)),
     "DPFMF": fitted(lambda: DPFMF(n_factors=2, epsilon=4.0, n_rounds=3)),

@@ -45,6 +45,11 @@ class NoisySum(FederatedSystem):
         """Sums of what."""
         return self._field.replace("_", " ")
 
+    @property
+    def width(self) -> float:
+        """Standard deviation of a sum's noise, in norms of what one user adds."""
+        return float(self.noise.stddev) / self._unit
+
     @abstractmethod
     def _shape(self, state: Any) -> tuple[int, ...]:
         """Of the sums."""

@@ -44,7 +44,7 @@ SYSTEMS = {
     "laplace_rr_svd": LaplaceRRSVD(),
     "private_prototypes": PrivatePrototypes(),
     "privrec": PrivRec(n_rounds=2, cohort_size=5, local_epochs=1),
-    "dp_gram": DPGram(1.0, gate=False),
+    "dp_gram": DPGram(1.0, gate=False, refine=True),
     "private_recommender": PrivateRecommender(2.0),
     "shuffled_sketch": ShuffledSketchGram(1.0, gate=False),
     "dp_subspace": DPSubspace(1.0, n_columns=8, gate=False),

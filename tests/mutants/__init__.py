@@ -13,12 +13,13 @@ from mutants.engines import ENGINES
 from mutants.front_door import FRONT_DOOR
 from mutants.local import LOCAL
 from mutants.mechanisms import MECHANISMS
+from mutants.refinement import REFINEMENT
 from mutants.streams import STREAMS
 from mutants.subspace import SUBSPACE
 
 MUTANTS = {
     "Mechanisms and keys": MECHANISMS,
-    "Systems with a trusted server": [*CENTRAL, *SUBSPACE],
+    "Systems with a trusted server": [*CENTRAL, *REFINEMENT, *SUBSPACE],
     "Systems of local reports": LOCAL,
     "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,

@@ -47,25 +47,25 @@ CENTRAL = [
         (f"{WIDTH}[DPGram]",),
     ),
     Mutant(
-        "dpgram-same-noise", "both rounds of DPGram draw from one stream", "PairSum._purpose",
+        "dpgram-same-noise", "two rounds of DPGram draw from one stream", "PairSum._purpose",
         "_purpose = 'dp_gram.item_pairs'",
         "_purpose = 'dp_gram.item_shares'",
         (f"{ALIKE}[DPGram]",),
     ),
     Mutant(
-        "dpgram-both-rounds-whole", "each round of DPGram spends the whole budget", "DPGram._plan",
-        "UNIT / (mu * math.sqrt(share))",
-        "UNIT / mu",
+        "dpgram-rounds-whole", "each round of DPGram spends the whole budget", "DPGram._phases",
+        "kind._unit / (mu * math.sqrt(share))",
+        "kind._unit / mu",
         (f"{COST}[DPGram]",),
     ),
     Mutant(
         "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data", "DPGram._plan",
-        "UNIT / (mu * math.sqrt(share))",
-        "UNIT / (mu * math.sqrt(share)) / (1 + np.count_nonzero(np.diff(data.indptr)) / 1000)",
+        "self._phases(mu, shares, n_items, key)",
+        "self._phases(mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), shares, n_items, key)",
         (f"{DATA}[DPGram]",),
     ),
     Mutant(
-        "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws", "DPGram._budget",
+        "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws", "DPGram._phases",
         "noise.total_distance(n_draws)",
         "noise.total_distance(1)",
         ("test_every_draw_is_paid_for[DPGram]",),
@@ -93,8 +93,8 @@ CENTRAL = [
     Mutant(
         "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
         "DPGram._release",
-        "self._release_pairs(pairs, state.mean / SCALE, noise, n_users, fit.n_threads, features)",
-        "self._release_pairs(pairs, state.mean / SCALE, noise, data.n_users, fit.n_threads, features)",
+        "self._release_factors(factors, mean, noises, n_users)",
+        "self._release_factors(factors, mean, noises, data.n_users)",
         (f"{TRACE}[DPGram]",),
     ),
     Mutant(
@@ -108,12 +108,6 @@ CENTRAL = [
         "len(state.mean) and (state.mean.min() < 0 or state.mean.max() > SCALE)",
         "False",
         ("test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for",),
-    ),
-    Mutant(
-        "dpgram-samplers-of-one-round", "DPGram pays for the samplers of one of its rounds", "DPGram._budget",
-        "2 * distance",
-        "distance / 2",
-        (f"{ROOM}[DPGram]",),
     ),
     # ---- what central models have in common -------------------------------------------------------------------------
     Mutant(
@@ -132,32 +126,32 @@ CENTRAL = [
         "central-no-search", "what samplers take is not looked for", "CentralModel._within_delta",
         "(distance := sum_distances(phases)) > room",
         "(distance := 0.0)",
-        tuple(f"{ROOM}[{name}]" for name in ("DPSubspace", "DPALS", "DPFMF")),
+        tuple(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")),
     ),
     Mutant(
         "dpgram-features-fitted-to-exact-pairs", "how far DPGram believes features is fitted to exact pairs",
-        "DPGram._release_pairs",
-        "factors = denoise_with_features(pairs, noise, features, mean, n_threads=n_threads)",
+        "DPGram._release",
+        "factors = denoise_with_features(pairs, noises[0], features, mean, n_threads=fit.n_threads)",
         """
         from fastfedrec.systems.gram import _feature_shrinkage as own
         if features is None:
-            factors = denoise_with_features(pairs, noise, features, mean, n_threads=n_threads)
+            factors = denoise_with_features(pairs, noises[0], features, mean, n_threads=fit.n_threads)
         else:
             rows = self.interactions_.to_scipy()
             exact = (rows.T @ rows).toarray().astype(np.float32)
-            prior = own.fitted_prior(exact, noise, own.prior_factors(features, mean), mean)
+            prior = own.fitted_prior(exact, noises[0], own.prior_factors(features, mean), mean)
             rest = pairs - (prior @ prior.T).astype(np.float32)
-            factors = own.combine(*own.denoise_about(rest, noise), prior, 320)
+            factors = own.combine(*own.denoise_about(rest, noises[0]), prior, 320)
         """,
         (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),
     ),
     Mutant(
         "dpgram-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
-        "DPGram._release_pairs",
-        "denoise_with_features(pairs, noise, features, mean, n_threads=n_threads)",
+        "DPGram._release",
+        "denoise_with_features(pairs, noises[0], features, mean, n_threads=fit.n_threads)",
         """
         denoise_with_features(
-            pairs, noise, features, np.bincount(self.interactions_.indices, minlength=len(mean)) + mean
+            pairs, noises[0], features, np.bincount(self.interactions_.indices, minlength=len(mean)) + mean
         )
         """,
         (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),

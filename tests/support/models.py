@@ -49,7 +49,7 @@ MODELS = [
     DPFMF(8.0, n_factors=3, n_rounds=2),
     DPGram(8.0, gate=False),
     DPGram(1.0, score="knn"),
-    DPGram(8.0, score="knn", gate=False),
+    DPGram(8.0, score="knn", gate=False, refine=True),
     ShuffledSketchGram(8.0, gate=False),
     ShuffledSketchGram(8.0),
     OwnHistory(),

@@ -13,7 +13,9 @@ from support.noise_case import RecordingEngine, contributions, gaussian_delta, i
 
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAnswerError, PrivRec, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
-from fastfedrec.systems.gram.dp_gram import symmetric
+from fastfedrec.systems.gram.dp_gram import public_mean, symmetric
+from fastfedrec.systems.gram.refinement import directions, refine_factors
+from fastfedrec.systems.gram.shrinkage import denoise_pairs
 from fastfedrec.systems.subspace.model import Projections, floored, to_grid
 from fastfedrec.systems.subspace.rounds import public_signs
 
@@ -22,7 +24,7 @@ EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody say
 PUBLIC = 1000  # users, whatever the number in the data
 CLIP, MULTIPLIER, RATE, COHORT = 0.5, 2.0, 0.01, 5  # of PrivRec
 UNIT = 2**36  # the norm of what one user adds to one row of sums, in DPGram, DPALS and DPFMF
-FINER = 2**40  # and in DPSubspace
+FINER = 2**40  # and in DPSubspace, and in DPGram's last round
 
 
 class Case(NamedTuple):
@@ -35,7 +37,9 @@ class Case(NamedTuple):
 
 CASES = {
     "DPGram": Case(
-        DPGram(EPSILON, DELTA, gate=False, n_users=PUBLIC), 9, {"item_shares": UNIT, "item_pairs": UNIT}
+        DPGram(EPSILON, DELTA, gate=False, n_users=PUBLIC, refine=True),
+        9,
+        {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER},
     ),
     "DPSubspace": Case(
         DPSubspace(EPSILON, DELTA, n_columns=8, n_rounds=3, gate=False, n_users=PUBLIC),
@@ -158,7 +162,8 @@ def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
 
 
 BUDGETS = [
-    *((DPGram(epsilon, gate=False), 2) for epsilon in (0.5, 1.0, 2.0, 4.0)),
+    *((DPGram(epsilon, gate=False, refine=False), 2) for epsilon in (0.5, 2.0)),
+    *((DPGram(epsilon, gate=False, refine=True), 3) for epsilon in (1.0, 4.0)),
     *((DPSubspace(0.5, n_columns=3, n_rounds=n, gate=False), 1 + n) for n in (1, 2, 5)),
     (DPALS(0.5, n_factors=3, max_items=5), 4),
     (DPALS(2.0, n_factors=3, max_items=5, sampling="uniform", n_start_rounds=0), 2),
@@ -241,10 +246,15 @@ def test_models_show_what_was_released_and_nothing_else(name):
     after, first = rounds[-1].after, rounds[0].after
     if name == "DPGram":
         np.testing.assert_allclose(model.item_means_, first.noisy / UNIT / PUBLIC, rtol=1e-12)
-        again = type(model)(**model.get_params())
-        again._release_pairs(
-            symmetric(after.noisy / UNIT), after.mean / 2**13, rounds[-1].event.noise_multiplier, PUBLIC
-        )
+        again, (_, of_pairs, last) = type(model)(**model.get_params()), rounds
+        noises = [recorded.system.width for recorded in rounds[1:]]
+        mean = public_mean(model.item_means_)
+        np.testing.assert_array_equal(of_pairs.before.mean, mean)  # what users are sent, too
+        np.testing.assert_array_equal(last.before.mean, to_grid(floored(model.item_means_)))
+        factors = denoise_pairs(symmetric(of_pairs.after.noisy / UNIT), noises[0])
+        np.testing.assert_array_equal(last.before.encoder, directions(factors, 40))
+        factors = refine_factors(factors, after.noisy / FINER, last.before.encoder, noises[1])
+        again._release_factors(factors, mean / 2**13, noises, PUBLIC)
         for name in ("item_factors_", "scoring_factors_", "item_scales_"):
             np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(getattr(again, name)), rtol=1e-5, atol=1e-6)
     elif name == "DPSubspace":

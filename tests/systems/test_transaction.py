@@ -385,7 +385,7 @@ CHANGED = [
     (FMFLDP(n_rounds=2), {"regularization": 5.0, "n_factors": 3}),
     (DPALS(8.0, n_factors=3), {"regularization": 500.0, "n_factors": 2}),
     (DPFMF(8.0, n_factors=3, n_rounds=2), {"regularization": 50.0, "n_factors": 2}),
-    (DPGram(8.0, gate=False), {"score": "knn", "ridge": 9.0}),
+    (DPGram(8.0, gate=False, refine=True), {"score": "knn", "ridge": 9.0, "refine": False}),
     (DPGram(8.0, gate=False, score="knn"), {"score": "ease"}),
     (DPSubspace(8.0, n_columns=8, gate=False), {"ridge": 9.0, "n_columns": 3}),
     (FedRec(n_rounds=3, n_factors=3), {"regularization": 5.0, "grid": (1.0, 2.0)}),

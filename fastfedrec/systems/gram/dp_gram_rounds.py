@@ -1,6 +1,6 @@
-"""The two rounds of DPGram: sums of item shares, then sums of centred pairs; `dp_gram.DPGram` is the model around them.
+"""The rounds of DPGram: sums of item shares, of centred pairs, and of cross products; around them, `dp_gram.DPGram`.
 
-Both are sums of whole numbers to which one user adds a vector of norm at most `UNIT`, and to which the server adds
+All are sums of whole numbers to which one user adds a vector of norm at most `UNIT`, and to which the server adds
 Gaussian noise: see docs/explanation/systems/gram/dp-gram-privacy.md.
 """
 
@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.systems.gram import dp_gram as _kernel
 from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.memory import check_memory
+from fastfedrec.core.randomness import Key
+from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
+from fastfedrec.systems.subspace.rounds import ProjectionSum
 
-__all__ = ["MAX_USERS", "SCALE", "UNIT", "GramState", "GramSum", "PairSum", "ShareSum"]
+__all__ = ["MAX_USERS", "SCALE", "UNIT", "CrossSum", "GramState", "GramSum", "PairSum", "ShareSum"]
 
-UNIT = 2**36  # norm of one user's contribution, in both rounds
+UNIT = 2**36  # norm of one user's contribution, in the first two rounds
 SCALE = 2**13  # of shares and of the mean in the second round: only accuracy rests on it
 MAX_USERS = 2**25  # sums stay far from the ends of int64
 _BLOCK = 2**19  # interactions of a block of users: their lists stay in a cache, and memory does not grow with users
@@ -102,3 +105,19 @@ class PairSum(GramSum):
             total = int(weights.sum())  # modulo 2^64, as all of it
             _kernel.center_pairs(state.mean, item_sums, pair_sums, total, n_threads)
         return pair_sums.view(np.int64)
+
+
+class CrossSum(ProjectionSum):
+    """Users add up each item's entry times the projection of the others: the third round, as one of DPSubspace's.
+
+    Parameters
+    ----------
+    noise, key, distance : object
+        As for `NoisySum`.
+    """
+
+    _purpose = "dp_gram.item_projections"
+    _owner, _remedy = "DPGram", FEWER_ITEMS
+
+    def __init__(self, noise: LayeredGaussian, key: Key, distance: float):
+        super().__init__(noise, key, distance, 0)

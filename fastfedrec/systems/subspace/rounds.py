@@ -134,6 +134,7 @@ class ProjectionSum(SubspaceSum):
     """
 
     _field = "item_projections"
+    _owner, _remedy = "DPSubspace", FEWER_COLUMNS
 
     def __init__(self, noise: LayeredGaussian, key: Key, distance: float, number: int):
         super().__init__(noise, key, distance)
@@ -150,7 +151,7 @@ class ProjectionSum(SubspaceSum):
         n_items, n_columns = self._shape(state)
         # On a worker or node, of whose memory the fit knows nothing.
         n_needed = n_items * (n_columns * (8 + state.encoder.itemsize) + 16)
-        check_memory("a shard of DPSubspace", n_items, n_needed, FEWER_COLUMNS, speaks=False, growth="number")
+        check_memory(f"a shard of {self._owner}", n_items, n_needed, self._remedy, speaks=False, growth="number")
         mean = state.mean.astype(np.int64)
         encoder = state.encoder if len(state.encoder) else public_signs(n_items, n_columns)
         squares = np.empty(n_items, dtype=np.int64)

@@ -16,14 +16,20 @@ from support.noise_case import mu_found
 
 from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
+from fastfedrec.audit import audit
+from fastfedrec.evaluation import LeaveOneOut
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
 from fastfedrec.systems.gram import shrinkage
-from fastfedrec.systems.gram.dp_gram import public_mean, symmetric
+from fastfedrec.systems.gram.dp_gram import LEAST_REFINED, public_mean, symmetric
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum
 from fastfedrec.systems.gram.gram_model import inverse_factors, own_shares
+from fastfedrec.systems.gram.refinement import directions
+from fastfedrec.systems.gram.shrinkage import denoise_pairs
+from fastfedrec.systems.subspace.rounds import SubspaceState
+from fastfedrec.testing import ALPHA
 
 NOISE = LayeredGaussian(2**36)
 
@@ -92,7 +98,8 @@ def test_what_a_fit_computes_from_its_release_equals_dense_algebra():
     pairs = (pairs + pairs.T) / 2
     mean = rng.integers(1, 2000, 30) / SCALE
     model = DPGram(ridge=0.7)
-    model._release_pairs(pairs, mean, 2.0, 900)
+    # Two releases of 2 sqrt(2) tell as much as one of 2.
+    model._release_factors(denoise_pairs(pairs, 2.0), mean, [8.0**0.5, 8.0**0.5], 900)
     weight = math.sqrt(2) * 900 / (1 - mean @ mean)
     gram = shrinkage_naive.denoise(pairs, 2.0) + weight * np.outer(mean, mean)
     np.testing.assert_allclose(model.item_factors_ @ model.item_factors_.T, gram, atol=1e-4 * gram.max())
@@ -108,7 +115,7 @@ def test_what_a_fit_computes_from_its_release_equals_dense_algebra():
 @pytest.mark.parametrize("scoring", ["ease", "ridge", "knn"])
 def test_devices_score_as_dense_algebra(scoring):
     data = generated()
-    model = DPGram(4.0, score=scoring).fit(data, key=Key.from_seed(2))
+    model = DPGram(4.0, score=scoring, refine=True).fit(data, key=Key.from_seed(2))
     users = data.user_ids[:30]
     rows = data.to_scipy()[:30].toarray().astype(float)
     rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
@@ -211,15 +218,49 @@ def test_the_gate_closes_later_where_features_are_given():
 
 def test_the_gate_sees_public_numbers_only():
     found = {DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
-    assert found == {5000 * DPGram(1.0)._budget(80)[0] / math.sqrt(80)}
+    assert found == {5000 * gaussian_mu(1.0, 1e-6) / math.sqrt(80)}
+
+
+@pytest.mark.parametrize(("epsilon", "n_rounds"), [(0.9, 2), (1.1, 3)])
+def test_whether_to_refine_is_decided_on_public_numbers_alone(epsilon, n_rounds):
+    """However many people there are in the data, and however long their rows."""
+    few = interactions_of([{0}, {1, 2}] * 20, 80)
+    for data in (few, generated(50), generated(3000)):
+        model = DPGram(epsilon, n_users=14_000)
+        assert len(model._plan(data, Key.from_seed(1))) == n_rounds
+        assert (model.signal_ >= LEAST_REFINED) == (n_rounds == 3)
+
+
+def test_a_third_release_is_made_where_it_is_asked_for():
+    data = generated()
+    for refine, n_rounds in ((False, 2), (True, 3)):
+        model = DPGram(2.0, refine=refine).fit(data, key=Key.from_seed(2))
+        assert sum(model.ledger_.events.values()) == len(model.communication_.rounds) == n_rounds
+        shares = model._shares(is_open=True, refines=refine)
+        assert math.fsum(shares) == pytest.approx(1.0, rel=1e-15)
+        assert len(shares) == n_rounds
+    assert shares == pytest.approx([0.05, 0.6, 0.35])
+    last = model.communication_.rounds[-1]
+    assert (last.download, last.upload) == (4 * 80 + 2 * 80 * 40, 8 * 80 * 40)
+    closed = DPGram(0.01, refine=True).fit(data, key=Key.from_seed(2))
+    assert len(closed.ledger_.events) == 1
+
+
+def test_more_users_than_a_third_release_can_add_up_are_refused_or_not_asked():
+    data = generated(50)
+    with pytest.raises(ValueError, match="refine must be False with more than 4194304 users, got True"):
+        DPGram(refine=True, n_users=2**22 + 1).fit(data, key=Key.from_seed(1))
+    assert len(DPGram(refine="auto", n_users=2**22 + 1)._plan(data, Key.from_seed(1))) == 2
+    assert len(DPGram(refine="auto", n_users=2**22)._plan(data, Key.from_seed(1))) == 3
 
 
 @pytest.mark.parametrize("epsilon", [0.0023, 0.00235, 1.0])
 def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon):
     """Than noise that cost all of the budget would have: then it is farther from normal, though it is wider."""
     data = generated(30, 60)
-    for system, *_ in DPGram(epsilon, mean_share=0.5, gate=False)._plan(data, Key.from_seed(1)):
-        assert system.noise.total_distance(60 * 61 // 2) <= system.distance
+    phases = DPGram(epsilon, mean_share=0.5, gate=False, refine=True)._plan(data, Key.from_seed(1))
+    for (system, *_), n_draws in zip(phases, (60, 60 * 59 // 2, 60 * 40), strict=True):
+        assert system.noise.total_distance(n_draws) <= system.distance
 
 
 def test_a_user_without_data_is_as_good_as_none_so_what_is_proved_is_zero_out():
@@ -308,10 +349,12 @@ def test_pairs_are_put_on_both_sides():
         ({"ridge": 0.0}, "ridge must be greater than 0"),
         ({"mean_share": 1.0}, "mean_share must be less than 1"),
         ({"n_users": 0}, "n_users must be at least 1"),
+        ({"refine": "always"}, "refine must be one of 'auto', got 'always'"),
+        ({"refine": 1}, "refine must be True or False, got 1"),
     ],
 )
 def test_bad_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         DPGram(**arguments)
 
 
@@ -341,6 +384,53 @@ def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm
     found = mu_found(own, LayeredGaussian(UNIT * stddev), UNIT, norm)
     assert (found <= 1.0) == holds
     assert found > 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("width", "holds"), [(1.0, True), (0.8, False)])
+def test_audit_of_a_whole_refined_run_finds_no_more_than_its_epsilon(width, holds):
+    """All three releases together, each weighed as the best test of them all does; `width` is the last one's noise."""
+    model, data = DPGram(2.0, 1e-5, gate=False, refine=True), interactions_of([{0, 3, 4}], 6)
+    systems = [phase.system for phase in model._plan(data, Key.from_seed(1))]
+    rng = np.random.default_rng(3)
+    encoder = directions(rng.normal(size=(6, 4)), 6)
+    mean = np.array([900, 200, 300, 800, 100, 0])
+    states = [GramState(0 * mean), GramState(mean), SubspaceState((mean // 4).astype(np.int32), encoder)]
+    parts = []
+    for system, state in zip(systems, states, strict=True):
+        (own,) = system.local_round(state, data, Key.from_seed(1), 0).arrays.values()
+        stddev = float(system.noise.stddev)
+        noise = LayeredGaussian(stddev * width) if system is systems[-1] else system.noise
+        parts.append((own.ravel(), noise, stddev))
+
+    def release(present, n):
+        found = np.zeros(n)
+        for number, (own, noise, stddev) in enumerate(parts):
+            sums = np.tile(present * own, (n, 1))
+            noisy = noise.add_noise(sums, key=Key.from_seed(4), purpose=f"audit.{present}.{number}")
+            found += noisy @ (own / stddev) / stddev
+        return found
+
+    claimed = gaussian_mu(2.0, 1e-5)
+    found = audit(release, 0, 1, claimed, n=200_000, measure="mu", alpha=ALPHA).lower_bound
+    assert (found <= claimed) == holds
+    assert found > 0.9 * claimed
+
+
+@pytest.mark.slow
+def test_a_third_release_pays_where_rows_are_short():
+    """Rows of 11 items, drawn from longer ones; the signal is 374, where it begins to be made."""
+    data = datasets.generate_implicit(50_000, 1000, key=Key.from_seed(1), mean_interactions=30.0)
+    data = data.keep_interactions(np.random.default_rng(1).random(data.n_interactions) < 0.4)
+    data = data.select_users(np.flatnonzero(data.interactions_per_user() > 1))
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
+    some, held_out = (part.select_users(np.arange(15_000)) for part in (train, test))
+    plain, refined = (
+        hit_ratio(DPGram(1.0, refine=refine).fit(train, key=Key.from_seed(3)).with_users(some), some, held_out)
+        for refine in (False, "auto")
+    )
+    assert plain > 0.55  # popularity has .46
+    assert refined > plain + 0.003
 
 
 @pytest.fixture(scope="module")
