@@ -10,7 +10,7 @@ from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, 
 #: What is said first of an answer without sweeps.
 RULES = {
     "central": "by rule, for want of sweeps: DPGram to 3,000 items, DPSubspace beyond, popularity where a gate closes",
-    "shuffle": "by rule, for want of sweeps: ShuffledSketchGram to 10,000 items, popularity where its gate closes",
+    "shuffle": "by rule, for want of sweeps: ShuffledSketchGram to 4,096 items, popularity where its gate closes",
     "local": "by rule, for want of sweeps: popularity, which is all that so strong a promise leaves",
 }
 

@@ -35,6 +35,7 @@ _MOST_ANSWERS = 500_000_000  # users times reports, as in the map of the gate
 _MOST_CELLS = 30_000_000  # users times items, of systems that go over all items for each user in each round
 _MOST_DENSE = 10_000_000  # the same, of what a user adds whole vectors to
 _MOST_PAIRS = 10_000  # items whose matrix of pairs is planned: below a gigabyte
+_MOST_SKETCHED = 4_096  # items that fit into the rotations of the sketch by default
 _MOST_SKETCH = 49.0  # epsilon: more reports hide nobody
 
 
@@ -113,7 +114,7 @@ RECIPES = (
         lambda epsilon, n_users: epsilon / 2,
     ),
     Recipe(
-        "ShuffledSketchGram", "shuffle", _released, most=_MOST_SKETCH, is_small=_few_answers, most_items=_MOST_PAIRS
+        "ShuffledSketchGram", "shuffle", _released, most=_MOST_SKETCH, is_small=_few_answers, most_items=_MOST_SKETCHED
     ),
     Recipe(
         "FMFLDP", "shuffle", _turned, lambda epsilon, n_users: max(1.0, n_users / 2_000 * epsilon**2), 2.0,

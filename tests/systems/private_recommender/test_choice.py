@@ -255,7 +255,8 @@ def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
         (40_000, 290, "shuffle", "ShuffledSketchGram", False),
         (900, 290, "shuffle", POPULARITY, True),  # below 1,000 items answers about items know popularity better
         (900, 1_000, "shuffle", "ShuffledSketchGram", True),
-        (900, 20_000, "shuffle", POPULARITY, True),
+        (900, 4_096, "shuffle", "ShuffledSketchGram", True),
+        (900, 4_097, "shuffle", POPULARITY, True),
         (900, 300, "local", POPULARITY, True),
         (1, 1, "local", POPULARITY, True),
     ],
