@@ -122,7 +122,7 @@ def test_type_checkers_see_the_public_names_of_an_installed_package(tmp_path):
     for said in (
         'Revealed type is "fastfedrec.systems.recommender.Recommender"',
         "def (interactions: fastfedrec.data.interactions.Interactions | ",
-        "-> fastfedrec.systems.private_recommender.choice.Advice",
+        "-> fastfedrec.systems.private_recommender.advice.Advice",
         'Argument "epsilon" to "DPGram" has incompatible type "str"',
         'Module has no attribute "FMFLPD"',
         "Found 2 errors in 1 file",
