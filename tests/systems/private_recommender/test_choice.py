@@ -68,7 +68,7 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
 
 
 def test_plans_of_both_sides_of_the_gate():
-    for n_users, n_rounds in ((300, 1), (30_000, 2)):
+    for n_users, n_rounds in ((300, 1), (3_000, 2), (30_000, 3)):  # and of what a third release needs
         planned = plan_run(DPGram(1.0), n_users, 300, 1e-6)
         assert sum(planned.ledger.events.values()) == n_rounds
         assert planned.is_popularity == (n_rounds == 1)
