@@ -169,7 +169,7 @@ def test_bad_inputs(arguments, error, message):
 
 
 def test_settings_are_checked_before_any_run():
-    with pytest.raises(ValueError, match=r"unknown system 'dp-graham'.*; there are fmf-ldp"):
+    with pytest.raises(ValueError, match=r"unknown system 'dp-graham'.*; there are private-recommender, fmf-ldp"):
         Setting("dp-graham", {})
     with pytest.raises(ValueError, match=r"DPGram has no parameter 'eps'.*; it has epsilon"):
         Setting("dp-gram", {"eps": 1.0})
@@ -227,8 +227,8 @@ def test_negatives_are_those_of_evaluate_and_are_named(tmp_path, capsys):
         (["--system", "dp-gram", "--users", "300"], "--users and --items go together"),
         (["--set", "epsilon=1", "--users", "300"], "--set must follow the --system"),
         (["--system", "dp-gram", "--set", "epsilon=x", "--users", "300", "--items", "60"], "epsilon"),
-        (["--system", "dp-gram"], "one of the arguments --data --train --users --advice is required"),
-        (["--advice", "--system", "dp-gram"], "--advice has its own systems"),
+        (["--system", "dp-gram"], "one of the arguments --data --train --users --advice --choices is required"),
+        (["--choices", "--system", "dp-gram"], "--choices has its own systems"),
     ],
 )
 def test_the_command_refuses(tmp_path, capsys, argv, message):
