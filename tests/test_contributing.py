@@ -19,7 +19,7 @@ MODELS = "tests/support/models.py"
 EVERY_MODEL = (
     "tests/systems/test_recommender.py::test_every_model_is_here_and_has_a_name_for_the_command_line_and_for_load"
 )
-MODEL_LINES = {"    UserMean,\n": "    Toy,\n", "]\n\n\ndef rated": "    Toy(),\n"}
+MODEL_LINES = {"    UserMean,\n": "    Toy,\n", "]\n\n\ndef held": "    Toy(),\n"}
 NEW = {
     "fastfedrec/systems/toy/__init__.py": '"""Items by their least value."""\n\n__all__: list[str] = []\n',
     "fastfedrec/systems/toy/model.py": '''"""A toy: every user is recommended the items that came first."""

@@ -25,6 +25,7 @@ from fastfedrec.mechanisms import (
     ExponentialMechanism,
     FixedSizeSampling,
     Hybrid,
+    LargestResponse,
     LayeredGaussian,
     MixtureLaplaceRR,
     OptimalKary,
@@ -47,6 +48,9 @@ __all__ = ["CASES", "Case"]
 
 _N_VALUES = 10
 _N_GRADES = 5
+_N_ENTRIES = 8
+_N_CANDIDATES = 2
+_N_LARGEST = 1_000_000  # reports: the largest of eight entries is told in a few of them
 _GRID = 2**10  # steps of a clipped row's bound
 _WIDTH = 64  # of a change, in steps of the grid of Gaussian noise: so wide that the grid does not show
 _WIDEST = 30_000.0  # standard deviation of noise from one table
@@ -123,6 +127,19 @@ def _oracle(make: Callable[..., Any], claim: float, factor: int, key: Key | None
 def _continuous(kind: type[Piecewise], claim: float, factor: int, key: Key | None) -> Case:
     mechanism = kind(claim * factor)
     return Case(mechanism, (-1.0, 1.0), claim, key, table=(mechanism.channel([-1.0, 1.0]), 0, 1))
+
+
+def _largest(claim: float, factor: int, key: Key | None) -> Case:
+    """A vector of entries that all differ, and its opposite; a report as one number."""
+    mechanism, rounds = LargestResponse(claim * factor, _N_CANDIDATES), count()
+
+    def release(x: Any, n: int) -> np.ndarray:
+        rows = np.broadcast_to(np.asarray(x), (n, len(x)))
+        entries, signs = mechanism.privatize(rows, key=resolve_key(key), round=next(rounds)).T
+        return 2 * entries + (signs < 0)
+
+    long = [float(value) for value in range(1, _N_ENTRIES + 1)]
+    return Case(release, (long, [-value for value in long]), claim, n=_N_LARGEST)
 
 
 def _published(claim: float, factor: int, key: Key | None) -> Case:
@@ -238,6 +255,7 @@ CASES: dict[str, Entry] = {
     "rated-or-not": _channel("RatedOrNot", partial(RatedOrNot, grid=(1, 2, 3, 4, 5)), 0, 5),
     "piecewise": Entry("Piecewise", _TWICE, partial(_continuous, Piecewise)),
     "hybrid": Entry("Hybrid", _TWICE, partial(_continuous, Hybrid)),
+    "largest-response": Entry("LargestResponse", _TWICE, _largest),
     "discrete-laplace": Entry("DiscreteLaplace", _HALF, partial(_laplace, "exact")),
     "discrete-laplace-table": Entry("DiscreteLaplace", _HALF, partial(_laplace, "table")),
     "discrete-gaussian": _normal("DiscreteGaussian", DiscreteGaussian),

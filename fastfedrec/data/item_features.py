@@ -3,12 +3,13 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike, NDArray
 
+from fastfedrec.core.check import check_integer
 from fastfedrec.data._feature_columns import Rows, unit_rows
 from fastfedrec.data._frames import columns_by_name, is_frame
 from fastfedrec.data.digest import digests
@@ -23,7 +24,8 @@ _ITEM, _VECTORS = "item", "vectors"
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
-class AlignedFeatures(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class AlignedFeatures:
     """Features in the order of a list of items.
 
     Parameters
@@ -39,6 +41,9 @@ class AlignedFeatures(NamedTuple):
     blocks: tuple[Rows, ...]
     n_known: int
     unlisted: NDArray[Any]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "n_known", check_integer("n_known", self.n_known, low=0))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -120,7 +120,7 @@ def test_options_that_do_not_go_together_are_named(command, words, message, tmp_
     monkeypatch.chdir(tmp_path)
     assert main([*command, *words]) == 2
     error = capsys.readouterr().err
-    assert message in error or "one of the arguments --data --train --users --advice is required" in error
+    assert message in error or "one of the arguments --data --train --users --advice --choices is required" in error
 
 
 def test_a_file_that_cannot_be_read_is_named(files, capsys):

@@ -120,6 +120,7 @@ def doors():
     for kind in (Interactions, InteractionLog):
         found |= {f"{kind.__name__}.{name}": getattr(kind, name) for name in vars(kind) if name.startswith("from_")}
     found = {name: inspect.signature(door).parameters for name, door in found.items() if callable(door)}
+    del found["datasets.load_movielens_items"]  # a publisher's list of items, without rows of anybody
     del found["Interactions.from_scipy"]  # a matrix has its axes, and every entry a place on them
     return {name: door for name, door in found.items() if "item_ids" in door or "path" in door}
 

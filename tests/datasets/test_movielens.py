@@ -201,7 +201,6 @@ def test_counts_of_the_real_data(data_path, name, n_users, n_items, histogram):
         assert (data.timestamps != MISSING_TIMESTAMP).sum() == 399_984
 
 
-@pytest.mark.ignores_values
 @ALL
 def test_what_is_known_of_movies_for_item_features(tmp_path, layout):
     folder = write_folder(tmp_path, LAYOUTS[layout])
@@ -241,6 +240,7 @@ def test_what_is_known_of_real_movies_is_taken_as_item_features(data_path):
     assert (min(movies["year"]), max(movies["year"])) == (1919, 2000)
 
 
+@pytest.mark.ignores_values
 def test_the_publishers_list(tmp_path):
     """Every movie of the file, in its order, which is not that of the ids here."""
     header, *rows = FILES_CSV["movies.csv"].splitlines(keepends=True)

@@ -152,6 +152,9 @@ MECHANISMS = {
     "channels.channel.exp_lower": call(epsilon=ONE),
     "channels.channel.log_upper": call(ratio=2),
     "channels.largest_response.LargestResponse": call(nominal_epsilon=ONE, n_candidates=2),
+    "channels.largest_response.LargestResponse.privatize": on(
+        lambda: mechanisms.LargestResponse(1.0, 2), values=[[HALF, ONE]], key=KEY
+    ),
     "client_sampling.FixedSizeSampling": call(cohort_size=5),
     "client_sampling.FixedSizeSampling.sample": on(lambda: mechanisms.FixedSizeSampling(5), n_clients=50, key=KEY),
     "client_sampling.PoissonSampling": call(sampling_probability=HALF),

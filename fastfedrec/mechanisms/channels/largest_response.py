@@ -2,8 +2,13 @@
 
 from fractions import Fraction
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from fastfedrec.core.check import check_epsilon, check_integer
+from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon, exp_lower
+from fastfedrec.mechanisms.report_checks import check_reals
 
 __all__ = ["LargestResponse"]
 
@@ -39,8 +44,8 @@ class LargestResponse(NominalEpsilon):
     -----
     Whatever the vector, a report other than a clone is at most 2 `n_candidates` times as likely as when entry and sign
     are uniform, and a report is at least as likely as a clone.  `clones` is the least number for which the ratio of
-    these two is below a lower bound of e^eps.  A reporting kernel is part of the system that has the vector: see
-    `fastfedrec.ShuffledSketchGram`, and docs/explanation/mechanisms/channels/largest-response.md for the proofs.
+    these two is below a lower bound of e^eps.  docs/explanation/mechanisms/channels/largest-response.md has the proofs.
+    `fastfedrec.ShuffledSketchGram` reports about vectors that are never written down, by a kernel of its own.
 
     References
     ----------
@@ -59,7 +64,16 @@ class LargestResponse(NominalEpsilon):
     0.589
     >>> abs(LargestResponse(2.5, 1).decoder - BinaryResponse(2.5).decoder) < 1e-12
     True
+    >>> from fastfedrec import Key
+    >>> reports = response.privatize(np.tile([0.1, -3.0, 0.2, 0.0], (100_000, 1)), key=Key.from_seed(1))
+    >>> reports.shape
+    (100000, 2)
+    >>> told = reports[reports[:, 0] == 1, 1]
+    >>> bool(told.mean() < -0.5)
+    True
     """
+
+    _purpose = "largest_response"
 
     def __init__(self, nominal_epsilon: float, n_candidates: int = 8):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
@@ -84,3 +98,47 @@ class LargestResponse(NominalEpsilon):
             More than 1; approached with many entries of different size.
         """
         return 1 + Fraction(2 * self.n_candidates * (TOTAL - self.clones), self.clones)
+
+    def privatize(self, values: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.int64]:
+        """Draw one report of each vector: one 64-bit word, and one for each candidate.
+
+        Parameters
+        ----------
+        values : array_like of shape (n, n_entries), float
+            Vectors, a row each; the number of entries is a power of 2, so that candidates are exactly uniform: append
+            zeros.
+        key : Key or None
+            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+        round : int
+            Part of the stream's name; use a new one for each call under one seed.
+
+        Returns
+        -------
+        ndarray of shape (n, 2), int64
+            Of each row an entry, and 1 or -1.
+
+        Raises
+        ------
+        ValueError
+            Values that are no finite numbers, or another number of entries.
+        """
+        values = check_reals("values", values, "leave out what is not finite")
+        if not np.isfinite(values).all():
+            raise ValueError("values must be finite; leave out what is not")
+        if values.ndim != 2 or values.shape[1] < 1 or values.shape[1] & (values.shape[1] - 1):
+            raise ValueError(
+                f"values must have 2 dimensions, the second a power of 2 (append zeros), got shape {values.shape}"
+            )
+        n, n_entries = values.shape
+        key, round_number, _ = claim_call("LargestResponse.privatize", key, round, 1)
+        words = key.words(self._purpose, round=round_number, size=n * (1 + self.n_candidates)).reshape(n, -1)
+        first, candidates = words[:, 0], np.zeros((n, self.n_candidates), dtype=np.int64)
+        if n_entries > 1:
+            candidates[:] = words[:, 1:] >> np.uint64(65 - n_entries.bit_length())
+        rows = np.arange(n)
+        chosen = np.abs(values[rows[:, None], candidates]).argmax(axis=1)  # the first of those that are largest
+        is_clone = first < np.uint64(self.clones)
+        entries = candidates[rows, np.where(is_clone, 0, chosen)]
+        told = np.where(is_clone, 0.0, values[rows, entries])
+        coins = 1 - 2 * (first & np.uint64(1)).astype(np.int64)
+        return np.stack([entries, np.where(told == 0, coins, np.sign(told).astype(np.int64))], axis=1)

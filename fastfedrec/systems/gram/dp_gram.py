@@ -33,7 +33,9 @@ from fastfedrec.systems.subspace.rounds import SubspaceState
 
 __all__ = ["DPGram"]
 
-LEAST_REFINED = 350.0  # of the gate's number: HR@10 gained up to .02 with short rows there, and lost .002 with long ones
+LEAST_REFINED = (
+    350.0  # of the gate's number: HR@10 gained up to .02 with short rows there, and lost .002 with long ones
+)
 _PAIRS_TO_REFINE = 0.6 / 0.95  # of what the mean leaves of the squared budget, where a third release takes the rest
 _LEAST_WITH_FEATURES = 22.0  # of the gate, where some of what pairs tell is known: features of noise cost no more there
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0

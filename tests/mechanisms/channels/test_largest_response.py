@@ -1,4 +1,4 @@
-"""LargestResponse: its law, written out for few entries, stays within the claim; the reporting kernel is a system's."""
+"""LargestResponse: its law, written out for few entries, stays within the claim, and is that of what is drawn."""
 
 import itertools
 import math
@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.mechanisms.channels.largest_response import law
 from scipy import stats
+from support.significance import counts_are
 
+from fastfedrec import Key
 from fastfedrec.mechanisms import BinaryResponse, LargestResponse
 from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
 from fastfedrec.systems.gram.shuffled_sketch import mean_largest
@@ -116,6 +118,27 @@ def test_an_empty_vector_is_reported_uniformly():
     assert set(law([0, 0, 0], 3, Fraction(1, 7)).values()) == {Fraction(1, 6)}
 
 
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", [[3.0, -2.0, 0.5, 0.5], [0.0, -1.0, 0.0, 1.0], [-2.0]])
+def test_reports_have_the_written_law_and_no_other(values):
+    response, n = LargestResponse(1.5, 2), 200_000
+    entries, signs = response.privatize(np.tile(values, (n, 1)), key=Key.from_seed(1)).T
+    reports = [(place, sign) for place in range(len(values)) for sign in (1, -1)]
+    seen = [int(((entries == place) & (signs == sign)).sum()) for place, sign in reports]
+
+    def chances(share):
+        found = law(values, 2, share)
+        return [float(found[report]) for report in reports]
+
+    share = Fraction(response.clones, TOTAL)
+    assert counts_are(seen, chances(share))
+    assert not counts_are(seen, chances(share * Fraction(9, 10)))
+    assert not counts_are(seen, chances(share * Fraction(11, 10)))
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -132,6 +155,20 @@ def test_an_empty_vector_is_reported_uniformly():
 def test_bad_arguments(arguments, error, message):
     with pytest.raises(error, match=message):
         LargestResponse(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([1.0, 2.0], r"values must have 2 dimensions, .* got shape \(2,\)"),
+        ([[1.0, 2.0, 3.0]], r"the second a power of 2 \(append zeros\), got shape \(1, 3\)"),
+        (np.empty((2, 0)), r"got shape \(2, 0\)"),
+        ([[1.0, math.nan]], "values"),
+    ],
+)
+def test_bad_vectors(values, message):
+    with pytest.raises(ValueError, match=message):
+        LargestResponse(1.0).privatize(values, key=Key.from_seed(1))
 
 
 @pytest.mark.parametrize("epsilon", [1e-15, 800.0, 1e300])
