@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support.mechanism_table import CHOICES, MAKERS, OTHERS, RANDOMIZERS, WAYS, class_of, outside, values_of
+from support.mechanism_table import CHOICES, MAKERS, OTHERS, RANDOMIZERS, class_of, outside, values_of
 
 from fastfedrec import Key
 from fastfedrec import mechanisms as m
@@ -18,7 +18,7 @@ TOTAL = 2**64
 #: Of a nominal epsilon, which has that name; the two of a mixture are not one.
 NOMINAL = sorted(set(map(class_of, RANDOMIZERS)) - {"MixtureLaplaceRR"})
 #: What takes values of a stated range; the choices take any score.
-RANGED = sorted(set(map(class_of, WAYS)) - set(CHOICES))
+RANGED = sorted(set(map(class_of, MAKERS)) - set(CHOICES))
 
 # ---- Oracle: what the same numbers cost in Python's own integers -----------------------------------------------------
 

@@ -77,6 +77,9 @@ def outside(name):
 WAYS = {
     **{name: lambda key, n=name: MAKERS[n]().privatize(values_of(n, 3), key=key) for name in MAKERS},
     "OUE.privatize_support": lambda key: m.OUE(1.0, 5).privatize_support([0, 1], key=key),
+    "LargestResponse": lambda key: m.LargestResponse(1.0).privatize(
+        np.eye(4)[:3], key=key
+    ),  # about vectors, alone here
 }
 #: And those that leave the key to be used again, by who has claimed it.
 PARTS = {

@@ -131,7 +131,8 @@ class LargestResponse(NominalEpsilon):
             )
         n, n_entries = values.shape
         key, round_number, _ = claim_call("LargestResponse.privatize", key, round, 1)
-        words = key.words(self._purpose, round=round_number, size=n * (1 + self.n_candidates)).reshape(n, -1)
+        words = key.words(self._purpose, round=round_number, size=n * (1 + self.n_candidates))
+        words = words.reshape(n, 1 + self.n_candidates)
         first, candidates = words[:, 0], np.zeros((n, self.n_candidates), dtype=np.int64)
         if n_entries > 1:
             candidates[:] = words[:, 1:] >> np.uint64(65 - n_entries.bit_length())

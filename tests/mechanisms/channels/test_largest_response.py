@@ -139,6 +139,10 @@ def test_reports_have_the_written_law_and_no_other(values):
     assert not counts_are(seen, chances(share * Fraction(11, 10)))
 
 
+def test_nobody_reports_nothing():
+    assert LargestResponse(1.0).privatize(np.empty((0, 4)), key=Key.from_seed(1)).shape == (0, 2)
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
@@ -163,11 +167,16 @@ def test_bad_arguments(arguments, error, message):
         ([1.0, 2.0], r"values must have 2 dimensions, .* got shape \(2,\)"),
         ([[1.0, 2.0, 3.0]], r"the second a power of 2 \(append zeros\), got shape \(1, 3\)"),
         (np.empty((2, 0)), r"got shape \(2, 0\)"),
-        ([[1.0, math.nan]], "values"),
+        ([[1.0, math.nan]], "values must be finite"),
+        (np.array([[True, False]]), "^values must be"),
+        ([["1", "2"]], "^values must be"),
+        ([[1j, 0]], "^values must be"),
+        ([[None, 1.0]], "^values must be"),
+        ([[1.0], [1.0, 2.0]], "^values must be"),
     ],
 )
 def test_bad_vectors(values, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         LargestResponse(1.0).privatize(values, key=Key.from_seed(1))
 
 
