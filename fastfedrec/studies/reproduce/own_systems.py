@@ -6,6 +6,7 @@ docs/explanation/systems/gram/dp-gram.md).  Each seed draws data or users, split
 
 import functools
 import itertools
+import math
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -163,6 +164,28 @@ class HitRatioTable(SideBySide):
             ]
             for cell in self.cells
         ]  # fmt: skip
+
+    def brief(self) -> str:
+        """The means alone, and a column for each epsilon: what the system's page shows.
+
+        Returns
+        -------
+        str
+            A table in Markdown; in brackets HR@10 with the gate off, where it closes.
+        """
+        labels = {SIZES: ["data", "signal"], MOVIELENS: ["protocol", "model"]}[self.name]
+        bounds = {cell.epsilon: cell.replaced for cell in sorted(self.cells, key=lambda cell: cell.epsilon or math.inf)}
+        rows: dict[tuple[str, ...], dict[float | None, str]] = {}
+        for cell in self.cells:
+            said = {label: getattr(cell, label) for label in labels}
+            start = [f"{value:.3g}" if label == "signal" else value for label, value in said.items()]
+            row = rows.setdefault((*start, mean_and_deviation(cell.popularity, deviation="")), {})
+            opened = "" if cell.opened is None else f" ({statistics.fmean(cell.opened):.3f})"
+            row[cell.epsilon] = mean_and_deviation(cell.hit_ratios, deviation="") + opened
+        names = ["no privacy" if e is None else f"{e:g} ({r:.2f})" for e, r in bounds.items()]
+        header = [*labels, "popularity", *names]
+        cells = [[*start, *(row.get(epsilon, "") for epsilon in bounds)] for start, row in rows.items()]
+        return "\n".join("| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *cells))
 
     def _draw(self, figure: Any) -> None:
         figure.set_size_inches(9, 1 + 0.35 * len(self.cells))

@@ -18,6 +18,7 @@ from fastfedrec.systems.gram._spectrum import FilteredSpectra, Spectrum, full_sp
 __all__ = ["RANK", "denoise_pairs", "shrink_eigenvalues"]
 
 RANK = 320  # of the factors: the directions beyond are worth up to .004 of a hit ratio, and as much to keep
+# Half or twice of either, or of the ridge, moves HR@10 by less than .004.
 _N_PASSES = 3  # each with the diagonal of the one before
 _WIDTH = 0.05  # of the kernel that smooths the spectrum, in radii of the noise's own spectrum
 _STEP = 128
