@@ -117,13 +117,13 @@ bench: $(VENV)/.installed-bench
 BASE ?= main
 BENCH ?= .
 
-# Every benchmark with repetitions, on a quiet machine; the run is kept in benches/results, and the page made of all.
+# Every benchmark with repetitions, on a quiet machine; the run is kept in benches/results, and the table of all printed.
 bench-page: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --show-stderr --python=same \
 		--bench '$(BENCH)' --set-commit-hash $$(git rev-parse HEAD)
 	$(BIN)/python -m benches.figures
 
-# Fails where asv finds a time, or we a row of the page, worse than at BASE by 5%; BENCH names some benchmarks.
+# Fails where asv finds a time, or we a row of the table, worse than at BASE by 5%; BENCH names some benchmarks.
 bench-gate: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv continuous --interleave-rounds --factor 1.05 \
 		--bench '^(?=.*[.]time).*($(BENCH))' $(BASE) HEAD
@@ -154,4 +154,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) $(VENV)-flower $(VENV)-lowest $(VENV)-dist build dist *.egg-info demo-output nightly-output docs/_build docs/gallery docs/reference/generated
+	rm -rf $(VENV) $(VENV)-flower $(VENV)-lowest $(VENV)-dist build dist *.egg-info demo-output nightly-output docs/_build docs/_generated docs/gallery docs/reference/generated

@@ -1,11 +1,11 @@
-"""The results of whole runs: a JSON file for each class of machine in benches/results/, and one page made of all.
+"""The results of whole runs: a JSON file for each class of machine in benches/results/, and one table made of all.
 
-    python -m benches.figures                   # keeps the newest run of asv, and writes the page
-    python -m benches.figures --page            # writes the page alone
+    python -m benches.figures                   # keeps the newest run of asv, and prints the table
+    python -m benches.figures --table           # prints the table alone, as docs/conf.py has it for the pages
     python -m benches.figures --gate BASE HEAD  # exit status 1 where a row fell from one revision's run to the other's
 
 What must be reached stands in targets.json: "benchmark" (a shell pattern), "where" (parameter: the values it speaks
-of), "at_least" or "at_most", and "bar", the words it stands for.  A row of the page is a target, a column a machine;
+of), "at_least" or "at_most", and "bar", the words it stands for.  A row of the table is a target, a column a machine;
 a cell is the worst figure of all that the target speaks of there.  The gate is for rows alone: times are compared by
 `asv continuous`, to which more is always worse, while most rows are ratios.
 """
@@ -23,16 +23,8 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 RUNS, KEPT, TARGETS = HERE / ".asv" / "results", HERE / "results", HERE / "targets.json"
-PAGE = HERE.parent / "docs" / "explanation" / "speed-figures.md"
 INSTRUCTION_SETS = {"x86-64-v3": "AVX2", "x86-64-v4": "AVX-512"}
 ALLOWED = 0.05  # of what a row was: how far it may fall
-INTRODUCTION = """# Speed: what is reached
-
-Each row is a target, each figure the worst of all cases that the target speaks of, in the last whole run on such a
-machine; bold is not met. [How it is measured](speed.md); all figures of the runs are in `benches/results/`.
-`make bench-page` measures your machine and writes this page.
-
-"""
 
 
 class Measurement(NamedTuple):
@@ -147,11 +139,16 @@ def read_kept():
     return [(run["machine"], [Measurement(*figure) for figure in run["figures"]]) for run in kept]
 
 
-# ---- the page --------------------------------------------------------------------------------------------------------
+# ---- the table -------------------------------------------------------------------------------------------------------
 
 
-def format_page(runs, targets):
-    """The page in Markdown: a row for each target, a column for each (machine, measurements) of `runs`."""
+def read_targets():
+    """What must be reached."""
+    return json.loads(TARGETS.read_text())
+
+
+def format_table(runs, targets):
+    """The table in Markdown: a row for each target, a column for each (machine, measurements) of `runs`."""
     names = [f"{machine['cpu'].replace('(R)', '')}, {machine['num_cpu']} processors" for machine, _ in runs]
     rows, n_met = [("what", "must be", *names), ["---"] * (2 + len(runs))], [0] * len(runs)
     for target in targets:
@@ -165,7 +162,7 @@ def format_page(runs, targets):
         rows.append((_described(target), f"{bound.replace('_', ' ')} {target[bound]:g}", *cells))
     counts = "; ".join(f"{name}: {n} of {len(targets)} met" for name, n in zip(names, n_met, strict=True))
     table = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return INTRODUCTION + "\n".join([f"{counts}.", "", *table, ""])
+    return "\n".join([f"{counts}.", "", *table, ""])
 
 
 def _described(target):
@@ -175,16 +172,15 @@ def _described(target):
 
 
 def main(argv=None):
-    parser = argparse.ArgumentParser(description="Keep one asv run, and write the page of all that are kept.")
-    parser.add_argument("--page", action="store_true", help="write the page alone")
+    parser = argparse.ArgumentParser(description="Keep one asv run, and print the table of all that are kept.")
+    parser.add_argument("--table", action="store_true", help="print the table alone")
     parser.add_argument("--gate", nargs=2, metavar=("BASE", "HEAD"), help="compare the rows of two revisions instead")
-    arguments, targets = parser.parse_args(argv), json.loads(TARGETS.read_text())
+    arguments, targets = parser.parse_args(argv), read_targets()
     if arguments.gate:
         return int(not gate(*arguments.gate, targets))
-    if not arguments.page:
+    if not arguments.table:
         print(keep(*read_run(newest_run())))
-    PAGE.write_text(format_page(read_kept(), targets))
-    print(PAGE)
+    print(format_table(read_kept(), targets))
     return 0
 
 

@@ -1,5 +1,8 @@
 """Sphinx configuration: the pages are MyST, the reference is made from the docstrings (numpydoc)."""
 
+import sys
+from pathlib import Path
+
 import fastfedrec
 
 project = "fastfedrec"
@@ -15,7 +18,7 @@ extensions = [
     "numpydoc",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "_generated"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath"]
 myst_heading_anchors = 3
@@ -46,3 +49,22 @@ html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["layout.css"]
 html_title = "fastfedrec"
+
+
+def write_tables(app):
+    """The parts of pages that are read from the tree: they are in no commit, so none is behind it."""
+    root = Path(app.srcdir).parent
+    sys.path += [str(root / "tests"), str(root)]  # behind what is installed: the checkout's package has no kernels
+    from mutants import MUTANTS
+    from mutants.page import lists
+
+    from benches import figures
+
+    folder = Path(app.srcdir) / "_generated"
+    folder.mkdir(exist_ok=True)
+    (folder / "mutants.md").write_text(lists(MUTANTS))
+    (folder / "speed.md").write_text(figures.format_table(figures.read_kept(), figures.read_targets()))
+
+
+def setup(app):
+    app.connect("builder-inited", write_tables)

@@ -1,4 +1,4 @@
-"""The results page and the gate of the benchmarks; nothing is timed here."""
+"""The table of results and the gate of the benchmarks; nothing is timed here."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ BASE, HEAD = "a" * 40, "b" * 40
 @pytest.fixture
 def write(tmp_path, monkeypatch):
     """Have a result file of asv written, some values of it changed; its path.  Nothing else is written to."""
-    for name, path in {"RUNS": "asv", "KEPT": "kept", "PAGE": "page.md"}.items():
+    for name, path in {"RUNS": "asv", "KEPT": "kept"}.items():
         monkeypatch.setattr(figures, name, tmp_path / path)
     monkeypatch.setattr(figures, "_commit", {"base": BASE, "head": HEAD}.__getitem__)
 
@@ -57,7 +57,7 @@ def write(tmp_path, monkeypatch):
     return write
 
 
-# ---- the page, written out -------------------------------------------------------------------------------------------
+# ---- the table, written out ------------------------------------------------------------------------------------------
 
 
 def test_every_figure_is_read_with_its_parameters(write):
@@ -70,13 +70,13 @@ def test_every_figure_is_read_with_its_parameters(write):
     assert len(broken) == 4 + 1  # each case of what failed as a whole
 
 
-def test_the_page_has_the_worst_figure_of_each_target(write):
+def test_the_table_has_the_worst_figure_of_each_target(write):
     run, measured = figures.read_run(write())
-    page = figures.format_page([(run["params"], measured)], TARGETS).splitlines()
-    assert "a processor, 2 processors: 1 of 3 met." in page
-    assert "| ALS (AVX-512) | at least 20 | 21 |" in page
-    assert "| a million users | at most 120 | **130** |" in page
-    assert "| never written | at most 1 | **not measured** |" in page
+    table = figures.format_table([(run["params"], measured)], TARGETS).splitlines()
+    assert "a processor, 2 processors: 1 of 3 met." in table
+    assert "| ALS (AVX-512) | at least 20 | 21 |" in table
+    assert "| a million users | at most 120 | **130** |" in table
+    assert "| never written | at most 1 | **not measured** |" in table
 
 
 @pytest.mark.parametrize(
@@ -93,14 +93,14 @@ def test_the_worst_of_several_figures(write, target, expected):
     assert figures.worst(target, figures.read_run(write())[1]) == expected
 
 
-def test_the_newest_run_is_kept_and_is_on_the_page(write):
+def test_the_newest_run_is_kept_and_is_in_the_table(write, capsys):
     with pytest.raises(SystemExit, match="no result of asv under"):
         figures.main([])
     measured = figures.read_run(write())[1]
     figures.main([])
     assert [path.name for path in figures.KEPT.iterdir()] == ["a-processor-2.json"]
     assert f'"commit": "{BASE}"' in (figures.KEPT / "a-processor-2.json").read_text()
-    assert "| a processor, 2 processors |" in figures.PAGE.read_text()
+    assert "| a processor, 2 processors |" in capsys.readouterr().out
     ((machine, kept),) = figures.read_kept()
     assert machine["cpu"] == "a processor"
     skipped = [m for m in measured if m.value is not None and math.isnan(m.value)]
@@ -108,14 +108,16 @@ def test_the_newest_run_is_kept_and_is_on_the_page(write):
     assert sorted(map(str, kept)) == sorted(str(m) for m in measured if m not in skipped)
 
 
-def test_the_page_is_that_of_the_runs_that_are_kept():
-    runs = figures.read_kept()
+def test_the_table_of_the_runs_that_are_kept_has_a_row_a_target():
+    runs, targets = figures.read_kept(), figures.read_targets()
     assert len(runs) >= 2
-    assert figures.PAGE.read_text() == figures.format_page(runs, json.loads(figures.TARGETS.read_text()))
+    header, _, *rows = figures.format_table(runs, targets).splitlines()[2:]
+    assert len(rows) == len(targets)
+    assert {line.replace("\\|", "").count("|") for line in [header, *rows]} == {len(runs) + 3}
 
 
 def test_every_target_is_well_formed():
-    targets = json.loads(figures.TARGETS.read_text())
+    targets = figures.read_targets()
     assert len(targets) >= 15
     for target in targets:
         assert set(target) - {"where"} in ({"bar", "benchmark", "at_least"}, {"bar", "benchmark", "at_most"})

@@ -1,12 +1,12 @@
-"""The mutants still fit the code and the page lists them; and the runner takes nothing for a kill that is none."""
+"""The mutants still fit the code and the page lists them all; and the runner takes nothing for a kill that is none."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 from mutants import MUTANTS
-from mutants.__main__ import PAGE, TESTS, installed
-from mutants.page import with_lists
+from mutants.__main__ import TESTS, installed
+from mutants.page import lists
 from mutants.patch import Mutant, PatchError, Source
 from mutants.run import Runner
 
@@ -80,8 +80,13 @@ def test_every_mechanism_has_a_mutant():
     assert "_clip" in broken
 
 
-def test_the_page_lists_all_mutants():
-    assert PAGE.read_text() == with_lists(PAGE.read_text(), MUTANTS), "PYTHONPATH=tests python -P -m mutants --page"
+def test_the_page_lists_all_mutants_with_their_tests():
+    lines = lists(MUTANTS).splitlines()
+    assert [line.removeprefix("### ") for line in lines if line.startswith("### ")] == list(MUTANTS)
+    assert sum(line.startswith("- ") for line in lines) == len(ALL)
+    for mutant in ALL:
+        (line,) = (line for line in lines if line.startswith(f"- **{mutant.name}**: {mutant.breaks} ("))
+        assert all(f"`{name}`" in line for name in mutant.killed_by)
 
 
 # ---- the runner ------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Mutants of the package: each breaks one guarantee or its accounting, and names the tests that must see it.
 
-``make mutants`` puts each into a copy of the installed package and runs its tests; docs/explanation/mutants.md lists
-them all.  A new mutant is a new entry in one of the lists beside this file.
+``make mutants`` puts each into a copy of the installed package and runs its tests; the page docs/explanation/mutants.md
+lists them all when it is built.  A new mutant is a new entry in one of the lists beside this file.
 """
 
 from mutants.accounts import ACCOUNTS

@@ -7,11 +7,9 @@ import time
 from pathlib import Path
 
 from mutants import MUTANTS
-from mutants.page import with_lists
 from mutants.run import Runner
 
 TESTS = Path(__file__).resolve().parents[1]
-PAGE = TESTS.parent / "docs" / "explanation" / "mutants.md"
 
 
 def installed() -> Path:
@@ -27,11 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="mutants", description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="mutants in whose name or target this is")
     parser.add_argument("--processes", type=int, default=2, metavar="N")
-    parser.add_argument("--page", action="store_true", help="write the lists of the page, and run nothing")
     arguments = parser.parse_args(argv)
-    if arguments.page:
-        PAGE.write_text(with_lists(PAGE.read_text(), MUTANTS))
-        return 0
     chosen = [m for group in MUTANTS.values() for m in group if arguments.only in f"{m.name} {m.target}"]
     if not chosen:
         parser.error(f"--only {arguments.only!r} is in no mutant")

@@ -1,8 +1,6 @@
-"""The page that lists all mutants: made by ``python -m mutants --page``, and compared with it by a test."""
+"""The list of all mutants in Markdown; ``docs/conf.py`` has it made when the pages are built."""
 
 from mutants.patch import Mutant
-
-BEGIN, END = "<!-- made by mutants --page -->\n", "<!-- end -->\n"
 
 
 def lists(groups: dict[str, list[Mutant]]) -> str:
@@ -15,9 +13,3 @@ def lists(groups: dict[str, list[Mutant]]) -> str:
             parts.append(f"- **{mutant.name}**: {mutant.breaks} ({tests})\n")
         parts.append("\n")
     return "".join(parts)
-
-
-def with_lists(page: str, groups: dict[str, list[Mutant]]) -> str:
-    """The page with its lists made anew."""
-    before, rest = page.split(BEGIN)
-    return f"{before}{BEGIN}\n{lists(groups)}{END}{rest.split(END)[1]}"
