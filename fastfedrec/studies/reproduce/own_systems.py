@@ -185,7 +185,8 @@ class HitRatioTable(SideBySide):
         names = ["no privacy" if e is None else f"{e:g} ({r:.2f})" for e, r in bounds.items()]
         header = [*labels, "popularity", *names]
         cells = [[*start, *(row.get(epsilon, "") for epsilon in bounds)] for start, row in rows.items()]
-        return "\n".join("| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *cells))
+        lines = ["| " + " | ".join(row) + " |" for row in (header, *cells)]
+        return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
 
     def _draw(self, figure: Any) -> None:
         figure.set_size_inches(9, 1 + 0.35 * len(self.cells))

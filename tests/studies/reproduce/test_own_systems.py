@@ -122,12 +122,12 @@ def test_the_brief_form_has_a_column_for_each_epsilon():
     cells = (cell_of(0.1), cell_of(0.0, (0.3, 0.4), 0.5), cell_of(0.2, None, None))
     assert HitRatioTable("data", {}, "movielens", cells).brief().splitlines() == [
         "| protocol | model | popularity | 0.5 (2.12) | 1 (2.12) | no privacy |",
-        "| --- | --- | --- | --- | --- | --- |",
+        "|---|---|---|---|---|---|",
         "| one way | A | 0.450 | 0.450 (0.350) | 0.550 | 0.650 |",
     ]
     assert HitRatioTable("data", {}, "sizes", cells[:1]).brief().splitlines() == [
         "| data | signal | popularity | 1 (2.12) |",
-        "| --- | --- | --- | --- |",
+        "|---|---|---|---|",
         "| data | 0.5 | 0.450 | 0.550 |",
     ]
 
