@@ -1,8 +1,8 @@
 """What the parties of FedRec and FedRec++ find out about users' ratings, by experiment.
 
 Every attack takes what parties received (``fit(record_views=...)``), claims of each pair (user, item) that the server
-saw whether it is rated, and is then scored against the data.  docs/explanation/systems/fedrec/fedrec.md has the
-figures.
+saw whether it is rated, and is then scored against the data.  docs/explanation/systems/fedrec/fedrec-privacy.md
+has the figures.
 
 `fastfedrec.attacks` has these and the attacks on whose data any model was fitted on.
 """

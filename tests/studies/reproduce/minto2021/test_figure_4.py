@@ -193,7 +193,7 @@ def test_threads_change_no_hit_ratio(small):
     assert hit_ratios(one) == hit_ratios(four)
 
 
-# ---- statistics: the claims of docs/explanation/systems/fmf/fmf-ldp.md -----------------------------------------------
+# ---- statistics: the claims of docs/reproductions/fmf-ldp.md ---------------------------------------------------------
 
 
 @pytest.mark.nightly
