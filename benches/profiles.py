@@ -35,9 +35,11 @@ KERNELS, BLAS, _, PYTHON = KINDS = ("kernels", "BLAS, LAPACK", "NumPy, SciPy", "
 # By the path of a frame; what was compiled at run time has "?".
 PATHS = (r"_kernels/|^\?$", "blas|lapack", r"^(numpy|scipy)/.*\.so", r"\.(py|c|cpp|h)$|^<|^libpython")
 
+
 def whole_run(name, data):
     """What is counted: samples are known by this function's name."""
     whole_runs.run(name, data)
+
 
 def run_here(name, n_runs_path):
     """What py-spy runs: on one processor, so that everything happens in the thread that is looked at."""
@@ -53,19 +55,23 @@ def run_here(name, n_runs_path):
         n_runs, seconds = n_runs + 1, seconds + time.perf_counter() - started
     Path(n_runs_path).write_text(str(n_runs))
 
+
 def frames(stack):
     """(function, path) of each, the outermost first, from a line of py-spy's raw format."""
     return [re.fullmatch(r"(.*) \((.*?)(?::\d+)?\)", part).groups() for part in stack.split(";")]
+
 
 def kind_of(stack):
     """The library whose code is executed; the C library belongs to its caller."""
     known = (kind for _, path in reversed(stack) for kind, of in zip(KINDS, PATHS, strict=True) if re.search(of, path))
     return next(known, PYTHON)
 
+
 def owner_of(stack):
     """The function of ours that was the last to be entered."""
     ours = [f"{Path(path).stem}.{name.rpartition('.')[2]}" for name, path in stack if path.startswith("fastfedrec/")]
     return ours[-1] if ours else "elsewhere"
+
 
 def count(lines):
     """Samples of the whole run: by kind, and by function outside kernels and BLAS."""
@@ -80,6 +86,7 @@ def count(lines):
                 outside[owner_of(stack)] += int(n)
     return kinds, outside
 
+
 def sample(name):
     """Run one system under py-spy, in a process of its own: what `count` finds, and how many runs there were."""
     with tempfile.TemporaryDirectory() as folder:
@@ -89,6 +96,7 @@ def sample(name):
         subprocess.run([*spy, "--", sys.executable, "-c", program], check=True, capture_output=True)
         return *count(found.read_text().splitlines()), int(n_runs.read_text())
 
+
 def row(name, kinds, outside, n_runs):
     """Cells of one system's line, and the greatest share outside kernels and BLAS."""
     total = sum(kinds.values())
@@ -96,18 +104,20 @@ def row(name, kinds, outside, n_runs):
     shares = (f"{kinds[kind] / total:.0%}" for kind in KINDS)
     return [name, f"{total / RATE / n_runs:.1f}", *shares, f"`{function}` {n / total:.0%}"], n / total
 
+
 def page(rows):
     """The page of all systems."""
     header = ["system", "seconds", *KINDS, "most outside kernels and BLAS"]
     table = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
     text = f"""# Where the time goes
 
-Written by `python -m benches.profiles` from samples of py-spy: one `fit` and the ten best items of every user, on generated
-data of the size of MovieLens 1M ({N_USERS:,} users, {N_ITEMS:,} items), on one thread.  Version {__version__},
-{doctor.describe_machine()}.
+Written by `python -m benches.profiles` from samples of py-spy: one `fit` and the ten best items of every user, on
+generated data of the size of MovieLens 1M ({N_USERS:,} users, {N_ITEMS:,} items), on one thread.
+Version {__version__}, {doctor.describe_machine()}.
 The last column is the function of ours with the greatest share outside compiled kernels and BLAS.
 """
     return "\n".join([text, *table, ""])
+
 
 def main(argv=None):
     """Sample, show, and write the page."""
@@ -122,6 +132,7 @@ def main(argv=None):
     if arguments.out:
         arguments.out.write_text(page([cells for cells, _ in rows]))
     return int(any(share > ALLOWED for _, share in rows))
+
 
 if __name__ == "__main__":
     sys.exit(main())

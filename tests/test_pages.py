@@ -1,4 +1,4 @@
-"""The check of the built pages sees what it is for; links of pages that are read in the repository lead to files."""
+"""The check of the built pages sees what it is for; links in the repository lead to files; pages stay short."""
 
 import re
 import shutil
@@ -48,6 +48,16 @@ def test_a_page_without_fault_has_none(faults_of):
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "benches/README.md"])
 def test_links_in_the_repository_lead_to_files(name):
     assert list(dead_links(ROOT / name, (ROOT / name).read_text())) == []
+
+
+def test_all_pages_together_can_be_read():
+    """A page that grows makes another shorter; what a program writes is no page of the tree."""
+    folders = (ROOT.glob("*.md"), *((ROOT / name).rglob("*.md") for name in ("docs", "benches", "examples")))
+    pages = [path.relative_to(ROOT) for paths in folders for path in paths]
+    made = re.compile(r"(^|/)(_build|_generated|generated|\..*)/")
+    words = {path: len((ROOT / path).read_text().split()) for path in pages if not made.search(path.as_posix())}
+    assert len(words) > 50
+    assert sum(words.values()) <= 90_000
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
