@@ -4,7 +4,8 @@
 functions (a compiled module under this mapping cannot be cimported by another), so one source is one extension.
 Vector code lives in ``_kernels/**/_*.cpp``, compiled once for each level (``_kernels/core/_levels.h``) and linked into
 the extensions that include its header, the first that it includes itself; which level runs is chosen at import, so a
-wheel runs everywhere.  After a change, what includes the changed file is compiled again, and nothing else.
+wheel runs everywhere.  What Cython needs for typed memoryviews is an extension of its own, so compiled once.
+After a change, what includes the changed file is compiled again, and nothing else.
 ``FASTFEDREC_DEBUG=1`` builds with bounds checks.
 """
 
@@ -38,6 +39,7 @@ DIRECTIVES = {
 
 # Level names are those of the namespaces in _kernels/core/_levels.h.
 X86_64_LEVELS = {"plain": [], "v3": ["-march=x86-64-v3"], "v4": ["-march=x86-64-v4", "-mprefer-vector-width=512"]}
+SHARED = "fastfedrec._kernels._memoryviews"  # written by Cython; in every other extension it would be most of the code
 VECTOR_SOURCES = sorted(path.as_posix() for path in Path("_kernels").rglob("_*.cpp"))
 INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 
@@ -100,13 +102,13 @@ class BuildKernels(build_ext):
     def build_extensions(self):
         """Build the vector code of every level, then the extensions with it."""
         # No contraction: a fused multiply-add would give other bits on machines that have one.
-        flags = ["-O3", "-std=c++17", "-fno-math-errno", "-ffp-contract=off", "-Wno-unused-function"]
+        flags = ["-O3", "-fno-math-errno", "-ffp-contract=off", "-Wno-unused-function"]
         # GCC's split paths end a loop in several places: marking items that are drawn took three times as long.
         # Other compilers need not know the flag.
         if self._links("int main() { return 0; }\n", ["-fno-split-paths"]):
             flags += ["-fno-split-paths"]
         flags += ["-g"] if DEBUG else ["-g0"]  # Python's own flags ask for symbols, four fifths of a wheel
-        openmp = ["-fopenmp"]
+        openmp, standard = ["-fopenmp"], ["-std=c++17"]
         if not self._links(OPENMP_PROBE, openmp):
             print("fastfedrec: the compiler has no OpenMP; kernels will run on one thread", file=sys.stderr)
             openmp = []
@@ -116,10 +118,10 @@ class BuildKernels(build_ext):
         ):
             levels = X86_64_LEVELS
         macros = [("FASTFEDREC_N_LEVELS", str(len(levels)))]
-        objects = self._build_vector_code(levels, flags, macros)
+        objects = self._build_vector_code(levels, standard + flags, macros)
         for extension in self.extensions:
             extension.define_macros = macros
-            extension.extra_compile_args = flags + openmp
+            extension.extra_compile_args = (standard if extension.language == "c++" else []) + flags + openmp
             extension.extra_link_args = openmp
             headers = included(extension.depends)  # Cython knows those that it names itself
             extension.extra_objects = [path for source in linked(headers) for path in objects[source]]
@@ -175,6 +177,7 @@ if __name__ == "__main__":  # Cython's processes may import this file again
         )
         for path in sorted(Path("_kernels").rglob("*.pyx"))
     ]
+    extensions.append(Extension(SHARED, ["_kernels/_memoryviews.c"]))  # of C++ Cython does not write one
     setup(
         long_description=make_description(Path("README.md").read_text(encoding="utf-8")),
         long_description_content_type="text/markdown",
@@ -183,6 +186,7 @@ if __name__ == "__main__":  # Cython's processes may import this file again
             compiler_directives=DIRECTIVES,
             build_dir="build/cython-debug" if DEBUG else "build/cython",
             include_path=["."],
+            shared_utility_qualified_name=SHARED,
             nthreads=processors(),
         ),
         cmdclass={"build_ext": BuildKernels, "build_py": BuildPython},

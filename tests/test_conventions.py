@@ -248,7 +248,7 @@ def test_import_is_light():
 
 def test_names_are_imported_when_they_are_used():
     ours = [name for name in modules_after("import fastfedrec") if name.startswith("fastfedrec")]
-    kernels = ["_kernels", "_kernels.core", "_kernels.core.hardware"]
+    kernels = ["_kernels", "_kernels._memoryviews", "_kernels.core", "_kernels.core.hardware"]
     core = ["core", *(f"core.{name}" for name in ("_exchange", "check", "names", "numbers", "threads", "version"))]
     assert ours == ["fastfedrec", *(f"fastfedrec.{name}" for name in [*kernels, *core])]
     loaded = modules_after("from fastfedrec import FMFLDP")

@@ -6,8 +6,9 @@ Blocks are parsed by polars; what is in doubt, and what is wrong, is read again 
 import itertools
 import re
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,6 +25,7 @@ from fastfedrec.datasets.files import refuse
 __all__ = ["ColumnReader", "TextList", "find_duplicate", "to_interactions"]
 
 _BLOCK_BYTES = 1 << 24  # read and parsed at once
+_PART_BYTES = 1 << 20  # of what is not worth being parsed in parts
 _STAND_INS = b"\x1f\x1e\x1d\x1c\x01\x02\x03\x04"  # for a separator of several bytes, where a block has none of them
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -64,24 +66,65 @@ class ColumnReader:
         self._starts.append(self.n_rows)
         self._stream_names.append(name)
         place, n_rows, rest, at_end = _Place(first_line, None), self.n_rows, b"", False
-        self._n_parts = min(resolve_n_threads(0), 4)
-        with ThreadPoolExecutor(self._n_parts) as self._workers:  # one block is read while another one is parsed
+        n_parts = min(resolve_n_threads(0), 4)
+        parsed: deque[_Parsed] = deque()
+        with ThreadPoolExecutor(n_parts + 1) as workers:  # a block is read while those before it are parsed
             block = stream.read(_BLOCK_BYTES)
             if first_line == 1:
                 block = block.removeprefix(_BYTE_ORDER_MARK)
             while not at_end:
                 at_end = not block
-                coming = self._workers.submit(stream.read, _BLOCK_BYTES) if len(block) >= _BLOCK_BYTES // 2 else None
-                text = rest + block if rest else block
-                if at_end:
-                    text = text.rstrip(_BLANK)  # blank last lines
-                    text += b"\n" if text else b""
-                done, place = self._parse(text, place, at_end)
-                rest = text[done:] if done else text
+                coming = workers.submit(stream.read, _BLOCK_BYTES) if len(block) >= _BLOCK_BYTES // 2 else None
+                parts, after = self._split(rest, block, n_parts)
+                if parts:
+                    parsed.append(_Parsed(parts, [workers.submit(self._parse_part, part) for part in parts]))
+                while len(parsed) > bool(parts):
+                    place = self._take(parsed.popleft(), place)
+                rest = after
+                if not parts:  # what is before these lines has a say in what they mean
+                    text = rest + block if rest else block
+                    if at_end:
+                        text = text.rstrip(_BLANK)  # blank last lines
+                        text += b"\n" if text else b""
+                    done, place = self._parse(text, place, at_end)
+                    rest = text[done:] if done else text
                 if not at_end:
                     block = coming.result() if coming else stream.read(_BLOCK_BYTES)
         if self.n_rows == n_rows:
             refuse(name, place.line, "the file is empty" if place.line == 1 else "the file ends without a single row")
+
+    def _split(self, rest: bytes, block: bytes, n_parts: int) -> tuple[list[bytes], bytes]:
+        """Whole lines that can be parsed apart from each other, none where that is not so, and what is left then.
+
+        It is not so where texts are numbered as they appear, where headings stand above lines, and within quotes.
+        """
+        if self._numbering or self._headings or (self._quotes and (b'"' in block or b'"' in rest)):
+            return [], rest
+        end = _end_of_lines(block)
+        if not end:
+            return [], rest
+        n_parts = n_parts if end >= _PART_BYTES * n_parts else 1
+        ends = {block.rfind(b"\n", 0, end * part // n_parts) + 1 for part in range(1, n_parts)}
+        first, *others = itertools.pairwise(sorted(ends | {0, end}))
+        parts = [rest + block[slice(*first)]] + [block[slice(*other)] for other in others]
+        return parts, block[end:]
+
+    def _parse_part(self, lines: bytes) -> list[np.ndarray] | None:
+        """Columns of lines without quotes that mean something, or None where Python must look at them."""
+        columns = self._parse_plain(lines, quoted=False)
+        return None if columns is None else self._compact(columns)
+
+    def _take(self, block: "_Parsed", place: "_Place") -> "_Place":
+        """Append what the parts of a block had, and say where reading goes on."""
+        parts = [part.result() for part in block.columns]
+        found = [columns for columns in parts if columns is not None]
+        if len(found) < len(parts):
+            columns, _, place = self._parse_slowly(b"".join(block.lines), place, at_end=False)
+            self._append(self._compact(columns))
+            return place
+        for columns in found:
+            self._append(columns)
+        return _Place(place.line + sum(len(columns[0]) for columns in found), place.heading)
 
     def _parse(self, text: bytes, place: "_Place", at_end: bool) -> tuple[int, "_Place"]:
         """Append the rows of whole records, which the text begins with; the bytes that were used, and where that is."""
@@ -90,27 +133,17 @@ class ColumnReader:
         if not whole or (is_sure and not end and not at_end):
             return 0, place
         lines = text if end == len(text) else text[:end]
-        found = self._parse_plain(lines, quoted, place) if is_sure and end else None
+        found = self._parse_below(lines, quoted, place) if is_sure and end else None
         if found is None:
             columns, end, after = self._parse_slowly(lines if is_sure and end else text[:whole], place, at_end)
-            parts = [columns]
         else:
-            parts, after = found
-        for columns in parts:
-            if len(columns[0]):
-                self._keep(columns)
-                self.n_rows += len(columns[0])
+            columns, after = found
+        self._append(self._compact(columns))
         return end, after
 
-    def _parse_plain(
-        self, lines: bytes, quoted: bool, place: "_Place"
-    ) -> tuple[list[list[np.ndarray]], "_Place"] | None:
-        """Columns of parts of the lines, and where reading goes on, or None where Python must look at them."""
-        if not lines.isascii():
-            self._decode(lines, place)
-        n_lines, heading = _count_lines(lines) if quoted or self._headings else None, place.heading
-        if may_hang():
-            return None
+    def _parse_below(self, lines: bytes, quoted: bool, place: "_Place") -> tuple[list[np.ndarray], "_Place"] | None:
+        """Columns of lines below a heading, and where reading goes on, or None where Python must look at them."""
+        n_lines, heading = _count_lines(lines), place.heading
         numbers: list[int] = []
         counts: list[int] = []
         if self._headings:
@@ -119,28 +152,26 @@ class ColumnReader:
                 return None
             numbers[0] = -1 if place.heading is None else place.heading
             heading = numbers[-1] if len(numbers) > 1 else place.heading
+        columns = self._parse_plain(lines, quoted)
+        if columns is None:
+            return None
+        if self._headings:
+            columns.append(np.repeat(np.array(numbers, dtype=np.int64), counts))
+        return columns, _Place(place.line + n_lines, heading)
+
+    def _parse_plain(self, lines: bytes, quoted: bool) -> list[np.ndarray] | None:
+        """Columns of lines without headings, or None where Python must look at them."""
+        if may_hang() or not (lines.isascii() or _is_utf8(lines)):
+            return None
+        if b"\r" in lines and lines.count(b"\r") != lines.count(b"\r\n"):  # which polars takes off numbers
+            return None
         separator = self._separator.encode()
         if len(separator) > 1:
             stand_in = next((bytes([byte]) for byte in _STAND_INS if byte not in lines), None)
             if stand_in is None or quoted:
                 return None
             lines, separator = lines.replace(separator, stand_in), stand_in
-        if b"\r" in lines and lines.count(b"\r") != lines.count(b"\r\n"):  # which polars takes off numbers
-            return None
-
-        def parse(part: bytes) -> list[np.ndarray] | None:
-            return parse_lines(part, separator, self._fields, quoted, list(self._numbering.values()))
-
-        # Texts are numbered as they appear, and headings stand above all.
-        n_parts = 1 if quoted or self._numbering or self._headings else self._n_parts
-        found = list(self._workers.map(parse, _parts(lines, n_parts))) if n_parts > 1 else [parse(lines)]
-        parts = [columns for columns in found if columns is not None]
-        if len(parts) < len(found):
-            return None
-        if self._headings:
-            parts[0].append(np.repeat(np.array(numbers, dtype=np.int64), counts))
-        n_rows = sum(len(columns[0]) for columns in parts)
-        return parts, _Place(place.line + (n_rows if n_lines is None else n_lines), heading)
+        return parse_lines(lines, separator, self._fields, quoted, list(self._numbering.values()))
 
     def _parse_slowly(self, lines: bytes, place: "_Place", at_end: bool) -> tuple[list[np.ndarray], int, "_Place"]:
         text = self._decode(lines, place)
@@ -164,10 +195,19 @@ class ColumnReader:
             message = f"{self._stream_names[-1]}, line {line}: not UTF-8 text ({error.reason}); convert the file"
             raise NotUTF8(message) from None
 
+    def _append(self, rows: list[np.ndarray]) -> None:
+        if len(rows[0]):
+            self._keep(rows)
+            self.n_rows += len(rows[0])
+
+    def _compact(self, rows: list[np.ndarray]) -> list[np.ndarray]:
+        """Columns as they are kept, that of parts of a block on threads."""
+        return [_narrow(column) for column in rows]
+
     def _keep(self, rows: list[np.ndarray]) -> None:
         """Take some more rows: of each column that is not skipped."""
         for blocks, column in zip(self._blocks, rows, strict=True):
-            blocks.append(_narrow(column))
+            blocks.append(column)
 
     def columns(self) -> list[Any]:
         """Each column that is not skipped, `Coded` or the narrowest exact array; the reader is empty after that."""
@@ -190,6 +230,13 @@ class _Place(NamedTuple):
     heading: int | None
 
 
+class _Parsed(NamedTuple):
+    """Parts of a block, and their columns as soon as they are there."""
+
+    lines: list[bytes]
+    columns: "list[Future[list[np.ndarray] | None]]"
+
+
 def _end_of_lines(text: bytes) -> int:
     """Behind the last line that has an end and is not blank: blank ones may be the last of all."""
     end = text.rfind(b"\n") + 1
@@ -201,10 +248,12 @@ def _end_of_lines(text: bytes) -> int:
     return text.find(b"\n", end) + 1 if end else 0
 
 
-def _parts(lines: bytes, n_parts: int) -> list[bytes]:
-    """Whole lines in so many parts of about one size, or fewer."""
-    ends = {lines.rfind(b"\n", 0, len(lines) * part // n_parts) + 1 for part in range(1, n_parts)}
-    return [lines[start:end] for start, end in itertools.pairwise(sorted(ends | {0, len(lines)}))]
+def _is_utf8(lines: bytes) -> bool:
+    try:
+        lines.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _count_lines(text: bytes) -> int:

@@ -160,6 +160,9 @@ class _SpooledReader(ColumnReader):
             file.unlink()
         self._spool = _Spool(spool)
 
+    def _compact(self, rows: list[np.ndarray]) -> list[np.ndarray]:
+        return rows  # a file holds one type
+
     def _keep(self, rows: list[np.ndarray]) -> None:
         for place, column in zip(self._kept, rows, strict=True):
             self._spool.append(str(place), column)

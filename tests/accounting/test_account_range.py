@@ -208,8 +208,11 @@ def any_event(point, points):
     if kind is LocalReports:
         return kind("m", point["epsilon"], count, n_users)
     if kind is ShuffledReports:
-        relation = choose(["replace", "zero_out"])
-        return kind("m", point["epsilon"], int(points.between(0, 3)), n_users, neighboring=relation)
+        candidates = choose([1, int(points.between(0, 2 if point["usual"] else 9))])  # binary or largest responses
+        return kind(
+            "m", point["epsilon"], int(points.between(0, 3)), n_users, choose([1.0, 0.5 + 0.5 / n_users]),
+            neighboring=choose(["replace", "zero_out"]), n_candidates=candidates,
+        )  # fmt: skip
     return kind("m", min(point["epsilon"], 1e150), neighboring="replace", sampling="none", count=count)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import re
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 
 import numpy as np
@@ -266,6 +267,15 @@ def outcome(*arguments, **options):
         return str(error)
 
 
+@contextmanager
+def in_parts():
+    """Three threads, and no part too small for one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_columns, "_PART_BYTES", 1)
+        patch.setattr(_columns, "resolve_n_threads", lambda _: 3)
+        yield
+
+
 @settings(max_examples=400)
 @given(texts, st.sampled_from(KINDS), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 60))
 @example('a,1\n"b\nghost,2\nd",3\nc,4\n', (Kind.TEXT, Kind.ID), True, False, False, 9)
@@ -278,8 +288,9 @@ def test_what_polars_reads_is_what_python_reads(text, kinds, quotes, headings, o
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_columns, "may_hang", lambda: True)
         expected = outcome(text, *kinds, **options)
-    assert outcome(text, *kinds, block=block, **options) == expected
-    assert outcome(text, *kinds, **options) == expected
+    with in_parts():
+        assert outcome(text, *kinds, block=block, **options) == expected
+        assert outcome(text, *kinds, **options) == expected
 
 
 NUMBERS = [
@@ -318,8 +329,23 @@ def test_numbers_are_ids_where_python_writes_them_so(rows, separator, end, kinds
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_columns, "may_hang", lambda: True)
         expected = outcome(text, *kinds, separator=separator)
-    assert outcome(text, *kinds, separator=separator, block=block) == expected
-    assert outcome(text, *kinds, separator=separator) == expected
+    with in_parts():
+        assert outcome(text, *kinds, separator=separator, block=block) == expected
+        assert outcome(text, *kinds, separator=separator) == expected
+
+
+def test_a_line_in_doubt_stands_where_it_stood_among_parts_of_blocks(monkeypatch):
+    sizes, parse = [], ColumnReader._parse_part
+    monkeypatch.setattr(ColumnReader, "_parse_part", lambda self, part: sizes.append(len(part)) or parse(self, part))
+    lines = [f"{k},{k % 7}\n" for k in range(1000)]
+    doubtful = [*lines[:500], "500,+3\n", *lines[501:]]  # a number that only Python takes
+    with in_parts():
+        columns = read("".join(doubtful), Kind.ID, Kind.WHOLE, block=400)
+        assert columns == [list(range(1000)), [k % 7 if k != 500 else 3 for k in range(1000)]]
+        assert len(sizes) > 20
+        assert max(sizes) < 400
+        wrong = "".join([*doubtful[:700], "700,x\n", *lines[701:]])
+        assert "line 701" in outcome(wrong, Kind.ID, Kind.WHOLE, block=400)
 
 
 def test_without_the_look_at_how_numbers_are_written_two_ids_become_one(monkeypatch):
