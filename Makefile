@@ -1,7 +1,9 @@
 # Each target sets itself up in .venv and needs nothing but Python 3.11 to 3.14 and a C++ compiler.
 PYTHON ?= python3
 VENV := .venv
-# Most modules of what is installed are never imported: each is compiled when it is.
+# Most modules of what is installed are never imported: each is compiled when it is, once for all processes, whatever
+# the caller's environment says of that.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := pip install --quiet --disable-pip-version-check --no-compile
 BIN := $(VENV)/bin
 KERNELS := $(shell find _kernels -name '[a-z]*.pyx')
