@@ -11,6 +11,7 @@ from typing import Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.account import add_account
 from fastfedrec.cli.audit import add_audit
+from fastfedrec.cli.cite import add_cite
 from fastfedrec.cli.compare import add_compare
 from fastfedrec.cli.completion import complete
 from fastfedrec.cli.demo import add_demo
@@ -133,6 +134,7 @@ def build_parser() -> Parser:
     add_reproduce(add)
     add_sweep(add)
     add_systems(add)
+    add_cite(add)
     add_doctor(add)
     add_shuffler(add)
     return parser

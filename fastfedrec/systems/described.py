@@ -17,6 +17,7 @@ _TRUST = {
 }
 _GIVEN = re.compile(r"^\*\*Guarantee\*\* \(([^)]*)\)")
 _AS_FOR = re.compile(r"As for `(\w+)`")
+_REFERENCE = re.compile(r"^\.\. \[\d+\] (.*(?:\n[ ]+.*)*)", re.MULTILINE)
 _NAME = re.compile(r"`(\w+)`")
 
 
@@ -33,7 +34,7 @@ def describe_system(name: str) -> dict[str, Any]:
     dict
         "name", "class", "summary" and "guarantee" in the words of its docstring; "trust", a list of "none" (by default
         nothing is guaranteed), "local", "shuffle", "central" and "entity"; "parameters", a list of "name", "type",
-        "default" and "description", a sentence.
+        "default" and "description", a sentence; "references", a list of the works that it is from or stands on.
 
     Raises
     ------
@@ -54,10 +55,10 @@ def describe_system(name: str) -> dict[str, Any]:
         parameter.name: None if parameter.default is parameter.empty else parameter.default
         for parameter in inspect.signature(kind).parameters.values()
     }
-    said = _parameters(inspect.getdoc(kind) or "")
+    said = _parameters(kind)
     for parameter, (_, text) in said.items():
         if other := _AS_FOR.match(text):
-            said[parameter] = _parameters(inspect.getdoc(system_class(other[1])) or "")[parameter]
+            said[parameter] = _parameters(system_class(other[1]))[parameter]
     return {
         "name": next(known for known, home in SYSTEMS.items() if home == kind.__name__),
         "class": kind.__name__,
@@ -67,6 +68,9 @@ def describe_system(name: str) -> dict[str, Any]:
         "parameters": [
             {"name": parameter, "type": said[parameter][0], "default": default, "description": said[parameter][1]}
             for parameter, default in defaults.items()
+        ],
+        "references": [
+            " ".join(text.split()).replace("``", "`") for text in _REFERENCE.findall(_section(kind, "References"))
         ],
     }
 
@@ -81,12 +85,18 @@ def _trust(guarantee: str, defaults: dict[str, Any]) -> list[str]:
     return found
 
 
-def _parameters(docstring: str) -> dict[str, tuple[str, str]]:
-    """Type and first sentence of each parameter of a numpydoc docstring."""
-    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-{3,}$|\Z)", docstring, re.MULTILINE | re.DOTALL)
+def _section(kind: type, name: str) -> str:
+    """A section of a class's numpydoc docstring, empty where it has none."""
+    docstring = inspect.getdoc(kind) or ""
+    section = re.search(rf"^{name}\n-+\n(.*?)(?=^\w[\w ]*\n-{{3,}}$|\Z)", docstring, re.MULTILINE | re.DOTALL)
+    return section[1] if section else ""
+
+
+def _parameters(kind: type) -> dict[str, tuple[str, str]]:
+    """Type and first sentence of each parameter that a class's docstring has."""
     found: dict[str, tuple[str, str]] = {}
-    for names, kind, text in re.findall(
-        r"^(\S[^:\n]*) : (.*)\n((?:[ ]+.*\n?|\n)*)", section[1] if section else "", re.MULTILINE
+    for names, stated, text in re.findall(
+        r"^(\S[^:\n]*) : (.*)\n((?:[ ]+.*\n?|\n)*)", _section(kind, "Parameters"), re.MULTILINE
     ):
         sentence = re.split(r"(?<=[.?!])\s+(?=[A-Z\"`(])", " ".join(text.split()), maxsplit=1)[0].replace("``", "`")
         each = [name.strip() for name in names.split(",")]
@@ -94,5 +104,5 @@ def _parameters(docstring: str) -> dict[str, tuple[str, str]]:
         sentences = (
             [f"{part.rstrip('.')}." for part in parts] if 1 < len(parts) == len(each) else [sentence] * len(each)
         )
-        found |= {name: (kind.strip(), one[0].upper() + one[1:]) for name, one in zip(each, sentences, strict=True)}
+        found |= {name: (stated.strip(), one[0].upper() + one[1:]) for name, one in zip(each, sentences, strict=True)}
     return found

@@ -1,0 +1,34 @@
+"""The command that says what to cite."""
+
+import json
+
+from fastfedrec.cli.main import main
+from fastfedrec.core.names import SYSTEMS
+from fastfedrec.core.version import __version__
+
+
+def test_the_package_and_the_works_behind_systems(capsys):
+    assert main(["cite", "fmf-ldp", "DPGram", "popularity"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("The fastfedrec developers")
+    assert f"version = {{{__version__}}}" in out
+    assert 'FMFLDP:\n- Minto, Haller, Livshits, Haddadi, "Stronger privacy' in out
+    assert 'DPGram:\n- Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019' in out
+    assert "Popularity:\n- no work of others is named for it: cite the package" in out
+    assert "[1]" not in out
+
+
+def test_every_work_of_every_docstring_is_a_sentence(capsys):
+    assert main(["cite", "--json", *SYSTEMS]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert list(found["systems"]) == list(SYSTEMS)
+    works = [work for system in found["systems"].values() for work in system]
+    assert len(works) > 20
+    for work in works:
+        assert work.endswith(".")
+        assert '", ' in work or ", 20" in work or ", 19" in work
+
+
+def test_an_unknown_system_is_refused_with_what_was_meant(capsys):
+    assert main(["cite", "dp-gra"]) == 2
+    assert "did you mean 'dp-gram'" in capsys.readouterr().err
