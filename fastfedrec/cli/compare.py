@@ -14,13 +14,14 @@ from typing import Any
 from fastfedrec.accounting import Ledger
 from fastfedrec.accounting.views import SHORT_NAMES
 from fastfedrec.cli.evaluate import add_negatives, check_metrics
+from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, natural, split_assignments
 from fastfedrec.cli.outputs import can_show_progress, describe
 from fastfedrec.cli.parts import load_parts, sources, stated_split, tell_dropped
 from fastfedrec.cli.settings import Asked, Choice, add_choice, add_systems
 from fastfedrec.core.files import check_place, write_text
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, format_epsilon, format_table
+from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, format_epsilon, format_table, plain
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Evaluation, LeaveOneOut, RandomHoldout, Split, compare, evaluate
@@ -47,7 +48,7 @@ class _Run:
     label: str
     asked: Asked
     model: Any
-    parameters: dict[str, Any]
+    parameters: dict[str, Any] = field(default_factory=dict)
     result: Evaluation | None = None
     epsilon: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -73,6 +74,7 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_systems(command, "NAME=VALUE", "parameters of the system before it; see systems SYSTEM")
     add_choice(command)
     add_data(command, in_parts=True)
+    add_features(command)
     command.add_argument("--metrics", default="recall@20,ndcg@20", help="as evaluate takes them")
     add_negatives(command)
     command.add_argument("--seed", type=natural, default=0, metavar="N", help="of fits and all else that is drawn")
@@ -94,6 +96,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
         check_place(out)
     runs = _make_runs(arguments.system or _line_up(0))
     metrics, of_ratings = check_metrics(arguments.metrics, [run.model for run in runs])
+    features = read_features(arguments, [run.model for run in runs])
     kinds = [type(run.model) for run in runs]
     key = Key.from_seed(arguments.seed)
     split, stated = load_parts(arguments, kinds, of_ratings=of_ratings), stated_split(arguments)
@@ -102,6 +105,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
         split, stated = next(splitter.split(load_data(arguments, kinds), key=key)), repr(splitter)
     if not arguments.system:
         runs = _make_runs(_line_up(split.train.n_items))
+    give_features(arguments, features, [run.model for run in runs], split.train)
     show_progress = can_show_progress(arguments.quiet)
     failures: list[tuple[str, str]] = []
     for run in runs:
@@ -158,7 +162,7 @@ def _make_runs(asked: Sequence[Asked]) -> list[_Run]:
             label += f" on {one.choice.n:,} chosen items"
         if label in runs:
             raise UsageError(f"--system {one.name} is given twice with the same parameters")
-        runs[label] = _Run(label, one, model, model.get_params())
+        runs[label] = _Run(label, one, model)
     if len(runs) < 2:
         raise UsageError("compare takes two systems at least; for one there is evaluate")
     return list(runs.values())
@@ -184,6 +188,7 @@ def _measure(
                 "tells nothing of one; pass a public list (--catalogue FILE), of which the best are kept, or a larger "
                 "EPSILON"
             )
+    run.parameters = run.model.get_params()
     model = run.model.fit(train, key=key, n_threads=arguments.threads, show_progress=shows, ledger=ledger)
     result = evaluate(
         model, split.train, split.test, given=split.given, metrics=metrics, candidates=arguments.negatives,
@@ -265,7 +270,7 @@ def _document(
             {
                 "name": run.label,
                 "system": compared["results"][run.label]["model"],
-                "parameters": run.parameters,
+                "parameters": plain(run.parameters),
                 "choice": None if run.asked.choice is None else vars(run.asked.choice),
                 "n_items": run.n_items,
                 "metrics": compared["results"][run.label]["metrics"],

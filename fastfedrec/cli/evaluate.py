@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting.views import SHORT_NAMES
+from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, positive
 from fastfedrec.cli.outputs import EPSILON_LEGEND, can_show_progress, describe
 from fastfedrec.cli.parts import load_parts, sources, stated_split, tell_dropped
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table
+from fastfedrec.core.text import NOT_COVERED, epsilon_from_json, format_epsilon, format_table, plain
 from fastfedrec.core.version import __version__
 from fastfedrec.evaluation import (
     Evaluation,
@@ -42,6 +43,7 @@ def add_evaluate(add: Callable[..., argparse.ArgumentParser]) -> None:
         ],
     )
     add_system_and_data(command, in_parts=True)
+    add_features(command)
     command.add_argument(
         "--metrics",
         default="hr@10,ndcg@10",
@@ -93,8 +95,10 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
     for baseline in baselines:
         models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
     systems = [type(candidate) for candidate in models.values()]
+    features = read_features(arguments, [model])
     parts, stated = load_parts(arguments, systems, of_ratings=of_ratings), stated_split(arguments)
     data = load_data(arguments, systems) if parts is None else parts.train
+    give_features(arguments, features, [model], data)
     show_progress = can_show_progress(arguments.quiet)
     splitter = RandomHoldout(share=0.2) if of_ratings else LeaveOneOut()
     found: dict[str, list[Evaluation]] = {name: [] for name in models}
@@ -122,7 +126,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         return {
             "version": __version__,
             "system": type(model).__name__,
-            "parameters": model.get_params(),
+            "parameters": plain(model.get_params()),
             "data": {"source": arguments.data if parts is None else sources(arguments), **describe(data)},
             "split": found[type(model).__name__][0].split,
             "dropped": {name: runs[0].dropped for name, runs in found.items()},

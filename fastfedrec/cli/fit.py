@@ -6,10 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, natural
 from fastfedrec.cli.outputs import can_show_progress, describe
 from fastfedrec.core.files import check_place
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.text import plain
 from fastfedrec.core.version import __version__
 
 __all__ = ["add_fit"]
@@ -26,11 +28,13 @@ def add_fit(add: Callable[..., argparse.ArgumentParser]) -> None:
         "Train a system, and show what it cost in privacy and bytes.",
         [
             "fastfedrec fit dp-gram --data generated:5000x300 --set epsilon=2",
+            "fastfedrec fit dp-gram --data ml-1m.zip --catalogue published --features movielens",
             "fastfedrec fit fmf-ldp --data ml-20m.zip --catalogue published --out model.npz --no-users",
             "fastfedrec fit laplace-rr-svd --data ratings.csv --set epsilon_1=2 epsilon_2=1 --out model.npz",
         ],
     )
     add_system_and_data(command)
+    add_features(command)
     command.add_argument("--seed", type=natural, metavar="N", help="simulate: take the noise from a seed, not entropy")
     command.add_argument("--out", type=Path, metavar="FILE", help="save the model here, with the users' data")
     command.add_argument(
@@ -48,7 +52,9 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
         check_place(out)
     elif arguments.no_users:
         raise UsageError("--no-users is about the file of --out, which is not given")
+    features = read_features(arguments, [model])
     data = load_data(arguments, [type(model)])
+    give_features(arguments, features, [model], data)
     key = None if arguments.seed is None else Key.from_seed(arguments.seed)
     started = time.perf_counter()
     model.fit(data, key=key, n_threads=arguments.threads, show_progress=can_show_progress(arguments.quiet))
@@ -60,7 +66,7 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
         return {
             "version": __version__,
             "system": type(model).__name__,
-            "parameters": model.get_params(),
+            "parameters": plain(model.get_params()),
             "seed": arguments.seed,
             "data": {"source": arguments.data, **describe(data)},
             "fit_seconds": seconds,

@@ -9,6 +9,7 @@ from fastfedrec.datasets.frappe import load_frappe
 from fastfedrec.datasets.generate import generate_implicit
 from fastfedrec.datasets.generate_counts import PoissonCounts, generate_counts
 from fastfedrec.datasets.generate_sequences import generate_sequences
+from fastfedrec.datasets.item_tables import load_item_features
 from fastfedrec.datasets.movielens import load_movielens, load_movielens_items, zip_regions
 from fastfedrec.datasets.netflix import load_netflix
 from fastfedrec.datasets.stored_tables import store_table
@@ -22,6 +23,7 @@ __all__ = [
     "load_adjacency",
     "load_eicu",
     "load_frappe",
+    "load_item_features",
     "load_movielens",
     "load_movielens_items",
     "load_netflix",

@@ -21,18 +21,20 @@ _KNOWN = {
 _TYPES = ("token", "token_seq", "float", "float_seq")  # of RecBole's .inter files, behind a colon
 
 
-def known_columns(names: Sequence[str]) -> dict[str, str]:
+def known_columns(names: Sequence[str], roles: Sequence[str] = tuple(_KNOWN)) -> dict[str, str]:
     """The column of each role that is known by its name.
 
     Parameters
     ----------
     names : sequence of str
         Of all columns.
+    roles : sequence of str
+        Those that are looked for, of "user", "item", "value" and "timestamp".
 
     Returns
     -------
     dict of str to str
-        From "user", "item", "value" and "timestamp" to one of `names`; a role is left out that no column has.
+        From roles to one of `names`; a role is left out that no column has.
 
     Raises
     ------
@@ -41,8 +43,8 @@ def known_columns(names: Sequence[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     plain = [_plain(name) for name in names]
-    for role, known in _KNOWN.items():
-        columns = [name for name, word in zip(names, plain, strict=True) if word in known]
+    for role in roles:
+        columns = [name for name, word in zip(names, plain, strict=True) if word in _KNOWN[role]]
         if len(set(columns)) < len(columns):
             raise KeyError(f"column {columns[0]!r} stands twice among {show_names(names)}; rename one of them")
         if len(columns) > 1:
@@ -53,7 +55,22 @@ def known_columns(names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _plain(name: str) -> str:
+def split_type(name: str) -> tuple[str, str]:
+    """What a column is called, and which type the header gives it.
+
+    Parameters
+    ----------
+    name : str
+        As "genre:token_seq", or without a type.
+
+    Returns
+    -------
+    tuple of str and str
+        As ("genre", "token_seq"); the second is empty where there is none.
+    """
     stem, colon, kind = name.strip().rpartition(":")
-    name = stem if colon and kind in _TYPES else name
-    return "".join(letter for letter in name.lower() if letter not in "_- .")
+    return (stem, kind) if colon and kind in _TYPES else (name, "")
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in split_type(name)[0].lower() if letter not in "_- .")

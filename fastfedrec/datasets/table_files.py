@@ -104,7 +104,7 @@ def find_layout(
         names = [f"column {place}" for place in range(len(names))]
     if parquet:
         return Layout(path, names, places, "", quotes, 1, True, timestamp_unit)
-    first, line = _first_record(path, separator, quotes)
+    first, line = first_record(path, separator, quotes)
     return Layout(path, names, places, first.separator, quotes, line + header * first.n_lines, False, timestamp_unit)
 
 
@@ -181,12 +181,12 @@ def table_columns(path: str | os.PathLike[str], separator: str | None = ",", *, 
         raise FileNotFoundError(f"path {str(path)!r} is no file; pass a CSV or Parquet file")
     if is_parquet(path):
         polars = import_polars(str(path))
-        with _reading(path):
+        with reading_parquet(path):
             return list(polars.read_parquet_schema(path))
-    return _first_record(path, separator, quotes)[0].fields
+    return first_record(path, separator, quotes)[0].fields
 
 
-def _first_record(path: Path, separator: str | None, quotes: bool) -> tuple[Record, int]:
+def first_record(path: Path, separator: str | None, quotes: bool) -> tuple[Record, int]:
     """The header, or the first row, and the number of its line."""
     with open_text(path) as stream:
         line, number = stream.readline(), 1
@@ -285,7 +285,7 @@ def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading_parquet(path: Path) -> Iterator[None]:
     """Name the file where a library tells of damage in its own way."""
     try:
         yield
@@ -299,7 +299,7 @@ def _reading(path: Path) -> Iterator[None]:
 def read_parquet(layout: Layout) -> dict[str, Any]:
     """Each role's column."""
     polars = import_polars(str(layout.path))
-    with _reading(layout.path):
+    with reading_parquet(layout.path):
         table = polars.read_parquet(layout.path, columns=_parquet_names(layout))
     return _parquet_arrays(layout, table)
 
@@ -309,7 +309,7 @@ def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:
     table = import_polars(str(layout.path)).scan_parquet(layout.path).select(_parquet_names(layout))
     start = 0
     while True:
-        with _reading(layout.path):
+        with reading_parquet(layout.path):
             part = table.slice(start, n_rows).collect()
         if not len(part) and start:
             return

@@ -120,7 +120,8 @@ def doors():
     for kind in (Interactions, InteractionLog):
         found |= {f"{kind.__name__}.{name}": getattr(kind, name) for name in vars(kind) if name.startswith("from_")}
     found = {name: inspect.signature(door).parameters for name, door in found.items() if callable(door)}
-    del found["datasets.load_movielens_items"]  # a publisher's list of items, without rows of anybody
+    for name in ("load_item_features", "load_movielens_items"):  # of items alone, without rows of anybody
+        del found[f"datasets.{name}"]
     del found["Interactions.from_scipy"]  # a matrix has its axes, and every entry a place on them
     return {name: door for name, door in found.items() if "item_ids" in door or "path" in door}
 
