@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fastfedrec._kernels.systems.gram import dp_gram as _kernel
 from fastfedrec.accounting import Gaussian
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -98,3 +99,17 @@ class NoisySum(FederatedSystem):
     def _sent_bytes(self, state: Any) -> int:
         """What a shard sends up: an int64 a sum."""
         return 8 * math.prod(self._shape(state))
+
+
+class ItemShares(NoisySum):
+    """Users add up their normalised rows, which no mean is taken off; a state has an array `mean`, an entry an item."""
+
+    _field = "item_shares"
+
+    def _shape(self, state):
+        return (len(state.mean),)
+
+    def _sums(self, state, shard, n_threads):
+        sums = np.zeros(shard.n_items, dtype=np.int64)
+        _kernel.share_sums(shard.indptr, shard.indices, sums, self._unit)
+        return sums

@@ -25,7 +25,6 @@ from fastfedrec.systems.fedrec.devices import pack_devices, unpack_devices
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.fmf.dp_fmf import DPFMF
 from fastfedrec.systems.gram.dp_gram import DPGram
-from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS
 from fastfedrec.systems.gram.shuffled_sketch import ShuffledSketchGram
 from fastfedrec.systems.private_recommender.model import PrivateRecommender
 from fastfedrec.systems.privrec.model import PrivRec
@@ -34,6 +33,7 @@ from fastfedrec.systems.subspace.model import DPSubspace
 
 __all__ = ["TERMS", "FitDeployment"]
 
+_MOST_USERS = 2**25  # of whom a node makes arrays: no server is to make it run out of memory
 _ROW_BITS = 32  # of a global id that a node makes; the others are the node's
 
 
@@ -151,8 +151,9 @@ class FitDeployment(Deployment):
         return shard._replace(global_user_ids=np.uint64(own) + np.arange(shard.n_users, dtype=np.uint64))
 
     def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
-        if n_users > MAX_USERS:  # no server is to make a node run out of memory
-            raise ValueError(f"n_users must be at most {MAX_USERS}, got {n_users}")
+        most = min(_MOST_USERS, getattr(self.model, "_most_users", _MOST_USERS))
+        if n_users > most:
+            raise ValueError(f"n_users must be at most {most}, got {n_users}")
         asked = n_users, len(item_ids)
         if self._planned is None or self._planned[0] != asked:
             model = copy.copy(self.model)

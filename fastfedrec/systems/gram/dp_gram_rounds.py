@@ -14,7 +14,7 @@ from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms import LayeredGaussian
-from fastfedrec.systems._noisy_sum import NoisySum
+from fastfedrec.systems._noisy_sum import ItemShares, NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.subspace.rounds import ProjectionSum
 
@@ -58,19 +58,10 @@ class GramSum(NoisySum):
         return RoundTraffic(4 * int(state.mean.any()) * len(state.mean), self._sent_bytes(state), n_clients)
 
 
-class ShareSum(GramSum):
-    """Users add up their normalised rows: the first round."""
+class ShareSum(ItemShares, GramSum):
+    """The first round."""
 
-    _field = "item_shares"
     _purpose = "dp_gram.item_shares"
-
-    def _shape(self, state):
-        return (len(state.mean),)
-
-    def _sums(self, state, shard, n_threads):
-        sums = np.zeros(shard.n_items, dtype=np.int64)
-        _kernel.share_sums(shard.indptr, shard.indices, sums, UNIT)
-        return sums
 
 
 class PairSum(GramSum):

@@ -251,6 +251,7 @@ class PrivateRecommender(FeaturedModel):
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The rounds of the system that is chosen, by the sizes of `data` alone."""
         chosen: Any = self._make(self._advice(self._public_users(data), data.n_items))
+        check_integer("the number of users in interactions", data.n_users, high=chosen._most_users)
         return chosen._plan(data, key)
 
     def _as_fitted(self, data: Interactions) -> Interactions:

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec._kernels.systems.gram.dp_gram import share_sums
 from fastfedrec._kernels.systems.subspace import model as _kernel
 from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.pairs import sort_pairs
 from fastfedrec.mechanisms import LayeredGaussian
-from fastfedrec.systems._noisy_sum import NoisySum
+from fastfedrec.systems._noisy_sum import ItemShares, NoisySum
 
 __all__ = [
     "FEWER_COLUMNS",
@@ -107,19 +106,10 @@ class SubspaceSum(NoisySum):
         return RoundTraffic(down, self._sent_bytes(state), n_clients)
 
 
-class ShareSum(SubspaceSum):
-    """Users add up their normalised rows: the first round."""
+class ShareSum(ItemShares, SubspaceSum):
+    """The first round."""
 
-    _field = "item_shares"
     _purpose = "dp_subspace.item_shares"
-
-    def _shape(self, state):
-        return (len(state.mean),)
-
-    def _sums(self, state, shard, n_threads):
-        sums = np.zeros(shard.n_items, dtype=np.int64)
-        share_sums(shard.indptr, shard.indices, sums, UNIT)
-        return sums
 
 
 class ProjectionSum(SubspaceSum):

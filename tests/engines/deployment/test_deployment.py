@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from fastfedrec import (
+    DPALS,
     FMFLDP,
     DPGram,
+    DPSubspace,
     Interactions,
     Key,
     LaplaceRRSVD,
@@ -19,9 +21,12 @@ from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
 from fastfedrec.rounds.system import Update
+from fastfedrec.systems.dp_als import rounds as dp_als_rounds
+from fastfedrec.systems.gram import dp_gram_rounds
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, GramState, PairSum
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchState
 from fastfedrec.systems.private_prototypes.rounds import PrototypeState
+from fastfedrec.systems.subspace import rounds as subspace_rounds
 
 ITEMS = np.arange(12)
 OPTIONS = {"is_simulation": False, "round_timeout": 1.0, "join_timeout": 1.0, "max_clients": 100}
@@ -88,6 +93,31 @@ def test_a_node_plans_what_the_front_door_takes_for_so_many_users():
     for trust in ("shuffle", "local"):
         with pytest.raises(ValueError, match="data stay on nodes, so trust must be 'central'"):
             deployment_of(PrivateRecommender(2.0, trust=trust))
+
+
+@pytest.mark.parametrize(
+    ("system", "most"),
+    [
+        (DPGram(), dp_gram_rounds.MAX_USERS),
+        (DPSubspace(), subspace_rounds.MAX_USERS),
+        (DPALS(), dp_als_rounds.MAX_USERS),
+        (LaplaceRRSVD(max_ratings=5), 2**25),
+        (PrivateRecommender(), 2**25),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_node_plans_for_no_more_users_than_sums_have_room_for(system, most):
+    with pytest.raises(ValueError, match=f"must be at most {most}, got {most + 1}"):
+        deployment_of(system).rounds_of(0, most + 1, ITEMS)
+
+
+@pytest.mark.parametrize("system", [DPSubspace(), PrivateRecommender()], ids=lambda system: type(system).__name__)
+def test_sums_have_room_for_as_many_users_and_what_the_front_door_takes_has_too(monkeypatch, system):
+    monkeypatch.setattr(PrivateRecommender, "_make", lambda *_: DPSubspace())
+    deployment, most = deployment_of(system), subspace_rounds.MAX_USERS
+    assert deployment.rounds_of(0, most, ITEMS).n_rounds == 1
+    with pytest.raises(ValueError, match=f"must be at most {most}, got {most + 1}"):
+        deployment.rounds_of(0, most + 1, ITEMS)
 
 
 # ---- whom a server hears ---------------------------------------------------------------------------------------------
