@@ -59,21 +59,6 @@ class CentralModel(OwnRows):
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
-        key : Key or None
-            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        CentralModel
-            This model, fitted.
         """
         self._check_parameters()
         data = check_counts(self, interactions, is_private=True).binarize()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastfedrec.accounting import Ledger
+from fastfedrec.systems._fit_text import whole_docstring
 
 Model = TypeVar("Model")
 P = ParamSpec("P")
@@ -113,7 +114,8 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
     ----------
     fit : callable
         A method that gets a model without anything of an earlier fit, sets its attributes as it goes, and opens its
-        account before it does anything to people's data; what callbacks see of it is ready to use.
+        account before it does anything to people's data; what callbacks see of it is ready to use.  Its docstring says
+        what is its own: `whole_docstring` adds the rest.
 
     Returns
     -------
@@ -137,6 +139,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
             raise
         return self
 
+    whole.__doc__ = whole_docstring(fit)
     return whole
 
 

@@ -170,22 +170,11 @@ class ImplicitALS(FactorScores, Baseline):
             values below 0 are refused; values matter only with `use_values`.
         key : Key or None
             Source of the factors to start from; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this fit is added; None starts one.
         warm_start : ImplicitALS, tuple of (user_factors, item_factors), or None
             Where to start.  Of a fitted model, which may be this one, users and items keep their factors by id, and
             others start as they would without it.  Arrays are of shape (n_users, n_factors) and (n_items, n_factors).
         track_loss : bool
             Compute `loss_`, which takes about the time of a half epoch of few factors for each.
-
-        Returns
-        -------
-        ImplicitALS
-            This model, fitted.
 
         Raises
         ------

@@ -73,19 +73,8 @@ class Baseline(OwnRows):
         interactions : Interactions, SciPy sparse matrix or array, or frame
             As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
             values below 0 are refused; values matter only where the model's own page says so.
-        key : Key or None
-            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
         show_progress : bool
             Draw a progress bar where the work comes in blocks (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this fit is added; None starts one.
-
-        Returns
-        -------
-        Baseline
-            This model, fitted.
 
         Warns
         -----

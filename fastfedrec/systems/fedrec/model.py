@@ -221,25 +221,10 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Ratings as values; every stored one counts, whatever its value.  Under a guarantee data without values are
             not refused, and each counts as 1: whether all ratings are 1 is what no fit may tell.
-        key : Key or None
-            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
         record_views : collection of int
             Rounds of which everything that was sent is kept in `records_`; 8 (n_factors + 1) bytes a vector.  The
             attacks of `fastfedrec.attacks` are then carried out on it, most of which need two rounds, and what they
             reach is put into the ledger.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        FedRec
-            This model, fitted.
 
         Warns
         -----

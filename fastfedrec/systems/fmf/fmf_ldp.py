@@ -176,25 +176,10 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Entries with value 0 are no interactions, and one below 0 is refused.  A user without any still sends
             reports, of a zero gradient.
-        key : Key or None
-            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
         callback : callable or None
             Called as ``callback(model, round)`` after each round, with the model ready to use.
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
         diagnostics : bool
             Keep `history_`: figures computed from raw data, which no guarantee covers.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        FMFLDP
-            This model, fitted.
 
         Raises
         ------

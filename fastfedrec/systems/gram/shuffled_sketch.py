@@ -179,19 +179,6 @@ class ShuffledSketchGram(GramModel):
         key : Key or None
             Source of the public signs and of every report; None draws one from entropy.  An entropy key serves one
             fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        ShuffledSketchGram
-            This model, fitted.
 
         Raises
         ------

@@ -96,17 +96,8 @@ class CentralNMF(ValueModel):
             Who holds each row; None is one entity.
         key : Key or None
             Source of the first factors; None draws one from entropy.
-        n_threads : int
-            0 for all; the model does not depend on it.
         show_progress : bool
             Has no effect; here so that all models are fitted alike.
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this fit is added; None starts one.
-
-        Returns
-        -------
-        CentralNMF
-            This model, fitted.
         """
         self._check_parameters()
         data = check_interactions(interactions)

@@ -216,12 +216,6 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             Who holds each row; None is one entity.
         users : array_like of shape (n_users,) or None
             Whose each row is, where a user has several; None takes each row for a user.
-        key : Key or None
-            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
         ledger : Ledger or None
             An earlier ledger on the same people, to which this run is added; None starts one, at `delta`.
         public_sizes : mapping or None
@@ -230,11 +224,6 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             and the ledger says so.
         engine : Engine or None
             Where entities run; None runs them in this process.
-
-        Returns
-        -------
-        PrivatePrototypes
-            This model, fitted.
 
         Warns
         -----

@@ -200,28 +200,13 @@ class PrivRec(_TwoTowerRecommender):
         ----------
         interactions : Interactions, InteractionLog, SciPy sparse matrix or array, or frame
             Everything that a user has visited; a value below 0 is refused.  A client without positives sends zeros.
-        key : Key or None
-            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
         callback : callable or None
             Called as ``callback(model, round)`` after each round, with the model ready to use.
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
         checkpoint : path-like or None
             A folder in which the run is kept after every round; where one is there already, it is resumed, and ends
             with the same bits.  It holds the key, and sums without noise: only its owner may read it.
         public : Interactions, matrix, frame or None
             With ``stage1="public"``: sequences, with timestamps, of people who are no users here.
-
-        Returns
-        -------
-        PrivRec
-            This model, fitted.
 
         Raises
         ------

@@ -55,19 +55,8 @@ class RatingBaseline(RatingModel):
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Ratings as values; every stored one counts, whatever its value.
-        key : Key or None
-            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
         show_progress : bool
             Has no effect; here so that all models are fitted alike.
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this fit is added; None starts one.
-
-        Returns
-        -------
-        RatingBaseline
-            This model, fitted.
         """
         self._check_parameters()
         data = check_ratings(interactions, is_private=self._is_private, least_users=1)

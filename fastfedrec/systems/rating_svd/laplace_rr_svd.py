@@ -189,21 +189,6 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Ratings as values; every stored one counts, whatever its value.  Under a guarantee data without values are
             not refused, and each counts as 1: whether all ratings are 1 is what no fit may tell.
-        key : Key or None
-            Source of every draw; None draws one from entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; the model does not depend on it.
-        show_progress : bool
-            Draw a progress bar (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one.
-        engine : Engine or None
-            Where shards run; None runs one shard in this process.
-
-        Returns
-        -------
-        LaplaceRRSVD
-            This model, fitted.
 
         Warns
         -----
