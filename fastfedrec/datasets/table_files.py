@@ -25,7 +25,17 @@ from fastfedrec.datasets._streams import NotUTF8, open_text
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.files import refuse
 
-__all__ = ["Layout", "find_layout", "is_parquet", "parquet_batches", "read_parquet", "read_text", "table_columns"]
+__all__ = [
+    "Layout",
+    "find_layout",
+    "first_record",
+    "is_parquet",
+    "parquet_batches",
+    "read_parquet",
+    "read_text",
+    "reading_parquet",
+    "table_columns",
+]
 
 _PARQUET = (".parquet", ".pq")
 _ID = "an id"
