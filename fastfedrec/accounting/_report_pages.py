@@ -4,6 +4,7 @@ import re
 from html import escape
 
 from fastfedrec.accounting._report import Block, Meters, Points, Report, Table
+from fastfedrec.core.html import html_page
 from fastfedrec.core.text import printable
 
 _TITLE = "Privacy report"
@@ -90,7 +91,7 @@ def to_html(report: Report) -> str:
         '<section class="sign"><p>Read and accepted</p><div><span>Name</span><span>Date</span><span>Signature</span>'
         f"</div></section><footer>Ledger {_html(report.digest)}</footer>"
     )
-    return _PAGE.format(title=_TITLE, style=_STYLE, body="\n".join(body))
+    return html_page(_TITLE, _STYLE, "\n".join(body))
 
 
 def _html_block(block: Block) -> str:
@@ -118,23 +119,6 @@ def _meter(name: str, who: str, epsilon: str, delta: str, share: float, words: s
 def _html(text: str) -> str:
     return escape(printable(text))
 
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<main>
-{body}
-</main>
-</body>
-</html>
-"""
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1c2430; --soft: #5b6675; --line: #d9dee5; --bad: #a3262a; --weak: #96600b;

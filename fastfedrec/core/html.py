@@ -1,9 +1,9 @@
-"""What notebooks show of an object (`_repr_html_`): tables in which every text is escaped, whoever wrote it."""
+"""HTML of tables, of what notebooks show of an object (`_repr_html_`), and of whole pages: every text is escaped."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-__all__ = ["html_card", "html_table"]
+__all__ = ["html_card", "html_page", "html_table"]
 
 _MOST_LETTERS = 200  # of a cell; what is longer is cut, and says so
 
@@ -53,6 +53,44 @@ def html_card(title: object, facts: Mapping[str, object], *tables: str) -> str:
     """
     parts = [html_table([], facts.items())] if facts else []
     return f"<div><strong>{_text(title)}</strong>{''.join([*parts, *tables])}</div>"
+
+
+def html_page(title: object, style: str, body: str) -> str:
+    """A page that needs nothing else: no script, no link, nothing that a browser would fetch.
+
+    Parameters
+    ----------
+    title : object
+        Of the window.
+    style : str
+        CSS, ours.
+    body : str
+        HTML in which every text of others is escaped.
+
+    Returns
+    -------
+    str
+        HTML 5.
+    """
+    return _PAGE.format(title=_text(title), style=style, body=body)
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+{body}
+</main>
+</body>
+</html>
+"""
 
 
 def _row(tag: str, cells: Iterable[object]) -> str:

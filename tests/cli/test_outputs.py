@@ -115,7 +115,7 @@ def test_nobody_reads_and_the_model_is_saved_all_the_same(tmp_path, capsys):
 
 def test_work_that_stops_because_nobody_reads_is_not_called_done(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "N_USERS", 500)
-    monkeypatch.setattr(demo, "N_ITEMS", 400)
+    monkeypatch.setattr(demo, "N_ITEMS", 200)
     with closed_pipe():
         assert main(["demo", "--out", str(tmp_path), "--quiet"]) == 141
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fastfedrec import FMFLDP, Interactions, Key, Popularity, PrivRec
 from fastfedrec.accounting import Ledger
-from fastfedrec.core.html import html_card, html_table
+from fastfedrec.core.html import html_card, html_page, html_table
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -137,3 +137,9 @@ def test_what_is_long_is_cut():
     (cell,) = read(html_table([], [["<" * 5000]])).cells
     assert len(cell) == 200
     assert cell == "<" * 199 + "\N{HORIZONTAL ELLIPSIS}"
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_the_title_of_a_page_adds_nothing(text):
+    reader, plain = Reader(html_page(text, "", "<p>body</p>")), Reader(html_page("", "", "<p>body</p>"))
+    assert (reader.opened, reader.attributes) == (plain.opened, plain.attributes)

@@ -1,0 +1,201 @@
+"""The demo as a page: what came of it, in a picture, a table and plain words, and what to try next."""
+
+import importlib.util
+import io
+import math
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from fastfedrec.core.html import html_page, html_table
+from fastfedrec.core.text import NOT_COVERED
+from fastfedrec.studies.demo.comparison import METRICS, Result, best_guess
+
+__all__ = ["make_page", "table"]
+
+_WHO = {"none": "no privacy", "central": "trusted server", "shuffle": "shuffler", "local": "nobody is trusted"}
+_NEXT = (
+    ("Your own data, in one table", "fastfedrec compare --data ratings.csv --system popularity --system dp-gram"),
+    ("A system for your numbers", "fastfedrec advise --users 20000 --items 500 --epsilon 1 --trust central"),
+    (
+        "A private model of your data",
+        "fastfedrec fit private-recommender --data ratings.csv --set epsilon=1 --out model",
+    ),
+    ("What it cost, for somebody who must sign", "fastfedrec ledger model --html ledger.html"),
+    ("Evidence against a claim", "fastfedrec audit binary-response"),
+)
+# Of Okabe and Ito, told apart by all eyes, and dark and light enough on either ground.
+_COLOURS = {"central": "#0072b2", "shuffle": "#d55e00", "local": "#009e73"}
+_MARKS = "os^Dv"
+
+
+def table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The table's header and its cells.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        In their order.
+
+    Returns
+    -------
+    tuple of header and rows
+        Of text.
+    """
+    header = ("trust", "system", "true epsilon", *(name.upper() for name in METRICS), "bytes down", "up", "seconds")
+    rows = [
+        (
+            _WHO[r.trust], r.system, _epsilon(r.epsilon), *(f"{r.metrics[name]:.3f}" for name in METRICS),
+            *("-" if moved is None else f"{moved:,}" for moved in (r.bytes_down, r.bytes_up)), f"{r.seconds:.1f}",
+        )
+        for r in results
+    ]  # fmt: skip
+    return header, rows
+
+
+def _epsilon(epsilon: float) -> str:
+    """Two digits behind the point, rounded up, as a cost is."""
+    return "none" if math.isinf(epsilon) else f"{math.ceil(epsilon * 100 - 1e-9) / 100:,.2f}"
+
+
+def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], footer: str) -> str:
+    """Lay the demo out.
+
+    Parameters
+    ----------
+    about : str
+        The data and the protocol.
+    verdicts : sequence of str
+        Of `verdicts`.
+    results : sequence of Result
+        Of `measure`.
+    footer : str
+        Version and duration.
+
+    Returns
+    -------
+    str
+        HTML 5 that needs nothing else; with a picture where matplotlib is installed.
+    """
+    picture = draw(results)
+    figure = "<p>No picture: matplotlib is not installed (pip install 'fastfedrec[cli]').</p>"
+    if picture is not None:
+        caption = (
+            "Share of users whose held-out item is among the first ten, over what the whole run truly costs a user. "
+            "What stands to the left protects more, what stands above serves better."
+        )
+        figure = f'<figure><div class="wide" tabindex="0">{picture}</div><figcaption>{caption}</figcaption></figure>'
+    header, rows = table(results)
+    said = "".join(f"<p>{escape(text)}</p>" for text in verdicts)
+    guesses = [(f"{epsilon:g}", f"{best_guess(epsilon):.1%}") for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
+    steps = "".join(f"<dt>{escape(what)}</dt><dd><code>{escape(command)}</code></dd>" for what, command in _NEXT)
+    body = [
+        f"<header><h1>Private recommenders, compared</h1><p>{escape(about)}</p></header>",
+        f'<section class="verdict">{said}</section>',
+        f"<section>{figure}</section>",
+        f'<section><h2>All figures</h2><div class="wide figures" tabindex="0">{html_table(header, rows)}</div>'
+        f"<p>True epsilon is the cost of the whole run, in nats, for replacing all data of one user, at delta 1e-6. It "
+        f"is against everyone but the server where that is trusted, against the server too behind a shuffler that "
+        f"breaks every link, and against everybody where nobody is trusted. {escape(NOT_COVERED)}</p></section>",
+        "<section><h2>What an epsilon means</h2><p>Somebody knows that a user's data are one of two, and sees all that "
+        "is released. Without looking, a guess is right half the time. With epsilon, whoever looks is right at most so "
+        f'often (but for delta):</p><div class="wide" tabindex="0">{html_table(("epsilon", "right guesses"), guesses)}'
+        "</div></section>",
+        f"<section><h2>What to try next</h2><dl>{steps}</dl></section>",
+        f"<footer>{escape(footer)}</footer>",
+    ]
+    return html_page("fastfedrec demo", _STYLE, "\n".join(body))
+
+
+def draw(results: Sequence[Result]) -> str | None:
+    """The picture as SVG, in the page's own colour of text.
+
+    Parameters
+    ----------
+    results : sequence of Result
+        Those with a finite epsilon are points; those without are lines across.
+
+    Returns
+    -------
+    str or None
+        One ``<svg>``; None where matplotlib is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        return None
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    metric = METRICS[0]
+    # Text stays text, in the font and the colour of the page around it; the same results make the same picture.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "fastfedrec", "font.size": 11}):
+        figure = Figure(figsize=(7, 6), layout="constrained")
+        axes = figure.subplots()
+        _draw_points(axes, results, metric)
+        for number, result in enumerate(r for r in results if r.trust == "none"):
+            style = ("--", "-.", ":")[number % 3]
+            axes.axhline(result.metrics[metric], color="#808080", linestyle=style, linewidth=1.2, label=result.system)
+        axes.set_xscale("log")
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("true epsilon of the whole run (nats, log scale)")
+        axes.set_ylabel(metric.upper())
+        axes.spines[["top", "right"]].set_visible(False)
+        figure.legend(frameon=False, fontsize=10, loc="outside lower center", ncols=2)
+        text = io.StringIO()
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+    svg = text.getvalue()
+    svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")
+    # Black is what SVG draws text in where it says nothing of it.
+    return re.sub(r"<svg ", '<svg role="img" aria-label="utility over true epsilon" fill="currentColor" ', svg, count=1)
+
+
+def _draw_points(axes: Any, results: Sequence[Result], metric: str) -> None:
+    systems = sorted({r.system for r in results if r.trust != "none"})
+    for trust, colour in _COLOURS.items():
+        for system in systems:
+            points = sorted(
+                (r.epsilon, r.metrics[metric])
+                for r in results
+                if (r.trust, r.system) == (trust, system) and math.isfinite(r.epsilon)
+            )
+            if points:
+                axes.plot(
+                    *zip(*points, strict=True), color=colour, marker=_MARKS[systems.index(system) % len(_MARKS)],
+                    markersize=6, linewidth=1.6, label=f"{system}, {_WHO[trust]}",
+                )  # fmt: skip
+
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #55606e; --line: #d5dbe3; --paper: #fff; --ground: #f4f6f8;
+  --mark: #eef5fb; --edge: #0072b2; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e6eaf0; --soft: #a6b0bd; --line: #36404d; --paper: #161b22; --ground: #0d1117; --mark: #16222f;
+    --edge: #58a6d6; }
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--ink);
+  font: 16px/1.55 system-ui, "Segoe UI", "Helvetica Neue", "DejaVu Sans", Arial, sans-serif; }
+main { max-width: 60rem; margin: 2rem auto; padding: 2rem 2.5rem; background: var(--paper);
+  border: 1px solid var(--line); border-radius: 6px; }
+h1 { font-size: 1.7rem; line-height: 1.25; margin: 0; }
+h2 { font-size: 1.15rem; margin: 2.2rem 0 .6rem; padding-bottom: .3rem; border-bottom: 1px solid var(--line); }
+p { margin: .6rem 0; overflow-wrap: anywhere; }
+header p, figcaption, footer { color: var(--soft); }
+.verdict { border-left: 5px solid var(--edge); border-radius: 4px; padding: .7rem 1.1rem; background: var(--mark); }
+figure { margin: 1.2rem 0; }
+figure svg { display: block; width: 100%; max-width: 46rem; min-width: 30rem; height: auto; margin: 0 auto; }
+figure svg text { font-family: inherit !important; }
+figcaption { font-size: .92rem; margin-top: .5rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .92rem; margin: .7rem 0; }
+th, td { text-align: left; padding: .32rem .9rem .32rem 0; border-bottom: 1px solid var(--line); white-space: nowrap;
+  font-variant-numeric: tabular-nums; }
+th { color: var(--soft); font-weight: 600; }
+.figures td:nth-child(n+3), .figures th:nth-child(n+3) { text-align: right; }
+.verdict p:first-child { font-size: 1.1rem; font-weight: 600; }
+dt { margin-top: .7rem; }
+dd { margin: .2rem 0 0; overflow-x: auto; }
+code { font: .9rem ui-monospace, "DejaVu Sans Mono", Consolas, monospace; white-space: nowrap; }
+footer { margin-top: 2.5rem; font-size: .85rem; }
+@media (max-width: 44rem) { main { margin: 0; padding: 1.2rem; border: 0; } }
+"""

@@ -1,0 +1,84 @@
+"""The demo's fits: what each costs in the trust model where it is told, and sentences that are what figures say."""
+
+import math
+
+import pytest
+
+from fastfedrec import DPLCF, FMFLDP, DPGram, Key, Popularity, datasets
+from fastfedrec.studies.demo import comparison
+from fastfedrec.studies.demo.comparison import Result, Run, best_guess, line_up, measure, verdicts
+
+
+def row(trust, system, value, epsilon=math.inf, setting=""):
+    return Result(trust, system, setting or system, epsilon, dict.fromkeys(comparison.METRICS, value), None, None, 0.0)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
+def test_a_guess_is_best_where_two_data_are_told_apart_by_randomized_response(epsilon):
+    truthful = math.exp(epsilon) / (1 + math.exp(epsilon))
+    assert best_guess(epsilon) == pytest.approx(truthful, rel=1e-12)
+    assert best_guess(math.inf) == 1
+    assert best_guess(0.0) == 0.5
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_each_system_costs_what_it_was_asked_for_where_it_is_told():
+    runs = line_up(50_000, 1000)
+    asked = [
+        (trust, system, e) for trust, of in comparison.TARGETS.items() for system, each in of.items() for e in each
+    ]
+    told = [(trust, type(run.model).__name__) for run in runs for trust in run.trusts]
+    for trust, system, _ in asked:
+        assert told.count((trust, system)) >= sum((t, s) == (trust, system) for t, s, _ in asked)
+    assert [type(run.model) for run in runs if len(run.trusts) == 2] == [FMFLDP]
+    assert next(type(run.model) for run in runs if run.trusts == ("none",)) is Popularity
+    plain = next(run.model for run in runs if type(run.model) is DPLCF)
+    assert 0.999 * 5000 < 1000 * plain.epsilon <= 5000
+
+
+@pytest.mark.ignores_values
+def test_results_tell_costs_traffic_and_metrics():
+    data = datasets.generate_implicit(1500, 200, key=Key.from_seed(1), mean_interactions=30)
+    runs = [
+        Run(Popularity(), ("none",)), Run(DPGram(epsilon=2.0), ("central",)),
+        Run(FMFLDP(n_rounds=2, n_reports=3), ("shuffle", "local")),
+    ]  # fmt: skip
+    found = measure(data, key=Key.from_seed(1), noise_key=Key.from_seed(2), show_progress=False, runs=runs)
+    assert [(r.trust, r.system) for r in found] == [
+        ("none", "Popularity"), ("central", "DPGram"), ("shuffle", "FMFLDP"), ("local", "FMFLDP")
+    ]  # fmt: skip
+    free, central, shuffled, local = found
+    assert free.epsilon == math.inf
+    assert central.epsilon == runs[1].model.ledger_.epsilon("public")
+    assert local.epsilon == 2 * 3 * 2.5
+    assert shuffled.epsilon < local.epsilon
+    assert shuffled.metrics == local.metrics
+    assert local.bytes_up == runs[2].model.communication_.to_dict()["upload_per_client"]
+    assert free.bytes_up is None
+    assert all(0 <= value <= 1 for r in found for value in r.metrics.values())
+
+
+@pytest.mark.parametrize(
+    ("private", "expected"),
+    [(0.50, "2.0 times as much as that list"), (0.10, "less than that list"), (0.251, "no clear difference from")],
+)
+def test_the_sentences_are_what_the_figures_say(private, expected):
+    results = [
+        row("none", "Popularity", 0.25), row("none", "EASE", 0.6), row("central", "DPGram", private, 1.0),
+        row("central", "DPGram", 0.6, 50.0), row("shuffle", "FMFLDP", 0.3, 4.18, "x"),
+        row("local", "FMFLDP", 0.3, 5e3, "x"),
+    ]  # fmt: skip
+    said = verdicts(results, n_tested=10_000)
+    assert said[0].startswith("Without privacy, EASE")
+    assert "60.0% of the users" in said[0]
+    assert said[1].startswith("With a trusted server, at a true epsilon of 1, DPGram has")
+    assert expected in said[1]
+    assert said[2].startswith("Behind a shuffler")
+    assert not any(text.startswith("Trusting nobody") for text in said)  # nothing there is of any use
+    assert "to 5,000 against a server" in said[3]
+    assert "4.18 if a shuffler" in said[3]
