@@ -94,9 +94,9 @@ def _sampler(mechanism: Any, key: Key | None) -> Callable[[Any, int], np.ndarray
 
 
 def _table(make: Callable[[float], Channel], x0: float, x1: float, claim: float, factor: int, key: Key | None) -> Case:
-    """A channel whose sampler takes values or positions, with the positions of x0 and x1 in its table."""
+    """A channel whose sampler takes positions, as whole numbers, or the two values of its table's rows, as floats."""
     channel = make(claim * factor)
-    rows = (0, 1) if isinstance(channel, BinaryResponse) else (int(x0), int(x1))
+    rows = (int(x0), int(x1)) if isinstance(x0, int) else (0, 1)
     return Case(_sampler(channel, key), (x0, x1), claim, table=(channel, *rows))
 
 
