@@ -40,6 +40,8 @@ _PAIRS_TO_REFINE = 0.6 / 0.95  # of what the mean leaves of the squared budget, 
 _LEAST_WITH_FEATURES = 22.0  # of the gate, where some of what pairs tell is known: features of noise have popularity's
 #                              HR@10 there, and .01 to .03 less below 20
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
+# Of `ridge`, over signal and the fifth power of rows' mean root length: beyond 1 where HR@10 was best with more of it.
+_SHORT_ROWS = 1e5
 
 
 class DPGram(CentralModel, GramModel):
@@ -64,7 +66,7 @@ class DPGram(CentralModel, GramModel):
         Where the public numbers promise more noise than signal, spend everything on popularity instead.
     ridge : float
         Added to the matrix's diagonal as the noise is: this times the standard deviation of an entry's noise times
-        the root of the number of items.
+        the root of the number of items, and more where rows are short (`short_row_factor`).
     mean_share : float
         Part of the squared budget that the mean of the users' rows takes, in (0, 1).
     n_users : int or None
@@ -237,7 +239,27 @@ class DPGram(CentralModel, GramModel):
         weight = math.sqrt(2) * n_users / max(1 - float(mean @ mean), _LEAST_REST)
         self.item_factors_ = np.column_stack([factors, math.sqrt(weight) * mean])
         # The noise of one release that tells as much as all of them.
-        self._prepare_scores(weight * own_shares(mean), math.fsum(noise**-2 for noise in noises) ** -0.5)
+        noise = math.fsum(noise**-2 for noise in noises) ** -0.5
+        signal = n_users / (noise * math.sqrt(len(mean)))
+        self._prepare_scores(weight * own_shares(mean), noise * short_row_factor(signal, float(self.item_means_.sum())))
+
+
+def short_row_factor(signal: float, root_length: float) -> float:
+    """How many times the ridge is larger where rows are short: a device adds up what few items tell, noise and all.
+
+    Parameters
+    ----------
+    signal : float
+        Users over the noise of an entry and the root of the number of items.
+    root_length : float
+        Mean of the roots of rows' lengths, which is what the released means add up to.
+
+    Returns
+    -------
+    float
+        At least 1: 1 for rows of some 30 items wherever the gate is open, and the more the shorter rows are.
+    """
+    return max(1.0, _SHORT_ROWS / (signal * max(root_length, 1.0) ** 5))
 
 
 def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:

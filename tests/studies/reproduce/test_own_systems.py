@@ -1,6 +1,7 @@
 """Tables of our own systems: every figure a run that can be made by hand, and the pages show what was written."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from support.reproduce_case import told, written
 from fastfedrec import EASE, DPGram, DPSubspace, Key, Popularity, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce import own_systems as module
-from fastfedrec.studies.reproduce.movielens_users import PROTOCOLS, THEMSELVES, users_of_the_thousand
+from fastfedrec.studies.reproduce.movielens_users import HELD_OUT_FIRST, PROTOCOLS, THEMSELVES, users_of_the_thousand
 from fastfedrec.studies.reproduce.own_systems import HitRatioCell, HitRatioTable, movielens_table, subspace_table
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -161,6 +162,27 @@ def test_pages_show_what_the_program_wrote(name):
     assert table.verdict() == document["verdict"]
     assert not document["settings"]["quick"]
     assert table.brief() in (DOCS / PAGES[name]).read_text()
+
+
+def test_the_reproduction_has_every_row_of_the_program():
+    document = json.loads((DOCS / "reproductions" / "dp-gram-movielens.json").read_text())
+    page = (DOCS / "reproductions" / "dp-gram.md").read_text().splitlines()
+    rows = [line for line in table_of(document).to_markdown().splitlines() if line.startswith("| ")]
+    assert [line for line in page if line.startswith("| ")] == rows
+    assert [f"- {sentence}" for sentence in document["verdict"].splitlines()] == page[-2:]
+
+
+@pytest.mark.parametrize(
+    ("page", "protocols"), [("dp_als/dp-als.md", [HELD_OUT_FIRST]), ("fmf/dp-fmf.md", [HELD_OUT_FIRST, THEMSELVES])]
+)
+def test_other_pages_quote_what_the_program_wrote(page, protocols):
+    document = json.loads((DOCS / "reproductions" / "dp-gram-movielens.json").read_text())
+    found = (DOCS / "explanation/systems" / page).read_text().splitlines()
+    found = [re.findall(r"(?<= )\.\d{3}", line) for line in found if line.startswith("| DPGram |")]
+    means = {
+        (c["protocol"], c["epsilon"]): np.mean(c["hit_ratios"]) for c in document["cells"] if c["model"] == "DPGram"
+    }
+    assert found == [[f"{mean:.3f}"[1:] for (of, _), mean in means.items() if of == name] for name in protocols]
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

@@ -90,7 +90,8 @@ def test_factors_of_the_inverse_equal_dense_algebra(n_items, rank, scale):
     np.testing.assert_allclose(inverse @ (low_rank @ low_rank.T + np.diag(ridges)), np.eye(n_items), atol=1e-9)
 
 
-def test_what_a_fit_computes_from_its_release_equals_dense_algebra():
+@pytest.mark.parametrize(("n_users", "times"), [(9_000, 1.0), (90, 1e5 / (90 / (2.0 * 30**0.5) * 3.25**5))])
+def test_what_a_fit_computes_from_its_release_equals_dense_algebra(n_users, times):
     """The whole of the server's part, without a cut: the denoised matrix, the mean, and each item's own square."""
     rng = np.random.default_rng(4)
     taste = rng.normal(size=(30, 4))
@@ -98,14 +99,15 @@ def test_what_a_fit_computes_from_its_release_equals_dense_algebra():
     pairs = (pairs + pairs.T) / 2
     mean = rng.integers(1, 2000, 30) / SCALE
     model = DPGram(ridge=0.7)
+    model.item_means_ = np.full(30, 3.25 / 30)  # as it was released, not floored: the mean root of rows' lengths
     # Two releases of 2 sqrt(2) tell as much as one of 2.
-    model._release_factors(denoise_pairs(pairs, 2.0), mean, [8.0**0.5, 8.0**0.5], 900)
-    weight = math.sqrt(2) * 900 / (1 - mean @ mean)
+    model._release_factors(denoise_pairs(pairs, 2.0), mean, [8.0**0.5, 8.0**0.5], n_users)
+    weight = math.sqrt(2) * n_users / (1 - mean @ mean)
     gram = shrinkage_naive.denoise(pairs, 2.0) + weight * np.outer(mean, mean)
     np.testing.assert_allclose(model.item_factors_ @ model.item_factors_.T, gram, atol=1e-4 * gram.max())
     own = weight * mean / mean.sum()
     alone = np.maximum(own - gram.diagonal(), 0.1 * own)
-    weights = naive.ease_weights(gram + np.diag(alone), 0.7 * 2.0 * math.sqrt(30))
+    weights = naive.ease_weights(gram + np.diag(alone), times * 0.7 * 2.0 * math.sqrt(30))
     factors, scales = model.scoring_factors_, model.item_scales_
     found = (factors @ factors.T) * np.outer(1 / scales, scales) / (1 - np.square(factors).sum(axis=1))
     np.fill_diagonal(found, 0)
@@ -431,6 +433,23 @@ def test_a_third_release_pays_where_rows_are_short():
     )
     assert plain > 0.55  # popularity has .46
     assert refined > plain + 0.003
+
+
+@pytest.mark.slow
+def test_short_rows_take_more_of_the_ridge(monkeypatch):
+    """Rows of 5 items, drawn from longer ones: without it, less than a hit ratio of what is popular."""
+    data = datasets.generate_implicit(6_000, 300, key=Key.from_seed(1), mean_interactions=30.0)
+    data = data.keep_interactions(np.random.default_rng(1).random(data.n_interactions) < 0.2)
+    data = data.select_users(np.flatnonzero(data.interactions_per_user() > 1))
+    train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
+    model, popularity = DPGram(0.5, n_users=6_000), hit_ratio(Popularity().fit(train), train, test)
+    found = hit_ratio(model.fit(train, key=Key.from_seed(3)), train, test)
+    assert model.signal_ > 30
+    with monkeypatch.context() as patch:
+        patch.setattr("fastfedrec.systems.gram.dp_gram.short_row_factor", lambda signal, root_length: 1.0)
+        before = hit_ratio(model.fit(train, key=Key.from_seed(3)), train, test)
+    assert popularity - 0.07 < found
+    assert before < found - 0.02
 
 
 @pytest.fixture(scope="module")
