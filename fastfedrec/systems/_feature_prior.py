@@ -4,7 +4,6 @@ Nothing here looks at anything but features, which are public, a noisy release a
 docs/explanation/systems/gram/dp-gram.md.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +19,6 @@ _MOST_COLUMNS = 128  # of a block: the directions that popular items have most o
 _MORE_COLUMNS, _N_ITERATIONS = 16, 3  # of the subspace iteration that finds them
 _START = "item_features.subspace"  # a public start, the same each time
 _LEAST_OF_PAIRS = 1e-6  # of the squares of a prior's entries
-_LEAST_BELIEF = 2.0  # standard deviations of noise that a scale must stand above
 
 
 def prior_factors(features: AlignedFeatures, popularity: np.ndarray) -> list[NDArray[np.float64]]:
@@ -83,11 +81,14 @@ def _strongest(rows: Any) -> np.ndarray:
         return vectors @ turn[:, strongest] * np.sqrt(np.maximum(values[strongest], 0.0))
 
 
-def believed_scales(products: np.ndarray, inner: np.ndarray, noise: float) -> NDArray[np.float64]:
+def believed_scales(
+    products: np.ndarray, inner: np.ndarray, spread: np.ndarray, least: float = 2.0
+) -> NDArray[np.float64]:
     """Scales a of priors P_b with which the sum of a_b P_b is nearest to a noisy release Y, none below 0, and shrunk.
 
-    The least squares solve K a = t with t_b = <P_b, Y> and K_bc = <P_b, P_c>.  By noise alone a scale has the standard
-    deviation s_b = noise sqrt((K^-1)_bb); a scale of z s_b keeps 1 - (2 / z)^2 of itself, and nothing below 2.
+    The least squares solve K a = t with t_b = <P_b, Y> and K_bc = <P_b, P_c>.  Features that tell nothing give t the
+    covariance C, and so a scale the standard deviation s_b = sqrt((K^-1 C K^-1)_bb); a scale of z s_b keeps
+    1 - (least / z)^2 of itself, and nothing below that.
 
     Parameters
     ----------
@@ -95,8 +96,10 @@ def believed_scales(products: np.ndarray, inner: np.ndarray, noise: float) -> ND
         t.
     inner : ndarray of shape (n_blocks, n_blocks), float64
         K.
-    noise : float
-        Standard deviation of <P, Y> for a P of norm 1, above 0.
+    spread : ndarray of shape (n_blocks, n_blocks), float64
+        C.
+    least : float
+        Standard deviations that a scale must stand above.
 
     Returns
     -------
@@ -107,7 +110,7 @@ def believed_scales(products: np.ndarray, inner: np.ndarray, noise: float) -> ND
     --------
     >>> import numpy as np
     >>> from fastfedrec.systems._feature_prior import believed_scales
-    >>> believed_scales(np.array([90.0, 3.0]), np.diag([9.0, 9.0]), noise=1.0).round(2).tolist()
+    >>> believed_scales(np.array([90.0, 3.0]), np.diag([9.0, 9.0]), np.diag([9.0, 9.0])).round(2).tolist()
     [9.96, 0.0]
     """
     told = np.flatnonzero(inner.diagonal() > 0)
@@ -116,16 +119,21 @@ def believed_scales(products: np.ndarray, inner: np.ndarray, noise: float) -> ND
         return believed
     sizes = np.sqrt(inner.diagonal()[told])
     # In units of each block; two that say the same share what they are believed.
-    matrix = inner[np.ix_(told, told)] / np.outer(sizes, sizes) + 1e-6 * np.eye(len(sizes))
+    matrix, covariance = (_regular(of[np.ix_(told, told)] / np.outer(sizes, sizes)) for of in (inner, spread))
     triangle = np.linalg.cholesky(matrix)
     right = scipy.linalg.solve_triangular(triangle, products[told] / sizes, lower=True)
     scales = scipy.optimize.nnls(triangle.T, right)[0]
     active = np.flatnonzero(scales)
     if len(active):
-        widths = noise * np.sqrt(np.linalg.inv(matrix[np.ix_(active, active)]).diagonal())
-        scales[active] *= np.maximum(1 - np.square(_LEAST_BELIEF * widths / scales[active]), 0.0)
+        inverse = np.linalg.inv(matrix[np.ix_(active, active)])
+        widths = np.sqrt((inverse @ covariance[np.ix_(active, active)] @ inverse).diagonal())
+        scales[active] *= np.maximum(1 - np.square(least * widths / scales[active]), 0.0)
     believed[told] = scales / sizes
     return believed
+
+
+def _regular(matrix: np.ndarray) -> NDArray[np.float64]:
+    return matrix + 1e-6 * np.diag(matrix.diagonal())
 
 
 def combine(values: np.ndarray, vectors: np.ndarray, prior: np.ndarray, rank: int) -> NDArray[np.float64]:
@@ -217,17 +225,19 @@ def hollow_inner(blocks: Sequence[np.ndarray]) -> NDArray[np.float64]:
     return inner
 
 
-def noise_of_pairs(noise: float) -> float:
-    """Standard deviation of <P, W> off the diagonal, for a P of norm 1 and symmetric noise W of this one an entry.
+def spread_of_pairs(inner: np.ndarray, variance: float) -> NDArray[np.float64]:
+    """Covariance of <P_b, Y> off the diagonal, of a symmetric Y with this mean square of an entry that P has no say in.
 
     Parameters
     ----------
-    noise : float
+    inner : ndarray of shape (n_blocks, n_blocks), float64
+        <P_b, P_c> off the diagonal.
+    variance : float
         Of an entry.
 
     Returns
     -------
-    float
+    ndarray of shape (n_blocks, n_blocks), float64
         Each entry is there twice.
     """
-    return math.sqrt(2) * noise
+    return 2 * variance * inner

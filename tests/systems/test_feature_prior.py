@@ -8,7 +8,14 @@ from naive.systems.gram import shrinkage as naive
 
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.systems import _feature_prior as feature_prior
-from fastfedrec.systems._feature_prior import believed_scales, combine, hollow_inner, prior_factors, strongest
+from fastfedrec.systems._feature_prior import (
+    believed_scales,
+    combine,
+    hollow_inner,
+    prior_factors,
+    spread_of_pairs,
+    strongest,
+)
 
 
 def aligned(table, n_items):
@@ -49,7 +56,7 @@ def test_scales_equal_naive_twin(seed, n_blocks, noise):
     matrix = upper + upper.T + sum(a * g @ g.T for a, g in zip(truth, blocks, strict=True))
     np.fill_diagonal(matrix, 0)
     products = np.array([np.sum(g * (matrix @ g)) for g in blocks])
-    found = believed_scales(products, hollow_inner(blocks), feature_prior.noise_of_pairs(noise))
+    found = believed_scales(products, hollow_inner(blocks), spread_of_pairs(hollow_inner(blocks), noise**2))
     expected = naive.scales(matrix, [g @ g.T for g in blocks], noise)
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * noise)
 
@@ -94,21 +101,30 @@ def test_a_feature_that_all_items_have_or_none_is_no_prior():
 def test_what_tells_of_each_item_alone_is_no_prior_of_pairs_or_a_finite_one(table):
     for popularity in (np.ones(6), np.arange(6.0), np.zeros(6), np.array([0.01, 1, 1, 1, 1, 1])):
         blocks = [*prior_factors(aligned(table, 6), popularity), popularity[:, None]]
-        found = believed_scales(np.full(len(blocks), 5.0), hollow_inner(blocks), 1.0)
+        found = believed_scales(np.full(len(blocks), 5.0), hollow_inner(blocks), hollow_inner(blocks))
         assert np.isfinite(found).all()
         assert (found >= 0).all()
 
 
 def test_scales_below_twice_the_noise_are_none_and_large_ones_stay():
     inner = np.array([[4.0]])
-    assert believed_scales(np.array([3.9]), inner, 1.0).tolist() == [0.0]
-    assert believed_scales(np.array([-50.0]), inner, 1.0).tolist() == [0.0]
-    assert believed_scales(np.array([4e6]), inner, 1.0)[0] == pytest.approx(1e6, rel=1e-4)
+    assert believed_scales(np.array([3.9]), inner, inner).tolist() == [0.0]
+    assert believed_scales(np.array([-50.0]), inner, inner).tolist() == [0.0]
+    assert believed_scales(np.array([4e6]), inner, inner)[0] == pytest.approx(1e6, rel=1e-4)
+
+
+def test_what_must_be_told_is_stated_and_measured_by_the_spread():
+    inner = np.diag([4.0, 9.0])
+    z = np.array([5.0, 2.5])
+    for spread in (inner, np.diag([100.0, 0.01])):
+        t = z * np.sqrt(spread.diagonal())
+        found = believed_scales(t, inner, spread, 3.0)
+        np.testing.assert_allclose(found, [t[0] / 4 * (1 - (3 / 5) ** 2), 0.0], rtol=1e-5)
 
 
 def test_two_columns_that_say_the_same_share_what_is_believed():
     inner = np.full((2, 2), 9.0)
-    found = believed_scales(np.array([900.0, 900.0]), inner, 1e-3)
+    found = believed_scales(np.array([900.0, 900.0]), inner, 1e-6 * inner)
     assert found.sum() == pytest.approx(100, rel=1e-3)
 
 

@@ -16,8 +16,8 @@ from fastfedrec.systems._feature_prior import (
     believed_scales,
     combine,
     hollow_inner,
-    noise_of_pairs,
     prior_factors,
+    spread_of_pairs,
     squares,
 )
 from fastfedrec.systems.gram._spectrum import FilteredSpectra, Spectrum
@@ -156,7 +156,8 @@ def fitted_prior(
                 rows = (matrix[part] @ single).astype(np.float64)
                 products[b] += float(np.vdot(factors[part], rows))
             products[b] -= float(diagonal @ squares(factors))
-    scales = believed_scales(products, hollow_inner(blocks), noise_of_pairs(noise))
+    inner = hollow_inner(blocks)
+    scales = believed_scales(products, inner, spread_of_pairs(inner, noise**2))
     kept = [math.sqrt(scale) * factors for scale, factors in zip(scales[:-1], priors, strict=True) if scale > 0]
     return np.column_stack(kept) if kept else np.zeros((len(matrix), 0))
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from fastfedrec.core.threads import one_blas_thread
-from fastfedrec.systems._feature_prior import believed_scales, combine, squares, strongest
+from fastfedrec.systems._feature_prior import (
+    believed_scales,
+    combine,
+    hollow_inner,
+    spread_of_pairs,
+    squares,
+    strongest,
+)
 
 _DIAGONAL_STEPS = 8
 _MORE_THAN_FOUND, _LEAST_COLUMNS = 4, 8  # columns of an encoder: so many times those that stand out, and some more
@@ -21,6 +28,7 @@ _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 _LEAST_FOUND = 0.01  # of a column's noise, in what is taken to be signal
 _LEAST_SEEN = 1e-9  # of the largest weight, for what no encoder asked about
 _LEAST_PRECISION = 1e-9  # of an item whose own part rounding has taken away
+_LEAST_BELIEF = 3.0  # standard deviations of a prior's scale: one that tells nothing takes columns of the next encoder
 _ROOT_MEAN_SQUARE = 16.0  # of an encoder's entries
 _LONGEST = 2.0**12  # of an encoder's columns: their entries are less, and so far below what devices answer
 _ROWS = 4096  # of a block, whose products are made in double precision
@@ -123,7 +131,7 @@ class Projections:
         return to_whole(columns)
 
     def _believed(self) -> np.ndarray:
-        """G of the sum of a_b P_b that is nearest to all sums so far, as the noise allows (`believed_scales`)."""
+        """G of the sum of a_b P_b that is nearest to all sums so far, as far as chance allows (`believed_scales`)."""
         blocks = [*self.priors, self.mean[:, None]]
         ends = [self._ends(factors) for factors in blocks]
         products, inner = np.zeros(len(blocks)), np.zeros((len(blocks), len(blocks)))
@@ -136,9 +144,26 @@ class Projections:
                 ])  # fmt: skip
                 products += said @ seen
                 inner += said @ said.T
-        scales = believed_scales(products, inner, 1.0)[:-1]
+        spread = spread_of_pairs(hollow_inner(blocks), self._mean_square())
+        scales = believed_scales(products, inner, spread, _LEAST_BELIEF)[:-1]
         kept = [math.sqrt(a) * factors for a, factors in zip(scales, self.priors, strict=True) if a > 0]
         return np.column_stack(kept) if kept else self.prior[:, :0]
+
+    def _mean_square(self) -> float:
+        """Of the entries of SF' off the diagonal, made symmetric, each weighing as its two items.
+
+        That of what features which tell nothing are multiplied with: of noise, and of all that items have in common.
+        """
+        own, asking, across, alone = 0.0, 0.0, 0.0, 0.0
+        with one_blas_thread():
+            for part, sums, asked in self._sides():
+                shares, sums = self.mean[part, None], sums.astype(np.float64)
+                own = own + (shares * sums).T @ sums
+                asking = asking + (shares * asked).T @ asked
+                across = across + (shares * sums).T @ asked
+                alone += float(np.square(self.mean[part] * (sums * asked).sum(axis=1)).sum())
+            together = (float(np.vdot(own, asking)) + float(np.vdot(across, across.T))) / 2 - alone
+        return together / (self.mean.sum() ** 2 - float(self.mean @ self.mean))
 
     def _fit(self) -> np.ndarray:
         diagonal, factors = np.zeros(len(self.diagonal)), self.factors

@@ -12,7 +12,9 @@ from naive.systems.subspace import model as naive
 
 from fastfedrec import DPSubspace, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
+from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.systems._feature_prior import prior_factors
 from fastfedrec.systems.subspace import _inference as inference
 from fastfedrec.systems.subspace.model import LEAST_SIGNAL, _n_bytes, floored, to_grid
 from fastfedrec.systems.subspace.rounds import FINEST, SCALE, UNIT, ProjectionSum, SubspaceState, public_signs
@@ -141,6 +143,38 @@ def test_without_noise_the_strongest_directions_are_found():
     for place in (-1, -2, -3):
         ours = vectors[:, place] @ found.factors
         assert ours @ ours == pytest.approx(values[place], rel=0.3)
+
+
+def test_what_chance_gives_features_is_the_mean_square_of_all_pairs():
+    data = generated(3000, 60)
+    mean = floored(mean_of(data))
+    found = inference.Projections(data.n_users, mean)
+    for encoder in (public_signs(60, 5), public_signs(60, 4) * 3):
+        found.add(exact(data, mean, encoder), encoder, 0.5)
+    asked = np.column_stack([release.strength * release.encoder for release in found.releases])
+    pairs = np.column_stack([release.sums for release in found.releases]) @ asked.T
+    weights = np.outer(mean, mean)
+    np.fill_diagonal(weights, 0)
+    expected = np.average(np.square((pairs + pairs.T) / 2), weights=weights)
+    assert found._mean_square() == pytest.approx(expected, rel=1e-5)
+
+
+def test_features_that_tell_nothing_are_not_believed_where_there_is_hardly_noise():
+    data = generated(3000, 150)
+    mean = floored(mean_of(data))
+    encoder = public_signs(150, 32)
+    pairs = naive.pair_matrix(data.to_scipy().toarray(), to_grid(mean) / SCALE)
+    side = np.where(np.linalg.eigh(pairs)[1][:, -1] > 0, "a", "b")
+    sums = exact(data, mean, encoder)
+    is_believed = []
+    for seed in range(41):
+        dealt = np.random.default_rng(seed).permutation(side) if seed else side
+        features = ItemFeatures.of("item_features", {"side": dealt}).align("item_features", data.item_ids)
+        found = inference.Projections(data.n_users, mean, prior_factors(features, mean))
+        found.add(sums, encoder, 0.5)
+        is_believed.append(found.prior.shape[1] > 0)
+    assert is_believed[0]
+    assert sum(is_believed[1:]) <= 4  # measured by the noise it would be 11 of 40
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
