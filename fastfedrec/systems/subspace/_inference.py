@@ -154,13 +154,15 @@ class Projections:
 
         That of what features which tell nothing are multiplied with: of noise, and of all that items have in common.
         """
-        own, asking, across, alone = 0.0, 0.0, 0.0, 0.0
+        n_columns = sum(release.sums.shape[1] for release in self.releases)
+        own, asking, across = (np.zeros((n_columns, n_columns)) for _ in range(3))
+        alone = 0.0
         with one_blas_thread():
             for part, sums, asked in self._sides():
                 shares, sums = self.mean[part, None], sums.astype(np.float64)
-                own = own + (shares * sums).T @ sums
-                asking = asking + (shares * asked).T @ asked
-                across = across + (shares * sums).T @ asked
+                own += (shares * sums).T @ sums
+                asking += (shares * asked).T @ asked
+                across += (shares * sums).T @ asked
                 alone += float(np.square(self.mean[part] * (sums * asked).sum(axis=1)).sum())
             together = (float(np.vdot(own, asking)) + float(np.vdot(across, across.T))) / 2 - alone
         return together / (self.mean.sum() ** 2 - float(self.mean @ self.mean))
