@@ -336,6 +336,13 @@ CENTRAL = [
         (f"{PARTS}[PrivRec]",),
     ),
     Mutant(
+        "meta-clip-skipped", "clients of PrivRec that send gradients through their steps do not clip",
+        "MetaRounds._train",
+        "clip_norm=self.clip_norm",
+        "clip_norm=None",
+        tuple(f"{PARTS}[PrivRec, {method}]" for method in ("first-order MAML", "MAML", "Meta-SGD")),
+    ),
+    Mutant(
         "privrec-clip-after-sum", "PrivRec clips the sum, and no client's update", "CohortRounds.local_round",
         "updates = self._train(clients, block, state.parameters, clip_order, key, round, n_threads)",
         """

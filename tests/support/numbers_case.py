@@ -10,6 +10,7 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.meta_learning import MetaNetwork, split_examples
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
@@ -342,6 +343,22 @@ FUNCTIONS = {
         n_shadows=2, n_shadow_users=20, shadow_members=HALF, n_top=3, threshold=HALF, n_trees=3, alpha=0.25,
         n_bootstrap=100, key=KEY,
     ),
+    "compute.networks.meta_learning.split_examples": to(
+        lambda: functools.partial(split_examples, examples(), key=KEY), support_share=HALF, round=0
+    ),
+    "compute.networks.meta_learning.MetaNetwork": to(
+        lambda: functools.partial(MetaNetwork, network(), "maml"), learning_rate=HALF
+    ),
+    "compute.networks.meta_learning.MetaNetwork.train_clients": to(
+        lambda: functools.partial(
+            meta().train_clients, network().initial_parameters(KEY), *split_examples(examples(), key=KEY)
+        ),
+        **{name: value for name, value in CLIENT.items() if name != "learning_rate"},
+    ),
+    "compute.networks.meta_learning.MetaNetwork.adapt_clients": to(
+        lambda: functools.partial(meta().adapt_clients, network().initial_parameters(KEY), examples()),
+        **{name: value for name, value in CLIENT.items() if name not in ("learning_rate", "clip_norm", "clip_order")},
+    ),
     "compute.networks.two_tower.TwoTower": call(features=features(), **WIDTHS),
     "compute.networks.two_tower.TwoTower.train_clients": to(
         lambda: functools.partial(network().train_clients, network().initial_parameters(KEY), examples()), **CLIENT
@@ -488,6 +505,11 @@ def masked():
 @functools.cache
 def joint():
     return JointNetwork(network())
+
+
+@functools.cache
+def meta():
+    return MetaNetwork(network(), "maml", learning_rate=HALF)
 
 
 #: Numbers of constructors whose default is None, "auto", or no half-precision number.

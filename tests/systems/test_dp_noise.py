@@ -35,6 +35,11 @@ class Case(NamedTuple):
     sensitivities: dict
 
 
+PRIVREC = {
+    "n_rounds": 3, "cohort_size": COHORT, "local_epochs": 1, "learning_rate": 0.5, "server_learning_rate": RATE,
+    "clip_norm": CLIP, "noise_multiplier": MULTIPLIER, "delta": DELTA, "n_factors": 16, "hidden": (16,),
+}  # fmt: skip
+METAS = {"first-order MAML": "first-order-maml", "MAML": "maml", "Meta-SGD": "meta-sgd"}
 CASES = {
     "DPGram": Case(
         DPGram(EPSILON, DELTA, gate=False, n_users=PUBLIC, refine=True),
@@ -53,14 +58,11 @@ CASES = {
         | dict.fromkeys(("item_counts", "item_projections", "item_products", "item_sums"), UNIT * math.sqrt(MAX_ITEMS)),
     ),
     "DPFMF": Case(DPFMF(EPSILON, DELTA, n_factors=5, n_rounds=3), 2, {"gradients": UNIT}),
-    "PrivRec": Case(
-        PrivRec(
-            n_rounds=3, cohort_size=COHORT, local_epochs=1, learning_rate=0.5, server_learning_rate=RATE,
-            clip_norm=CLIP, noise_multiplier=MULTIPLIER, delta=DELTA, n_factors=16, hidden=(16,),
-        ),
-        2,
-        {"total": 2 * CLIP},
-    ),
+    "PrivRec": Case(PrivRec(**PRIVREC), 2, {"total": 2 * CLIP}),
+} | {
+    # Gradients are shorter than updates, so their bound is, too.
+    f"PrivRec, {name}": Case(PrivRec(**(PRIVREC | {"clip_norm": CLIP / 10}), meta=meta), 2, {"total": CLIP / 5})
+    for name, meta in METAS.items()
 }  # fmt: skip
 SYSTEMS = list(CASES)
 SUMS = ("DPGram", "DPSubspace")  # whose rounds have one field and the noise of it
@@ -216,8 +218,9 @@ def test_no_event_says_more_noise_than_there_is(name):
     for recorded in fits(name, 1)[0][1]:
         system, spent = recorded.system, Fraction(0)
         for field in recorded.update.arrays:
-            if name == "PrivRec":
-                stddev, square = system.noise.mechanism.stddev, (2 * Fraction(CLIP) / Fraction(system.noise.step)) ** 2
+            if name.startswith("PrivRec"):
+                bound = 2 * Fraction(CASES[name].model.clip_norm) / Fraction(system.noise.step)
+                stddev, square = system.noise.mechanism.stddev, bound**2
             else:
                 stddev = (system.noise if name in SUMS else system.noises[field].gaussian).stddev
                 square = round((CASES[name].sensitivities[field] / UNIT) ** 2) * Fraction(UNIT) ** 2
@@ -232,7 +235,7 @@ def test_every_draw_is_paid_for(name):
     for recorded in fits(name, 1)[0][1]:
         if name in SUMS:
             each = dict.fromkeys(recorded.update.arrays, recorded.system.noise)
-        elif name == "PrivRec":
+        elif name.startswith("PrivRec"):
             each = {"total": recorded.system.noise.mechanism}
         else:
             each = {field: noise.gaussian for field, noise in recorded.system.noises.items()}
@@ -271,8 +274,9 @@ def test_models_show_what_was_released_and_nothing_else(name):
         factors, uniqueness = found.model(model.ridge)
         np.testing.assert_allclose(model.item_factors_, factors, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(model.item_uniqueness_, uniqueness, rtol=1e-5)
-    elif name == "PrivRec":
-        np.testing.assert_array_equal(model.parameters_, after.parameters)
+    elif name.startswith("PrivRec"):
+        learnt = [model.parameters_, *([] if model.learning_rates_ is None else [model.learning_rates_])]
+        np.testing.assert_array_equal(np.sort(np.concatenate(learnt)), np.sort(after.parameters))
     else:
         np.testing.assert_array_equal(model.item_factors_, after.item_factors)
     if name == "DPALS":
@@ -344,8 +348,8 @@ def test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity(name)
             np.testing.assert_array_equal(parts.sum(axis=0), total.ravel())
             norms = np.sqrt(np.square(parts.astype(np.float64)).sum(axis=1))
             bound = CASES[name].sensitivities[field]
-            if name == "PrivRec":
-                norms, bound = norms * recorded.system.noise.step, CLIP
+            if name.startswith("PrivRec"):
+                norms, bound = norms * recorded.system.noise.step, CASES[name].model.clip_norm
             assert 0 < norms.max() <= bound * (1 + 1e-12)
 
 

@@ -120,10 +120,11 @@ static void forward(const Layer<T>& layer, const T* x, T* y, ptrdiff_t stride, p
     for (ptrdiff_t o = 0; o < layer.n_out; ++o) rectify(y + o * stride, n_columns);
 }
 
-// From dy, which is cut off like y: dx = W dy, W += x dy', bias += the sum of dy, which is left in `sums`.
+// From dy, which is cut off like y: dx = W dy; then in `to`, which may be the layer itself, W += x dy', bias += the sum of
+// dy, which is left in `sums`.
 template <class T>
-static void backward(const Layer<T>& layer, const T* x, const T* y, T* dx, T* dy, T* by_example, T* sums,
-                     ptrdiff_t stride, ptrdiff_t n) {
+static void backward(const Layer<T>& layer, const Layer<T>& to, const T* x, const T* y, T* dx, T* dy, T* by_example,
+                     T* sums, ptrdiff_t stride, ptrdiff_t n) {
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     const ptrdiff_t n_out = layer.n_out, n_columns = whole_vectors<T>(n);
@@ -137,13 +138,13 @@ static void backward(const Layer<T>& layer, const T* x, const T* y, T* dx, T* dy
     multiply<ROWS_OF, true>(layer.weights, n_out, dy, stride, n_out, dx, stride, layer.n_in, n_columns);
     transpose_block(dy, stride, n_out, n_columns, by_example, n_out);
     // W += x dy' over the n examples.
-    multiply<ROWS_OF, false>(x, stride, by_example, n_out, n, layer.weights, n_out, layer.n_in, n_out);
+    multiply<ROWS_OF, false>(x, stride, by_example, n_out, n, to.weights, n_out, layer.n_in, n_out);
     // Bias by bias the sum over examples in their order.
     for (ptrdiff_t o = 0; o < n_out; o += lanes) {
         V sum = V{};
         for (ptrdiff_t j = 0; j < n; ++j) sum += load<V>(by_example + j * n_out + o);
         store(sums + o, sum);
-        store(layer.bias + o, load<V>(layer.bias + o) + sum);
+        store(to.bias + o, load<V>(to.bias + o) + sum);
     }
 }
 
@@ -164,21 +165,22 @@ static void forward_one(const Layer<T>& layer, const T* x, T* y) {
     }
 }
 
-// Back through it: dx = W dy, then W += x dy'.
+// Back through it: dx = W dy, then W += x dy' in `to`, which may be the layer itself.
 template <class T>
-static void backward_one(const Layer<T>& layer, const T* x, T* dx, const T* dy) {
+static void backward_one(const Layer<T>& layer, const Layer<T>& to, const T* x, T* dx, const T* dy) {
     typedef NativeVector<T> V;
     constexpr int lanes = Native<T>::LANES;
     for (ptrdiff_t i = 0; i < layer.n_in; i += lanes) {
         V sums[lanes];
-        T* w = layer.weights + i * layer.n_out;
-        for (int k = 0; k < lanes; ++k, w += layer.n_out) {
+        const T* w = layer.weights + i * layer.n_out;
+        T* to_w = to.weights + i * layer.n_out;
+        for (int k = 0; k < lanes; ++k, w += layer.n_out, to_w += layer.n_out) {
             V sum = V{};
             for (ptrdiff_t o = 0; o < layer.n_out; o += lanes) {
                 // Each weight is read for dx before it is written: dx = W dy with the old W, then W + x dy'.
-                const V step = load<V>(dy + o), old = load<V>(w + o);
-                sum = multiply_add(old, step, sum);
-                store(w + o, multiply_add(spread<V>(x[i + k]), step, old));
+                const V step = load<V>(dy + o);
+                sum = multiply_add(load<V>(w + o), step, sum);
+                store(to_w + o, multiply_add(spread<V>(x[i + k]), step, load<V>(to_w + o)));
             }
             sums[k] = sum;
         }

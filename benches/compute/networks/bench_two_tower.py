@@ -39,15 +39,15 @@ def _problem():
     return network, network.initial_parameters(KEY), ClientExamples(drawn.users, drawn.global_user_ids, starts, *parts)
 
 
-def _orders(examples):
-    """The order of each client's examples in each epoch: Fisher and Yates, as the kernel draws it."""
-    orders = np.empty((N_EPOCHS, N_CLIENTS, N_EXAMPLES), dtype=np.int64)
+def _orders(examples, n_examples, purpose):
+    """The order of each client's first examples in each epoch: Fisher and Yates, as the kernel draws it."""
+    orders = np.empty((N_EPOCHS, N_CLIENTS, n_examples), dtype=np.int64)
     for c, user in enumerate(examples.global_user_ids.tolist()):
-        words = KEY.words("network.order", user=user, size=N_EPOCHS * N_EXAMPLES)
+        words = KEY.words(purpose, user=user, size=N_EPOCHS * n_examples)
         halves = iter(np.column_stack([words & np.uint64(2**32 - 1), words >> np.uint64(32)]).ravel().tolist())
-        order = np.arange(N_EXAMPLES)
+        order = np.arange(n_examples)
         for epoch in range(N_EPOCHS):
-            for k in range(N_EXAMPLES - 1, 0, -1):
+            for k in range(n_examples - 1, 0, -1):
                 other = next(halves) * (k + 1) >> 32
                 order[[k, other]] = order[[other, k]]
             orders[epoch, c] = order
@@ -81,7 +81,7 @@ def flops(network, n_examples, n_batches):
 class _Torch:
     """What the three ways share: local tables and batches as tensors, one row a client."""
 
-    def __init__(self, network, parameters, examples):
+    def __init__(self, network, parameters, examples, n_stepped=N_EXAMPLES, purpose="network.order"):
         with peer("torch"):
             import torch
         torch.set_num_threads(1)
@@ -102,11 +102,11 @@ class _Torch:
         for n_in, n_out, w_at, b_at, _ in network._layers.tolist():
             self.dense.append(torch.tensor(parameters[w_at : w_at + n_in * n_out].reshape(n_in, n_out)))
             self.dense.append(torch.tensor(parameters[b_at : b_at + n_out]))
-        orders = _orders(examples)
+        orders = _orders(examples, n_stepped, purpose)
         self.batches = [
             torch.tensor(np.ascontiguousarray(order[:, first : first + BATCH]))
             for order in orders
-            for first in range(0, N_EXAMPLES, BATCH)
+            for first in range(0, n_stepped, BATCH)
         ]
 
     def loss(self, dense, table, user, items, labels):

@@ -13,6 +13,7 @@ from fastfedrec.accounting import (
 )
 from fastfedrec.compute.networks.tiles import check_widths
 from fastfedrec.core.check import check_choice, check_integer, check_noise_epsilon, check_real
+from fastfedrec.systems.privrec._meta import METAS
 from fastfedrec.systems.privrec.stage1 import STAGES, Stage1Settings, check_options, has_joint_loss, resolve_options
 
 #: Chosen on MovieLens 1M; the paper's own are those of its section 4.1 (docs/explanation/systems/privrec/privrec.md).
@@ -80,6 +81,7 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     parameters = dict(given)
     parameters["preset"] = check_choice("preset", parameters["preset"], tuple(PRESETS))
     parameters["noise"] = check_choice("noise", parameters["noise"], ("gaussian", "laplace"))
+    parameters["meta"] = check_choice("meta", parameters["meta"], METAS)
     least = {"n_rounds": 0, "cohort_size": 1, "local_epochs": 1, "negatives": 0}
     for name, low in least.items():
         value = parameters[name]
@@ -116,6 +118,11 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(
             "stage1_options['contrastive_weight'] is for rounds after a stage one: they go on with its losses, got "
             f"stage1={stage1!r} and n_rounds={parameters['n_rounds']!r}"
+        )
+    if has_joint_loss(parameters) and parameters["meta"] != "reptile":
+        raise ValueError(
+            "meta must be 'reptile' with stage1_options['contrastive_weight']: no gradient goes through steps on its "
+            f"losses, got {parameters['meta']!r}"
         )
     if stage1 == "dp" and not private:
         raise ValueError("stage1='dp' needs noise: give target_epsilon or noise_multiplier, and clip_norm")

@@ -15,6 +15,7 @@ import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.compute.networks.joint_loss import JointNetwork
+from fastfedrec.compute.networks.meta_learning import MetaNetwork
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.check import check_callback, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
@@ -33,6 +34,7 @@ from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.privrec import start as first
 from fastfedrec.systems.privrec._joint import JointRounds
+from fastfedrec.systems.privrec._meta import MetaData, MetaRounds
 from fastfedrec.systems.privrec._run import Run
 from fastfedrec.systems.privrec._serving import _Personalized, _TwoTowerRecommender
 from fastfedrec.systems.privrec._settings import PrivRecSettings, check_settings, is_private
@@ -80,8 +82,13 @@ class PrivRec(_TwoTowerRecommender):
         Of a client's steps, and of the server's along the mean update.
     negatives : int or "auto"
         Items that a user has not visited, drawn for each positive, in each round anew.
+    meta : {"reptile", "first-order-maml", "maml", "meta-sgd"}
+        What a client sends: how far its epochs bring it; or, after them on half of its positives, minus the gradient of
+        its loss on the others, by the parameters it came to, by those it started from (second order), or by these and
+        by a learning rate of each parameter, which starts from `learning_rate` and is released as they are.  With one
+        positive it sends zeros.
     clip_norm : float or None
-        Bound (S) of a client's update over all its epochs: dense weights and embeddings together.
+        Bound (S) of a client's update over all its epochs: dense weights, embeddings and learning rates together.
     noise_multiplier : float or None
         z: the noise has standard deviation (Laplace: scale) z * 2 S on the sum of a cohort, in every parameter.
     target_epsilon : float or None
@@ -119,6 +126,8 @@ class PrivRec(_TwoTowerRecommender):
     ----------
     parameters_ : ndarray of shape (n_parameters,), float32
         Of the network, after `fit`.
+    learning_rates_ : ndarray of shape (n_parameters,), float32, or None
+        Of each parameter, by which devices fine-tune; None but for "meta-sgd".
     features_ : fastfedrec.data.features.Features
         The values of every feature; the users' own among them.
     noise_multiplier_ : float or None
@@ -133,6 +142,8 @@ class PrivRec(_TwoTowerRecommender):
     .. [1] Wang, Yin, Chen, Yu, Zhou, Zhang, "Fast-adapting and privacy-preserving federated recommender system", The
        VLDB Journal, 2021.
     .. [2] Nichol, Achiam, Schulman, "On first-order meta-learning algorithms", arXiv:1803.02999, 2018 (Reptile).
+    .. [3] Chen, Luo, Dong, Li, He, "Federated meta-learning with fast convergence and efficient communication",
+       arXiv:1802.07876, 2018 (MAML, Meta-SGD).
 
     Examples
     --------
@@ -157,6 +168,7 @@ class PrivRec(_TwoTowerRecommender):
     learning_rate: float | str = "auto"
     server_learning_rate: float | str = "auto"
     negatives: int | str = "auto"
+    meta: str = "reptile"
     clip_norm: float | None = None
     noise_multiplier: float | None = None
     target_epsilon: float | None = None
@@ -311,11 +323,18 @@ class PrivRec(_TwoTowerRecommender):
         epochs = settings.local_epochs
         if local_epochs is not None:
             epochs = check_integer("local_epochs", local_epochs, low=0, high=2**31 - 1)
-        clients = ClientData(data, fitted.features_, fitted._network, fitted.threshold)
-        updates = clients.train(
-            fitted.parameters_, np.arange(own.n_users), fitted._local(settings, epochs),
-            key=resolve_key(key), purpose="privrec.personal", round_number=0, n_threads=n_threads,
-        )  # fmt: skip
+        users, local, purpose = np.arange(own.n_users), fitted._local(settings, epochs), "privrec.personal"
+        key = resolve_key(key)
+        if fitted.learning_rates_ is None:
+            clients = ClientData(data, fitted.features_, fitted._network, fitted.threshold)
+            updates = clients.train(
+                fitted.parameters_, users, local, key=key, purpose=purpose, round_number=0, n_threads=n_threads
+            )
+        else:
+            learnt = MetaNetwork(fitted._network, fitted.meta, learning_rate=settings.learning_rate)
+            clients = MetaData(data, fitted.features_, learnt, fitted.threshold)
+            parameters = learnt.join(fitted.parameters_, fitted.learning_rates_)
+            updates = clients.adapt(parameters, users, local, key, purpose, n_threads)
         return _Personalized(fitted.parameters_, fitted.ledger_, clients, updates)
 
     # ---- around a run -------------------------------------------------------------------------------------------
@@ -344,6 +363,9 @@ class PrivRec(_TwoTowerRecommender):
         )  # fmt: skip
         if settings.stage1 is not None and settings.stage1.contrastive_weight:
             return JointRounds(self.features_, JointNetwork(self._network), *described, settings.stage1)
+        if self.meta != "reptile":
+            learnt = MetaNetwork(self._network, self.meta, learning_rate=settings.learning_rate)
+            return MetaRounds(self.features_, learnt, *described)
         return PrivRecRounds(self.features_, self._network, *described)
 
     def _start(
@@ -371,7 +393,7 @@ class PrivRec(_TwoTowerRecommender):
 
     def _take(self, run: Run, system: PrivRecRounds, parameters: np.ndarray) -> None:
         self.ledger_, self.communication_ = run.ledger, run.communication
-        self.parameters_ = system.network_part(parameters)
+        self.parameters_, self.learning_rates_ = system.network_part(parameters), system.rates_part(parameters)
 
     def _run_of(
         self, data: Interactions | InteractionLog, public: Interactions | None, settings: PrivRecSettings, n_shards: int
@@ -392,6 +414,8 @@ class PrivRec(_TwoTowerRecommender):
             arrays[f"features.{name}.indices"] = table.indices if kept else table.indices[:0]
             for number, values in enumerate(table.vocabularies):
                 arrays[f"features.{name}.{number}"] = values
+        if self.learning_rates_ is not None:
+            arrays["model.learning_rates_"] = self.learning_rates_
         return arrays
 
     def _header(self) -> dict[str, Any]:
@@ -411,6 +435,9 @@ class PrivRec(_TwoTowerRecommender):
             raise saved.error("features", f"must be those of {_TABLES}, got {sorted(names)}")
         self.features_ = Features(**{name: saved.features(name, names[name], n) for name, n in entries.items()})
         self._network = self._build()
+        learnt = self.meta == "meta-sgd"
+        rule = ArrayRule(np.float32, (self._network.n_parameters,))
+        self.learning_rates_ = saved.array("model.learning_rates_", rule) if learnt else None
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         return rules_of(np.float32, parameters_=(self._network.n_parameters,))

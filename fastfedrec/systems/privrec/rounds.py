@@ -147,6 +147,10 @@ class PrivRecRounds(CohortRounds):
         """Of all parameters those that recommend."""
         return parameters
 
+    def rates_part(self, parameters: np.ndarray) -> np.ndarray | None:
+        """Of all parameters the learning rates of the others, if these are learnt."""
+        return None
+
     def whole(self, network: np.ndarray, learnt: np.ndarray | None) -> np.ndarray:
         """All parameters, from the network's and what stage one has learnt."""
         return network

@@ -25,6 +25,8 @@ ROUNDS, EPOCHS, COHORT = "rounds (E1)", "local epochs (E2)", "cohort (M)"
 CUTOFFS = (5, 10, 20, 30)
 ACTIVITY = (20, 30, 50, 100)  # a test user of Figure 8 has fewer items held out than this
 PRIVREC, SGD, POPULARITY, DP_POPULARITY = "PrivRec", "PrivRec-SGD", "popularity", "DP popularity"
+FIRST_ORDER, NN_SELF = "first-order MAML", "NN-SELF"
+METHODS = {PRIVREC: "reptile", FIRST_ORDER: "first-order-maml", NN_SELF: "maml"}  # of Figure 9
 ONE, START = "DP-PrivRec-One", "DP-PrivRec-One, private popularity fine-tuned"
 _TIMED_ROUNDS = 3
 
@@ -144,9 +146,9 @@ class Runs:
         values = self._kept(f"figure-8-{name}", repr(model), run)
         return [_point("fewer items held out than", name, x, value) for x, value in zip(ACTIVITY, values, strict=True)]
 
-    def milliseconds(self, base: PrivRec, cohort_size: int, n_threads: int) -> list[Point]:
+    def milliseconds(self, base: PrivRec, name: str, cohort_size: int, n_threads: int) -> list[Point]:
         """Figure 9: the fastest of a few rounds."""
-        model = _changed(base, cohort_size=cohort_size, n_rounds=_TIMED_ROUNDS + 1)
+        model = _changed(base, meta=METHODS[name], cohort_size=cohort_size, n_rounds=_TIMED_ROUNDS + 1)
 
         def run() -> float:
             ends: list[float] = []
@@ -154,8 +156,8 @@ class Runs:
             model.fit(self.split.train, key=self.key, n_threads=n_threads, **options)
             return 1000 * float(np.diff(ends).min())
 
-        value = self._kept(f"figure-9-{cohort_size}-threads-{n_threads}", repr(model), run)
-        return [_point(COHORT, f"{n_threads} thread{'s' if n_threads > 1 else ''}", cohort_size, value)]
+        value = self._kept(f"figure-9-{model.meta}-{cohort_size}-threads-{n_threads}", repr(model), run)
+        return [_point(COHORT, timed(name, n_threads), cohort_size, value)]
 
     # ---- one model ----------------------------------------------------------------------------------------------
 
@@ -185,6 +187,11 @@ def private_models(models: Mapping[str, Any], epsilons: Sequence[float]) -> list
         found.append((START, _changed(start, popularity_epsilon=epsilon), epsilon))
         found.append((DP_POPULARITY, DPPopularity(epsilon / 2), epsilon))  # for replacing a user, which costs twice
     return found
+
+
+def timed(name: str, n_threads: int) -> str:
+    """A curve of Figure 9."""
+    return f"{name}, {n_threads} thread{'s' if n_threads > 1 else ''}"
 
 
 def _changed(model: PrivRec, **parameters: Any) -> PrivRec:

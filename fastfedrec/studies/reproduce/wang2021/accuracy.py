@@ -233,7 +233,7 @@ def accuracy_table(data: Interactions | InteractionLog, table: str, *, seed: int
     Returns
     -------
     AccuracyTable
-        NN-SELF and FedGNN as printed only.
+        FedGNN as printed only.
 
     References
     ----------
@@ -308,6 +308,7 @@ def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) ->
         "PrivRec": PrivRec(features, **common),
         "PrivRec, the paper's E1, E2 and M": PrivRec(features, **papers),
         "FOFL-SELF": PrivRec(None, **common),
+        "NN-SELF": PrivRec(features, meta="maml", **common),
         "PrivRec-SGD": PrivRec(features, **one_step),
         "PrivRec-CEN": PrivRec(features, **(common | {"cohort_size": "all", "n_rounds": 1 if quick else 10})),
         "DP-PrivRec-One, epsilon 2": PrivRec(features, **private),

@@ -20,6 +20,9 @@ from fastfedrec.studies.reproduce.wang2021._runs import (
     COHORT,
     DP_POPULARITY,
     EPOCHS,
+    FIRST_ORDER,
+    METHODS,
+    NN_SELF,
     ONE,
     POPULARITY,
     PRIVREC,
@@ -31,6 +34,7 @@ from fastfedrec.studies.reproduce.wang2021._runs import (
     describe_split,
     first_test_users,
     private_models,
+    timed,
 )
 from fastfedrec.studies.reproduce.wang2021.accuracy import paper_models
 
@@ -98,7 +102,10 @@ class PrivRecFigure(SideBySide):
             found.append(f"With the paper's z = 1 and S = {self.settings['published']['clip_norm']}, M = 30: "
                          f"{self.settings['published']['ends']}.")  # fmt: skip
         if self.figure == "9":
-            found.append("Second-order meta-learning (NN-SELF) is not built: there is nothing to compare with.")
+            found.append(
+                "NN-SELF is MAML: it differentiates through all local steps (second order), on half of a client's "
+                "positives; so first-order MAML is what it is beside.  PrivRec (Reptile) steps on all of them."
+            )
         return tuple(found)
 
     @property
@@ -141,7 +148,7 @@ class PrivRecFigure(SideBySide):
                     best = (min if self.figure == "9" else max)(curve, key=lambda x: curve[x])
                     ends = ", ".join(f"{curve[x]:.3g} at {x:g}" for x in (min(curve), best, max(curve)))
                     lines.append(f"{model} over {panel}: {ends}.")
-            return "\n".join(lines)
+            return "\n".join([*lines, *self._second_order()])
         pairs = [(PRIVREC, SGD), (PRIVREC, POPULARITY)] if self.figure == "8" else [(ONE, PRIVREC), (START, PRIVREC)]
         pairs += [] if self.figure == "8" else [(ONE, DP_POPULARITY), (START, DP_POPULARITY), (START, POPULARITY)]
         (panel,) = self._panels
@@ -151,6 +158,17 @@ class PrivRecFigure(SideBySide):
             if gains:
                 lines.append(f"{model}: {min(gains):+.0%} to {max(gains):+.0%} beside {other}.")
         return "\n".join(lines)
+
+    def _second_order(self) -> list[str]:
+        """How much longer the second order takes than the first, and than Reptile, on as many threads."""
+        lines = []
+        for n_threads in self.settings.get("threads", ()) if self.figure == "9" else ():
+            second = self.curve(COHORT, timed(NN_SELF, n_threads))
+            for other in (FIRST_ORDER, PRIVREC):
+                ratios = [value / self.curve(COHORT, timed(other, n_threads))[x] - 1 for x, value in second.items()]
+                beside = timed(other, n_threads)
+                lines.append(f"{NN_SELF} takes {min(ratios):+.0%} to {max(ratios):+.0%} longer than {beside}.")
+        return lines
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         digits = 1 if self.figure == "9" else 3
@@ -227,7 +245,11 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
         tasks = [functools.partial(runs.by_activity, name, models[name]) for name in (PRIVREC, SGD, POPULARITY)]
     elif figure == "9":
         counts = sorted({1, how.n_threads})
-        tasks = [functools.partial(runs.milliseconds, papers, size, n) for n in counts for size in sweeps[COHORT]]
+        described = {"threads": counts}
+        tasks = [
+            functools.partial(runs.milliseconds, papers, name, size, n)
+            for n in counts for name in METHODS for size in sweeps[COHORT]
+        ]  # fmt: skip
     else:
         epsilons = EPSILONS[figure][-1:] if how.quick else EPSILONS[figure]
         panel = "k" if figure in ("4", "5") else "epsilon"
