@@ -20,7 +20,7 @@ extensions = [
 ]
 exclude_patterns = ["_build", "_generated"]
 templates_path = ["_templates"]
-myst_enable_extensions = ["dollarmath"]
+myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
 autosummary_generate = True

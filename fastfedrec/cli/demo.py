@@ -15,12 +15,12 @@ from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, format_table
 from fastfedrec.core.version import __version__
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.studies.demo.comparison import measure, verdicts
-from fastfedrec.studies.demo.page import make_page, table
+from fastfedrec.studies.demo.page import draw, make_page, table
 
 __all__ = ["add_demo"]
 
 N_USERS, N_ITEMS, ROW_LENGTH, PRESET = 50_000, 1000, 30, "movielens-1m"
-PAGE = "report.html"
+PAGE, PICTURE = "report.html", "utility.png"
 
 
 def add_demo(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -32,7 +32,9 @@ def add_demo(add: Callable[..., argparse.ArgumentParser]) -> None:
         "picture and what it means.",
         ["fastfedrec demo --out demo-output"],
     )
-    command.add_argument("--out", type=Path, default=Path("demo-output"), metavar="DIR", help=f"folder for {PAGE}")
+    command.add_argument(
+        "--out", type=Path, default=Path("demo-output"), metavar="DIR", help=f"folder for {PAGE} and {PICTURE}"
+    )
     command.add_argument("--seed", type=natural, metavar="N", help="simulate: take the noise from a seed")
 
 
@@ -71,7 +73,9 @@ def run_demo(arguments: argparse.Namespace) -> dict[str, Any] | None:
     seconds = time.perf_counter() - started
     arguments.out.mkdir(parents=True, exist_ok=True)
     page = arguments.out / PAGE
-    write_text(page, make_page(about, said, results, f"fastfedrec {__version__}; noise from {noise}; {seconds:.0f} s"))
+    picture = draw(results, arguments.out / PICTURE)
+    footer = f"fastfedrec {__version__}; noise from {noise}; {seconds:.0f} s"
+    write_text(page, make_page(about, said, results, footer, picture))
     if (problem := missing_extra("matplotlib", "no picture")) is not None:
         tell(problem)
     tell(f"{seconds:.0f} s; the page to open in a browser: {page}")

@@ -41,6 +41,7 @@ def test_demo(tmp_path, capsys, small_demo, monkeypatch):
     captured = capsys.readouterr()
     page = tmp_path / "new" / "folder" / "report.html"
     assert page.read_text().startswith("<!DOCTYPE html>")
+    assert page.with_name("utility.png").read_bytes().startswith(b"\x89PNG")
     for part in (
         "true epsilon  HR@10  NDCG@10", "Popularity", "EASE", "DPGram", "DPPopularity", "DPLCF", "FMFLDP", "SIMULATION",
         "Without privacy, ", "FMF-LDP as it was published", "no epsilon here covers them", str(page),

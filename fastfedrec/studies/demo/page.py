@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from fastfedrec.core.html import html_page, html_table
@@ -59,7 +60,7 @@ def _epsilon(epsilon: float) -> str:
     return "none" if math.isinf(epsilon) else f"{math.ceil(epsilon * 100 - 1e-9) / 100:,.2f}"
 
 
-def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], footer: str) -> str:
+def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], footer: str, picture: str | None) -> str:
     """Lay the demo out.
 
     Parameters
@@ -72,13 +73,14 @@ def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], fo
         Of `measure`.
     footer : str
         Version and duration.
+    picture : str or None
+        Of `draw`.
 
     Returns
     -------
     str
-        HTML 5 that needs nothing else; with a picture where matplotlib is installed.
+        HTML 5 that needs nothing else.
     """
-    picture = draw(results)
     figure = "<p>No picture: matplotlib is not installed (pip install 'fastfedrec[cli]').</p>"
     if picture is not None:
         caption = (
@@ -108,13 +110,15 @@ def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], fo
     return html_page("fastfedrec demo", _STYLE, "\n".join(body))
 
 
-def draw(results: Sequence[Result]) -> str | None:
+def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
     """The picture as SVG, in the page's own colour of text.
 
     Parameters
     ----------
     results : sequence of Result
         Those with a finite epsilon are points; those without are lines across.
+    path : Path or None
+        Where the same is written as PNG.
 
     Returns
     -------
@@ -134,13 +138,16 @@ def draw(results: Sequence[Result]) -> str | None:
         _draw_points(axes, results, metric)
         for number, result in enumerate(r for r in results if r.trust == "none"):
             style = ("--", "-.", ":")[number % 3]
-            axes.axhline(result.metrics[metric], color="#808080", linestyle=style, linewidth=1.2, label=result.system)
+            label = f"{result.system}, no privacy"
+            axes.axhline(result.metrics[metric], color="#808080", linestyle=style, linewidth=1.2, label=label)
         axes.set_xscale("log")
         axes.set_ylim(bottom=0)
         axes.set_xlabel("true epsilon of the whole run (nats, log scale)")
         axes.set_ylabel(metric.upper())
         axes.spines[["top", "right"]].set_visible(False)
         figure.legend(frameon=False, fontsize=10, loc="outside lower center", ncols=2)
+        if path is not None:
+            figure.savefig(path, dpi=150)
         text = io.StringIO()
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()

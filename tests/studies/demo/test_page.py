@@ -20,7 +20,7 @@ ROWS = [
 
 
 def page():
-    return make_page("all <b>people</b>", ["first & best", "second"], ROWS, "version 1")
+    return make_page("all <b>people</b>", ["first & best", "second"], ROWS, "version 1", draw(ROWS))
 
 
 def test_the_table_rounds_costs_up():
@@ -42,9 +42,10 @@ def test_every_figure_and_sentence_is_on_the_page_and_nothing_is_fetched():
     assert set(re.findall(r'(?:href|src)="([^#"][^"]*)"', text)) == set()
 
 
-def test_the_picture_has_every_system_and_is_the_same_each_time():
-    picture = draw(ROWS)
+def test_the_picture_has_every_system_and_is_the_same_each_time(tmp_path):
+    picture = draw(ROWS, tmp_path / "a.png")
     assert picture == draw(ROWS)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     for label in ("DPGram, trusted server", "FMFLDP, shuffler", "FMFLDP, nobody is trusted", "Popularity"):
         assert label in picture
     assert "#000000" not in picture  # which nobody sees on a dark ground
