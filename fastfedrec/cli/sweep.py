@@ -95,6 +95,9 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--trust", required=True, choices=list(TRUST_VIEWS), help="whom one trusts with the data")
     command.add_argument("--delta", type=float, default=1e-6, help="of the whole run")
     command.add_argument("--row-length", type=float, metavar="N", help="items of a user, on average, where it is known")
+    command.add_argument(
+        "--with-features", action="store_true", help="something is publicly known of the items (fit --features FILE)"
+    )
     command.add_argument("--measured", type=Path, metavar="FILE", help="answer from these sweeps (of sweep --advice)")
 
 
@@ -219,6 +222,7 @@ def run_advise(arguments: argparse.Namespace) -> dict[str, Any] | str:
         arguments.trust,
         delta=arguments.delta,
         row_length=arguments.row_length,
+        item_features=arguments.with_features,
         measured=arguments.measured,
     )
     return found.to_dict() if arguments.json else found.summary()

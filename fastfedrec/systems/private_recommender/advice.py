@@ -125,7 +125,7 @@ class Advice:
     def reason(self) -> str:
         """Why, in a sentence."""
         best = self.best
-        if not self.is_measured:
+        if not self.is_measured or best.expected is None:
             return self.remarks[0]
         figure = f"HR@10 {best.expected:.3f} on generated data where it is no easier"
         if best.system == "Random":
@@ -205,7 +205,7 @@ class Advice:
         if best.expected is not None and best.expected <= RANDOM:
             lines.append("  no better than items at random, which have .100")
         lines += [] if self.trust == "local" else [f"  if that trust is misplaced, {alone} is left of it"]
-        ties = [o.system for o in self.offers if o is not best and _is_tie(best, o)]
+        ties = [o.system for o in self.offers if o is not best and is_tie(best, o)]
         if best in self.offers and ties:
             lines.append(f"  by these figures not clearly better than {' or '.join(ties)}")
         return lines
@@ -242,7 +242,19 @@ def _leads(offer: Offer, sure: Offer) -> bool:
     return offer.expected - sure.expected > offer.margin
 
 
-def _is_tie(best: Offer, other: Offer) -> bool:
+def is_tie(best: Offer, other: Offer) -> bool:
+    """Whether chance may explain that one gains more than another.
+
+    Parameters
+    ----------
+    best, other : Offer
+        With figures, or it is none.
+
+    Returns
+    -------
+    bool
+        By the larger of their margins.
+    """
     if best.gain is None or best.margin is None or other.gain is None or other.margin is None:
         return False
     return best.gain - other.gain <= max(best.margin, other.margin)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fastfedrec.accounting.views import TRUST_VIEWS
-from fastfedrec.core.check import check_choice, check_epsilon, check_integer, check_real
+from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.systems.private_recommender._measured import (
     RANDOM,
     Row,
@@ -27,6 +27,7 @@ from fastfedrec.systems.private_recommender._measured import (
     without_privacy,
 )
 from fastfedrec.systems.private_recommender._rule import RULES, at_random, by_rule, without_figures
+from fastfedrec.systems.private_recommender._with_features import with_features
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
 from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated
 
@@ -43,6 +44,7 @@ def advise(
     *,
     delta: float = 1e-6,
     row_length: float | None = None,
+    item_features: bool = False,
     measured: str | Path | None = None,
 ) -> Advice:
     """Choose a system and its setting.
@@ -59,6 +61,8 @@ def advise(
         Budget, in (0, 1).
     row_length : float or None
         Items of a user, on average; None takes the worse of what was measured, and a length beyond that the nearest.
+    item_features : bool
+        Whether something is publicly known of the items, for systems that take it; whatever it is, it counts alike.
     measured : str, Path or None
         Another file of sweeps, written by ``fastfedrec sweep --advice``.
 
@@ -92,6 +96,21 @@ def advise(
     if row_length is not None:
         row_length = check_real("row_length", row_length, low=0.0, exclusive=True)
     check_choice("trust", trust, tuple(TRUST_VIEWS))
+    is_featured = check_flag("item_features", item_features)
+    advice = _answer(n_users, n_items, epsilon, trust, delta, row_length, measured)
+    return with_features(advice, row_length) if is_featured else advice
+
+
+def _answer(
+    n_users: int,
+    n_items: int,
+    epsilon: float,
+    trust: str,
+    delta: float,
+    row_length: float | None,
+    measured: str | Path | None,
+) -> Advice:
+    """The answer where nothing is known of the items."""
     stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
     rows = [row for row in stored["rows"] if row["trust"] == trust]
     asked = n_users, n_items, epsilon, delta, trust

@@ -61,7 +61,8 @@ class PrivateRecommender(FeaturedModel):
         worse of what was measured.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
         What is **publicly** known of the items, as `fastfedrec.DPGram` takes it; handed to the system that is chosen.
-        One that takes none makes nothing of them, and the ledger says so.  They do not change the choice.
+        That there are any is one of the numbers that it is chosen by; where it makes nothing of them, the ledger says
+        so.
 
     Attributes
     ----------
@@ -86,9 +87,10 @@ class PrivateRecommender(FeaturedModel):
 
     Notes
     -----
-    It is chosen by the numbers of users and items, `epsilon`, `delta`, `trust` and `row_length` alone, from sweeps of
-    generated data that come with the package; where none was made, by a rule that `advice_` states.  Where nothing
-    gains more over popularity than chance explains, popularity is what it takes: everybody gets the same list.
+    It is chosen by the numbers of users and items, `epsilon`, `delta`, `trust` and `row_length` alone, and by whether
+    there are `item_features`, from sweeps of generated data that come with the package; where none was made, by a rule
+    that `advice_` states.  Where nothing gains more over popularity than chance explains, popularity is what it takes:
+    everybody gets the same list.
 
     Examples
     --------
@@ -185,14 +187,19 @@ class PrivateRecommender(FeaturedModel):
 
     def _advice(self, n_users: int, n_items: int) -> Advice:
         """By public numbers alone: nothing of the data is at hand here."""
-        return advise(n_users, n_items, self.epsilon, self.trust, delta=self.delta, row_length=self.row_length)
+        return advise(
+            n_users, n_items, self.epsilon, self.trust, delta=self.delta, row_length=self.row_length,
+            item_features=self.item_features is not None,
+        )  # fmt: skip
 
     def _make(self, advice: Advice) -> Recommender:
         """The system that was chosen, not fitted."""
         best = advice.best
         model = make_system(best.system, best.parameters)
+        # Popularity makes nothing of features, which would open gates that the choice takes to be closed.
+        handed = ("n_users",) if best.is_popularity else ("n_users", "item_features")
         known = model.get_params()
-        return model.set_params(**{name: getattr(self, name) for name in ("n_users", "item_features") if name in known})
+        return model.set_params(**{name: getattr(self, name) for name in handed if name in known})
 
     def _check_cost(self, model: Any, data: Interactions) -> None:
         """Add up anew what the fit is going to record, before it: by sizes, and by features, which may move a gate."""
@@ -206,12 +213,13 @@ class PrivateRecommender(FeaturedModel):
         from_rows = " (the number of rows, the same in neighbouring data: that somebody takes part is not hidden)"
         users = f"{self.n_users_} users{from_rows if self.n_users is None else ''}"
         rows = "" if self.row_length is None else f", rows of {self.row_length:g}"
+        known = "" if self.item_features is None else ", with public features"
         self.ledger_.note(
             f"PrivateRecommender: epsilon {self.epsilon:g} at delta {self.delta:g} for replacing all data of one user "
             f"(replace), the whole run together; trust: {self.trust} ({TRUST_WORDS[self.trust]}); took {self.chosen_}, "
-            f"by sizes alone: {users}, {data.n_items} items{rows}: {self.reason_}"
+            f"by sizes alone: {users}, {data.n_items} items{rows}{known}: {self.reason_}"
         )
-        if self.item_features is not None and "item_features" not in model.get_params():
+        if self.item_features is not None and model.get_params().get("item_features") is None:
             self.ledger_.note(f"PrivateRecommender: {type(model).__name__} makes nothing of the item features")
 
     @property

@@ -19,7 +19,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system
 
-__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "plan_run"]
+__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "plan_run", "signal_of"]
 
 POPULARITY = "DPPopularity"
 _COUNTS = {
@@ -203,6 +203,28 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float, item_ids: np.
             ledger.record(system.round_event(n_users))
             communication.record(system.traffic(state, n_users))
     return Planned(ledger, communication)
+
+
+def signal_of(system: str, parameters: dict[str, Any], n_users: int, n_items: int) -> float:
+    """The number that the gate of a system looks at.
+
+    Parameters
+    ----------
+    system : str
+        Name of a class with a gate.
+    parameters : dict
+        Of it.
+    n_users, n_items : int
+        Of the data.
+
+    Returns
+    -------
+    float
+        From public numbers only.
+    """
+    model = make_system(system, parameters)
+    model._plan(_Sizes(n_users, n_items), _NO_KEY)
+    return float(model.signal_)
 
 
 # ---- the setting that costs so much ---------------------------------------------------------------------------------
