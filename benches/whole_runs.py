@@ -13,6 +13,7 @@ MODELS = {
     "Laplace-RR-SVD": ("rating_svd.laplace_rr_svd.LaplaceRRSVD", {"max_ratings": 100}),
     "FedRec": ("fedrec.model.FedRec", {}),
     "FedRec++": ("fedrec.plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
+    "SDCF": ("sdcf.model.SDCF", {}),
     "private prototypes": ("private_prototypes.model.PrivatePrototypes", {"epsilon": 5.0}),
     "PrivRec": ("privrec.model.PrivRec", {"preset": "recommended"}),
     "DP-PrivRec": (
@@ -44,6 +45,7 @@ def ratings(n_users, n_items):
 SHORT = {
     "FedRec": {"n_rounds": 3},
     "FedRec++": {"n_rounds": 3},
+    "SDCF": {"n_rounds": 3},
     "PrivRec": {"n_rounds": 2},
     "DP-PrivRec": {"n_rounds": 2},
 }

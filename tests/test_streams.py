@@ -13,6 +13,7 @@ from fastfedrec import (
     DPFMF,
     DPLCF,
     FMFLDP,
+    SDCF,
     DPGram,
     DPPopularity,
     DPSubspace,
@@ -68,6 +69,7 @@ RUNS = {
     "FedRec": fitted(lambda: FedRec(1, n_rounds=3, n_factors=2, client_share=0.5, **CENTRAL)),
     "FedRec by response": fitted(lambda: FedRec(n_rounds=3, n_factors=2, **RESPONSES)),
     "FedRecPlusPlus": fitted(lambda: FedRecPlusPlus(2, n_rounds=3, n_factors=2, min_clients_per_denoiser=1, **CENTRAL)),
+    "SDCF": fitted(lambda: SDCF(True, 2, min_clients_per_denoiser=1, prior="wishart", n_rounds=3, n_factors=2)),
     "PrivatePrototypes": alone(lambda: PrivatePrototypes(2, 2, 4.0), entities=np.arange(40) % 3),
     "PrivatePrototypes of all parts": alone(
         lambda: PrivatePrototypes(

@@ -57,6 +57,7 @@ SYSTEMS = {
     "PrivRec": "PrivRec(n_rounds=2, cohort_size=1)",
     "PrivRec, private": "PrivRec(n_rounds=2, cohort_size=1, clip_norm=0.01, noise_multiplier=1.0)",
     "PrivatePrototypes": "PrivatePrototypes(n_factors=3, epsilon=5.0)",
+    "SDCF": "SDCF(n_rounds=3, n_factors=3)",
     "ShuffledSketchGram": "ShuffledSketchGram(8.0, gate=False)",
 }
 

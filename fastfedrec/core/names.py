@@ -13,6 +13,7 @@ SYSTEMS = {
     "laplace-rr-svd": "systems.rating_svd.laplace_rr_svd.LaplaceRRSVD",
     "fedrec": "systems.fedrec.model.FedRec",
     "fedrec-plus-plus": "systems.fedrec.plus_plus.FedRecPlusPlus",
+    "sdcf": "systems.sdcf.model.SDCF",
     "private-prototypes": "systems.private_prototypes.model.PrivatePrototypes",
     "privrec": "systems.privrec.model.PrivRec",
     "dp-gram": "systems.gram.dp_gram.DPGram",

@@ -188,8 +188,11 @@ def check_ratings(interactions: InteractionsLike, *, is_private: bool = False, l
     return data
 
 
-def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: float) -> np.ndarray:
-    """Each user's factors by least squares on the user's ratings, `regularization` for each; zeros without ratings."""
+def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: float | np.ndarray) -> np.ndarray:
+    """Each user's factors by least squares on the user's ratings, `regularization` for each; zeros without ratings.
+
+    A matrix instead is added once, to what is solved for each user.
+    """
     n_factors = item_factors.shape[1]
     if not item_factors.any():
         return np.zeros((data.n_users, n_factors))
@@ -201,7 +204,11 @@ def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: 
         rated = np.ones(block.n_interactions)
         systems = sum_rows(block, products, weights=rated).reshape(-1, n_factors, n_factors)
         diagonal = np.einsum("uff->uf", systems)
-        diagonal += np.maximum(regularization * block.interactions_per_user(), _LEAST_RIDGE)[:, None]
+        if isinstance(regularization, np.ndarray):
+            systems += regularization
+            diagonal += _LEAST_RIDGE
+        else:
+            diagonal += np.maximum(regularization * block.interactions_per_user(), _LEAST_RIDGE)[:, None]
         with one_blas_thread():
             found = np.linalg.solve(systems, sum_rows(block, item_factors)[:, :, None])
         factors[start : start + step] = found[:, :, 0]

@@ -6,6 +6,7 @@ from fastfedrec import (
     DPALS,
     DPFMF,
     FMFLDP,
+    SDCF,
     DPGram,
     DPSubspace,
     FedRec,
@@ -65,6 +66,8 @@ SIMULATED = {
     "fedrec": FedRec(1, n_rounds=4, t_predict=2, n_factors=4),
     "fedrec central": FedRec(0, n_rounds=2, n_factors=4, client_share=0.5, clip_norm=1.0, divisor=9.0),
     "fedrec_plus_plus": FedRecPlusPlus(n_rounds=3, n_factors=4),
+    "sdcf": SDCF(n_rounds=3, n_factors=4),
+    "sdcf denoised": SDCF(True, prior="wishart", n_rounds=3, n_factors=4),
     "fedrec_plus_plus published": FedRecPlusPlus(2, "published", n_rounds=3, n_factors=4),
 }
 

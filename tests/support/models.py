@@ -8,6 +8,7 @@ from fastfedrec import (
     DPLCF,
     EASE,
     FMFLDP,
+    SDCF,
     BiasedMF,
     DPGram,
     DPPopularity,
@@ -79,6 +80,7 @@ MODELS = [
     UserKNN(n_neighbors=5),
     DPSubspace(8.0, n_columns=8, gate=False),
     PrivateRecommender(2.0),
+    SDCF(True, 2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
 ]
 
 

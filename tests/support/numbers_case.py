@@ -437,6 +437,7 @@ FUNCTIONS = {
         call(kind="masked", max_entries=5, value_range=(ONE, 5.0), rho=HALF),
     ],
     "data.item_features.AlignedFeatures": call(blocks=(), n_known=3, unlisted=np.arange(2)),
+    "systems.sdcf.model.SDCF.epsilon_after": on(fastfedrec.SDCF, n_rounds=3),
     "systems.subspace.model.DPSubspace.costs": on(fastfedrec.DPSubspace, n_items=10),
     "systems.private_prototypes.prototypes.Recovery.n_draws": on(recovery, n_clusters=2, n_items=7),
     "systems.private_prototypes.prototypes.Recovery.events": on(recovery, n_clusters=2, n_items=7, n_rows=2),
@@ -546,6 +547,11 @@ SYSTEMS = {
     },
     "PrivatePrototypes": {"n_prototypes": 2, "delta": SMALL},
     "PrivateRecommender": {"delta": SMALL, "n_users": 50, "row_length": 8.0},
+    "SDCF": {
+        "keep_probability": 0.75, "add_probability": 0.25, "report_probability": HALF,
+        "false_report_probability": 0.125,
+        "learning_rate": HALF, "learning_rate_decay": HALF,
+    },
     "ShuffledSketchGram": {"delta": SMALL},
 }  # fmt: skip
 

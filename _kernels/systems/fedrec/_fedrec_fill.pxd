@@ -63,21 +63,30 @@ cdef inline void mark_by_weight(
 
 cdef inline Py_ssize_t mark_by_response(
     uint64_t* marked, uint8_t* kept, const int32_t* rated, Py_ssize_t n_rated, Py_ssize_t n_items,
-    const uint32_t* subkey, uint32_t round_number, uint64_t user, uint64_t keep, uint64_t add,
+    const uint32_t* subkey, uint64_t user, uint64_t keep, uint64_t add, const uint32_t* later, uint32_t round_number,
+    uint64_t show, uint64_t show_other,
 ) noexcept nogil:
-    """Answer for each item with one word: a rated one is kept below `keep`, another is added below `add`."""
-    cdef Stream stream
+    """Answer for each item with one word: a rated one is kept below `keep`, another is added below `add`.
+
+    With `later`, of each round, what was so answered is answered anew: yes below `show` where it was yes, and below
+    `show_other` where it was no."""
+    cdef Stream stream, second
     cdef Py_ssize_t item, rank = 0, at = 0, n = 0
-    cdef uint64_t word
-    stream_open(&stream, subkey, round_number, user)
+    cdef bint is_rated, answer
+    stream_open(&stream, subkey, 0, user)
+    if later != NULL:
+        stream_open(&second, later, round_number, user)
     for item in range(n_items):
         # One word an item, rated or not: which word an item reads does not depend on the data.
-        word = stream_next(&stream)
-        if at < n_rated and rated[at] == item:
-            kept[at] = word < keep
+        is_rated = at < n_rated and rated[at] == item
+        answer = stream_next(&stream) < (keep if is_rated else add)
+        if later != NULL:
+            answer = stream_next(&second) < (show if answer else show_other)
+        if is_rated:
+            kept[at] = answer
             at += 1
         else:
-            if word < add:
+            if answer:
                 set_mark(marked, rank)
                 n += 1
             rank += 1

@@ -2,12 +2,13 @@
 
 Inline functions only: a compiled module cannot be cimported under the `_kernels` mapping (see setup.py).
 """
-from libc.math cimport isfinite, sqrt
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.math cimport isfinite, llrint, sqrt
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc
 from libc.string cimport memcpy, memset
 
-from _kernels.core._chacha20 cimport Stream, stream_open, stream_read
+from _kernels.core._chacha20 cimport Stream, stream_below, stream_open, stream_read
+from _kernels.datasets._normal cimport stream_normal
 from _kernels.systems.fedrec._fedrec_fill cimport RATED, VIRTUAL, WITHHELD
 
 cdef extern from "_kernels/systems/fedrec/_fedrec.h" namespace "fastfedrec" nogil:
@@ -56,6 +57,8 @@ cdef struct Round:
     int sharing
     const uint32_t* subkey
     uint32_t round_number
+    const uint32_t* langevin       # three subkeys, or NULL
+    double noise                   # standard deviation, in steps
 
 
 cdef struct User:
@@ -144,6 +147,22 @@ cdef inline void train(const Round* plan, const User* user, Scratch* s) noexcept
             s.xs[j] = s.copy
             s.targets[j] = 0.0
     fedrec_errors(plan.plan, s.xs, user.items, s.targets, user.n, s.errors)
+    if plan.langevin != NULL:
+        draw_errors(plan, user, s)
+
+
+cdef inline void draw_errors(const Round* plan, const User* user, Scratch* s) noexcept nogil:
+    """Give every virtual item one of the user's own errors (SDCF); 0 where there are none."""
+    cdef Py_ssize_t n = 0, j
+    cdef Stream stream
+    for j in range(user.n):
+        if user.kinds[j] != VIRTUAL:
+            s.targets[n] = s.errors[j]
+            n += 1
+    stream_open(&stream, plan.langevin + 16, plan.round_number, user.identity)
+    for j in range(user.n):
+        if user.kinds[j] == VIRTUAL:
+            s.errors[j] = s.targets[stream_below(&stream, n)] if n else 0.0
 
 
 cdef inline double shrinkage_of(const Round* plan, const User* user, const Scratch* s) noexcept nogil:
@@ -164,6 +183,22 @@ cdef inline double shrinkage_of(const Round* plan, const User* user, const Scrat
     return min(1.0, plan.clip_norm / max(sqrt(total), 1e-300)) * (1.0 - slack)  # no division by 0
 
 
+cdef inline void add_noise(
+    const Round* plan, const uint8_t* kinds, Py_ssize_t n, Stream* streams, uint64_t* words
+) noexcept nogil:
+    """Add noise in whole steps to what is sent, and cut it off at the limit again; no claim of privacy rests on it."""
+    cdef Py_ssize_t j, f
+    cdef double x, limit = plan.plan.limit
+    for j in range(n):
+        if kinds[j] != WITHHELD:
+            for f in range(plan.plan.n_factors):
+                # Both are whole and at most 2^50 in size, so the sum is exact.
+                x = plan.noise * stream_normal(&streams[kinds[j] == VIRTUAL])
+                x = <double><int64_t>words[f] + <double>llrint(max(-limit, min(limit, x)))
+                words[f] = <uint64_t>(<int64_t>max(-limit, min(limit, x)))
+        words += plan.plan.width
+
+
 cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept nogil:
     """Add a user's integers to what the server and the denoisers have, as the way of sharing says."""
     cdef Py_ssize_t d = plan.plan.n_factors, width = plan.plan.width, first = 0, n, j, f
@@ -172,6 +207,7 @@ cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept 
     cdef uint64_t[BLOCK] to_denoiser
     cdef const uint64_t* masks = NULL
     cdef Stream stream
+    cdef Stream[2] noises  # a stream for each kind: rated items' noise is the same whatever else is spoken of
     for f in range(d):
         size += s.old[f] * s.old[f]
     if plan.clip_norm > 0.0:
@@ -181,11 +217,16 @@ cdef inline void send(const Round* plan, const User* user, Scratch* s) noexcept 
     if plan.sharing == ADDITIVE:
         stream_open(&stream, plan.subkey, plan.round_number, user.identity)
         masks = s.masks
+    if plan.langevin != NULL:
+        stream_open(&noises[0], plan.langevin, plan.round_number, user.identity)
+        stream_open(&noises[1], plan.langevin + 8, plan.round_number, user.identity)
     while first < user.n:
         n = min(<Py_ssize_t>BLOCK, user.n - first)
         fedrec_words(
             plan.plan, s.old, scale, plan.clip_norm > 0.0, user.items + first, s.errors + first, n, s.words
         )  # clipped ones toward zero, so that the norm does not grow
+        if plan.noise > 0.0:
+            add_noise(plan, user.kinds + first, n, noises, s.words)
         for j in range(n):
             address(plan, user, user.kinds[first + j], &to_server[j], &to_denoiser[j])
         if plan.sharing == ADDITIVE:

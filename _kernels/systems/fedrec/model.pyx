@@ -8,6 +8,9 @@ factors x, the error e_i = x'v_i - r_i of a rated item and x'v_i - r'_i of a vir
 g_i leaves the device as integers, round(scale g_i) cut off at +-limit, beside a 1 that counts the user.  Integers are
 added modulo 2^64, so no order of adding matters and what is added and subtracted again is gone.  Masks come from the
 stream (subkey, round, global user id).  Inputs are trusted.
+
+In SDCF (equation 10) a virtual item has no rating: its error is one of the user's own errors, drawn uniformly; and
+normal noise in whole steps is added to every vector that is sent.
 """
 from cython.parallel cimport parallel, prange, threadid
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -91,10 +94,15 @@ def respond(
     const uint32_t[::1] subkey,        # IN  (8,)
     uint64_t keep,                     # of 2^64
     uint64_t add,                      # of 2^64
+    const uint32_t[::1] later,         # IN  (8,), of the second stage, or (0,): there is none
+    uint32_t round_number,             # of the second stage
+    uint64_t show,                     # of 2^64
+    uint64_t show_other,               # of 2^64
     Py_ssize_t n_items,
     int n_threads,
 ):
-    """Randomized response for every user and item; called once to count, once to write."""
+    """Randomized response, in one stage or two, for every user and item; called once to count, once to write."""
+    cdef const uint32_t* second = &later[0] if later.shape[0] else NULL
     cdef Py_ssize_t n_users = users.shape[0], u, n_rated
     cdef uint64_t* marked
     cdef uint8_t* kept
@@ -116,7 +124,8 @@ def respond(
                 rated = &indices[indptr[u]]
             if not failed[thread]:
                 n_added[u] = mark_by_response(
-                    marked, kept, rated, n_rated, n_items, &subkey[0], 0, users[u], keep, add
+                    marked, kept, rated, n_rated, n_items, &subkey[0], users[u], keep, add, second, round_number, show,
+                    show_other,
                 )
                 if spoken_indptr.shape[0] and n_rated + n_added[u] > 0:
                     write_spoken(
@@ -167,6 +176,9 @@ def add_gradients(
     uint64_t[:, :, ::1] messages,        # OUT (2 or 0, n_spoken, n_factors + 1), zeros: what each of them is sent
     int64_t[::1] failed,                 # OUT (n_threads,), zeros; 1 where a thread had no memory
     const uint32_t[::1] subkey,          # IN  (8,), of the masks
+    const uint32_t[:, ::1] langevin,     # IN  (3, 8), of noise on rated items, on virtual ones, and of their errors; or
+                                         # (0, 8): virtual items have ratings, and there is no noise
+    double noise,                        # its standard deviation, in steps
     double learning_rate,
     double regularization,
     double scale,
@@ -201,6 +213,7 @@ def add_gradients(
     plan.plan.learning_rate, plan.plan.regularization, plan.plan.limit = learning_rate, regularization, limit
     plan.n_items, plan.scale, plan.clip_norm, plan.n_local = n_items, scale, clip_norm, n_local
     plan.sharing, plan.subkey, plan.round_number = sharing, &subkey[0], round_number
+    plan.langevin, plan.noise = &langevin[0, 0] if langevin.shape[0] else NULL, noise
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
         if thread and not allocate(&scratches[thread], n_items, width, longest, False):

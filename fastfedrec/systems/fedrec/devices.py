@@ -36,6 +36,7 @@ RATED, VIRTUAL, WITHHELD = 0, 1, 2  # as in the kernel; withheld: rated, trained
 
 _VIRTUAL = "fedrec.virtual_items"
 _RESPONSES = "fedrec.item_responses"
+_REPORTS = "sdcf.item_reports"
 _COUNTED = "fedrec.counted_items"
 _FIRST = "fedrec.user_factors"
 _INIT_WIDTH = 0.01  # of the uniform first factors
@@ -159,10 +160,22 @@ def response_channel(keep: float, add: float) -> Channel:
     return Channel([[TOTAL - added, added], [TOTAL - kept, kept]], inputs=[0, 1], outputs=[0, 1])
 
 
-def fill_by_response(shard: Interactions, channel: Channel, key: Key, n_threads: int) -> Spoken:
-    """Each item is spoken of as the channel answers: which ones then depends on the item set by an exact epsilon."""
+def fill_by_response(
+    shard: Interactions,
+    channel: Channel,
+    key: Key,
+    n_threads: int,
+    later: Channel | None = None,
+    round_number: int = 0,
+) -> Spoken:
+    """Each item is spoken of as the channel answers: which ones then depends on the item set by an exact epsilon.
+
+    A second channel is asked about the first one's answers, which are the same in every round, anew in each.
+    """
     add, keep = (row[1] for row in channel.counts)
-    options = key.subkey(_RESPONSES), keep, add, shard.n_items, n_threads
+    second = np.zeros(0, dtype=np.uint32) if later is None else key.subkey(_REPORTS)
+    show_other, show = (0, 0) if later is None else (row[1] for row in later.counts)
+    options = key.subkey(_RESPONSES), keep, add, second, round_number, show, show_other, shard.n_items, n_threads
     n_added, failed = np.zeros(shard.n_users, dtype=np.int64), np.zeros(n_threads, dtype=np.int64)
     data = shard.indptr, shard.indices, shard.global_user_ids, n_added
     none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)

@@ -21,6 +21,7 @@ from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.remote_users import RemoteUsers
+from fastfedrec.mechanisms import Channel
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
@@ -124,6 +125,10 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     """
 
     _communicates = True
+    _seen = (
+        "the server sees each user's real-valued gradients; of two rounds, a user's factors and ratings can be "
+        "computed (attacks.gradients)"
+    )
     _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_")
 
     rho: int = 1
@@ -296,11 +301,17 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         # Where rows are elsewhere, or not to be told of, a user is only known to have no more than all items.
         hidden = self.clip_norm is not None or isinstance(data, RemoteUsers)
         lengths = np.where(hidden, data.n_items, data.interactions_per_user())
-        channel = self.channel
-        if channel is None:
+        chances = self._chances
+        if chances is None:
             return float(np.minimum((1 + self.rho) * lengths, data.n_items).mean())
-        added, kept = (row[1] / 2**64 for row in channel.counts)
+        added, kept = chances
         return float((kept * lengths + added * (data.n_items - lengths)).mean())
+
+    @property
+    def _chances(self) -> tuple[float, float] | None:
+        """Of an unrated and of a rated item to be spoken of in a round; None with hybrid filling."""
+        channel = self.channel
+        return None if channel is None else (channel.counts[0][1] / 2**64, channel.counts[1][1] / 2**64)
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         return data  # whose ratings may all be 1: that is not to decide whether a user is served, or a node takes part
@@ -309,8 +320,13 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         model = super()._serving(data)
         # No rating of one user's makes scores of others, that are asked for with it, an error.
         ratings = data._replace(values=np.clip(data.values_or_ones(), self.grid[0], self.grid[-1]))
-        model.user_factors_ = solve_ratings(ratings, self.item_factors_, self.regularization)
+        model.user_factors_ = solve_ratings(ratings, self.item_factors_, self._ridge)
         return model
+
+    @property
+    def _ridge(self) -> float | np.ndarray:
+        """With what `solve_ratings` is to find the factors of users who took no part."""
+        return self.regularization
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 
@@ -319,11 +335,12 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         ledger = self.ledger_
         channel = self.channel
         if channel is not None:
-            answers = LocalReports("randomized response on which items", channel.epsilon, data.n_items, data.n_users)
+            epsilon, over_rounds = self._response_cost(channel)
+            answers = LocalReports("randomized response on which items", epsilon, data.n_items, data.n_users)
             ledger.record(answers, simulation=key.is_simulation)
             ledger.note(
-                f"which items a user speaks of: exactly {channel.epsilon:.6g} for one item more or less, and no more "
-                "over rounds, for it is decided once; the gradients themselves are not covered by that figure"
+                f"which items a user speaks of: exactly {epsilon:.6g} for one item more or less, {over_rounds}; the "
+                "gradients themselves are not covered by that figure"
             )
         if self.clip_norm is not None:
             if self.max_items is not None:
@@ -338,12 +355,13 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         for note in self._not_protected(data, state):
             ledger.note(f"not protected: {note}")
 
+    def _response_cost(self, channel: Channel) -> tuple[float, str]:
+        """What all rounds' answers about one item cost, and how it comes about."""
+        return channel.epsilon, "and no more over rounds, for it is decided once"
+
     def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
         """What each party learns, in words."""
-        notes = [
-            "the server sees each user's real-valued gradients; of two rounds, a user's factors and ratings can be "
-            "computed (attacks.gradients)"
-        ]
+        notes = [self._seen]
         if self.rho == 0 and self.filling == "hybrid":
             return [*notes, "the server sees which items each user has rated"]
         if self._redraws and self.filling == "hybrid":

@@ -210,7 +210,7 @@ class FedRecPlusPlus(FedRec):
         Gaussian or Unprotected
             Gaussian with central privacy.
         """
-        if self.clip_norm is None and self.sharing == "additive":
+        if self.clip_norm is None and self._sharing == ADDITIVE:
             items = "" if self.filling == "randomized_response" else ", and which items each user speaks of"
             return Unprotected("exact sums of gradients and counts of raters" + items)
         return super().round_event(n_clients)
@@ -221,8 +221,7 @@ class FedRecPlusPlus(FedRec):
         spoken = super()._expected_sent(data)
         if self.sharing == "additive":
             return 2 * spoken
-        channel = self.channel
-        kept = 1.0 if channel is None else channel.counts[1][1] / 2**64
+        kept = 1.0 if self._chances is None else self._chances[1]
         rated = 0.0 if self.clip_norm is not None else float(data.interactions_per_user().mean())
         return 2 * spoken - kept * rated
 

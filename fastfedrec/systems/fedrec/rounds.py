@@ -241,11 +241,13 @@ class FedRecRounds(FederatedSystem):
         _kernel.add_gradients(
             spoken.indptr, spoken.items, spoken.kinds, shard.indptr, ratings, shard.global_user_ids, roles,
             state.item_factors, devices.user_factors, sums, messages, failed, key.subkey(_MASKS),
-            state.learning_rate, self.regularization, self._scale, float(self._limit(len(state.global_user_ids))),
-            (self.clip_norm or 0.0) * self._scale, self.t_local if round_number >= self.t_predict else 0,
+            *self._langevin(state, key), state.learning_rate, self.regularization, self._scale,
+            float(self._limit(len(state.global_user_ids))), (self.clip_norm or 0.0) * self._scale,
+            self.t_local if round_number >= self.t_predict else 0,
             self._sharing, round_number, n_threads,
         )  # fmt: skip
         check_memory(failed)
+        self._finish_step(devices, state, shard, roles, key, round_number)
         devices.next_round = round_number + 1
         if records:
             users = np.repeat(shard.global_user_ids, np.diff(spoken.indptr))
@@ -380,6 +382,15 @@ class FedRecRounds(FederatedSystem):
         if channel is not None:
             return fill_by_response(shard, channel, key, n_threads)
         return fill_hybrid(shard, self.rho, state.weights, key, round_number, n_threads, last)
+
+    def _langevin(self, state: FedRecState, key: Key) -> tuple[np.ndarray, float]:
+        """Subkeys of virtual errors and of noise, and its standard deviation in steps: none here."""
+        return np.zeros((0, 8), dtype=np.uint32), 0.0
+
+    def _finish_step(
+        self, devices: Devices, state: FedRecState, shard: Interactions, roles: np.ndarray, key: Key, round_number: int
+    ) -> None:
+        """What users' factors do after a gradient step: nothing here."""
 
     def _devices_in(self, sender: str, shard: Interactions, key: Key, round_number: int) -> Devices:
         if round_number == 0:

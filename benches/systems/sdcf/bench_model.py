@@ -1,0 +1,78 @@
+"""A round of SDCF, one thread; NumPy loops over users, as a simulation in plain Python would."""
+
+import numpy as np
+
+from benches.floors import floor_seconds
+from benches.generated import ratings
+from benches.ratios import with_ratios
+from fastfedrec import SDCF, Key, hardware
+from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, WITHHELD
+
+N_FACTORS = 20
+STAGES = {"keep_probability": 0.9, "add_probability": 0.02, "report_probability": 0.9, "false_report_probability": 0.01}
+
+
+def _floor(case):
+    """Two products a rating, one of its error and one of the step, and one for each vector that is sent and noised."""
+    products = case.data.n_interactions * 2 + 2 * len(case.spoken.items)
+    return floor_seconds(hardware.instruction_set(), flops=2 * products * N_FACTORS)
+
+
+@with_ratios("time_round", floor=_floor)
+class Round:
+    """100,000 ratings of 1,000 users and some 45,000 virtual errors, with noise on every vector."""
+
+    param_names = ("impl",)
+    params = (("fastfedrec", "fastfedrec_denoised", "numpy"),)
+
+    def setup(self, impl):
+        self.data, self.key = ratings(1_000, 1_500, 100), Key.from_seed(0)
+        self.model = SDCF(impl == "fastfedrec_denoised", n_factors=N_FACTORS, **STAGES)
+        self.state = self.model.initial_state(self.data, self.key)
+        self.total = self._fastfedrec().arrays
+        (devices,) = self.model._devices.values()
+        self.spoken = devices.spoken
+        if impl == "numpy":
+            self._check_numpy()
+        self.run = self._numpy if impl == "numpy" else self._fastfedrec
+        self.run()
+
+    def time_round(self, impl):
+        self.run()
+
+    def _fastfedrec(self):
+        return self.model.local_round(self.state, self.data, self.key, 0, n_threads=1)
+
+    def _numpy(self):
+        rng, data, v = np.random.default_rng(1), self.data, self.state.item_factors
+        users = rng.random((data.n_users, N_FACTORS)) * 0.01 - 0.005
+        total, counts = np.zeros(v.shape), np.zeros(data.n_items)
+        rate, deviation = self.state.learning_rate, self.state.learning_rate**-0.5
+        answers = rng.random((data.n_users, data.n_items))
+        for u in range(data.n_users):
+            part = slice(data.indptr[u], data.indptr[u + 1])
+            rated = np.zeros(data.n_items, dtype=bool)
+            rated[data.indices[part]] = True
+            answer = answers[u] < np.where(rated, 0.9, 0.02)
+            said = rng.random(data.n_items) < np.where(answer, 0.9, 0.01)
+            own = v[rated] @ users[u] - data.values[part]
+            errors = rng.choice(own, data.n_items)
+            errors[rated] = own
+            items = np.flatnonzero(said)
+            total[items] += errors[items, None] * users[u] + deviation * rng.normal(size=(len(items), N_FACTORS))
+            counts[items] += 1
+            step = users[u] - rate * own @ v[rated] / len(own) + np.sqrt(rate / len(own)) * rng.normal(size=N_FACTORS)
+            users[u] = step / (1 + rate / (2 * len(own)) * self.state.precision.diagonal())
+        return total, counts
+
+    def _check_numpy(self):
+        """Drawn by another generator: as many vectors, and noise as large."""
+        ours, (total, counts) = self.total["total"].view(np.int64), self._numpy()
+        sent = np.isin(self.spoken.kinds, (RATED, VIRTUAL)).sum()
+        if ours[:, -1].sum() != sent or WITHHELD not in self.spoken.kinds or abs(counts.sum() / sent - 1) > 0.02:
+            raise AssertionError("NumPy speaks of another number of items")
+        heard = counts > 20
+        sums = ours[heard, :-1] / 2.0**32, total[heard]
+        spread = [np.mean(x**2 / n[heard, None]) for x, n in zip(sums, (ours[:, -1], counts), strict=True)]
+        if abs(spread[0] / spread[1] - 1) > 0.1:
+            raise AssertionError("NumPy's noise is another")

@@ -1,0 +1,385 @@
+"""SDCF: federated rating prediction with two-stage randomized response and Langevin noise (Jiang, Li, Lin 2019).
+
+As FedRec++ (Liang, Pan, Ming 2021) describes it, with that paper's denoisers as an option.  What the source leaves open
+is decided in docs/explanation/systems/sdcf/sdcf.md.
+"""
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec.core.arrays import as_uniform
+from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.mechanisms import Channel
+from fastfedrec.mechanisms.channels.channel import TOTAL, log_upper
+from fastfedrec.rounds.system import ArrayRule, Update
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.fedrec.devices import VIRTUAL, Devices, Spoken, fill_by_response, response_channel
+from fastfedrec.systems.fedrec.model import FedRec
+from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
+from fastfedrec.systems.fedrec.rounds import FedRecState
+from fastfedrec.systems.rating_model import STARS
+from fastfedrec.systems.sdcf._prior import PRIORS, draw_precision, shrink
+
+__all__ = ["SDCF", "SDCFState"]
+
+_NOISE = "sdcf.noise"
+_VIRTUAL_NOISE = "sdcf.virtual_noise"
+_VIRTUAL_ERRORS = "sdcf.virtual_errors"
+_USER_NOISE = "sdcf.user_noise"
+
+_LARGEST_NOISE = 2.0**50  # as an integer that is sent may be
+_MOST_EXACT = 512  # rounds whose epsilon is computed; of more, that of infinitely many
+
+
+@dataclass(frozen=True)
+class SDCFState(FedRecState):
+    """What the server broadcasts; all of it is public.
+
+    Parameters
+    ----------
+    item_factors, learning_rate, global_user_ids, cohort_size, seed, denoisers, weights, divisors : object
+        As for `FedRecState`.
+    precision : ndarray of shape (n_factors, n_factors), float64
+        Of the normal prior of users' and items' factors, drawn given the item factors, by the public seed.
+    """
+
+    precision: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
+
+
+def _precision(state: FedRecState) -> NDArray[np.float64]:
+    return cast(SDCFState, state).precision
+
+
+class SDCF(FedRecPlusPlus):
+    """Federated matrix factorisation of ratings whose users answer twice at random which items they rated.
+
+    **Guarantee.** None for all that a user sends, and the ledger says "none": the server sees the vectors, or with
+    `denoise` their exact sums, and the noise on them is worth no epsilon, because nothing bounds what it is to hide.
+    *Which items a user speaks of*, in all rounds together, is ``epsilon_after(n_rounds)``-
+    differentially private for each item in the local model ("replace", one item of one user), exactly; what it says
+    of them is not.  With `denoise` and ``sharing="additive"`` the server alone, and each denoiser alone, sees uniform
+    numbers besides, as for `FedRecPlusPlus`.
+
+    Parameters
+    ----------
+    denoise : bool
+        Whether FedRec++'s denoisers take out what unrated items added: errors and noise alike, to the bit.
+    n_denoisers, sharing, min_clients_per_denoiser : object
+        With `denoise`, as for `FedRecPlusPlus`.
+    filling : {"randomized_response", "none"}
+        "none": of what randomized response lets through, rated items alone are sent, which tells them to everybody;
+        what a run with `denoise` is to be compared with.
+    keep_probability, add_probability : float
+        First stage, in (0, 1), decided once for each user and item: the answer is yes for a rated item, and for
+        another.
+    report_probability, false_report_probability : float
+        Second stage, in (0, 1), anew in each round: a user speaks of an item whose answer is yes, and of one whose
+        answer is no.
+    prior : {"gamma", "wishart"}
+        Of the precision of factors: diagonal with gamma entries, or a full matrix.
+    prior_shape, prior_rate : float
+        Of the gamma distribution; Wishart's has ``2 prior_shape + n_factors - 1`` degrees of freedom and the scale
+        ``I / (2 prior_rate)``.
+    temperature : float
+        Of the Langevin noise, which is normal with variance `temperature` * learning rate on every vector that is sent,
+        as the step that it makes; it stands for ratings with variance temperature / 2 about the model.  0 is gradient
+        descent, without a prior.
+    client_share, n_factors, n_rounds, learning_rate, learning_rate_decay, grid : object
+        As for `FedRec`.
+
+    Attributes
+    ----------
+    channel : Channel or None
+        The first stage, "rated or not" to "yes or no"; what all rounds cost together never exceeds its `epsilon`.
+    report_channel : Channel
+        The second stage, "yes or no" to "spoken of or not".
+    precision_ : ndarray of shape (n_factors, n_factors), float64
+        After `fit`: as last drawn.
+    user_factors_, item_factors_, n_rounds_, ledger_, communication_, vectors_, records_ : object
+        As for `FedRec`.
+
+    Notes
+    -----
+    The model is one draw from a tempered posterior, not its mean.  Users that `with_users` serves have the most
+    probable factors given the items' and `precision_`.
+
+    References
+    ----------
+    .. [1] Jiang, Li, Lin, "Towards a more reliable privacy-preserving recommender system", Information Sciences 482,
+       2019.
+    .. [2] Liang, Pan, Ming, "FedRec++: lossless federated recommendation with explicit feedback", AAAI 2021.
+    .. [3] Welling, Teh, "Bayesian learning via stochastic gradient Langevin dynamics", ICML 2011.
+
+    Examples
+    --------
+    >>> from fastfedrec import SDCF, Interactions, Key
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
+    >>> model = SDCF(n_rounds=5, n_factors=3).fit(data, key=Key.from_seed(1))
+    >>> model.predict([1, 3], [20, 10]).shape
+    (2,)
+    >>> round(model.epsilon_after(1), 3), round(model.epsilon_after(5), 3), round(model.channel.epsilon, 3)
+    (3.373, 3.807, 3.807)
+    """
+
+    _saved: ClassVar[tuple[str, ...]] = ("user_factors_", "item_factors_", "precision_")
+    _seen = (
+        "the server sees each vector e u that a user sends with normal noise, and nothing bounds e u: the noise is "
+        "worth no epsilon, and another rating moves the vector by |u| for each star"
+    )
+
+    def __init__(
+        self,
+        denoise: bool = False,
+        n_denoisers: int = 1,
+        sharing: str = "additive",
+        min_clients_per_denoiser: int = 100,
+        filling: str = "randomized_response",
+        keep_probability: float = 0.9,
+        add_probability: float = 0.02,
+        report_probability: float = 0.9,
+        false_report_probability: float = 0.01,
+        prior: str = "gamma",
+        prior_shape: float = 1.0,
+        prior_rate: float = 1.0,
+        temperature: float = 1.0,
+        client_share: float = 1.0,
+        n_factors: int = 20,
+        n_rounds: int = 100,
+        learning_rate: float = 0.8,
+        learning_rate_decay: float = 0.9,
+        grid: Sequence[float] = STARS,
+    ):
+        self.denoise = denoise
+        self.report_probability = report_probability
+        self.false_report_probability = false_report_probability
+        self.prior = prior
+        self.prior_shape = prior_shape
+        self.prior_rate = prior_rate
+        self.temperature = temperature
+        super().__init__(
+            n_denoisers, sharing, min_clients_per_denoiser, rho=0, filling=filling, t_predict=0,
+            client_share=client_share, n_factors=n_factors, n_rounds=n_rounds, learning_rate=learning_rate,
+            learning_rate_decay=learning_rate_decay, regularization=0.0, keep_probability=keep_probability,
+            add_probability=add_probability, grid=grid,
+        )  # fmt: skip
+
+    def _check_parameters(self) -> None:
+        self.denoise = check_flag("denoise", self.denoise)
+        self.prior = check_choice("prior", self.prior, PRIORS)
+        for name in ("prior_shape", "prior_rate"):
+            setattr(self, name, check_real(name, getattr(self, name), low=1e-6, high=1e6))
+        self.temperature = check_real("temperature", self.temperature, low=0.0, high=1e6)
+        super()._check_parameters()
+
+    def _check_filling(self) -> None:
+        self.filling = check_choice("filling", self.filling, ("randomized_response", "none"))
+        for name in ("keep_probability", "add_probability", "report_probability", "false_report_probability"):
+            setattr(self, name, check_real(name, getattr(self, name), low=0.0, high=1.0, exclusive=True))
+        if not self._likelihood_ratio(1) > 1:
+            raise ValueError(
+                "keep_probability must differ from add_probability, and report_probability from "
+                f"false_report_probability, got {self.keep_probability}, {self.add_probability}, "
+                f"{self.report_probability} and {self.false_report_probability}: what users speak of would not depend "
+                "on what they rated"
+            )
+
+    # ---- randomized response ------------------------------------------------------------------------------------
+
+    @property
+    def _first_stage(self) -> Channel:
+        return response_channel(float(self.keep_probability or 0), float(self.add_probability or 0))
+
+    @property
+    def channel(self) -> Channel | None:
+        """The first stage, from "rated" to the answer that lasts; None where rated items alone are spoken of."""
+        return self._first_stage if self.filling == "randomized_response" else None
+
+    @property
+    def report_channel(self) -> Channel:
+        """The second stage, from the answer that lasts to "spoken of in this round"."""
+        return response_channel(self.report_probability, self.false_report_probability)
+
+    def epsilon_after(self, n_rounds: int) -> float:
+        """What a user's answers about one item cost, over so many rounds that it takes part in.
+
+        Parameters
+        ----------
+        n_rounds : int
+            At least 1.
+
+        Returns
+        -------
+        float
+            In nats, rounded up; exact up to 512 rounds, and of more that of infinitely many.  Infinite where rated
+            items alone are spoken of.
+
+        Notes
+        -----
+        The number of rounds in which an item is spoken of says all that the rounds say of it, and its likelihood ratio
+        is monotone: one of "in all rounds" and "in none" is the worst.
+        """
+        n_rounds = check_integer("n_rounds", n_rounds, low=1)
+        return math.inf if self.channel is None else log_upper(self._likelihood_ratio(n_rounds))
+
+    def _likelihood_ratio(self, n_rounds: int) -> Fraction:
+        unrated, rated = (Fraction(row[1], TOTAL) for row in self._first_stage.counts)
+        no, yes = (Fraction(row[1], TOTAL) for row in self.report_channel.counts)
+        worst = Fraction(1)
+        for on_yes, on_no in ((yes, no), (1 - yes, 1 - no)):
+            # Of "in all rounds", and of "in none", the likelihood where the first answer was yes, and no, up to a
+            # factor; the rarer of them is 0 in the limit of many rounds.
+            rarer = (min(on_yes, on_no) / max(on_yes, on_no)) ** n_rounds if n_rounds <= _MOST_EXACT else Fraction(0)
+            on_yes, on_no = (Fraction(1), rarer) if on_yes >= on_no else (rarer, Fraction(1))
+            ratio = (rated * on_yes + (1 - rated) * on_no) / (unrated * on_yes + (1 - unrated) * on_no)
+            worst = max(worst, ratio, 1 / ratio)
+        return worst
+
+    @property
+    def _chances(self) -> tuple[float, float]:
+        no, yes = (row[1] / TOTAL for row in self.report_channel.counts)
+        unrated, rated = (row[1] / TOTAL * yes + row[0] / TOTAL * no for row in self._first_stage.counts)
+        return (unrated if self.filling == "randomized_response" else 0.0), rated
+
+    def _response_cost(self, channel: Channel) -> tuple[float, str]:
+        return self.epsilon_after(self.n_rounds), (
+            f"over {self.n_rounds} rounds ({self.epsilon_after(1):.6g} in one, and never more than "
+            f"{channel.epsilon:.6g}, for the first stage is drawn once)"
+        )
+
+    def _speak(
+        self, state: FedRecState, shard: Interactions, key: Key, round_number: int, n_threads: int, last: Spoken | None
+    ) -> Spoken:
+        spoken = fill_by_response(shard, self._first_stage, key, n_threads, self.report_channel, round_number)
+        if self.filling == "none":
+            kept = spoken.kinds != VIRTUAL
+            return Spoken(shard.indptr, spoken.items[kept], spoken.kinds[kept])
+        return spoken
+
+    def _redraws_in(self, round_number: int) -> bool:
+        return True  # the second stage; the first reads the same words in every round
+
+    # ---- Langevin dynamics --------------------------------------------------------------------------------------
+
+    def initial_state(self, interactions: Interactions, key: Key) -> SDCFState:
+        """A server that has heard nobody yet.
+
+        Parameters
+        ----------
+        interactions : Interactions
+            Tells who takes part, and the catalogue.
+        key : Key
+            Source of the first factors, and of the public seed.
+
+        Returns
+        -------
+        SDCFState
+            With `denoise`, with a denoiser for every user.
+        """
+        begin = super().initial_state if self.denoise else functools.partial(FedRec.initial_state, self)
+        state = begin(interactions, key)
+        return SDCFState(**vars(state), precision=self._draw_precision(state.item_factors, state.seed, 0))
+
+    def _draw_precision(self, item_factors: np.ndarray, seed: int, round_number: int) -> np.ndarray:
+        # Item factors and seed are public, and so is this.
+        key = Key.from_seed(seed)
+        return draw_precision(self.prior, item_factors, self.prior_shape, self.prior_rate, key, round_number)
+
+    def _langevin(self, state: FedRecState, key: Key) -> tuple[np.ndarray, float]:
+        subkeys = [key.subkey(purpose) for purpose in (_NOISE, _VIRTUAL_NOISE, _VIRTUAL_ERRORS)]
+        # The step is learning_rate times what is sent: noise of variance temperature * learning_rate on it.
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            stddev = self._scale * np.sqrt(np.float64(self.temperature) / state.learning_rate)
+        return np.stack(subkeys), float(min(stddev, _LARGEST_NOISE)) if self.temperature else 0.0
+
+    def _finish_step(
+        self, devices: Devices, state: FedRecState, shard: Interactions, roles: np.ndarray, key: Key, round_number: int
+    ) -> None:
+        from scipy.special import ndtri
+
+        lengths = shard.interactions_per_user()
+        moved = (roles > 0) & (lengths > 0)
+        variance = self.temperature * state.learning_rate / lengths[moved]  # that of the mean of so many gradients
+        words = key.words_by_user(_USER_NOISE, shard.global_user_ids[moved], round=round_number, size=self.n_factors)
+        factors = devices.user_factors[moved] + np.sqrt(variance)[:, None] * ndtri(as_uniform(words))
+        devices.user_factors[moved] = shrink(factors, variance / 2, _precision(state))
+
+    def apply(self, state: FedRecState, update: Update) -> SDCFState:
+        """Take one step along the mean gradient of each item that somebody spoke of, and one along the prior's.
+
+        Parameters
+        ----------
+        state : SDCFState
+            Of the round.
+        update : Update
+            Merged over all shards.
+
+        Returns
+        -------
+        SDCFState
+            With a new precision.
+        """
+        moved = cast(SDCFState, super().apply(state, update))
+        counts = self.real_sums(update)[:, -1]
+        heard = counts > 0
+        weights = self.temperature * state.learning_rate / (2 * counts[heard])
+        factors = moved.item_factors
+        factors[heard] = shrink(factors[heard], weights, _precision(state))
+        precision = self._draw_precision(factors, state.seed, update.round + 1)
+        return replace(moved, item_factors=factors, precision=precision)
+
+    # ---- with denoisers, and without ----------------------------------------------------------------------------
+
+    @property
+    def _sharing(self) -> int:  # type: ignore[override]
+        return super()._sharing if self.denoise else FedRec._sharing
+
+    @property
+    def _fields(self) -> tuple[str, ...]:  # type: ignore[override]
+        return FedRecPlusPlus._fields if self.denoise else FedRec._fields
+
+    def real_sums(self, update: Update) -> NDArray[np.int64]:
+        """What the server makes of an update: for each item the sum of vectors, in steps, and the count of users.
+
+        Parameters
+        ----------
+        update : Update
+            Merged over all shards.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_factors + 1), int64
+            Exact; with `denoise` of those who rated the item alone.
+        """
+        return super().real_sums(update) if self.denoise else FedRec.real_sums(self, update)
+
+    def _expected_sent(self, data: Interactions) -> float:
+        return super()._expected_sent(data) if self.denoise else FedRec._expected_sent(self, data)
+
+    def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
+        told = super()._not_protected if self.denoise else functools.partial(FedRec._not_protected, self)
+        notes = told(data, state)
+        if self.filling == "none":
+            notes.append("users speak of what they rated alone, so each item that they speak of is told")
+        return notes
+
+    # ---- what is kept -------------------------------------------------------------------------------------------
+
+    def _keep(self, state: FedRecState, n_rounds: int) -> None:
+        super()._keep(state, n_rounds)
+        self.precision_ = _precision(state)
+
+    @property
+    def _ridge(self) -> np.ndarray:
+        return self.temperature / 2 * self.precision_
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        return {**super()._saved_rules(), **rules_of(np.float64, precision_=(self.n_factors, self.n_factors))}
