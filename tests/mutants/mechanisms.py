@@ -16,6 +16,42 @@ MECHANISMS = [
         "2 * int(TOTAL * share // 2)",
         ("test_clones_are_as_few_as_epsilon_allows",),
     ),
+    Mutant(
+        "largest-same-stream", "who knows the code knows all words", "LargestResponse.privatize",
+        "key.words",
+        "Key.from_seed(0).words",
+        ("test_largest_responses_equal_naive_twin",),
+    ),
+    Mutant(
+        "largest-same-round", "the words of all rounds are the same", "LargestResponse.privatize",
+        "round=round_number",
+        "round=0",
+        ("test_largest_responses_equal_naive_twin",),
+    ),
+    Mutant(
+        "largest-too-much-truth", "half of the clones tell the truth", "LargestResponse.privatize",
+        "np.uint64(self.clones)",
+        "np.uint64(self.clones // 2)",
+        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
+    ),
+    Mutant(
+        "largest-clones-tell-the-sign", "a clone tells its entry's sign", "LargestResponse.privatize",
+        "np.where(is_clone, 0.0, values[rows, entries])",
+        "values[rows, entries]",
+        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
+    ),
+    Mutant(
+        "largest-without-sign", "every report that is no clone says +1", "LargestResponse.privatize",
+        "np.sign(told).astype(np.int64)",
+        "1",
+        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
+    ),
+    Mutant(
+        "largest-of-all", "the largest of all entries is told, no candidate", "LargestResponse.privatize",
+        "candidates[rows, np.where(is_clone, 0, chosen)]",
+        "np.where(is_clone, candidates[:, 0], np.abs(values).argmax(axis=1))",
+        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
+    ),
     # ---- integer noise ----------------------------------------------------------------------------------------------
     Mutant(
         "exact-noise-missing", "the exact samplers' draws are not added", "IntegerNoise._add",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive.mechanisms.channels.largest_response import law
+from naive.mechanisms.channels.largest_response import law, report
 from scipy import stats
 from support.significance import counts_are
 
@@ -40,6 +40,15 @@ def test_clones_are_as_few_as_epsilon_allows(epsilon, n_candidates):
     assert response.clones % 2 == 0
     assert response.epsilon <= epsilon
     assert response.epsilon == pytest.approx(epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n_candidates", "n_entries", "round"), [(1, 4, 0), (2, 8, 3), (8, 16, 1), (3, 1, 2)])
+def test_largest_responses_equal_naive_twin(n_candidates, n_entries, round):
+    response, key = LargestResponse(1.5, n_candidates), Key.from_seed(5)
+    values = np.random.default_rng(1).integers(-3, 4, (300, n_entries)) / 2
+    words = key.words("largest_response", round=round, size=300 * (1 + n_candidates)).reshape(300, -1).tolist()
+    expected = [report(row, drawn, response.clones) for row, drawn in zip(values.tolist(), words, strict=True)]
+    assert response.privatize(values, key=key, round=round).tolist() == [list(told) for told in expected]
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.5])

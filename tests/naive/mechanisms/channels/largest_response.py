@@ -15,3 +15,18 @@ def law(values, n_candidates, clone_share):
             agrees = Fraction(1, 2) if values[chosen] == 0 else int(sign * values[chosen] > 0)
             chances[chosen, sign] += chance * agrees
     return chances
+
+
+def report(values, words, clones):
+    """What one vector's words say: (entry, sign)."""
+    first, *others = words
+    entries = [word * len(values) >> 64 for word in others]  # candidates, with replacement
+    told = entries[0]
+    for entry in entries:
+        if abs(values[entry]) > abs(values[told]):
+            told = entry
+    if first < clones:
+        told = entries[0]
+    if first < clones or values[told] == 0:
+        return told, 1 - 2 * (first % 2)
+    return told, 1 if values[told] > 0 else -1
