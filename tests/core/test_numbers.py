@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support import numbers_case
+from support import numbers_calls, numbers_case, numbers_mechanisms
 from test_conventions import public_objects
 
 import fastfedrec
@@ -22,7 +22,7 @@ from fastfedrec.systems.recommender import Recommender
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 FLOATS = (np.float16, np.float32, np.float64, np.longdouble)
 NUMERIC = re.compile(r"\b(int|float|Fraction)\b")
-CASES = numbers_case.MECHANISMS, numbers_case.ACCOUNTING, numbers_case.FUNCTIONS
+CASES = numbers_mechanisms.MECHANISMS, numbers_mechanisms.ACCOUNTING, numbers_case.FUNCTIONS
 PREFIXES = "mechanisms.", "accounting.", ""
 
 
@@ -174,7 +174,7 @@ def model_case(name, more=False):
     parameters = inspect.signature(MODELS[name]).parameters
     numbers = {p: v.default for p, v in parameters.items() if is_number(v.default) or isinstance(v.default, tuple)}
     given = numbers_case.SYSTEMS.get(name, {}) | (numbers_case.MORE_SYSTEMS[name] if more else {})
-    return numbers_case.call(**(numbers | given))
+    return numbers_calls.call(**(numbers | given))
 
 
 @pytest.mark.parametrize(
@@ -450,7 +450,7 @@ def test_a_wrapped_number_is_seen():
         return Fraction(n) * Fraction(n) if not isinstance(n, bool) else 0
 
     with np.errstate(over="ignore"):
-        found = {(label, what) for _, label, what in misfits(wraps, numbers_case.call(n=100))}
+        found = {(label, what) for _, label, what in misfits(wraps, numbers_calls.call(n=100))}
     assert ("int8", "not what Python's 100 gives") in found
     assert ("bool", "accepted") in found
     assert ("nan", "not named: ValueError('cannot convert NaN to integer ratio')") in found

@@ -13,13 +13,15 @@ from mutants.engines import ENGINES
 from mutants.front_door import FRONT_DOOR
 from mutants.local import LOCAL
 from mutants.mechanisms import MECHANISMS
+from mutants.noise import NOISE
+from mutants.privrec import PRIVREC
 from mutants.refinement import REFINEMENT
 from mutants.streams import STREAMS
 from mutants.subspace import SUBSPACE
 
 MUTANTS = {
-    "Mechanisms and keys": MECHANISMS,
-    "Systems with a trusted server": [*CENTRAL, *REFINEMENT, *SUBSPACE],
+    "Mechanisms and keys": [*MECHANISMS, *NOISE],
+    "Systems with a trusted server": [*CENTRAL, *REFINEMENT, *SUBSPACE, *PRIVREC],
     "Systems of local reports": LOCAL,
     "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,

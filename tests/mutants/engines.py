@@ -186,7 +186,7 @@ ENGINES = [
         "checkpoint-forgets-its-cost", "a run that is resumed forgets what it had spent", "Run._keep",
         "self.ledger.to_dict()",
         "Ledger().to_dict()",
-        ("systems/privrec/test_model::test_a_resumed_run_ends_with_the_same_bits",),
+        ("systems/privrec/test_resumed::test_a_resumed_run_ends_with_the_same_bits",),
     ),
     Mutant(
         "checkpoint-without-its-key", "a run whose key is gone goes on with another one", "Checkpoint.new_key",

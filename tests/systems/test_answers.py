@@ -1,14 +1,9 @@
 """What every model answers: to whom, out of what, for somebody of whom nothing is known, and why."""
 
-import sys
-
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 import scipy.sparse
-from hypothesis import given
-from hypothesis import strategies as st
+from support.answers_case import FULL, NOBODY, people
 from support.models import MODELS, held, rated
 
 from fastfedrec import (
@@ -18,19 +13,11 @@ from fastfedrec import (
     DPGram,
     Interactions,
     Key,
-    LaplaceRRSVD,
-    OwnHistory,
-    Popularity,
-    PrivRec,
     load,
 )
-from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
-from fastfedrec.systems._tables import seen_among
 
 pytestmark = pytest.mark.ignores_values
 
-NOBODY = "user 7"  # has no item
-FULL = "user 9"  # has all items but one
 #: Which have nothing to tell what is popular by, and which serve only their own users.
 BLIND = {"Random", "GlobalMean", "UserMean"}
 AT_HOME = {
@@ -53,18 +40,6 @@ LINEAR = {
 }
 WITHOUT_ITEMS = {"Random", "Popularity", "DPPopularity", "OwnHistory", "GlobalMean", "UserMean", "ItemMean", "UserKNN"}
 BY_NEIGHBORS = {"EASE", "ItemKNN", "DPLCF", "RatingItemKNN"}
-
-
-def people():
-    matrix = rated(80, 50, 1).to_scipy().tolil()
-    matrix[7] = 0
-    matrix[9] = 3
-    matrix[9, 31] = 0
-    matrix = matrix.tocsr()
-    matrix.eliminate_zeros()
-    return Interactions.from_scipy(
-        matrix, user_ids=[f"user {u}" for u in range(80)], item_ids=[(i, "film") for i in range(50)]
-    )
 
 
 @pytest.fixture(scope="module")
@@ -245,37 +220,6 @@ def test_unknown_users(model, data):
         model.recommend([1, 2], unknown="popular")
 
 
-# ---- frames ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_frame_holds_what_is_recommended(data, monkeypatch):
-    model = OwnHistory().fit(data)
-    users = [FULL, "a stranger", "user 3"]
-    frame = model.recommend(users, n=3, unknown="skip", as_frame=True)
-    assert isinstance(frame, pd.DataFrame)
-    assert list(frame.columns) == ["user", "item", "score", "rank"]
-    assert frame["user"].tolist() == [FULL, "user 3", "user 3", "user 3"]
-    assert frame["rank"].tolist() == [1, 1, 2, 3]
-    ids, scores = model.recommend(users[2:], n=3)
-    assert frame["item"].tolist() == [(31, "film"), *ids[0]]
-    assert frame["score"].tolist()[1:] == scores[0].tolist()
-    similar = model_of_factors(data).similar_items(data.item_ids[:2], 3, as_frame=True)
-    assert list(similar.columns) == ["item", "similar", "score", "rank"]
-    assert similar["item"].tolist() == [(0, "film")] * 3 + [(1, "film")] * 3
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    other = model.recommend(users, n=3, unknown="skip", as_frame=True)
-    assert isinstance(other, pl.DataFrame)
-    assert [tuple(item) for item in other["item"]] == frame["item"].tolist()
-    assert other["score"].to_list() == frame["score"].tolist()
-    monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(ImportError, match="as_frame=True needs pandas or polars"):
-        model.recommend(users, as_frame=True)
-
-
-def model_of_factors(data):
-    return DPFMF(8.0, n_factors=3, n_rounds=2).fit(data, key=Key.from_seed(1))
-
-
 # ---- people who were not there --------------------------------------------------------------------------------------
 
 
@@ -309,38 +253,6 @@ def test_people_are_served_by_their_ids_alone(model, data):
     for stranger in (other, {(77, "new"): 1.0}):
         with pytest.raises(ValueError, match=r"must be items that the model knows, got \(77, 'new'\); leave"):
             model.recommend_for(stranger)
-
-
-@pytest.mark.parametrize("frames", [pd, pl])
-def test_several_people_come_in_a_frame(frames, data):
-    data = data._replace(item_ids=np.arange(50))
-    model = FMFLDP(n_rounds=2, n_reports=10).fit(data, key=Key.from_seed(2))
-    frame = frames.DataFrame({"user": ["b", "a", "b"], "item": [4, 30, 9]})
-    ids, scores = model.recommend_for(frame, n=5)
-    assert ids.shape == (2, 5)
-    for row, own in enumerate(([30], [4, 9])):  # in the order of the ids
-        alone = model.recommend_for(own, n=5)
-        assert ids[row].tolist() == alone[0][0].tolist()
-        np.testing.assert_array_equal(scores[row], alone[1][0])
-    strange = frames.DataFrame({"user": ["b", "a", "b", "c"], "item": [4, 30, 9, 777]})
-    with pytest.raises(ValueError, match="must be items that the model knows, got 777"):
-        model.recommend_for(strange)
-    more, _ = model.recommend_for(strange, n=5, unknown="skip")
-    np.testing.assert_array_equal(more[:2], ids)  # and c, of whom nothing is known now, is one of them
-    assert more[2].tolist() == model.recommend_for([], n=5)[0][0].tolist()
-    found = model.recommend_for(frame, n=2, as_frame=True)
-    assert found["user"].tolist() == ["a", "a", "b", "b"]
-    stars = LaplaceRRSVD(n_factors=2, n_epochs=2).fit(data, key=Key.from_seed(1))
-    with pytest.raises(TypeError, match=r"a column of ratings, called value or rating, got the columns"):
-        stars.recommend_for(frame)
-    rated_frame = frames.DataFrame({"user": ["a", "a"], "item": [4, 9], "value": [5.0, 1.0]})
-    np.testing.assert_array_equal(stars.recommend_for(rated_frame)[1], stars.recommend_for({4: 5.0, 9: 1.0})[1])
-
-
-def test_one_person_without_items_gets_what_is_popular(data):
-    model = Popularity().fit(data)
-    ids, _ = model.recommend_for([], n=4)
-    assert ids.tolist() == model.recommend([NOBODY], n=4)[0].tolist()
 
 
 # ---- similar items --------------------------------------------------------------------------------------------------
@@ -384,21 +296,6 @@ def test_similarity_is_the_cosine_of_factors(model, data):
     np.testing.assert_allclose(scores[0], np.sort(cosines)[::-1][:6], rtol=1e-9)
 
 
-@given(st.integers(1, 6), st.integers(1, 8), st.data())
-def test_items_without_factors_are_like_none(n_items, n, drawn):
-    numbers = st.integers(-2, 2).map(float)
-    factors = np.array(drawn.draw(st.lists(st.tuples(numbers, numbers), min_size=n_items, max_size=n_items)))
-    n = min(n, n_items - 1)
-    found, cosines = similar_by_factors(factors, np.arange(n_items), n)
-    lengths = np.linalg.norm(factors, axis=1)
-    for item in range(n_items):
-        others = [j for j in range(n_items) if j != item and lengths[j] and lengths[item]]
-        expected = sorted((factors[j] @ factors[item] / lengths[j] / lengths[item] for j in others), reverse=True)[:n]
-        np.testing.assert_allclose(cosines[item][: len(expected)], expected, atol=1e-12)
-        assert np.isneginf(cosines[item][len(expected) :]).all()
-        assert set(found[item][: len(expected)]) <= set(others)
-
-
 # ---- why ------------------------------------------------------------------------------------------------------------
 
 
@@ -424,89 +321,3 @@ def test_contributions_add_up_to_the_score(model, data):
         model.explain(NOBODY, (4, "film"))
     with pytest.raises(KeyError, match="user id 'a stranger' is unknown"):
         model.explain("a stranger", (4, "film"))
-
-
-def test_what_an_item_adds_is_what_is_lost_without_it(data):
-    """For models whose weights do not depend on the row: EASE's score without the item is less by what it adds."""
-    (ease,) = (model for model in MODELS if type(model).__name__ == "EASE")
-    model = type(ease)(**ease.get_params()).fit(data)
-    own = [(3, "film"), (17, "film"), (40, "film")]
-    person = Interactions.from_arrays(["x"] * 3, own, item_ids=data.item_ids)
-    served = model.with_users(person)
-    ids, contributions = served.explain("x", (5, "film"))
-    for item, adds in zip(ids, contributions, strict=True):
-        rest = [other for other in own if other != item]
-        without = model.with_users(Interactions.from_arrays(["x"] * 2, rest, item_ids=data.item_ids))
-        whole, less = (one.score(["x"], [(5, "film")])[0] for one in (served, without))
-        assert whole - less == pytest.approx(adds, abs=1e-12)
-
-
-# ---- parts ----------------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.sets(st.integers(0, 7)), min_size=1, max_size=4), st.sets(st.integers(0, 7), min_size=1))
-def test_what_users_have_among_candidates(rows, candidates):
-    dense = np.array([[float(item in row) for item in range(8)] for row in rows])
-    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
-    columns = np.array(sorted(candidates))
-    asked = np.arange(len(rows))[::-1].copy()
-    indptr, indices = seen_among(data, asked, columns)
-    for place, row in enumerate(asked):
-        own = indices[indptr[place] : indptr[place + 1]]
-        assert sorted(columns[own].tolist()) == sorted(rows[row] & candidates)
-
-
-def test_factors_of_zeros_tell_nothing():
-    assert popularity_of_factors(np.zeros((4, 2))) is None
-    np.testing.assert_array_equal(popularity_of_factors(np.array([[1.0], [3.0]])), [2.0, 6.0])
-
-
-# ---- bad inputs -----------------------------------------------------------------------------------------------------
-
-
-def test_bad_questions_are_named(data):
-    model = Popularity().fit(data)
-    for call, error, message in [
-        (lambda: model.recommend(["user 3"], items=[(99, "x")]), KeyError, r"item id \(99, 'x'\) is unknown"),
-        (
-            lambda: model.recommend(["user 3"], items="film"),
-            TypeError,
-            "items must be a sequence of ids, got",
-        ),
-        (lambda: model.recommend(["user 3"], items=[]), ValueError, "items must name an item, got none of the 50"),
-        (lambda: model.recommend(["user 3"], exclude=data.item_ids), ValueError, "exclude must leave an item"),
-        (
-            lambda: model.recommend(["user 3"], exclude=[3]),
-            TypeError,
-            "exclude must be of the model's items' type, got numbers for",
-        ),
-        (lambda: model.recommend(["user 3"], unknown="ignore"), ValueError, "unknown must be"),
-        (lambda: model.recommend(["user 3"], as_frame="yes"), TypeError, "as_frame must be True or False"),
-        (lambda: model.recommend("user 3"), TypeError, "user_ids must be a sequence of ids"),
-        (lambda: model.recommend(["user 3"], 0), ValueError, "n must be at least 1"),
-        (lambda: model.recommend_for([(3, "film")], unknown="popular"), ValueError, "unknown must be"),
-        (lambda: model.recommend_for("film"), TypeError, "item_ids must be a sequence of ids"),
-        (
-            lambda: model.recommend_for({(3, "film"): -1.0}),
-            ValueError,
-            "values of interactions must be at least 0, got -1",
-        ),
-        (lambda: model.recommend_for(pd.DataFrame({"user": [], "item": []})), ValueError, "of one person at least"),
-        (
-            lambda: model.recommend(exclude={"user 3": [(3, "film")]}),
-            TypeError,
-            "exclude must be ids alone, got a dict",
-        ),
-        (lambda: model.recommend(items={(3, "film"): 1}), TypeError, "items must be ids alone, got a dict"),
-        (lambda: model_of_factors(data).similar_items([(99, "x")]), KeyError, r"item id \(99, 'x'\) is unknown"),
-        (lambda: model_of_factors(data).similar_items([(3, "film")], 0), ValueError, "n must be at least 1"),
-    ]:
-        with pytest.raises(error, match=message):
-            call()
-
-
-def test_a_model_that_scores_in_a_context_has_nothing_popular(data):
-    fresh = PrivRec(n_factors=16, hidden=(16,))
-    for call in (fresh.recommend, lambda: fresh.recommend_for([]), lambda: fresh.similar_items([1])):
-        with pytest.raises(RuntimeError, match="not fitted yet"):
-            call()

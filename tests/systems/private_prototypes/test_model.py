@@ -1,4 +1,4 @@
-"""Private prototypes: what is sent against a twin, what may not depend on the data, and what it reaches."""
+"""Private prototypes: what is sent against a twin, and what may not depend on the data."""
 
 import math
 import re
@@ -6,16 +6,14 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.private_prototypes import model as naive
+from support.prototypes_case import KEY, rated, start
 from support.significance import ALPHA
 
-from fastfedrec import Interactions, Key, PrivatePrototypes
+from fastfedrec import Key, PrivatePrototypes
 from fastfedrec.accounting import PureAccountant, ZCDPAccountant
-from fastfedrec.datasets import load_eicu, load_movielens, zip_regions
-from fastfedrec.evaluation import RandomHoldout, evaluate_ratings, mean_percentile_rank
 from fastfedrec.mechanisms import DiscreteLaplace
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.system import Update
@@ -23,19 +21,7 @@ from fastfedrec.systems.private_prototypes.budget import choose_n_prototypes, pl
 from fastfedrec.systems.private_prototypes.prototypes import recover_prototypes
 from fastfedrec.systems.private_prototypes.server import Sums, make_prototypes
 
-KEY = Key.from_seed(5)
 KINDS = ["masked", "zero_filled"]
-
-
-def rated(n_users=60, n_items=25, seed=0, density=0.4):
-    rng = np.random.default_rng(seed)
-    mask = rng.random((n_users, n_items)) < density
-    mask[:, 0] = True
-    return Interactions.from_scipy(scipy.sparse.csr_array(mask * rng.integers(1, 6, mask.shape).astype(np.float64)))
-
-
-def start(model, data, names=("a",), n_prototypes=None):
-    return model.initial_state(names, n_prototypes or (model.n_prototypes,) * len(names), data.n_items, KEY)
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -460,73 +446,3 @@ def test_the_noise_has_the_budgets_size(delta):
     assert p_value(1.0) > ALPHA
     assert p_value(0.9) < ALPHA
     assert p_value(1.1) < ALPHA
-
-
-@pytest.fixture(scope="module")
-def movielens():
-    from conftest import find_data
-
-    data = load_movielens(find_data("ml-1m.zip"))
-    return data, zip_regions(data)
-
-
-def figures(model, movielens, n_seeds=3, **options):
-    data, regions = movielens
-    found = []
-    for seed in range(n_seeds):
-        train, test = next(RandomHoldout(n=5, user_share=0.2).split(data, key=Key.from_seed(seed)))
-        model.fit(train, entities=regions, key=Key.from_seed(100 + seed), **options)
-        error = evaluate_ratings(model, test, metrics=["rmse"])["rmse"]
-        found.append((error, mean_percentile_rank(model, test, seen=train)))
-    return np.mean(found, axis=0)
-
-
-# One mean wants one factor: with ten of them alike, the regularization of users takes more away.
-ONE_MEAN = {"n_prototypes": 1, "n_factors": 1, "regularization": 1.0, "delta": 1e-5}
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(
-    ("parameters", "rmse", "rank"),
-    [
-        ({"n_prototypes": 50, "n_factors": 20, "epsilon": None, "grouping": "kmeans"}, 0.907, 0.214),
-        ({"n_prototypes": 50, "n_factors": 20, "epsilon": None}, 0.922, 0.219),
-        (ONE_MEAN | {"epsilon": 1.0}, 1.018, 0.341),
-        (ONE_MEAN | {"epsilon": 5.0}, 0.978, 0.243),
-        (ONE_MEAN | {"epsilon": 10.0}, 0.963, 0.225),
-    ],
-    ids=str,
-)
-def test_movielens_figures_of_the_specification(movielens, parameters, rmse, rank):
-    """Within .01 of the errors that the design's prototype had (splits differ by as much), and no worse in rank."""
-    error, found = figures(PrivatePrototypes(**parameters), movielens)
-    assert error == pytest.approx(rmse, abs=0.01)
-    assert found < rank + 0.01
-
-
-@pytest.mark.nightly
-def test_zero_filled_prototypes_rank_well_and_predict_badly(movielens):
-    error, rank = figures(
-        PrivatePrototypes(1, 10, 10.0, 1e-5, prototypes="zero_filled", value_range=(0.0, 5.0)), movielens, 1
-    )
-    assert error > 1.5
-    assert rank < 0.16
-
-
-@pytest.mark.nightly
-def test_the_eicu_demo_end_to_end(data_path):
-    """Ten patients a hospital: exact means rank well, and guaranteed ones badly, as is warned."""
-    data = load_eicu(data_path("eicu-demo"), rows="stays")
-    train, test = next(RandomHoldout(n=5, user_share=0.2).split(data, key=KEY))
-    hospitals, patients = data.user_features["hospital"], data.user_features["patient"]
-    options = {"entities": hospitals, "users": patients, "key": KEY}
-    choices = {"value_range": (0.0, 20.0), "prototypes": "zero_filled", "max_rows_per_user": 2}
-    exact = PrivatePrototypes(1, 5, None, **choices).fit(train, **options)
-    assert mean_percentile_rank(exact, test, seen=train) < 0.06
-    sizes = dict(zip(*(part.tolist() for part in np.unique(hospitals, return_counts=True)), strict=True))
-    private = PrivatePrototypes(1, 1, 10.0, 1e-5, max_entries=60, **choices)
-    with pytest.warns(UserWarning, match="186 of 186 entities send noise"):
-        private.fit(train, public_sizes=sizes, **options)
-    assert len(private.entity_ids_) == 186
-    assert 10 < private.ledger_.epsilon("server", 1e-5) < 30
-    assert mean_percentile_rank(private, test, seen=train) > 0.1

@@ -1,59 +1,27 @@
-"""PrivRec: rounds against a twin, the noise and its ledger, personalisation, and runs that are resumed."""
+"""PrivRec: rounds against a twin, the noise and its ledger, and personalisation."""
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import pytest
 from naive.systems.privrec import model as naive
+from support.privrec_case import FEATURES, KEY, SMALL, rounds, small_data, small_log
 from support.significance import mean_is
 
-from fastfedrec import DivergenceError, Interactions, Key, PrivRec, datasets, load
-from fastfedrec.accounting import CentralRelease, Gaussian, Ledger, Unprotected
+from fastfedrec import DivergenceError, Interactions, Key, PrivRec, load
+from fastfedrec.accounting import CentralRelease, Gaussian, Unprotected
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
-from fastfedrec.data.log import InteractionLog
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation.new_users import evaluate_personalized, personalization_split
 from fastfedrec.mechanisms import FixedSizeSampling
-from fastfedrec.rounds.checkpoint import Checkpoint
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.privrec.grid_noise import GridNoise
-from fastfedrec.systems.privrec.rounds import LocalTraining, PrivRecRounds
-from fastfedrec.systems.privrec.start import popularity_start, release_popularity
 
 pytestmark = pytest.mark.ignores_values
-
-KEY = Key.from_seed(3)
-SMALL = {"n_factors": 16, "hidden": (16,), "n_rounds": 3, "cohort_size": 5, "local_epochs": 2, "learning_rate": 0.1}
-FEATURES = {"user": ["age"], "item": ["genres"]}
-
-
-def small_data(n_users=30, n_items=40):
-    matrix = datasets.generate_implicit(n_users, n_items, key=KEY).to_scipy()
-    matrix.data[:] = 1 + np.arange(matrix.nnz) % 5
-    data = Interactions.from_scipy(matrix)
-    return data.with_features(
-        user_features={"age": np.arange(n_users) % 3},
-        item_features={"genres": [("drama",) * (i % 2) + ("war",) * (i % 3 == 0) for i in range(n_items)]},
-    )
-
-
-def small_log(n_entries=400):
-    words = KEY.words("test.log", size=3 * n_entries).reshape(3, -1)
-    return InteractionLog.from_arrays(words[0] % 20, words[1] % 35, {"hour": (words[2] % 4).astype(np.int64)})
-
-
-def rounds(data, *, noise=None, clip_norm=None, checkpoint=None, cohort_size=5):
-    features = Features.from_interactions(data, user=["age"], item=["genres"])
-    network = TwoTower(features, n_factors=16, hidden=(16,))
-    local = LocalTraining(epochs=2, learning_rate=0.1, batch_size=32, negatives=4, threshold=3.0)
-    return PrivRecRounds(
-        features, network, data.global_user_ids, cohort_size, local, 0.5, clip_norm, noise, KEY, 1, checkpoint
-    )
 
 
 def dense_updates(system, data, state, round_number):
@@ -299,119 +267,6 @@ def test_shards_change_nothing_but_rounding(private):
     np.testing.assert_allclose(fits[0].parameters_, fits[1].parameters_, rtol=1e-5, atol=1e-6)
 
 
-# ---- invariants: a run that is resumed -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("key", [KEY, None])
-def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
-    data = small_data()
-    model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=0.5, **(SMALL | {"n_rounds": 5}))
-    apply = PrivRecRounds.apply
-    released = []
-
-    def power_cut(self, state, update):
-        moved = apply(self, state, update)
-        released.append(moved.parameters)
-        if update.round == 2:
-            raise RuntimeError("power cut")
-        return moved
-
-    monkeypatch.setattr(PrivRecRounds, "apply", power_cut)
-    with pytest.raises(RuntimeError, match="power cut"):
-        model.fit(data, key=key, checkpoint=tmp_path)
-    monkeypatch.setattr(PrivRecRounds, "apply", apply)
-    # Even on other clients' answers the open round is the recorded one.
-    asked = []
-    train = PrivRecRounds._client_data
-    monkeypatch.setattr(PrivRecRounds, "_client_data", lambda self, shard: asked.append(1) or train(self, shard))
-    third = []
-    resumed = PrivRec(**model.get_params()).fit(
-        data, checkpoint=tmp_path, callback=lambda m, r: third.append(m.parameters_) if r == 2 else None
-    )
-    assert len(asked) == 2  # rounds 3 and 4
-    np.testing.assert_array_equal(third[0], released[2])
-    assert sum(resumed.ledger_.events.values()) == 5
-    assert len(resumed.communication_.rounds) == 5
-    if key is not None:
-        whole = PrivRec(**model.get_params()).fit(data, key=key)
-        np.testing.assert_array_equal(resumed.parameters_, whole.parameters_)
-        assert resumed.ledger_.to_dict() == whole.ledger_.to_dict()
-    again = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)  # it was done
-    np.testing.assert_array_equal(again.parameters_, resumed.parameters_)
-
-
-def test_an_open_round_sends_its_recorded_message_on_whatever_data(tmp_path):
-    """The noise of a round is drawn once: other data under it would cancel it. Other rounds ask anew."""
-    data, other = small_data(), small_data(n_users=20)
-    checkpoint = Checkpoint(tmp_path, {})
-    noise = GridNoise.calibrated("gaussian", 0.01, 1.0)
-    system = rounds(data, noise=noise, clip_norm=0.01, checkpoint=checkpoint, cohort_size=20)
-    state = system.initial_state()
-    first = system.local_round(state, data, KEY, 0).arrays["total"]
-    assert first.any()
-    again = rounds(data, noise=noise, clip_norm=0.01, checkpoint=Checkpoint(tmp_path, {}), cohort_size=20)
-    np.testing.assert_array_equal(again.local_round(state, other, KEY, 0).arrays["total"], first)
-    assert (again.local_round(state, other, KEY, 1).arrays["total"] != first).any()
-
-
-def test_a_checkpoint_keeps_its_secrets(tmp_path):
-    folder = tmp_path / "run"
-    model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=0.5, **SMALL).fit(small_data(), checkpoint=folder)
-    assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / "key.json").stat().st_mode & 0o777 == 0o600
-    secret = json.loads((folder / "key.json").read_text())["secret"]
-    for path in folder.iterdir():
-        assert path.name == "key.json" or bytes.fromhex(secret) not in path.read_bytes()
-    model.save(tmp_path / "model")
-    assert secret.encode() not in (tmp_path / "model").read_bytes()
-
-
-def test_a_network_starts_from_private_popularity():
-    data = small_data()
-    start = {"n_factors": 16, "hidden": (32, 16), "n_rounds": 0}
-    model = PrivRec(FEATURES, popularity_epsilon=1.5, threshold=3.0, **start).fit(data, key=KEY)
-    (event,) = model.ledger_.events
-    assert (event.epsilon, event.neighboring, event.sampling) == (pytest.approx(1.5), "replace", "none")
-    assert model.ledger_.epsilon("public") == pytest.approx(1.5)
-    assert [(r.download, r.upload, r.n_clients) for r in model.communication_.rounds] == [(0, 40, 30)]
-    assert any("taken to be public" in note for note in model.ledger_.notes)
-    # Loud popularity: the noise of half an epsilon a user is that of DPPopularity, at most 10 items count.
-    counts = release_popularity(data.binarize(3.0), 1e6, KEY, Ledger())
-    assert counts.sum() == np.minimum(data.binarize(3.0).interactions_per_user(), 10).sum()
-    network = TwoTower(model.features_, n_factors=16, hidden=(32, 16))
-    quiet = np.zeros(network.n_parameters, dtype=np.float64)  # nothing but the channel speaks
-    scores = network.score(popularity_start(network, quiet, counts, 4), [0, 7])
-    expected = np.log(np.maximum(counts, 1.0) / (4 * counts.mean()))
-    np.testing.assert_allclose(scores, [expected, expected], rtol=1e-9)
-    # A network drawn at random beside the channel moves the order little.
-    random = network.initial_parameters(KEY, dtype=np.float64)
-    scores = network.score(popularity_start(network, random, counts, 4), [0, 7])
-    assert np.corrcoef(scores[0], expected)[0, 1] > 0.95
-    # Where all items are alike, nothing is divided by 0.
-    flat = network.score(popularity_start(network, quiet, np.zeros(40), 4), [0])
-    np.testing.assert_allclose(flat, -np.log(4.0))
-
-
-def test_rounds_after_private_popularity_keep_within_the_target(tmp_path):
-    private = {"popularity_epsilon": 0.5, "clip_norm": 0.01, "target_epsilon": 1.5, **SMALL}
-    model = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
-    assert [type(event) for event in model.ledger_.events] == [CentralRelease, Gaussian]
-    assert 1.3 < model.ledger_.epsilon("public") <= 1.5
-    again = PrivRec(FEATURES, **private).fit(small_data(), key=KEY, checkpoint=tmp_path)
-    np.testing.assert_array_equal(again.parameters_, model.parameters_)
-    assert again.ledger_.to_dict() == model.ledger_.to_dict()
-
-
-def test_a_log_starts_from_how_many_users_have_each_item():
-    log = small_log()
-    model = PrivRec(
-        {"context": ["hour"]}, n_rounds=0, popularity_epsilon=1e6, n_factors=16, hidden=(16,), threshold=3.0
-    )
-    scores = model.fit(log, key=KEY).score_items(log.interactions.user_ids[:1], contexts={"hour": [1]})[0]
-    counts = release_popularity(log.interactions.binarize(), 1e6, KEY, Ledger())
-    assert np.corrcoef(scores, np.log(np.maximum(counts, 1)))[0, 1] > 0.9
-
-
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
@@ -475,34 +330,6 @@ def test_bad_contexts_and_new_users():
         model.personalize(data.with_features(user_features={"age": np.full(30, 77)}))
     with pytest.raises(RuntimeError, match="not fitted yet"):
         PrivRec().personalize(data)
-
-
-def test_bad_checkpoints(tmp_path):
-    model = PrivRec(FEATURES, **SMALL)
-    model.fit(small_data(), key=KEY, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
-        PrivRec(FEATURES, **(SMALL | {"local_epochs": 3})).fit(small_data(), checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
-        model.fit(small_data(n_users=31), checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="key must be None: the run in"):
-        model.fit(small_data(), key=Key.from_seed(9), checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="ledger must be None with a checkpoint"):
-        model.fit(small_data(), checkpoint=tmp_path, ledger=model.ledger_)
-
-
-def test_a_run_that_broke_in_its_first_round_is_not_resumed_on_other_data(tmp_path, monkeypatch):
-    def power_cut(self, state, update):
-        raise RuntimeError("power cut")
-
-    model = PrivRec(FEATURES, **SMALL)
-    with monkeypatch.context() as patch:
-        patch.setattr(PrivRecRounds, "apply", power_cut)
-        with pytest.raises(RuntimeError, match="power cut"):
-            model.fit(small_data(), key=KEY, checkpoint=tmp_path)
-    with pytest.raises(ValueError, match="holds a run on other data"):
-        model.fit(small_data(n_users=31), checkpoint=tmp_path)
-    whole = PrivRec(FEATURES, **SMALL).fit(small_data(), key=KEY)
-    np.testing.assert_array_equal(model.fit(small_data(), checkpoint=tmp_path).parameters_, whole.parameters_)
 
 
 @pytest.mark.parametrize("private", [False, True])

@@ -1,0 +1,23 @@
+"""People of whom one has no item, and one all but one."""
+
+from fastfedrec import (
+    Interactions,
+)
+from support.models import rated
+
+NOBODY = "user 7"  # has no item
+
+
+FULL = "user 9"  # has all items but one
+
+
+def people():
+    matrix = rated(80, 50, 1).to_scipy().tolil()
+    matrix[7] = 0
+    matrix[9] = 3
+    matrix[9, 31] = 0
+    matrix = matrix.tocsr()
+    matrix.eliminate_zeros()
+    return Interactions.from_scipy(
+        matrix, user_ids=[f"user {u}" for u in range(80)], item_ids=[(i, "film") for i in range(50)]
+    )

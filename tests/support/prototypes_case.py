@@ -1,0 +1,19 @@
+"""Ratings of a few users, and a start of private prototypes on them."""
+
+import numpy as np
+import scipy.sparse
+
+from fastfedrec import Interactions, Key
+
+KEY = Key.from_seed(5)
+
+
+def rated(n_users=60, n_items=25, seed=0, density=0.4):
+    rng = np.random.default_rng(seed)
+    mask = rng.random((n_users, n_items)) < density
+    mask[:, 0] = True
+    return Interactions.from_scipy(scipy.sparse.csr_array(mask * rng.integers(1, 6, mask.shape).astype(np.float64)))
+
+
+def start(model, data, names=("a",), n_prototypes=None):
+    return model.initial_state(names, n_prototypes or (model.n_prototypes,) * len(names), data.n_items, KEY)

@@ -1,0 +1,109 @@
+"""PrivRec: a run that is resumed from a checkpoint ends as it would have, and on other data not at all."""
+
+import json
+
+import numpy as np
+import pytest
+from support.privrec_case import FEATURES, KEY, SMALL, rounds, small_data
+
+from fastfedrec import Key, PrivRec
+from fastfedrec.rounds.checkpoint import Checkpoint
+from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.privrec.rounds import PrivRecRounds
+
+pytestmark = pytest.mark.ignores_values
+
+
+@pytest.mark.parametrize("key", [KEY, None])
+def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
+    data = small_data()
+    model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=0.5, **(SMALL | {"n_rounds": 5}))
+    apply = PrivRecRounds.apply
+    released = []
+
+    def power_cut(self, state, update):
+        moved = apply(self, state, update)
+        released.append(moved.parameters)
+        if update.round == 2:
+            raise RuntimeError("power cut")
+        return moved
+
+    monkeypatch.setattr(PrivRecRounds, "apply", power_cut)
+    with pytest.raises(RuntimeError, match="power cut"):
+        model.fit(data, key=key, checkpoint=tmp_path)
+    monkeypatch.setattr(PrivRecRounds, "apply", apply)
+    # Even on other clients' answers the open round is the recorded one.
+    asked = []
+    train = PrivRecRounds._client_data
+    monkeypatch.setattr(PrivRecRounds, "_client_data", lambda self, shard: asked.append(1) or train(self, shard))
+    third = []
+    resumed = PrivRec(**model.get_params()).fit(
+        data, checkpoint=tmp_path, callback=lambda m, r: third.append(m.parameters_) if r == 2 else None
+    )
+    assert len(asked) == 2  # rounds 3 and 4
+    np.testing.assert_array_equal(third[0], released[2])
+    assert sum(resumed.ledger_.events.values()) == 5
+    assert len(resumed.communication_.rounds) == 5
+    if key is not None:
+        whole = PrivRec(**model.get_params()).fit(data, key=key)
+        np.testing.assert_array_equal(resumed.parameters_, whole.parameters_)
+        assert resumed.ledger_.to_dict() == whole.ledger_.to_dict()
+    again = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)  # it was done
+    np.testing.assert_array_equal(again.parameters_, resumed.parameters_)
+
+
+def test_an_open_round_sends_its_recorded_message_on_whatever_data(tmp_path):
+    """The noise of a round is drawn once: other data under it would cancel it. Other rounds ask anew."""
+    data, other = small_data(), small_data(n_users=20)
+    checkpoint = Checkpoint(tmp_path, {})
+    noise = GridNoise.calibrated("gaussian", 0.01, 1.0)
+    system = rounds(data, noise=noise, clip_norm=0.01, checkpoint=checkpoint, cohort_size=20)
+    state = system.initial_state()
+    first = system.local_round(state, data, KEY, 0).arrays["total"]
+    assert first.any()
+    again = rounds(data, noise=noise, clip_norm=0.01, checkpoint=Checkpoint(tmp_path, {}), cohort_size=20)
+    np.testing.assert_array_equal(again.local_round(state, other, KEY, 0).arrays["total"], first)
+    assert (again.local_round(state, other, KEY, 1).arrays["total"] != first).any()
+
+
+def test_a_checkpoint_keeps_its_secrets(tmp_path):
+    folder = tmp_path / "run"
+    model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=0.5, **SMALL).fit(small_data(), checkpoint=folder)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / "key.json").stat().st_mode & 0o777 == 0o600
+    secret = json.loads((folder / "key.json").read_text())["secret"]
+    for path in folder.iterdir():
+        assert path.name == "key.json" or bytes.fromhex(secret) not in path.read_bytes()
+    model.save(tmp_path / "model")
+    assert secret.encode() not in (tmp_path / "model").read_bytes()
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_bad_checkpoints(tmp_path):
+    model = PrivRec(FEATURES, **SMALL)
+    model.fit(small_data(), key=KEY, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
+        PrivRec(FEATURES, **(SMALL | {"local_epochs": 3})).fit(small_data(), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
+        model.fit(small_data(n_users=31), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="key must be None: the run in"):
+        model.fit(small_data(), key=Key.from_seed(9), checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="ledger must be None with a checkpoint"):
+        model.fit(small_data(), checkpoint=tmp_path, ledger=model.ledger_)
+
+
+def test_a_run_that_broke_in_its_first_round_is_not_resumed_on_other_data(tmp_path, monkeypatch):
+    def power_cut(self, state, update):
+        raise RuntimeError("power cut")
+
+    model = PrivRec(FEATURES, **SMALL)
+    with monkeypatch.context() as patch:
+        patch.setattr(PrivRecRounds, "apply", power_cut)
+        with pytest.raises(RuntimeError, match="power cut"):
+            model.fit(small_data(), key=KEY, checkpoint=tmp_path)
+    with pytest.raises(ValueError, match="holds a run on other data"):
+        model.fit(small_data(n_users=31), checkpoint=tmp_path)
+    whole = PrivRec(FEATURES, **SMALL).fit(small_data(), key=KEY)
+    np.testing.assert_array_equal(model.fit(small_data(), checkpoint=tmp_path).parameters_, whole.parameters_)

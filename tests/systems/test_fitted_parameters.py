@@ -1,0 +1,99 @@
+"""Parameters of a fitted model are those of its fit, whatever is set afterwards."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from support.models import rated
+
+from fastfedrec import (
+    DPALS,
+    DPFMF,
+    FMFLDP,
+    DPGram,
+    DPSubspace,
+    FedRec,
+    Key,
+    LaplaceRRSVD,
+    PrivatePrototypes,
+    PrivRec,
+    load,
+)
+
+pytestmark = pytest.mark.ignores_values
+
+KEY = Key.from_seed(2)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return rated(40, 50, 1)
+
+
+CHANGED = [
+    (FMFLDP(n_rounds=2), {"regularization": 5.0, "n_factors": 3}),
+    (DPALS(8.0, n_factors=3), {"regularization": 500.0, "n_factors": 2}),
+    (DPFMF(8.0, n_factors=3, n_rounds=2), {"regularization": 50.0, "n_factors": 2}),
+    (DPGram(8.0, gate=False, refine=True), {"score": "knn", "ridge": 9.0, "refine": False}),
+    (DPGram(8.0, gate=False, score="knn"), {"score": "ease"}),
+    (DPSubspace(8.0, n_columns=8, gate=False), {"ridge": 9.0, "n_columns": 3}),
+    (FedRec(n_rounds=3, n_factors=3), {"regularization": 5.0, "grid": (1.0, 2.0)}),
+    (LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2), {"regularization": 5.0, "grid": (1.0, 2.0)}),
+    (PrivatePrototypes(n_factors=3, epsilon=5.0), {"regularization": 90.0, "refine": True, "value_range": (1.0, 2.0)}),
+    (PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)), {"n_factors": 32, "local_epochs": 1}),
+]
+
+
+@pytest.mark.parametrize(("model", "changes"), CHANGED, ids=[type(model).__name__ for model, _ in CHANGED])
+def test_methods_and_files_go_by_the_parameters_of_the_fit(model, changes, data, tmp_path):
+    fitted = type(model)(**model.get_params()).fit(data, key=KEY)
+
+    def answers(model):
+        yield model.recommend(data.user_ids, 3)
+        yield model.score(data.user_ids, data.item_ids[:40])
+        if hasattr(model, "predict"):
+            yield model.predict(data.user_ids, data.item_ids[:40])
+        for name in ("with_users", "serve"):
+            if hasattr(model, name):
+                yield getattr(model, name)(data).score(data.user_ids, data.item_ids[:40])
+        if hasattr(model, "personalize"):
+            yield model.personalize(data, key=KEY).score(data.user_ids, data.item_ids[:40])
+
+    expected = list(answers(fitted))
+
+    def assign(model):
+        for name, value in changes.items():
+            setattr(model, model._attributes.get(name, name), value)
+
+    for change in (lambda model: model.set_params(**changes), assign):
+        changed = copy.copy(fitted)
+        change(changed)
+        changed.save(tmp_path / "model")
+        again = load(tmp_path / "model")
+        assert again.get_params() == model.get_params()
+        for one in (changed, again, again.set_params(**changes), pickle.loads(pickle.dumps(changed))):
+            for now, then in zip(answers(one), expected, strict=True):
+                np.testing.assert_array_equal(now, then)
+
+
+def test_the_next_fit_has_the_new_parameters(data):
+    model = FMFLDP(n_rounds=2).fit(data, key=KEY)
+    model.set_params(n_factors=3)
+    assert model.item_factors_.shape[1] == 5
+    assert model.fit(data, key=KEY).item_factors_.shape[1] == 3
+
+
+def test_a_list_that_is_changed_later_changes_no_model(data):
+    grid = [1.0, 2.0, 3.0, 4.0, 5.0]
+    model = FedRec(n_rounds=2, grid=grid).fit(data, key=KEY)
+    before = model.predict(data.user_ids, data.item_ids[:40])
+    grid[-1] = 1.5
+    np.testing.assert_array_equal(model.predict(data.user_ids, data.item_ids[:40]), before)
+
+
+def test_parameters_that_are_refused_change_nothing():
+    model = FMFLDP()
+    with pytest.raises(ValueError, match="n_rounds"):
+        model.set_params(n_factors=7, n_rounds=0)
+    assert model.n_factors == 5
