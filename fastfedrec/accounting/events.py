@@ -1,7 +1,7 @@
 """Events: frozen records of what happened to people's data. What it costs is the accountants' business."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from fastfedrec.accounting._event_checks import (
     SAMPLING_FIELDS,
@@ -12,6 +12,7 @@ from fastfedrec.accounting._event_checks import (
     store,
 )
 from fastfedrec.core.check import check_choice, check_epsilon, check_instance, check_integer, check_real
+from fastfedrec.core.docstrings import complete_docstring
 
 __all__ = [
     "ZCDP",
@@ -132,6 +133,34 @@ class ShuffledReports:
         return int(self.honest_fraction * self.n_users)
 
 
+#: Of every release of a trusted holder of data, where its docstring does not describe it otherwise.
+_RELEASE = """\
+neighboring : {"replace", "add_remove", "zero_out"}
+    Required: what happens to one unit's data.
+sampling : {"none", "poisson", "without_replacement"}
+    Required: how the units of each release were drawn, independently each time and in secret.
+sampling_probability : float or None
+    For "poisson": in (0, 1].
+n_users, cohort_size : int or None
+    For "without_replacement": exactly `cohort_size` of `n_users`, uniformly.
+count : int
+    How many such releases.
+privacy_unit : {"user", "interaction"}
+    Whose data neighbours differ in, and what is sampled.
+trust : {"central", "entity"}
+    Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
+distance : float
+    Total variation distance of one release from what is described here: that of noise from a table,
+    ``noise.total_distance(n_draws)``."""
+
+C = TypeVar("C", bound=type)
+
+
+def _described(kind: C) -> C:
+    kind.__doc__ = complete_docstring(kind, _RELEASE)
+    return kind
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Central:
     """What every release of a trusted holder of data states; relation and sampling have no default.
@@ -170,6 +199,7 @@ class _Central:
         return 1.0
 
 
+@_described
 @dataclass(frozen=True)
 class Gaussian(_Central):
     """A trusted server released sums with Gaussian noise, continuous or rounded after it was added.
@@ -182,23 +212,6 @@ class Gaussian(_Central):
         it is, it covers leaving a user out, as sampling does.
     mechanism : str
         Name, for the ledger.
-    neighboring : {"replace", "add_remove", "zero_out"}
-        Required: what happens to one unit's data.
-    sampling : {"none", "poisson", "without_replacement"}
-        Required: how the units of each release were drawn, independently each time and in secret.
-    sampling_probability : float or None
-        For "poisson": in (0, 1].
-    n_users, cohort_size : int or None
-        For "without_replacement": exactly `cohort_size` of `n_users`, uniformly.
-    count : int
-        How many such releases.
-    privacy_unit : {"user", "interaction"}
-        Whose data neighbours differ in, and what is sampled.
-    trust : {"central", "entity"}
-        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
-    distance : float
-        Total variation distance of one release from what is described here: that of noise from a table,
-        ``noise.total_distance(n_draws)``.
     """
 
     noise_multiplier: float
@@ -209,6 +222,7 @@ class Gaussian(_Central):
         store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
 
+@_described
 @dataclass(frozen=True)
 class Laplace(_Central):
     """A trusted server released one number with continuous Laplace noise.
@@ -219,23 +233,6 @@ class Laplace(_Central):
         Scale of the noise over the sensitivity under `neighboring`; one release without sampling costs its inverse.
     mechanism : str
         Name, for the ledger.
-    neighboring : {"replace", "add_remove", "zero_out"}
-        Required: what happens to one unit's data.
-    sampling : {"none", "poisson", "without_replacement"}
-        Required: how the units of each release were drawn, independently each time and in secret.
-    sampling_probability : float or None
-        For "poisson": in (0, 1].
-    n_users, cohort_size : int or None
-        For "without_replacement": exactly `cohort_size` of `n_users`, uniformly.
-    count : int
-        How many such releases.
-    privacy_unit : {"user", "interaction"}
-        Whose data neighbours differ in, and what is sampled.
-    trust : {"central", "entity"}
-        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
-    distance : float
-        Total variation distance of one release from what is described here: that of noise from a table,
-        ``noise.total_distance(n_draws)``.
 
     Notes
     -----
@@ -250,6 +247,7 @@ class Laplace(_Central):
         store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
 
+@_described
 @dataclass(frozen=True)
 class CentralRelease(_Central):
     """A trusted server saw the data and released something with an epsilon, and perhaps a delta, of its own.
@@ -264,19 +262,6 @@ class CentralRelease(_Central):
         What happens to one unit's data; the default is one that costs more in the ledger.
     sampling : {"none", "poisson", "without_replacement"}
         How the units of each release were drawn; the default is the one that costs more.
-    sampling_probability : float or None
-        For "poisson": in (0, 1].
-    n_users, cohort_size : int or None
-        For "without_replacement": exactly `cohort_size` of `n_users`, uniformly.
-    count : int
-        How many such releases.
-    privacy_unit : {"user", "interaction"}
-        Whose data neighbours differ in, and what is sampled.
-    trust : {"central", "entity"}
-        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
-    distance : float
-        Total variation distance of one release from what is described here: that of noise from a table,
-        ``noise.total_distance(n_draws)``.
     delta : float
         Of one release, in [0, 1): 0 where the guarantee is pure.
     """
@@ -292,6 +277,7 @@ class CentralRelease(_Central):
         store(self, epsilon=check_epsilon("epsilon", self.epsilon), delta=check_release_delta(self.delta))
 
 
+@_described
 @dataclass(frozen=True)
 class ZCDP(_Central):
     """A trusted server released something that is rho-zero-concentrated differentially private.
@@ -302,21 +288,12 @@ class ZCDP(_Central):
         Name of the mechanism, as the discrete Gaussian.
     rho : float
         Of one release; nothing is known of it under sampling.
-    neighboring : {"replace", "add_remove", "zero_out"}
-        Required: what happens to one unit's data.
     sampling : {"none"}
         Required; any other raises, for there is no amplification theorem for zCDP alone.
     sampling_probability, n_users, cohort_size : None
         Not for this event.
-    count : int
-        How many such releases.
     privacy_unit : {"user", "interaction"}
         Whose data neighbours differ in.
-    trust : {"central", "entity"}
-        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
-    distance : float
-        Total variation distance of one release from what is described here: that of noise from a table,
-        ``noise.total_distance(n_draws)``.
     """
 
     mechanism: str
@@ -328,6 +305,7 @@ class ZCDP(_Central):
         store(self, rho=check_real("rho", self.rho, low=0.0, exclusive=True))
 
 
+@_described
 @dataclass(frozen=True)
 class DiscreteGaussianRelease(_Central):
     """A trusted server released one whole number with discrete Gaussian noise.
@@ -340,21 +318,12 @@ class DiscreteGaussianRelease(_Central):
         The most that the number changes under `neighboring`.
     mechanism : str
         Name, for the ledger.
-    neighboring : {"replace", "add_remove", "zero_out"}
-        Required: what happens to one unit's data.
     sampling : {"none"}
         Required; any other raises.
     sampling_probability, n_users, cohort_size : None
         Not for this event.
-    count : int
-        How many such releases.
     privacy_unit : {"user", "interaction"}
         Whose data neighbours differ in.
-    trust : {"central", "entity"}
-        Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
-    distance : float
-        Total variation distance of one release from what is described here: that of noise from a table,
-        ``noise.total_distance(n_draws)``.
 
     Notes
     -----

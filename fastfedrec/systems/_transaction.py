@@ -14,10 +14,23 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastfedrec.accounting import Ledger
-from fastfedrec.systems._fit_text import whole_docstring
+from fastfedrec.core.docstrings import complete_docstring
 
 Model = TypeVar("Model")
 P = ParamSpec("P")
+
+#: What a `fit` takes, and in its docstring does not describe otherwise.
+_PARAMETERS = """\
+key : Key or None
+    Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+n_threads : int
+    0 for all; the model does not depend on it.
+show_progress : bool
+    Draw a progress bar (needs tqdm).
+ledger : Ledger or None
+    An earlier ledger on the same people, to which this fit is added; None starts one.
+engine : Engine or None
+    Where shards run; None runs one shard in this process."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +128,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
     fit : callable
         A method that gets a model without anything of an earlier fit, sets its attributes as it goes, and opens its
         account before it does anything to people's data; what callbacks see of it is ready to use.  Its docstring says
-        what is its own: `whole_docstring` adds the rest.
+        what is its own, and gets what all have in common.
 
     Returns
     -------
@@ -139,7 +152,8 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
             raise
         return self
 
-    whole.__doc__ = whole_docstring(fit)
+    model = fit.__qualname__.split(".")[0]
+    whole.__doc__ = complete_docstring(fit, _PARAMETERS, f"{model}\n    This model, fitted.")
     return whole
 
 

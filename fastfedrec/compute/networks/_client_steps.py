@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -11,11 +11,46 @@ from fastfedrec._kernels.mechanisms import clipping as _clipping
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import worth_threads
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_real
+from fastfedrec.core.docstrings import complete_docstring
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 
 _EMBEDDING_STDDEV = 0.05
 _MOST_DRAWS = 2**36  # two of each word of a stream
+
+
+#: What every `train_clients` takes, where its docstring does not describe it otherwise.
+_STEPS = """\
+parameters : ndarray of shape (n_parameters,), float32 or float64
+    Finite; where every client starts.
+learning_rate : float
+    Above 0.
+n_epochs : int
+    Passes over a client's examples, each in a new order; at least 0.
+batch_size : int
+    Examples of a step, at least 1; the last step of an epoch may have fewer.
+clip_norm : float or None
+    A bound on the norm of a client's update, over dense weights and embeddings together, after all its epochs;
+    it is never exceeded.  None for no bound.
+clip_order : int
+    2 for the Euclidean norm, 1 for the sum of absolute values.
+key : Key
+    For the order of examples; it is not used up.
+purpose : str
+    A client's stream is (purpose, round, global user id): its update does not depend on the other clients.
+round : int
+    Below 2**32.
+n_threads : int
+    0 for all processors; the result does not depend on it."""
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def trains_clients(method: C) -> C:
+    """Add to a docstring what all such methods have in common."""
+    returned = "ClientUpdates\n    One for each client; zeros where it has no examples, or diverged."
+    method.__doc__ = complete_docstring(method, _STEPS, returned)
+    return method
 
 
 @dataclass(frozen=True)

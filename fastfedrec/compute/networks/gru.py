@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch
+from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch, trains_clients
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import check_width, share_out, tile_of
 from fastfedrec.core.arrays import FloatArray, check_rows, distinct, frozen
@@ -186,6 +186,7 @@ class GRUEncoder(ClientModel):
         weights = dense[-width * (width + 1) : -width].reshape(width, width)
         return np.maximum(self.embeddings(parameters) @ weights + dense[-width:], 0)
 
+    @trains_clients
     def train_clients(
         self,
         parameters: np.ndarray,
@@ -210,36 +211,10 @@ class GRUEncoder(ClientModel):
 
         Parameters
         ----------
-        parameters : ndarray of shape (n_parameters,), float32 or float64
-            Finite; where every client starts.
         examples : ContrastiveExamples
             One client a row; minimised is the mean loss of a batch.
-        learning_rate : float
-            Above 0.
-        n_epochs : int
-            Passes over a client's examples, each in a new order; at least 0.
-        batch_size : int
-            Examples of a step, at least 1; the last step of an epoch may have fewer.
         item_weight, segment_weight : float
             Weights of the two losses, at least 0.
-        clip_norm : float or None
-            A bound on the norm of a client's update, over dense weights and embeddings together, after all its epochs;
-            it is never exceeded.  None for no bound.
-        clip_order : int
-            2 for the Euclidean norm, 1 for the sum of absolute values.
-        key : Key
-            For the order of examples; it is not used up.
-        purpose : str
-            A client's stream is (purpose, round, global user id): its update does not depend on the other clients.
-        round : int
-            Below 2**32.
-        n_threads : int
-            0 for all processors; the result does not depend on it.
-
-        Returns
-        -------
-        ClientUpdates
-            One for each client; zeros where it has no examples, or diverged.
 
         Raises
         ------

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch
+from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch, trains_clients
 from fastfedrec.compute.networks.client_examples import ClientExamples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
@@ -135,6 +135,7 @@ class JointNetwork(ClientModel):
         parameters = self._check_parameters(parameters)
         return np.concatenate([parameters[: self.network.n_dense], parameters[self.n_dense :]])
 
+    @trains_clients
     def train_clients(
         self,
         parameters: np.ndarray,
@@ -161,38 +162,16 @@ class JointNetwork(ClientModel):
 
         Parameters
         ----------
-        parameters : ndarray of shape (n_parameters,), float32 or float64
-            Finite; where every client starts.
         examples : ClientExamples
             One client a row.
         masked : ContrastiveExamples
             Of the same clients.
         contrastive_weight : float
             At least 0.
-        learning_rate : float
-            Above 0.
-        n_epochs : int
-            Passes over a client's examples, each in a new order; at least 0.
         batch_size, masked_batch_size : int
             Examples of a step, at least 1; the last batch of a pass may have fewer.
-        clip_norm : float or None
-            A bound on the norm of a client's update, over all dense weights and embeddings together, after all its
-            epochs; it is never exceeded.  None for no bound.
-        clip_order : int
-            2 for the Euclidean norm, 1 for the sum of absolute values.
-        key : Key
-            For the order of examples; it is not used up.
         purpose : str
             A client's streams are (purpose, round, global user id), and the same with ".masked" after the purpose.
-        round : int
-            Below 2**32.
-        n_threads : int
-            0 for all processors; the result does not depend on it.
-
-        Returns
-        -------
-        ClientUpdates
-            One for each client; zeros where it has no examples, or diverged.
 
         Raises
         ------
