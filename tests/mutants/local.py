@@ -397,7 +397,7 @@ LOCAL = [
         "prototypes-one-row-counted", "a user with several rows costs what one with one row does", "plan",
         "total / (max_rows if pure else max_rows**2)",
         "total",
-        ("systems/private_prototypes/test_model::test_the_ledgers_sum_is_the_stated_epsilon",),
+        ("systems/private_prototypes/test_budget::test_the_ledgers_sum_is_the_stated_epsilon",),
     ),
     Mutant(
         "prototypes-key-again", "one key makes an entity's prototypes twice", "PrototypeRounds.local_round",

@@ -1,6 +1,7 @@
 """A small two-tower network with data, and its twin's answers: what tests of networks and of updates start from."""
 
 import itertools
+from fractions import Fraction
 
 import numpy as np
 from naive.compute.networks import two_tower as naive
@@ -100,3 +101,25 @@ def spread(network, updates, k):
     out[:n] = stored[:n]
     out[n:].reshape(-1, width)[rows] = stored[n:].reshape(-1, width)
     return out
+
+
+def assert_equals_twin(case, tolerance):
+    """Each client's update is its twin's, within so much of the largest entry; the largest entries, and the updates."""
+    updates, largest = case.train(), []
+    for k in range(len(updates.rejected)):
+        expected = case.expected(k)
+        largest.append(np.abs(expected).max())
+        np.testing.assert_allclose(case.spread(updates, k), expected, rtol=0, atol=tolerance * (1 + largest[-1]))
+    return largest, updates
+
+
+def assert_within_bound(case, bound, order):
+    """No update is longer than the bound, in exact arithmetic, and each is the free one made shorter."""
+    free, clipped = case.train(), case.train(clip_norm=bound, clip_order=order)
+    for k in range(len(free.rejected)):
+        a, b = case.spread(free, k).astype(float), case.spread(clipped, k).astype(float)
+        exact = [abs(Fraction(x)) for x in b.tolist() if x]
+        assert sum(x**order for x in exact) <= Fraction(bound) ** order
+        norm = np.linalg.norm(a, order)
+        scale = min(1, bound / norm) if norm else 1
+        np.testing.assert_allclose(b, a * scale, rtol=1e-5, atol=1e-6 * np.abs(a).max())
