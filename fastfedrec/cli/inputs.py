@@ -150,7 +150,9 @@ def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
     elif source.endswith(".npy"):
         try:
             item_ids = np.load(source, allow_pickle=False)
-        except (ValueError, EOFError) as error:
+        except OSError:
+            raise
+        except Exception as error:  # whatever a file that is none makes NumPy and Python's parser raise
             reason = "it holds Python objects" if "pickle" in str(error) else str(error)
             raise ValueError(f"--catalogue {source} is no readable .npy file ({reason}); see numpy.save") from error
         if not isinstance(item_ids, np.ndarray) or item_ids.ndim != 1:

@@ -4,7 +4,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import ndtr
@@ -317,6 +317,8 @@ def test_laplace_agrees_with_dp_accounting():
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(1e-5, 0.5), st.integers(-40, 40))
+@example(0, 0.5, -31)
+@example(0, 0.5, -40)
 def test_spreading_keeps_both_masses_and_never_lowers_delta(seed, step, start):
     rng = np.random.default_rng(seed)
     n = 6
@@ -326,7 +328,9 @@ def test_spreading_keeps_both_masses_and_never_lowers_delta(seed, step, start):
     ends = loss.spread(p, q, start, step)
     grid = step * (start + np.arange(n + 1))
     assert ends.sum() == pytest.approx(1)
-    assert (ends * np.exp(-grid)).sum() == pytest.approx(q.sum(), rel=1e-6)
+    # Mass moves up by what the masses may be wrong by, which takes from Q's.
+    missing, most = q.sum() - (ends * np.exp(-grid)).sum(), (loss.MASSES_ERROR * (p + q) * np.exp(-grid[:-1])).sum()
+    assert -1e-9 * q.sum() <= missing <= most + 1e-9 * q.sum()
     for epsilon in np.linspace(grid[0] - step, grid[-1] + step, 17):
         exact = (p * np.maximum(0, -np.expm1(epsilon - losses))).sum()
         assert (ends * np.maximum(0, -np.expm1(epsilon - grid))).sum() >= exact * (1 - 1e-6) - 1e-12

@@ -372,6 +372,9 @@ def test_an_npy_file_that_is_none_is_named_without_advice(tmp_path, table, capsy
     error = capsys.readouterr().err
     assert f"--catalogue {path} is no readable .npy file (it holds Python objects)" in error
     assert "allow_pickle" not in error
+    path.write_bytes(b"\x93NUMPY\x01\x00\x07\x00{'desc'")  # a header that does not end
+    assert fit(tmp_path, table, "--catalogue", path)[0] == 2
+    assert f"--catalogue {path} is no readable .npy file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pickle
 import shutil
 import tempfile
 import warnings
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -295,7 +294,7 @@ def test_no_damaged_store_is_taken_that_is_not_sound(data, whole, damage):
         for spoil in damage:
             try:
                 spoil(folder)
-            except (FileNotFoundError, ValueError, OverflowError, IndexError, TypeError, EOFError, zipfile.BadZipFile):
+            except Exception:
                 assume(False)  # what the first has left is nothing that the second could work on
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # NumPy's, of headers that were once allowed

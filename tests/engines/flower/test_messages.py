@@ -133,6 +133,7 @@ def array_of(descr, shape, data):
     return Array("int64", (1,), "numpy.ndarray", start + header + data)
 
 
+OPEN = Array("int64", (1,), "numpy.ndarray", b"\x93NUMPY\x01\x00\x07\x00{'desc'")
 HUGE, PICKLED = array_of("<i8", (2**40,), b""), array_of("|O", (1,), b"cos\n.")
 HOSTILE = {
     "shape": (altered("update", "total", Array(np.zeros((3, 3), dtype=np.int16))), "must have shape"),
@@ -159,6 +160,7 @@ HOSTILE = {
     "6 times once read": (altered("update", "total", Array(np.zeros(3_500, dtype=np.int16))), "bytes are larger than"),
     "long text": (altered("config", "why", "x" * 100_000), "is larger than the"),
     "a lying header": (altered("update", "total", HUGE), "has 0 bytes"),
+    "a header without an end": (altered("update", "total", OPEN), "has no header of NumPy's"),
     "a pickle": (altered("update", "total", PICKLED), "must be numbers or text"),
     "no NumPy": (altered("update", "total", Array("int64", (1,), "pickle", b"x")), "serialized as 'pickle'"),
     "garbage": (altered("update", "total", Array("int64", (1,), "numpy.ndarray", b"x" * 99)), "magic"),

@@ -111,7 +111,10 @@ def _read_array(name: str, array: "Array") -> np.ndarray:
     if array.stype != "numpy.ndarray":
         raise ValueError(f"array {name!r} is serialized as {array.stype!r}")
     start = 10 + int.from_bytes(array.data[8:10], "little")
-    version, shape, in_columns, dtype = _read_header(array.data[:start])
+    try:
+        version, shape, in_columns, dtype = _read_header(array.data[:start])
+    except Exception as error:  # whatever a header that is none makes NumPy and Python's parser raise
+        raise ValueError(f"array {name!r} has no header of NumPy's ({error or type(error).__name__})") from error
     if version != (1, 0):
         raise ValueError(f"array {name!r} is of another version of NumPy's format")
     if dtype.kind not in "biufU":
