@@ -29,7 +29,7 @@ SYSTEMS = {
     "ease": "systems.baselines.item_models.EASE",
     "implicit-als": "systems.baselines.implicit_als.ImplicitALS",
     "random": "systems.baselines.popularity.Random",
-    "ncf": "systems.privrec.ncf.NCF",
+    "ncf": "systems.ncf.model.NCF",
     "central-nmf": "systems.private_prototypes.baselines.CentralNMF",
     "individual-nmf": "systems.private_prototypes.baselines.IndividualNMF",
     "global-mean": "systems.rating_svd.baselines.GlobalMean",

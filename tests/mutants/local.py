@@ -411,7 +411,7 @@ LOCAL = [
         "self.ledger_.record(Unprotected('a network trained on exact data, and counts of items'), "
         "simulation=key.is_simulation)",
         "pass",
-        ("systems/privrec/test_ncf::test_the_ledger_promises_nothing",),
+        ("systems/ncf/test_model::test_the_ledger_promises_nothing",),
     ),
     Mutant(
         "item-models-not-recorded", "models of exact data have a ledger without an entry", "ExactModel._fit",

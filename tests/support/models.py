@@ -34,8 +34,8 @@ from fastfedrec import (
     UserMean,
     datasets,
 )
+from fastfedrec.systems.ncf.model import NCF
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF, IndividualNMF
-from fastfedrec.systems.privrec.ncf import NCF
 
 MODELS = [
     FMFLDP(n_rounds=2, n_reports=10),
@@ -69,7 +69,7 @@ MODELS = [
     PrivatePrototypes(2, 3, None, grouping="kmeans", refine=True),
     CentralNMF(3),
     IndividualNMF(3),
-    NCF(n_epochs=2, n_factors=16, hidden=(16,)),
+    NCF(n_epochs=2, n_factors=3, layers=(6, 3)),
     PrivRec(n_rounds=2, cohort_size=1, n_factors=16, hidden=(16,)),
     PrivRec(n_rounds=0, popularity_epsilon=2.0, n_factors=16, hidden=(16,)),
     PrivRec(

@@ -15,6 +15,7 @@ from scipy.sparse import csr_array
 
 from fastfedrec import (
     FMFLDP,
+    NCF,
     DPGram,
     DPSubspace,
     FedRecPlusPlus,
@@ -135,6 +136,9 @@ CALLS = {
         LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_
     ),
     "compute.networks.two_tower": trained_and_scored,
+    "systems.ncf.model": lambda n: (
+        NCF(16, n_epochs=1, pretrain=False).fit(data(), key=KEY, n_threads=n).score_items(np.arange(400))
+    ),  # always on all processors
     "compute.nmf": lambda n: np.stack(
         [
             nmf.fit_nmf(ratings(), 3, regularization=1.0, n_epochs=1, solver=s, key=KEY, n_threads=n).item_factors

@@ -24,8 +24,8 @@ from fastfedrec import (
 )
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.systems.baselines.popularity import Random
+from fastfedrec.systems.ncf.model import NCF
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF
-from fastfedrec.systems.privrec.ncf import NCF
 from fastfedrec.systems.rating_model import RatingModel
 from fastfedrec.systems.rating_svd.baselines import RatingBaseline
 
@@ -162,7 +162,7 @@ def test_nothing_is_said_where_values_do_not_vary_or_do_matter(data):
         Popularity().fit(alike)
         EASE().fit(data.binarize())
         FMFLDP(n_rounds=1, epsilon=None, use_values=True).fit(data, key=KEY)
-        NCF(n_epochs=1, threshold=2.0, n_factors=16, hidden=(16,)).fit(data, key=KEY)
+        NCF(n_epochs=1, threshold=2.0, n_factors=3).fit(data, key=KEY)
         PrivRec(cohort_size=1, threshold=2.0, **tiny).fit(data, key=KEY)
         PrivRec(cohort_size=1, **tiny).fit(log, key=KEY)
     with pytest.warns(UserWarning, match=IGNORED):

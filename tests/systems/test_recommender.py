@@ -28,8 +28,8 @@ from fastfedrec import (
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems.gram.gram_model import GramModel
+from fastfedrec.systems.ncf.model import NCF
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF
-from fastfedrec.systems.privrec.ncf import NCF
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import SYSTEMS
 

@@ -15,7 +15,7 @@ from fastfedrec import EASE, FMFLDP, DPPopularity, Interactions, Key, Popularity
 from fastfedrec.core import progress
 from fastfedrec.studies.membership._figures import RocCurve, TradeOff, ceiling_scores, chance_advantage
 from fastfedrec.studies.membership.attack import _profile_columns, membership_loss, membership_shadow
-from fastfedrec.systems.privrec.ncf import NCF
+from fastfedrec.systems.ncf.model import NCF
 from fastfedrec.testing import ALPHA
 
 N_SEEDS = 30
@@ -341,7 +341,7 @@ def test_progress_counts_models(data, capsys, monkeypatch):
         ({"guarantee": [1, 2]}, ValueError, r"guarantee must hold pairs \(epsilon, delta\), got 1"),
         ({"against": "everybody"}, ValueError, "against must be"),
         (
-            {"model": NCF(n_epochs=1, n_factors=16, hidden=(16,))},
+            {"model": NCF(n_epochs=1, n_factors=3)},
             TypeError,
             "NCF serves only the users it was fitted on",
         ),

@@ -23,8 +23,8 @@ from fastfedrec.studies.reproduce.wang2021._runs import describe_split, first_te
 from fastfedrec.systems.baselines.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
+from fastfedrec.systems.ncf.model import NCF
 from fastfedrec.systems.privrec.model import PrivRec
-from fastfedrec.systems.privrec.ncf import NCF
 
 __all__ = ["AccuracyTable", "EpsilonTable", "accuracy_table", "epsilon_table"]
 

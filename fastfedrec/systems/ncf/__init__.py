@@ -1,0 +1,3 @@
+"""NCF: neural collaborative filtering, trained centrally, as it is without privacy."""
+
+__all__: list[str] = []

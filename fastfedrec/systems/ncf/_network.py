@@ -1,0 +1,167 @@
+"""The parameters of NCF's networks: their layout, where they start, how two become one, and their training.
+
+A row of the table is a user's or an item's embedding: that of the product, then that of the layers.  Dense weights are
+those of each layer, (n_in, n_out) and then its bias, then the output's, of the product and of the last layer, and its
+bias.  Kernels take all widths as multiples of 16: `pad` puts zeros between, which stay zero.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from fastfedrec._kernels.systems.ncf import model as _kernel
+from fastfedrec.compute.networks.tiles import worth_threads
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import resolve_n_threads
+
+_START_SCALE = 0.01  # of embeddings, as in the authors' code
+_FIRST, _SECOND = 0.9, 0.999  # Adam's, as in the kernel
+_N_RATES = 2**16  # after so many steps 1 - .999^t is 1
+
+
+@dataclass(frozen=True)
+class Network:
+    """GMF where there are no layers, MLP where the product has width 0, or NeuMF."""
+
+    product: int
+    layers: tuple[int, ...]
+    n_users: int
+    n_items: int
+
+    @property
+    def tower(self) -> int:
+        """The width of an embedding of the layers: that of the first of them, as in the authors' code."""
+        return self.layers[0] if self.layers else 0
+
+    @property
+    def width(self) -> int:
+        """The width of a row of the table."""
+        return self.product + self.tower
+
+    @property
+    def n_dense(self) -> int:
+        """How many dense weights there are."""
+        return len(self._places)
+
+    @cached_property
+    def shape(self) -> _kernel.Shape:
+        """What kernels take."""
+        widths = np.array([2 * _whole(self.tower), *map(_whole, self.layers)], dtype=np.int64)
+        return _kernel.Shape(widths, _whole(self.product), self.n_users)
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        """Where each dense weight is among those of whole vectors."""
+        places, at = [], 0
+        inputs = np.concatenate([np.arange(self.tower), _whole(self.tower) + np.arange(self.tower)])
+        n_in = 2 * _whole(self.tower)
+        for width in self.layers:
+            n_out, outputs = _whole(width), np.arange(width)
+            places += [(at + inputs[:, None] * n_out + outputs).ravel(), at + n_in * n_out + outputs]
+            at += (n_in + 1) * n_out
+            inputs, n_in = outputs, n_out
+        for width in (self.product, self.layers[-1] if self.layers else 0):
+            places.append(at + np.arange(width))
+            at += _whole(width)
+        return np.concatenate([*places, [at]])
+
+    def pad_table(self, table: np.ndarray) -> np.ndarray:
+        """Rows of whole vectors; the same array where they are."""
+        if self.product % 16 == self.tower % 16 == 0:
+            return np.ascontiguousarray(table)
+        product = _whole(self.product)
+        out = np.zeros((len(table), product + _whole(self.tower)), dtype=table.dtype)
+        out[:, : self.product] = table[:, : self.product]
+        out[:, product : product + self.tower] = table[:, self.product :]
+        return out
+
+    def pad_dense(self, dense: np.ndarray) -> np.ndarray:
+        """Dense weights of whole vectors."""
+        out = np.zeros(self.shape.n_dense, dtype=dense.dtype)
+        out[self._places] = dense
+        return out
+
+    def unpad(self, table: np.ndarray, dense: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What `pad_table` and `pad_dense` were given."""
+        product = _whole(self.product)
+        parts = table[:, : self.product], table[:, product : product + self.tower]
+        return np.concatenate(parts, axis=1), dense[self._places]
+
+    def start(self, key: Key, purpose: str) -> tuple[np.ndarray, np.ndarray]:
+        """Table and dense weights before training: small normal embeddings, uniform weights, biases of 0."""
+        n_rows = self.n_users + self.n_items
+        table = _START_SCALE * key.normal(purpose, size=n_rows * self.width).reshape(n_rows, self.width)
+        # In units of each layer's bound: sqrt(6 / (n_in + n_out)) [Glorot and Bengio], sqrt(3 / n_in) of the output.
+        drawn = 2 * key.uniform(f"{purpose}.weights", size=self.n_dense) - 1
+        at, n_in = 0, 2 * self.tower
+        for width in self.layers:
+            drawn[at : at + n_in * width] *= np.sqrt(6 / (n_in + width))
+            drawn[at + n_in * width : at + (n_in + 1) * width] = 0
+            at, n_in = at + (n_in + 1) * width, width
+        drawn[at:-1] *= np.sqrt(3 / max(len(drawn) - 1 - at, 1))
+        drawn[-1] = 0
+        return table.astype(np.float32), drawn.astype(np.float32)
+
+    def score(self, table: np.ndarray, dense: np.ndarray, n_threads: int = 0) -> np.ndarray:
+        """Logits of all items for all users of the table."""
+        out = np.empty((self.n_users, self.n_items))
+        users, n_threads = np.arange(self.n_users), worth_threads(resolve_n_threads(n_threads), out.size * self.width)
+        _kernel.score_items(self.shape, self.pad_table(table), self.pad_dense(dense), users, out, n_threads)
+        return out
+
+
+def _whole(width: int) -> int:
+    return -(-width // 16) * 16
+
+
+def fuse(
+    gmf: tuple[np.ndarray, np.ndarray], mlp: tuple[np.ndarray, np.ndarray], n_last: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """NeuMF of a trained GMF and a trained MLP, of `n_last` outputs: its logits are the means of theirs."""
+    (of_product, product_bias), (below, of_last, last_bias) = (
+        np.split(gmf[1], [-1]), np.split(mlp[1], [-1 - n_last, -1]),
+    )  # fmt: skip
+    output = np.concatenate([of_product, of_last, product_bias + last_bias]) / 2
+    return np.concatenate([gmf[0], mlp[0]], axis=1), np.concatenate([below, output.astype(below.dtype)])
+
+
+class Trainer:
+    """Parameters being trained, and what Adam keeps of them."""
+
+    def __init__(
+        self, network: Network, table: np.ndarray, dense: np.ndarray, *, learning_rate: float, adam: bool = True
+    ) -> None:
+        self._network, self._adam, self._step = network, adam, 0
+        real = table.dtype
+        # A copy: training writes into it.
+        padded = network.pad_table(table)
+        table = padded.copy() if np.shares_memory(padded, table) else padded
+        dense = network.pad_dense(dense)
+        n_rows = len(table)
+        steps = np.arange(1, _N_RATES)
+        rates, roots = np.full(_N_RATES, learning_rate), np.ones(_N_RATES)
+        if adam:
+            rates[1:] /= 1 - _FIRST**steps
+            roots[1:] /= np.sqrt(1 - _SECOND**steps)
+        with np.errstate(over="ignore"):  # then it diverges, which is told of
+            self._state = (
+                table, np.zeros_like(table), np.zeros_like(table), np.zeros(n_rows, np.int64),
+                np.zeros(n_rows, np.int32), dense, np.zeros_like(dense), np.zeros_like(dense), rates.astype(real),
+                roots.astype(real),
+            )  # fmt: skip
+
+    def train(self, examples: np.ndarray, batch_size: int) -> float:
+        """A step for each batch; the mean loss of the examples, each before its step."""
+        if not len(examples):
+            return 0.0
+        shape = self._network.shape
+        loss = _kernel.train(shape, *self._state, examples, batch_size, self._step, self._adam)
+        self._step += -(-len(examples) // batch_size)
+        return float(loss) / len(examples)
+
+    def parameters(self) -> tuple[np.ndarray, np.ndarray]:
+        """Table and dense weights as they are now."""
+        if self._adam:
+            _kernel.catch_up(self._network.shape, *self._state, self._step)
+        return self._network.unpad(self._state[0], self._state[5])

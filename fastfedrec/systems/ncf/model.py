@@ -1,0 +1,344 @@
+"""Neural collaborative filtering, trained centrally: GMF, MLP, and NeuMF, which is both (He et al. 2017)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec._kernels.systems.ncf import model as _kernel
+from fastfedrec.accounting import Ledger, Unprotected
+from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.log import tell_done
+from fastfedrec.core.progress import progress_rounds
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
+from fastfedrec.data.ids import IdIndex
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._from_items import similar_by_factors
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.baselines.popularity import Baseline
+from fastfedrec.systems.ncf._network import Network, Trainer, fuse
+
+__all__ = ["NCF"]
+
+_KINDS = ("neumf", "gmf", "mlp")
+_WIDEST = 2**14
+_MOST_ROWS = 2**31  # of users and items, whose numbers have 32 bits
+
+Parameters = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(repr=False, eq=False)
+class NCF(Baseline):
+    """Neural collaborative filtering: a network that knows every user and item by an embedding of their own.
+
+    **Guarantee.** None: the exact data of all users are in the network, and the ledger says so.
+
+    Parameters
+    ----------
+    n_factors : int
+        Width of the embeddings whose product GMF takes; 1 to 16384.
+    layers : tuple of int or None
+        Widths of MLP's hidden layers, each 1 to 16384; its embeddings are as wide as the first.  None is the tower of
+        the authors: ``(4 * n_factors, 2 * n_factors, n_factors)``.  GMF has none.
+    kind : {"neumf", "gmf", "mlp"}
+        Which network: the product of embeddings, weighted; layers on both embeddings; or both halves, added up.
+    n_negatives : int
+        Items that the user does not have, drawn anew for each positive in each epoch.
+    n_epochs : int
+        Passes over all positives; with pretraining, of each of the three trainings.
+    learning_rate : float
+        Adam's.
+    batch_size : int
+        Examples of a step, of all users in random order.
+    pretrain : bool
+        Train GMF and MLP by themselves, start NeuMF from both, and go on by SGD, which needs no moments; otherwise
+        NeuMF is trained by Adam from a random start.  Only NeuMF has halves to pretrain.
+    fusion_learning_rate : float
+        Of that SGD, along the mean gradient of a batch.
+    threshold : float
+        An interaction with a value above it is positive; all others are only never drawn as negatives.
+
+    Attributes
+    ----------
+    user_embeddings_ : ndarray of shape (n_users, width), float32
+        One row a user: `n_factors` of the product, then ``layers[0]`` of the layers, where the network has them.
+    item_embeddings_ : ndarray of shape (n_items, width), float32
+        One row an item.
+    weights_ : ndarray of shape (n_dense,), float32
+        Of each layer the weights, of shape (inputs, outputs), and the biases; then the output's weights, those of the
+        product before those of the last layer, and its bias.
+    item_counts_ : ndarray of shape (n_items,), float64
+        Users with each item as a positive: what somebody without positives is offered.
+    loss_ : ndarray of shape (n_epochs,), float64
+        Mean logistic loss of each epoch's examples, each before its step, where `fit` was asked for it; of this fit,
+        and not saved.  Of pretraining it has nothing.
+    ledger_ : fastfedrec.accounting.Ledger
+        One unprotected release.
+
+    Raises
+    ------
+    DivergenceError
+        From `fit`, where the parameters left the finite numbers.
+
+    See Also
+    --------
+    fastfedrec.ImplicitALS : A dot product instead of a network, most often better and faster.
+
+    Notes
+    -----
+    Adam is that of all parameters in every step, as in the authors' code; embeddings that a batch does not use catch up
+    when one does (`docs/explanation/systems/ncf/ncf.md`).  Steps follow one another, so that training uses one thread.
+
+    References
+    ----------
+    .. [1] He, Liao, Zhang, Nie, Hu, Chua, "Neural collaborative filtering", WWW 2017.
+    .. [2] Kingma, Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+
+    Examples
+    --------
+    >>> from fastfedrec import NCF, Key, datasets
+    >>> data = datasets.generate_implicit(300, 100, key=Key.from_seed(1))
+    >>> model = NCF(n_epochs=3, kind="gmf").fit(data, key=Key.from_seed(2), track_loss=True)
+    >>> bool((np.diff(model.loss_) < 0).all())
+    True
+    >>> model.recommend(data.user_ids[:2], n=5)[0].shape
+    (2, 5)
+    >>> model.set_params(n_epochs=1).fit(data, key=Key.from_seed(2), warm_start=model).weights_.shape
+    (9,)
+    """
+
+    serves_others: ClassVar[bool] = False
+    _saved: ClassVar[tuple[str, ...]] = ("weights_", "item_embeddings_", "user_embeddings_", "item_counts_")
+    _keeps_values = True
+
+    n_factors: int = 8
+    layers: tuple[int, ...] | None = None
+    kind: str = "neumf"
+    n_negatives: int = 4
+    n_epochs: int = 20
+    learning_rate: float = 0.001
+    batch_size: int = 256
+    pretrain: bool = True
+    fusion_learning_rate: float = 0.001
+    threshold: float = 0.0
+
+    def _check_parameters(self) -> None:
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=_WIDEST)
+        if self.layers is not None:
+            if (
+                not isinstance(self.layers, list | tuple | np.ndarray)
+                or np.ndim(self.layers) != 1
+                or not len(self.layers)
+            ):
+                raise ValueError(f"layers must be None or hold at least one width, got {self.layers!r}")
+            self.layers = tuple(
+                check_integer(f"layers[{k}]", width, low=1, high=_WIDEST) for k, width in enumerate(self.layers)
+            )
+        self.kind = check_choice("kind", self.kind, _KINDS)
+        self.n_negatives = check_integer("n_negatives", self.n_negatives, low=0, high=2**20)
+        self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1, high=2**32 - 1)
+        self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
+        self.batch_size = check_integer("batch_size", self.batch_size, low=1, high=2**24)
+        self.pretrain = check_flag("pretrain", self.pretrain)
+        self.fusion_learning_rate = check_real(
+            "fusion_learning_rate", self.fusion_learning_rate, low=0.0, exclusive=True
+        )
+        self.threshold = check_real("threshold", self.threshold, low=0.0)
+
+    @transactional
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        warm_start: "NCF | None" = None,
+        track_loss: bool = False,
+    ) -> Self:
+        """Train the network, after its halves where it is pretrained.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
+            values below 0 are refused; values matter only with `threshold`.
+        key : Key or None
+            Source of the parameters to start from, of negatives and of the order of examples; None draws one from
+            entropy.  An entropy key serves one fit.
+        n_threads : int
+            0 for all; training takes one, and the model does not depend on it.
+        show_progress : bool
+            Draw a progress bar for each training (needs tqdm).
+        ledger : Ledger or None
+            An earlier ledger on the same people, to which this fit is added; None starts one.
+        warm_start : NCF or None
+            A fitted model of the same kind and widths, which may be this one: users and items keep their embeddings by
+            id, layers their weights, and others start as they would without it.  Nothing is pretrained then, and Adam
+            starts anew.
+        track_loss : bool
+            Keep `loss_`, which no guarantee covers.
+
+        Returns
+        -------
+        NCF
+            This model, fitted.
+
+        Raises
+        ------
+        ValueError
+            `warm_start` has another kind or other widths.
+
+        Warns
+        -----
+        UserWarning
+            Values vary, and `threshold` is 0.
+        """
+        tracks = check_flag("track_loss", track_loss)
+        begun = self._begin(interactions, key, n_threads, show_progress, ledger)
+        self._fit(*begun, warm_start=warm_start, tracks=tracks)
+        return self
+
+    @property
+    def _ignores_values(self) -> bool:
+        return self.threshold == 0
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    def _fit(
+        self,
+        data: Interactions,
+        key: Key,
+        n_threads: int,
+        show_progress: bool,
+        *,
+        warm_start: object = None,
+        tracks: bool = False,
+    ) -> None:
+        network = self._network(data)
+        start = None if warm_start is None else self._warm(network, data, key, warm_start)
+        self.ledger_.record(
+            Unprotected("a network trained on exact data, and counts of items"), simulation=key.is_simulation
+        )
+        positives = data.binarize(self.threshold)
+        self.item_counts_ = positives.interactions_per_item().astype(np.float64)
+        if start is None and self.kind == "neumf" and self.pretrain:
+            gmf, mlp = (
+                self._train(half, half.start(key, f"ncf.{name}.start"), data, positives, key, show_progress, name=name)[
+                    0
+                ]
+                for name, half in (
+                    ("gmf", Network(network.product, (), *data.shape)),
+                    ("mlp", Network(0, network.layers, *data.shape)),
+                )
+            )
+            start, adam = fuse(gmf, mlp, network.layers[-1]), False
+        else:
+            start, adam = start or network.start(key, f"ncf.{self.kind}.start"), True
+        (table, self.weights_), losses = self._train(
+            network, start, data, positives, key, show_progress, name=self.kind, adam=adam
+        )
+        self.user_embeddings_: NDArray[np.float32]
+        self.item_embeddings_: NDArray[np.float32]
+        self.user_embeddings_, self.item_embeddings_ = np.split(table, [data.n_users])
+        if tracks:
+            self.loss_: NDArray[np.float64] = np.array(losses)
+
+    def _train(
+        self,
+        network: Network,
+        start: Parameters,
+        data: Interactions,
+        positives: Interactions,
+        key: Key,
+        show_progress: bool,
+        *,
+        name: str,
+        adam: bool = True,
+    ) -> tuple[Parameters, list[float]]:
+        """Parameters after `n_epochs`, and the loss of each."""
+        rate_name = "learning_rate" if adam else "fusion_learning_rate"
+        rate = getattr(self, rate_name)
+        trainer = Trainer(network, *start, learning_rate=rate, adam=adam)
+        room = np.empty(positives.n_interactions * (1 + self.n_negatives), dtype=np.uint64)
+        losses = []
+        for epoch in progress_rounds(self.n_epochs, show=show_progress, description=f"NCF {name}", unit="epoch"):
+            n_examples = _kernel.draw_examples(
+                positives.indptr, positives.indices, data.indptr, data.indices, data.global_user_ids,
+                key.subkey(f"ncf.{name}.negatives"), key.subkey(f"ncf.{name}.order"), room, data.n_items,
+                self.n_negatives, epoch,
+            )  # fmt: skip
+            losses.append(trainer.train(room[:n_examples], self.batch_size))
+            if not np.isfinite(losses[-1]):
+                raise DivergenceError(f"{name} diverged in epoch {epoch}: lower {rate_name} ({rate})")
+            tell_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
+        parameters = trainer.parameters()
+        if not all(np.isfinite(part).all() for part in parameters):  # by the last step, whose loss nobody asks for
+            raise DivergenceError(f"{name} diverged in epoch {self.n_epochs - 1}: lower {rate_name} ({rate})")
+        return parameters, losses
+
+    def _warm(self, network: Network, data: Interactions, key: Key, given: object) -> Parameters:
+        """The parameters of another model, by id."""
+        if not isinstance(given, NCF):
+            raise TypeError(f"warm_start must be a fitted NCF, got {type(given).__name__}")
+        model = given._fitted()
+        old = model.interactions_
+        if (model.kind, model._widths) != (self.kind, self._widths):
+            raise ValueError(
+                f"warm_start must be of this kind and these widths, {self.kind} of {self._widths}, got {model.kind} of "
+                f"{model._widths}"
+            )
+        table, _ = network.start(key, f"ncf.{self.kind}.start")
+        sides = (
+            (IdIndex("user", old.user_ids).find(data.user_ids), model.user_embeddings_, table[: data.n_users]),
+            (IdIndex("item", old.item_ids).find(data.item_ids), model.item_embeddings_, table[data.n_users :]),
+        )
+        for found, embeddings, rows in sides:
+            rows[found >= 0] = embeddings[found[found >= 0]]
+        return table, model.weights_
+
+    # ---- the network --------------------------------------------------------------------------------------------
+
+    @property
+    def _widths(self) -> tuple[int, tuple[int, ...]]:
+        """Of the product, and of the layers: 0, or none, where the network lacks them."""
+        tower = self.layers or (4 * self.n_factors, 2 * self.n_factors, self.n_factors)
+        return self.n_factors if self.kind != "mlp" else 0, tower if self.kind != "gmf" else ()
+
+    def _network(self, data: Interactions, n_users: int | None = None) -> Network:
+        if data.n_users + data.n_items >= _MOST_ROWS:
+            raise ValueError(f"interactions must have fewer than {_MOST_ROWS} users and items together")
+        return Network(*self._widths, data.n_users if n_users is None else n_users, data.n_items)
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        network = self._network(self.interactions_)
+        arrays = {
+            "weights_": (network.n_dense,),
+            "item_embeddings_": (n_items, network.width),
+            "user_embeddings_": (n_users, network.width),
+        }
+        return {**rules_of(np.float32, **arrays), **rules_of(np.float64, item_counts_=(n_items,))}
+
+    # ---- answers ------------------------------------------------------------------------------------------------
+
+    def _popularity(self) -> np.ndarray | None:
+        return self.item_counts_ if self.item_counts_.any() else None
+
+    def _unheard(self, rows: np.ndarray) -> np.ndarray:
+        # Without a positive, an embedding is what it was before training.
+        return self.interactions_._take_users(rows).binarize(self.threshold).interactions_per_user() == 0
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self.item_embeddings_, columns, n)
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        network = self._network(self.interactions_, len(users))
+        table = np.concatenate([self.user_embeddings_[users], self.item_embeddings_])
+        return network.score(table, self.weights_)

@@ -1,0 +1,55 @@
+"""NCF with its gradient by complex steps, and Adam as printed, of all parameters in every step."""
+
+import numpy as np
+
+STEP = 1e-30  # no difference is taken, so that nothing cancels
+
+
+def logits(parameters, users, items, n_users, n_items, product, layers):
+    """z of each pair; parameters are the table's rows, then the dense weights."""
+    tower = layers[0] if layers else 0
+    n_rows, width = n_users + n_items, product + tower
+    table, dense = parameters[: n_rows * width].reshape(n_rows, width), list(parameters[n_rows * width :])
+    out = []
+    for user, item in zip(users, items, strict=True):
+        p, q = table[user], table[n_users + item]
+        rest = iter(dense)
+        x = [*p[product:], *q[product:]]
+        for n_out in layers:
+            weights = [[next(rest) for _ in range(n_out)] for _ in x]
+            biases = [next(rest) for _ in range(n_out)]
+            y = [b + sum(x[i] * weights[i][o] for i in range(len(x))) for o, b in enumerate(biases)]
+            x = [value if value.real > 0 else 0 for value in y]
+        features = [*(p[:product] * q[:product]), *(x if layers else [])]
+        out.append(sum(next(rest) * feature for feature in features) + next(rest))
+    return np.array(out)
+
+
+def loss(parameters, batch, *shape):
+    """The mean logistic loss of (user, item, label)."""
+    users, items, labels = zip(*batch, strict=True)
+    z = logits(parameters, users, items, *shape)
+    return np.mean(np.log(1 + np.exp(z)) - np.array(labels) * z)
+
+
+def gradient(parameters, batch, *shape):
+    moved = np.tile(parameters.astype(complex), (len(parameters), 1))
+    np.fill_diagonal(moved, parameters + 1j * STEP)
+    return np.array([loss(row, batch, *shape).imag / STEP for row in moved])
+
+
+def adam(parameters, gradient_of, n_steps, rate):
+    """Kingma and Ba, algorithm 1."""
+    x, m, v = parameters.copy(), 0.0, 0.0
+    for t in range(1, n_steps + 1):
+        g = gradient_of(x, t - 1)
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        x = x - rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return x
+
+
+def sgd(parameters, gradient_of, n_steps, rate):
+    x = parameters.copy()
+    for t in range(n_steps):
+        x = x - rate * gradient_of(x, t)
+    return x
