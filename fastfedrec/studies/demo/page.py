@@ -13,7 +13,7 @@ from fastfedrec.core.html import html_page, html_table
 from fastfedrec.core.text import NOT_COVERED
 from fastfedrec.studies.demo.comparison import METRICS, Result, best_guess
 
-__all__ = ["make_page", "table"]
+__all__ = ["draw", "make_page", "table"]
 
 _WHO = {"none": "no privacy", "central": "trusted server", "shuffle": "shuffler", "local": "nobody is trusted"}
 _NEXT = (

@@ -176,19 +176,12 @@ class NCF(Baseline):
             0 for all; training takes one, and the model does not depend on it.
         show_progress : bool
             Draw a progress bar for each training (needs tqdm).
-        ledger : Ledger or None
-            An earlier ledger on the same people, to which this fit is added; None starts one.
         warm_start : NCF or None
             A fitted model of the same kind and widths, which may be this one: users and items keep their embeddings by
             id, layers their weights, and others start as they would without it.  Nothing is pretrained then, and Adam
             starts anew.
         track_loss : bool
             Keep `loss_`, which no guarantee covers.
-
-        Returns
-        -------
-        NCF
-            This model, fitted.
 
         Raises
         ------
