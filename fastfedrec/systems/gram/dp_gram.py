@@ -39,6 +39,7 @@ LEAST_REFINED = (
 _PAIRS_TO_REFINE = 0.6 / 0.95  # of what the mean leaves of the squared budget, where a third release takes the rest
 _LEAST_WITH_FEATURES = 22.0  # of the gate, where some of what pairs tell is known: features of noise have popularity's
 #                              HR@10 there, and .01 to .03 less below 20
+_FEW_ITEMS = 1_000  # of that gate; of 3,000 an open one lost up to .07 even at 34
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 # Of `ridge`, over signal and the fifth power of rows' mean root length: beyond 1 where HR@10 was best with more of it.
 _SHORT_ROWS = 1e5
@@ -96,7 +97,7 @@ class DPGram(CentralModel, GramModel):
         By which devices divide a user's own entries, and multiply scores: an item that goes its own way tells less.
     signal_ : float
         The gate's number n_users mu / sqrt(n_items), from public numbers only; below 30 it closes, with
-        `item_features` below 22.
+        `item_features` of up to 1,000 items below 22.
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
@@ -188,7 +189,7 @@ class DPGram(CentralModel, GramModel):
         n_items, n_users = data.n_items, self._public_users(data)
         mu = gaussian_mu(self.epsilon, self.delta)
         self.signal_ = n_users * mu / math.sqrt(n_items)
-        is_open = n_items > 1 and not (self.gate and self.signal_ < self._least_signal)
+        is_open = n_items > 1 and not (self.gate and self.signal_ < self._least_signal(n_items))
         refines = self._refines(n_users)
         if is_open:
             # Half of all pairs as int64, with noise and without; or the half as float64, and all as float32.
@@ -204,9 +205,8 @@ class DPGram(CentralModel, GramModel):
             return self.signal_ >= LEAST_REFINED and n_users <= MOST_REFINED and self.item_features is None
         return bool(self.refine)
 
-    @property
-    def _least_signal(self) -> float:
-        return LEAST_SIGNAL if self.item_features is None else _LEAST_WITH_FEATURES
+    def _least_signal(self, n_items: int) -> float:
+        return LEAST_SIGNAL if self.item_features is None or n_items > _FEW_ITEMS else _LEAST_WITH_FEATURES
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

@@ -50,8 +50,7 @@ class GramModel(FeaturedModel):
         self.gate = check_flag("gate", self.gate)
         self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)
 
-    @property
-    def _least_signal(self) -> float:
+    def _least_signal(self, n_items: int) -> float:
         """Of an open gate."""
         return LEAST_SIGNAL
 
@@ -65,7 +64,8 @@ class GramModel(FeaturedModel):
             )
         else:
             self.ledger_.note(
-                f"{name}: the noise would cover the pairs of items (signal {self.signal_:.3g}, {self._least_signal:g} "
+                f"{name}: the noise would cover the pairs of items (signal {self.signal_:.3g}, "
+                f"{self._least_signal(self.interactions_.n_items):g} "
                 "needed), so all of epsilon went to popularity, and everybody gets the same items"
             )
 

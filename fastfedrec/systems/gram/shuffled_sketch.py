@@ -204,7 +204,7 @@ class ShuffledSketchGram(GramModel):
             channel = LargestResponse(self.epsilon_0, N_CANDIDATES)
         self.n_reports_ = self._budget(channel, data.n_users)
         self.signal_ = self._signal(channel, data)
-        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= self._least_signal)
+        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= self._least_signal(data.n_items))
         system = SketchRound(
             channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
         )

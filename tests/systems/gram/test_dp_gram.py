@@ -218,6 +218,11 @@ def test_the_gate_closes_later_where_features_are_given():
     assert 22 < between < 30
 
 
+def test_many_items_have_the_same_gate_with_features():
+    closing = DPGram(item_features={"kind": ["a", "b"] * 501})
+    assert [closing._least_signal(n_items) for n_items in (1000, 1001)] == [22, 30]
+
+
 def test_the_gate_sees_public_numbers_only():
     found = {DPGram(1.0, n_users=5000).fit(generated(n, 80, seed=n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
     assert found == {5000 * gaussian_mu(1.0, 1e-6) / math.sqrt(80)}
