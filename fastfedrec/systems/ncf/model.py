@@ -172,8 +172,6 @@ class NCF(Baseline):
         key : Key or None
             Source of the parameters to start from, of negatives and of the order of examples; None draws one from
             entropy.  An entropy key serves one fit.
-        n_threads : int
-            0 for all; training takes one, and the model does not depend on it.
         show_progress : bool
             Draw a progress bar for each training (needs tqdm).
         warm_start : NCF or None
