@@ -303,6 +303,25 @@ LOCAL = [
         "counts",
         ("test_fedrecs_count_of_raters_is_noisy",),
     ),
+    # ---- SDCF -------------------------------------------------------------------------------------------------------
+    Mutant(
+        "sdcf-first-stage-anew", "SDCF draws its first stage anew in each round", "fill_by_response",
+        "key.subkey(_RESPONSES)",
+        "key.subkey(f'{_RESPONSES}{round_number}')",
+        ("test_the_first_stage_is_drawn_once_and_the_second_in_each_round",),
+    ),
+    Mutant(
+        "sdcf-one-round-counted", "SDCF's ledger counts the answers of one round", "SDCF._response_cost",
+        "self.epsilon_after(self.n_rounds)",
+        "self.epsilon_after(1)",
+        ("test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages",),
+    ),
+    Mutant(
+        "sdcf-only-always", "SDCF's epsilon forgets the items that are never spoken of", "SDCF._likelihood_ratio",
+        "((yes, no), (1 - yes, 1 - no))",
+        "((yes, no),)",
+        ("test_epsilon_equals_enumeration_of_all_reports",),
+    ),
     # ---- clusters and prototypes ------------------------------------------------------------------------------------
     Mutant(
         "lloyd-noise-halved", "noisy Lloyd rounds have noise for half the sensitivity", "_release",

@@ -145,7 +145,7 @@ def test_the_first_stage_is_drawn_once_and_the_second_in_each_round():
         assert (first == second) is same
 
 
-def test_ledgers():
+def test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages():
     data = random_ratings(60, 9, 4)
     model = SDCF(n_rounds=7).fit(data, key=Key.from_seed(1))
     answers, gradients = model.ledger_.events
