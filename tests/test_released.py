@@ -48,6 +48,7 @@ CENTRAL = {
     "DPFMF": DPFMF(4.0, n_factors=3, n_rounds=2),
     "PrivRec": PrivRec(noise_multiplier=0.5, **SMALL),
     "PrivRec, Laplace": PrivRec(noise_multiplier=0.5, noise="laplace", **SMALL),
+    "PrivRec, Meta-SGD": PrivRec(noise_multiplier=0.5, meta="meta-sgd", **SMALL),
     "PrivRec, all stages": PrivRec(
         noise_multiplier=0.5, popularity_epsilon=1.0, stage1="dp", stage1_options=STAGE1, **SMALL
     ),

@@ -46,6 +46,7 @@ SYSTEMS = {
     "laplace_rr_svd": LaplaceRRSVD(),
     "private_prototypes": PrivatePrototypes(),
     "privrec": PrivRec(n_rounds=2, cohort_size=5, local_epochs=1),
+    "privrec meta-sgd": PrivRec(n_rounds=2, cohort_size=5, local_epochs=1, n_factors=16, hidden=(16,), meta="meta-sgd"),
     "dp_gram": DPGram(1.0, gate=False, refine=True),
     "private_recommender": PrivateRecommender(2.0),
     "shuffled_sketch": ShuffledSketchGram(1.0, gate=False),

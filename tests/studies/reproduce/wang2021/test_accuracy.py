@@ -74,7 +74,8 @@ def test_what_is_shown(tiny, tmp_path):
         found = accuracy_table(data, table, quick=True)
         text, _ = told(found, tmp_path)
         assert text.startswith("The data given: <Interactions: ")
-        assert "NN-SELF" in text
+        assert found.rows["NN-SELF"]["ours"] is not None
+        assert "meta='maml'" in found.settings["models"]["NN-SELF"]
         assert found.rows["FedGNN"]["ours"] is None
         assert found.rows["EASE"]["published"] is None
         gain = found.rows["PrivRec"]["ours"]["hr@10"] - found.rows["popularity"]["ours"]["hr@10"]

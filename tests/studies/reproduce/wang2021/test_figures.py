@@ -119,6 +119,28 @@ def test_verdicts_read_the_curves():
     )
 
 
+def test_the_verdict_of_figure_9_sets_both_orders_side_by_side():
+    times = {"PrivRec": (2.0, 8.0), "first-order MAML": (1.0, 4.0), "NN-SELF": (3.0, 10.0)}
+    points = tuple(
+        {"panel": "cohort (M)", "model": f"{name}, 1 thread", "x": x, "value": value, "epsilon": None}
+        for name, values in times.items()
+        for x, value in zip((5, 20), values, strict=True)
+    )
+    lines = PrivRecFigure("data", {"threads": [1]}, "9", points).verdict().splitlines()
+    assert lines[2] == "NN-SELF, 1 thread over cohort (M): 3 at 5, 3 at 5, 10 at 20."
+    assert lines[3] == "NN-SELF takes +150% to +200% longer than first-order MAML, 1 thread."
+    assert lines[4] == "NN-SELF takes +25% to +50% longer than PrivRec, 1 thread."
+
+
+def test_figure_9_times_each_method_by_its_own_rounds(tiny, monkeypatch):
+    seen = []
+    fit = PrivRec.fit
+    monkeypatch.setattr(PrivRec, "fit", lambda model, *a, **k: seen.append(model.meta) or fit(model, *a, **k))
+    found = privrec_figure(movies(), "9", quick=True, n_threads=1)
+    assert seen == [meta for meta in ("reptile", "first-order-maml", "maml") for _ in range(2)]
+    assert {p["model"] for p in found.points} == {f"{n}, 1 thread" for n in ("PrivRec", "first-order MAML", "NN-SELF")}
+
+
 def test_fewer_test_users_are_the_first_ones():
     for data in (movies(), apps()):
         split = personalization_split(data, key=Key.from_seed(0))
