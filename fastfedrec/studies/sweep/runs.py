@@ -219,9 +219,10 @@ def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> Split:
         key = Key.from_seed(seed)
         if isinstance(data, Split):
             split = data
+        elif isinstance(data, Interactions):
+            split = next(LeaveOneOut().split(data, key=key))
         else:
-            whole = data if isinstance(data, Interactions) else data.draw(key, n_threads)
-            split = next(LeaveOneOut().split(whole, key=key))
+            split = data.split(key, n_threads)
         test = split.test
         order = np.argsort(key.uniform(_TESTED, size=test.n_users), kind="stable")
         is_tested = np.zeros(test.n_users, dtype=bool)

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.progress import progress_rounds
@@ -20,7 +22,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
-from fastfedrec.evaluation import Sampled, Split, parse_metrics
+from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, parse_metrics
 from fastfedrec.studies.sweep.cells import Cell
 from fastfedrec.studies.sweep.runs import Job, Protocol, code_version, describe_data, machine, run_all
 from fastfedrec.studies.sweep.table import Sweep
@@ -49,6 +51,9 @@ class GeneratedData:
     share_kept : float
         Share of the interactions that is kept, each drawn by itself, in (0, 1]: for shorter rows than the generator's.
         `row_length` is what is left.
+    n_held_out: int
+        Further people of the same draw, who take no part and are tested in place of those who do: as many can be
+        tested as one likes, however few take part.  0 tests those who take part.
     """
 
     n_users: int
@@ -56,6 +61,7 @@ class GeneratedData:
     row_length: float | None = None
     preset: str = "movielens-1m"
     share_kept: float = 1.0
+    n_held_out: int = 0
 
     def __post_init__(self) -> None:
         set_ = functools.partial(object.__setattr__, self)
@@ -66,6 +72,7 @@ class GeneratedData:
         set_("share_kept", check_real("share_kept", self.share_kept, low=0.0, high=1.0))
         if self.share_kept == 0:
             raise ValueError("share_kept must be above 0, got 0; pass 1.0 to keep all")
+        set_("n_held_out", check_integer("n_held_out", self.n_held_out, low=0))
 
     def draw(self, key: Key, n_threads: int) -> Interactions:
         """Generate them.
@@ -80,20 +87,45 @@ class GeneratedData:
         Returns
         -------
         Interactions
-            Nobody's data.
+            Nobody's data; the last `n_held_out` rows are of those who take no part.
         """
         mean = None if self.row_length is None else self.row_length / self.share_kept
         data = generate_implicit(
-            self.n_users, self.n_items, key=key, preset=self.preset, mean_interactions=mean, n_threads=n_threads
-        )
+            self.n_users + self.n_held_out, self.n_items, key=key, preset=self.preset, mean_interactions=mean,
+            n_threads=n_threads,
+        )  # fmt: skip
         if self.share_kept == 1:
             return data
         return data.keep_interactions(key.uniform(_KEPT, size=data.n_interactions) < self.share_kept)
 
+    def split(self, key: Key, n_threads: int) -> Split:
+        """Draw them, and leave one interaction out of each row that is tested.
+
+        Parameters
+        ----------
+        key : Key
+            Names the draw and the split.
+        n_threads : int
+            Changes nothing.
+
+        Returns
+        -------
+        Split
+            With held-out people, `given` is what is left of their rows.
+        """
+        whole = self.draw(key, n_threads)
+        if not self.n_held_out:
+            return next(LeaveOneOut().split(whole, key=key))
+        takes_part = np.arange(whole.n_users) < self.n_users
+        given, test = next(LeaveOneOut().split(whole.select_users(~takes_part), key=key))
+        return Split(whole.select_users(takes_part), test, given)
+
     def __str__(self) -> str:
         rows = "" if self.row_length is None else f", {self.row_length:g} items a user"
         how = "" if (self.preset, self.share_kept) == ("movielens-1m", 1.0) else f" ({self.preset} preset)"
-        return f"GENERATED DATA{how}: {self.n_users:,} users x {self.n_items:,} items{rows}, drawn anew for each seed"
+        others = f", tested on {self.n_held_out:,} others" if self.n_held_out else ""
+        size = f"{self.n_users:,} users x {self.n_items:,} items"
+        return f"GENERATED DATA{how}: {size}{rows}{others}, drawn anew for each seed"
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ def test_the_map_is_large_and_no_reading_of_the_sweeps():
     assert FULL.n_cells >= 100
     assert FULL.n_seeds == 3
     for ours, theirs in (
-        (FULL.users, grid.USERS), (FULL.items, grid.ITEMS), (FULL.row_lengths, grid.ROW_LENGTHS),
-        (FULL.epsilons, grid.EPSILONS),
+        (FULL.users, grid.USERS), (FULL.items, grid.ITEMS), (FULL.row_lengths, grid.ROW_LENGTHS)
     ):  # fmt: skip
         assert not set(ours) & set(theirs)
         assert min(ours) < max(theirs)
