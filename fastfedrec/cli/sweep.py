@@ -53,8 +53,11 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     source.add_argument(
         "--choices",
-        action="store_true",
-        help="instead, what `advise` chooses beside the best of all systems, on other data (hours; resumable)",
+        nargs="?",
+        const=True,
+        metavar="FILE",
+        help="instead, what `advise` chooses beside the best of all systems, on other data (half an hour; resumable); "
+        "with FILE, of a map that was measured before, what it chooses now",
     )
     command.add_argument("--quick", action="store_true", help="with --choices: one small data set")
     command.add_argument("--items", type=positive, metavar="N", help="with --users")
@@ -173,12 +176,16 @@ def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> dict[
 
 
 def _measure_choices(arguments: argparse.Namespace, show_progress: bool) -> dict[str, Any] | str:
-    from fastfedrec.studies.advise.choices import measure_choices, summary_of
+    from fastfedrec.studies.advise.choices import choose_again, measure_choices, summary_of, write_choices
 
-    document = measure_choices(
-        arguments.out, quick=arguments.quick, n_jobs=arguments.jobs, n_threads=arguments.threads,
-        show_progress=show_progress,
-    )  # fmt: skip
+    if arguments.choices is True:
+        document = measure_choices(
+            arguments.out, quick=arguments.quick, n_jobs=arguments.jobs, n_threads=arguments.threads,
+            show_progress=show_progress,
+        )  # fmt: skip
+    else:
+        document = choose_again(Path(arguments.choices))
+        write_choices(arguments.out, document)
     if arguments.json:
         return document
     return f"{summary_of(document)}\n\nWritten to {arguments.out / 'choices.json'}"

@@ -297,7 +297,9 @@ FUNCTIONS = {
         learning_rate=HALF, regularization=HALF, bias_regularization=HALF, validation=HALF, patience=2,
         init_scale=HALF, n_blocks=2, key=KEY,
     ),
-    "studies.sweep.sweeps.GeneratedData": call(n_users=50, n_items=40, row_length=8.0, share_kept=HALF),
+    "studies.sweep.sweeps.GeneratedData": call(
+        n_users=50, n_items=40, row_length=8.0, share_kept=HALF, n_held_out=5
+    ),
     "evaluation.metrics.resampling.share_error": call(values=(HALF, 0.25), n_tested=100),
     "testing.assert_clipped": call(clip=mechanisms.clip_rows_l2, clip_norm=HALF, n_columns=5),
     "testing.assert_epsilon": to(
@@ -453,7 +455,7 @@ EXEMPT = {
     ),
     "needs Flower or Dask, whose tests call it": ("engines.flower.app", "engines.dask"),
     "whole runs, of which a number is the seed": ("studies.reproduce", "studies.sweep.sweeps.sweep",
-    "studies.sweep.sweeps.GeneratedData.draw"),
+    "studies.sweep.sweeps.GeneratedData.draw", "studies.sweep.sweeps.GeneratedData.split"),
     "strategies of hypothesis, and arrays of numbers": (
         "testing.interactions", "testing.mechanism_inputs", "testing.shards", "testing.assert_unbiased",
         "compute.networks.client_examples.Events.from_log", "mechanisms.channels.piecewise.Piecewise.channel",

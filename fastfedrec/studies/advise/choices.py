@@ -8,7 +8,8 @@ the map was committed; a rule that is changed by it needs another.
 
 import itertools
 import json
-from collections.abc import Iterable
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, sweep
 from fastfedrec.systems.private_recommender.choice import advise
 from fastfedrec.systems.private_recommender.recipes import RECIPES, calibrated
 
-__all__ = ["FULL", "QUICK", "Grid", "measure_choices", "summary_of"]
+__all__ = ["FULL", "QUICK", "Grid", "best_of", "choose_again", "measure_choices", "summary_of", "write_choices"]
 
 PRESET = "movielens-20m"
 _LONG_ROWS = 120.0  # of the preset, before rows are shortened
@@ -46,6 +47,9 @@ class Grid:
         For replacing all data of one user.
     n_seeds : int
         Data, split and noise are drawn anew for each.
+    n_local_seeds : int
+        The same with nobody trusted, where a few users' reports are little but noise: one random list for everybody has
+        .03 more or less than chance under one seed.
     most_cells : int
         Users times items of a data set, at most.
     """
@@ -55,6 +59,7 @@ class Grid:
     row_lengths: tuple[float, ...]
     epsilons: tuple[float, ...]
     n_seeds: int
+    n_local_seeds: int
     most_cells: int = 11_000_000
 
     def data(self) -> list[GeneratedData]:
@@ -78,8 +83,8 @@ class Grid:
         return len(self.data()) * len(self.epsilons) * len(TRUST_VIEWS)
 
 
-FULL = Grid((600, 2_500, 9_000), (400, 1_200, 2_800), (10.0, 25.0, 60.0), (0.5, 1.0, 2.0, 4.0), 3)
-QUICK = Grid((300,), (320,), (12.0,), (2.0,), 1)
+FULL = Grid((600, 2_500, 9_000), (400, 1_200, 2_800), (10.0, 25.0, 60.0), (0.5, 1.0, 2.0, 4.0), 3, 12)
+QUICK = Grid((300,), (320,), (12.0,), (2.0,), 1, 2)
 
 
 def measure_choices(
@@ -112,48 +117,82 @@ def measure_choices(
     cells: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
     document: dict[str, Any] = {}
+    code = ""
     for data in grid.data():
-        run = sweep(
-            _settings(data, grid.epsilons),
-            data,
-            seeds=grid.n_seeds,
-            folder=folder / "cells",
-            n_jobs=n_jobs,
-            n_threads=n_threads,
-            metrics=(METRIC,),
-            candidates=Sampled(99, per="interaction"),
-            delta=DELTA,
-            with_baselines=False,
-            show_progress=show_progress,
-        )
-        failures += run.failures
-        measured = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
-        cells += [
-            _cell(data, trust, epsilon, measured) for trust, epsilon in itertools.product(TRUST_VIEWS, grid.epsilons)
-        ]
+        for trusts, n_seeds in ((("local",), grid.n_local_seeds), (("shuffle", "central"), grid.n_seeds)):
+            run = sweep(
+                _settings(data, trusts, grid.epsilons),
+                data,
+                seeds=n_seeds,
+                folder=folder / "cells",
+                n_jobs=n_jobs,
+                n_threads=n_threads,
+                metrics=(METRIC,),
+                candidates=Sampled(99, per="interaction"),
+                delta=DELTA,
+                with_baselines=False,
+                show_progress=show_progress,
+            )
+            failures += run.failures
+            code = run.settings["code"]
+            measured = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
+            cells += [_cell(data, *asked, measured) for asked in itertools.product(trusts, grid.epsilons)]
         document = {
             "source": f"GENERATED DATA (generate_implicit, {PRESET} preset), drawn anew for each seed",
             "protocol": f"leave one out of {_TESTED:,} people who took no part, 99 unseen items",
-            "code": run.settings["code"],
-            "machine": run.settings["machine"],
+            "code": code,
             "delta": DELTA,
             "privacy_unit": "user",
             "neighboring": "replace",
             "metric": METRIC,
-            "n_seeds": grid.n_seeds,
+            "n_seeds": {"local": grid.n_local_seeds, "shuffle": grid.n_seeds, "central": grid.n_seeds},
             "n_cells": grid.n_cells,
             "failures": failures,
             "cells": cells,
         }
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / "choices.json", json.dumps(plain(document), indent=1, allow_nan=False) + "\n")
+        write_choices(folder, plain(document))
     return plain(document)
 
 
-def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
+def choose_again(path: Path) -> dict[str, Any]:
+    """Of a map that was measured before, what `advise` chooses now.
+
+    Parameters
+    ----------
+    path : Path
+        As `measure_choices` wrote it.
+
+    Returns
+    -------
+    dict
+        The map, with the choices of this version of the package.
+    """
+    document = json.loads(path.read_text())
+    return document | {"cells": [cell | {"choices": _choices(cell)} for cell in document["cells"]]}
+
+
+def write_choices(folder: Path, document: dict[str, Any]) -> None:
+    """Write ``choices.json``, a line for each cell.
+
+    Parameters
+    ----------
+    folder : Path
+        Made where it is not there.
+    document : dict
+        A map.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    head = json.dumps(document | {"cells": []}, indent=1, allow_nan=False)
+    lines = ",\n".join(json.dumps(cell, allow_nan=False) for cell in document["cells"])
+    write_text(folder / "choices.json", head.replace('"cells": []', f'"cells": [\n{lines}\n ]') + "\n")
+
+
+def _settings(data: GeneratedData, trusts: Sequence[str], epsilons: Iterable[float]) -> list[Setting]:
     """Every system that can be had on one data set, in reasonable time, and items at random, each once."""
     found = {"Random()": Setting("Random", {})}
     for recipe, epsilon in itertools.product(RECIPES, epsilons):
+        if recipe.trust not in trusts:
+            continue
         chosen = calibrated(recipe, epsilon, DELTA, data.n_users, data.n_items)
         if chosen is not None and recipe.is_small(data.n_users, data.n_items, chosen[1]):
             found[f"{recipe.system}({chosen[0]})"] = Setting(recipe.system, chosen[0])
@@ -162,7 +201,6 @@ def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
 
 def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[str, str], Cell]) -> dict[str, Any]:
     """All systems in one trust model at one epsilon; and what is chosen, with the length of rows told and not."""
-    systems: dict[str, Any] = {}
     settings: list[tuple[str, dict[str, Any]]] = [("Random", {})]
     settings += [
         (recipe.system, chosen[0])
@@ -170,27 +208,44 @@ def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[
         if recipe.trust == trust
         and (chosen := calibrated(recipe, epsilon, DELTA, data.n_users, data.n_items)) is not None
     ]
-    for system, parameters in settings:
-        cell = measured.get((system, str(plain(parameters))))
-        if cell is not None:
-            systems[system] = {
-                "parameters": parameters,
-                "epsilon": cell.true_epsilon(trust),
-                METRIC: cell.metrics[METRIC],
-                "mean": cell.mean(METRIC),
-                "error": cell.error(METRIC),
-                "seconds": cell.seconds,
-            }
-    best = max(systems, key=lambda name: systems[name]["mean"], default=None)
-    choices = {}
-    for name, length in (("row_length told", data.row_length), ("row_length not told", None)):
-        taken = advise(data.n_users, data.n_items, epsilon, trust, delta=DELTA, row_length=length).best.system
-        behind = systems[best]["mean"] - systems[taken]["mean"] if best and taken in systems else None
-        choices[name] = {"system": taken, "behind": behind}
-    return {
+    found = {system: measured.get((system, str(plain(parameters)))) for system, parameters in settings}
+    cell = {
         "n_users": data.n_users, "n_items": data.n_items, "row_length": data.row_length, "epsilon": epsilon,
-        "trust": trust, "systems": systems, "best": best, "choices": choices,
+        "trust": trust,
+        "systems": {
+            system: [round(value, 4) for value in run.metrics[METRIC]] for system, run in found.items() if run is not None
+        },
     }  # fmt: skip
+    return cell | {"choices": _choices(cell)}
+
+
+def _choices(cell: dict[str, Any]) -> dict[str, Any]:
+    """What is chosen, and how far behind the best of a cell that is; None where that was not measured."""
+    means = {system: statistics.fmean(values) for system, values in cell["systems"].items()}
+    choices = {}
+    for name, length in (("row_length told", cell["row_length"]), ("row_length not told", None)):
+        taken = advise(
+            cell["n_users"], cell["n_items"], cell["epsilon"], cell["trust"], delta=DELTA, row_length=length
+        ).best.system
+        behind = round(max(means.values()) - means[taken], 4) if taken in means else None
+        choices[name] = {"system": taken, "behind": behind}
+    return choices
+
+
+def best_of(cell: dict[str, Any]) -> str:
+    """The best system of a cell, by its mean over seeds.
+
+    Parameters
+    ----------
+    cell : dict
+        Of a map.
+
+    Returns
+    -------
+    str
+        Its name.
+    """
+    return max(cell["systems"], key=lambda system: statistics.fmean(cell["systems"][system]))
 
 
 def summary_of(document: dict[str, Any]) -> str:
@@ -218,7 +273,7 @@ def summary_of(document: dict[str, Any]) -> str:
     rows = [
         (
             cell["trust"], f"{cell['n_users']:,}", f"{cell['n_items']:,}", f"{cell['row_length']:g}",
-            f"{cell['epsilon']:g}", name, choice["system"], cell["best"], f"{choice['behind']:.3f}",
+            f"{cell['epsilon']:g}", name, choice["system"], best_of(cell), f"{choice['behind']:.3f}",
         )
         for cell in document["cells"]
         for name, choice in cell["choices"].items()

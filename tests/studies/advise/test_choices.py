@@ -2,13 +2,14 @@
 
 import json
 import math
+import statistics
 
 import pytest
 
 from fastfedrec import Key
 from fastfedrec.cli.main import main
 from fastfedrec.studies.advise import choices, grid
-from fastfedrec.studies.advise.choices import FULL, PRESET, summary_of
+from fastfedrec.studies.advise.choices import FULL, PRESET, best_of, summary_of
 from fastfedrec.studies.sweep import runs
 from fastfedrec.studies.sweep.sweeps import GeneratedData
 
@@ -18,12 +19,12 @@ VIEWS = ("local", "shuffle", "central")
 @pytest.fixture
 def small(monkeypatch):
     """One data set, on which a fit takes a moment."""
-    monkeypatch.setattr(choices, "QUICK", choices.Grid((150,), (320,), (12.0,), (6.0,), 1))
+    monkeypatch.setattr(choices, "QUICK", choices.Grid((150,), (320,), (12.0,), (6.0,), 1, 2))
 
 
 def test_the_map_is_large_and_no_reading_of_the_sweeps():
     assert FULL.n_cells >= 100
-    assert FULL.n_seeds == 3
+    assert FULL.n_local_seeds >= FULL.n_seeds == 3
     for ours, theirs in (
         (FULL.users, grid.USERS), (FULL.items, grid.ITEMS), (FULL.row_lengths, grid.ROW_LENGTHS)
     ):  # fmt: skip
@@ -43,6 +44,21 @@ def test_rows_are_shortened_and_no_person_or_item_is_lost():
     assert not (thinned.to_scipy() > whole.to_scipy()).nnz
 
 
+def test_people_who_take_no_part_are_tested():
+    data = GeneratedData(50, 320, 12.0, PRESET, 0.1, n_held_out=30)
+    key = Key.from_seed(1)
+    whole, split = data.draw(key, 1), data.split(key, 1)
+    assert "tested on 30 others" in str(data)
+    assert not (split.train.to_scipy() != whole.to_scipy()[:50]).nnz
+    assert split.train.user_ids.tolist() == whole.user_ids[:50].tolist()
+    others = whole.to_scipy()[50:]
+    assert not (split.given.to_scipy() + split.test.to_scipy() != others).nnz
+    assert (split.test.interactions_per_user() == (others.getnnz(axis=1) > 1)).all()
+    known = GeneratedData(50, 320, 12.0, PRESET, 0.1).split(key, 1)
+    assert known.given is None
+    assert known.train.n_users == known.test.n_users == 50
+
+
 @pytest.mark.slow
 def test_the_map_is_made_by_the_command_and_goes_on_where_it_was(tmp_path, small, monkeypatch, capsys):
     argv = ["sweep", "--choices", "--quick", "--out", str(tmp_path), "--threads", "1"]
@@ -53,13 +69,17 @@ def test_the_map_is_made_by_the_command_and_goes_on_where_it_was(tmp_path, small
     assert [cell["trust"] for cell in made["cells"]] == list(VIEWS)
     assert made["n_cells"] == 3
     for cell in made["cells"]:
-        means = {name: system["mean"] for name, system in cell["systems"].items()}
+        means = {name: statistics.fmean(values) for name, values in cell["systems"].items()}
         assert {"Random", "DPPopularity"} <= means.keys()
-        assert cell["best"] == max(means, key=means.get)
-        assert all(system["epsilon"] <= 6.0 for system in cell["systems"].values())
+        assert best_of(cell) == max(means, key=means.get)
         for choice in cell["choices"].values():
-            assert choice["behind"] == pytest.approx(max(means.values()) - means[choice["system"]])
+            assert choice["behind"] == pytest.approx(max(means.values()) - means[choice["system"]], abs=1e-4)
     assert "3 of 3 cells" in said
+    # Of what was measured, the choice alone is made again.
+    argv_again = ["sweep", "--choices", str(tmp_path / "choices.json"), "--out", str(tmp_path / "again")]
+    assert main(argv_again) == 0
+    assert capsys.readouterr().out.splitlines()[:-1] == said.splitlines()[:-1]
+    assert (tmp_path / "again" / "choices.json").read_text() == (tmp_path / "choices.json").read_text()
 
     def again(*_):
         raise AssertionError("it was measured before")
@@ -74,7 +94,8 @@ def test_the_summary_names_cells_that_are_too_far_behind():
     def cell(chosen, behind):
         choice = {"system": chosen, "behind": behind}
         return {
-            "n_users": 1_000, "n_items": 300, "row_length": 10.0, "epsilon": 1.0, "trust": "central", "best": "DPGram",
+            "n_users": 1_000, "n_items": 300, "row_length": 10.0, "epsilon": 1.0, "trust": "central",
+            "systems": {"DPGram": [0.3, 0.2], "DPFMF": [0.2, 0.2]},
             "choices": {"row_length told": choice, "row_length not told": choice},
         }  # fmt: skip
 
