@@ -1,15 +1,15 @@
 """How far the choice of `advise` is behind the best of all systems: ``fastfedrec sweep --choices --out DIR``.
 
 The map has other users, items and lengths of rows than the sweeps that the choice is read from, and another preset of
-the generator, so that it is no test of reading.  Its systems are tested on people who take no part, of whom there can be
-enough that a difference of .02 is no chance with however few users.  Whatever it finds says something of the rule as it was when
-the map was committed; a rule that is changed by it needs another.
+the generator, so that it is no test of reading.  Its systems are tested on people who take no part, of whom there can
+be enough that a difference of .02 is no chance with however few users.  Whatever it finds says something of the rule as
+it was when the map was committed; a rule that is changed by it needs another.
 """
 
 import itertools
 import json
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,6 @@ class Grid:
         For replacing all data of one user.
     n_seeds : int
         Data, split and noise are drawn anew for each.
-    n_local_seeds : int
-        The same with nobody trusted, where a few users' reports are little but noise: one random list for everybody has
-        .03 more or less than chance under one seed.
     most_cells : int
         Users times items of a data set, at most.
     """
@@ -59,7 +56,6 @@ class Grid:
     row_lengths: tuple[float, ...]
     epsilons: tuple[float, ...]
     n_seeds: int
-    n_local_seeds: int
     most_cells: int = 11_000_000
 
     def data(self) -> list[GeneratedData]:
@@ -83,8 +79,8 @@ class Grid:
         return len(self.data()) * len(self.epsilons) * len(TRUST_VIEWS)
 
 
-FULL = Grid((600, 2_500, 9_000), (400, 1_200, 2_800), (10.0, 25.0, 60.0), (0.5, 1.0, 2.0, 4.0), 3, 12)
-QUICK = Grid((300,), (320,), (12.0,), (2.0,), 1, 2)
+FULL = Grid((600, 2_500, 9_000), (400, 1_200, 2_800), (10.0, 25.0, 60.0), (0.5, 1.0, 2.0, 4.0), 3)
+QUICK = Grid((300,), (320,), (12.0,), (2.0,), 1)
 
 
 def measure_choices(
@@ -117,35 +113,34 @@ def measure_choices(
     cells: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
     document: dict[str, Any] = {}
-    code = ""
     for data in grid.data():
-        for trusts, n_seeds in ((("local",), grid.n_local_seeds), (("shuffle", "central"), grid.n_seeds)):
-            run = sweep(
-                _settings(data, trusts, grid.epsilons),
-                data,
-                seeds=n_seeds,
-                folder=folder / "cells",
-                n_jobs=n_jobs,
-                n_threads=n_threads,
-                metrics=(METRIC,),
-                candidates=Sampled(99, per="interaction"),
-                delta=DELTA,
-                with_baselines=False,
-                show_progress=show_progress,
-            )
-            failures += run.failures
-            code = run.settings["code"]
-            measured = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
-            cells += [_cell(data, *asked, measured) for asked in itertools.product(trusts, grid.epsilons)]
+        run = sweep(
+            _settings(data, grid.epsilons),
+            data,
+            seeds=grid.n_seeds,
+            folder=folder / "cells",
+            n_jobs=n_jobs,
+            n_threads=n_threads,
+            metrics=(METRIC,),
+            candidates=Sampled(99, per="interaction"),
+            delta=DELTA,
+            with_baselines=False,
+            show_progress=show_progress,
+        )
+        failures += run.failures
+        measured = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
+        cells += [
+            _cell(data, trust, epsilon, measured) for trust, epsilon in itertools.product(TRUST_VIEWS, grid.epsilons)
+        ]
         document = {
             "source": f"GENERATED DATA (generate_implicit, {PRESET} preset), drawn anew for each seed",
             "protocol": f"leave one out of {_TESTED:,} people who took no part, 99 unseen items",
-            "code": code,
+            "code": run.settings["code"],
             "delta": DELTA,
             "privacy_unit": "user",
             "neighboring": "replace",
             "metric": METRIC,
-            "n_seeds": {"local": grid.n_local_seeds, "shuffle": grid.n_seeds, "central": grid.n_seeds},
+            "n_seeds": grid.n_seeds,
             "n_cells": grid.n_cells,
             "failures": failures,
             "cells": cells,
@@ -187,12 +182,10 @@ def write_choices(folder: Path, document: dict[str, Any]) -> None:
     write_text(folder / "choices.json", head.replace('"cells": []', f'"cells": [\n{lines}\n ]') + "\n")
 
 
-def _settings(data: GeneratedData, trusts: Sequence[str], epsilons: Iterable[float]) -> list[Setting]:
+def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
     """Every system that can be had on one data set, in reasonable time, and items at random, each once."""
     found = {"Random()": Setting("Random", {})}
     for recipe, epsilon in itertools.product(RECIPES, epsilons):
-        if recipe.trust not in trusts:
-            continue
         chosen = calibrated(recipe, epsilon, DELTA, data.n_users, data.n_items)
         if chosen is not None and recipe.is_small(data.n_users, data.n_items, chosen[1]):
             found[f"{recipe.system}({chosen[0]})"] = Setting(recipe.system, chosen[0])
@@ -213,7 +206,9 @@ def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[
         "n_users": data.n_users, "n_items": data.n_items, "row_length": data.row_length, "epsilon": epsilon,
         "trust": trust,
         "systems": {
-            system: [round(value, 4) for value in run.metrics[METRIC]] for system, run in found.items() if run is not None
+            system: [round(value, 4) for value in run.metrics[METRIC]]
+            for system, run in found.items()
+            if run is not None
         },
     }  # fmt: skip
     return cell | {"choices": _choices(cell)}

@@ -141,6 +141,7 @@ class Random(Baseline):
     """
 
     _saved: ClassVar[tuple[str, ...]] = ("seed_",)
+    _is_private: ClassVar[bool] = True
     _ignores_values = False  # nothing that anybody has matters
     _needs_rows = False
 

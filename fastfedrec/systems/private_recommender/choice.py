@@ -26,7 +26,7 @@ from fastfedrec.systems.private_recommender._measured import (
     stored_sweeps,
     without_privacy,
 )
-from fastfedrec.systems.private_recommender._rule import RULES, at_random, by_rule, without_figures
+from fastfedrec.systems.private_recommender._rule import GATED, RULES, at_random, by_rule, in_order, without_figures
 from fastfedrec.systems.private_recommender._with_features import with_features
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
 from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated
@@ -60,7 +60,7 @@ def advise(
     delta : float
         Budget, in (0, 1).
     row_length : float or None
-        Items of a user, on average; None takes the worse of what was measured, and a length beyond that the nearest.
+        Items of a user, on average; None takes the worse of what was measured, and longer rows the longest.
     item_features : bool
         Whether something is publicly known of the items, for systems that take it; whatever it is, it counts alike.
     measured : str, Path or None
@@ -73,9 +73,11 @@ def advise(
 
     Notes
     -----
-    With fewer users, a smaller epsilon or another number of items than was measured, the answer is by a rule: DPGram
-    to 3,000 items and DPSubspace beyond, ShuffledSketchGram behind a shuffler, each where its gate is open, and
-    popularity elsewhere; then there are no figures, and the first remark says so.
+    With fewer users, a smaller epsilon, shorter rows or another number of items than was measured, and where a gate is
+    open that was closed there, the answer is by a rule: DPSubspace or DPGram where n_users mu / sqrt(n_items) times the
+    length of rows (30 where it is not told) is at least 2,200, ShuffledSketchGram behind a shuffler where its gate's
+    number times that length is at least 4,400, and popularity elsewhere; then there are no figures, and the first
+    remark says so.
 
     A system's figure is the least of those measured with the numbers of items (and lengths of rows) next below and
     above, with no more users and no larger epsilon, at delta 1e-6; where `delta` is less, the accountants say which
@@ -114,16 +116,22 @@ def _answer(
     stored = stored_sweeps() if measured is None else json.loads(Path(measured).read_text())
     rows = [row for row in stored["rows"] if row["trust"] == trust]
     asked = n_users, n_items, epsilon, delta, trust
-    if unknown := _not_measured(rows, n_users=n_users, n_items=n_items, epsilon=epsilon):
-        offers, popularities = by_rule(trust, epsilon, delta, n_users, n_items)
-        return Advice(
-            *asked, tuple(offers), tuple(popularities), (RULES[trust], *unknown), "Nothing was measured there"
-        )
-    remarks, row_length = _beyond(rows, row_length, n_users=n_users, epsilon=epsilon)
-    offers, popularities = [], [at_random()]
+    if unknown := _not_measured(rows, row_length, n_users=n_users, n_items=n_items, epsilon=epsilon):
+        return _ruled(asked, row_length, unknown)
+    remarks, near_length = _beyond(rows, row_length, n_users=n_users, epsilon=epsilon)
+    offers: list[Offer] = []
+    popularities = [at_random()]
+    known = {row["system"] for row in rows}
     for recipe in (recipe for recipe in RECIPES if recipe.trust == trust):
-        found = _offer(recipe, rows, n_users, n_items, row_length, epsilon, delta, stored["delta"])
+        if recipe.system not in known:
+            remarks.append(f"{recipe.system}: it was not measured")
+            continue
+        found = _offer(recipe, rows, n_users, n_items, near_length, epsilon, delta, stored["delta"])
         if isinstance(found, str):
+            if recipe.system in GATED and (planned := calibrated(recipe, epsilon, delta, n_users, n_items)):
+                if not planned[1].is_popularity:  # the best there is, perhaps: what has figures is no answer then
+                    return _ruled(asked, row_length, [f"{recipe.system}: {found}"])
+                popularities.append(without_figures(recipe, *planned, delta))
             remarks.append(f"{recipe.system}: {found}")
             continue
         (popularities if found.is_popularity else offers).append(found)
@@ -132,18 +140,28 @@ def _answer(
         ):
             few = f"measured with no more than {found.n_measured:,} users; with yours it may do better"
             remarks.append(f"{found.system}: {few}")
-    remarks += without_privacy(stored["rows"], n_items, row_length)
+    remarks += without_privacy(stored["rows"], n_items, near_length)
     return Advice(
         *asked, tuple(sorted(offers, key=lambda offer: -(offer.gain or 0.0))),
-        tuple(sorted(popularities, key=lambda offer: -(offer.expected or 0.0))),
+        tuple(in_order(popularities, trust, n_users, n_items)),
         tuple(remarks), f"Measured on {stored['source']}, {stored['code']}, {stored['machine']}, "
         f"{stored['n_threads']} thread(s)",
     )  # fmt: skip
 
 
-def _not_measured(rows: Sequence[Row], **asked: float) -> list[str]:
+def _ruled(asked: tuple[int, int, float, float, str], row_length: float | None, unknown: Sequence[str]) -> Advice:
+    """The answer without sweeps."""
+    n_users, n_items, epsilon, delta, trust = asked
+    offers, popularities = by_rule(trust, epsilon, delta, n_users, n_items, row_length)
+    remarks = RULES[trust], *unknown
+    return Advice(*asked, tuple(offers), tuple(popularities), remarks, "Nothing was measured there")
+
+
+def _not_measured(rows: Sequence[Row], row_length: float | None, **asked: float) -> list[str]:
     """What lies where no setting that is no easier was measured, and nothing can be read from sweeps."""
     told = []
+    if row_length is not None and row_length < (least := range_of(rows, "row_length")[0]):
+        told.append(f"row_length {_number(row_length)} lies below {_number(least)}, and shorter rows tell less")
     for name, value in asked.items():
         least, most = range_of(rows, name)
         if value < least or (value > most and name == "n_items"):  # which need not get better with more
@@ -190,8 +208,6 @@ def _offer(
     stored_delta: float,
 ) -> Offer | str:
     """What a system is worth, or why that is not known."""
-    if not any(row["system"] == recipe.system for row in rows):
-        return "it was not measured"
     chosen = calibrated(recipe, epsilon, delta, n_users, n_items)
     if chosen is None:
         return f"no setting costs as little as epsilon {epsilon:g}"

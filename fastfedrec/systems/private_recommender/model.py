@@ -58,7 +58,7 @@ class PrivateRecommender(FeaturedModel):
         so.  Where the server is not trusted, whoever sees the reports can count them, so no other number will do.
     row_length : float or None
         Items of a user, on average, if something public is known of it; never taken from the data.  None counts on the
-        worse of what was measured.
+        worse of what was measured, and on 30 where a rule answers.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
         What is **publicly** known of the items, as `fastfedrec.DPGram` takes it; handed to the system that is chosen.
         That there are any is one of the numbers that it is chosen by; where it makes nothing of them, the ledger says

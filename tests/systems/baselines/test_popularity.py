@@ -220,9 +220,11 @@ def test_bad_parameters_are_refused_at_once_and_in_fit(arguments, error, message
         model.fit(data)
 
 
-def test_without_privacy_nobodys_data_are_refused():
+def test_nobodys_data_are_refused_where_data_matter():
+    nobody = Interactions.from_scipy(scipy.sparse.csr_array((3, 3)))
     with pytest.raises(ValueError, match="interactions must not be empty"):
-        Random().fit(Interactions.from_scipy(scipy.sparse.csr_array((3, 3))))
+        Popularity().fit(nobody)
+    assert Random().fit(nobody).score_items([0]).shape == (1, 3)
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

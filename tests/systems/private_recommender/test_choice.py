@@ -149,8 +149,9 @@ def test_an_open_gate_is_not_judged_by_a_closed_one(write):
     measured = write(closed, row(1_000, 300, 4.0, POPULARITY, 0.50), row(1_000, 300, 1.0, POPULARITY, 0.40))
     assert advise(1_000, 300, 4.0, "central", measured=measured).best.system == "DPGram"
     found = advise(4_000, 300, 4.0, "central", measured=measured)
-    assert found.best.system == POPULARITY
-    assert "DPGram: nothing was measured at 300 items with so few users and so small an epsilon" in found.remarks
+    assert found.best.system == "DPSubspace"
+    why = "DPGram: nothing was measured at 300 items with so few users and so small an epsilon"
+    assert found.remarks == (RULES["central"], why)
 
 
 def test_a_random_list_is_no_gain(write):
@@ -235,37 +236,43 @@ def test_where_nothing_is_known_a_rule_answers_and_names_no_figure(write, questi
 
 def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
     measured = write(*corner(10_000, 1.0, 0.6, 0.5))
-    near, far = (advise(10_000, 300, 1.0, "central", row_length=n, measured=measured) for n in (30.0, 6.0))
+    near, far, short = (advise(10_000, 300, 1.0, "central", row_length=n, measured=measured) for n in (30, 60, 6))
     assert near.best == far.best
-    said = "row_length 6 lies beyond what was measured; the figures are those of 30, and no promise"
+    said = "row_length 60 lies beyond what was measured; the figures are those of 30, and no promise"
     assert set(far.remarks) - set(near.remarks) == {said}
+    assert short.remarks == (RULES["central"], "row_length 6 lies below 30, and shorter rows tell less")
 
 
 @pytest.mark.parametrize(
-    ("n_users", "n_items", "trust", "system", "is_popularity"),
+    ("n_users", "n_items", "row_length", "trust", "system", "is_popularity"),
     [
-        # DPGram's gate: n_users mu / sqrt(n_items) of 30, with mu = .216 at epsilon 2 (replace).
-        (3_000, 290, "central", "DPGram", False),
-        (1_500, 290, "central", "DPGram", True),
-        (900, 3_000, "central", "DPGram", True),
-        # DPSubspace's: n_users mu / n_items of .75.
-        (60_000, 10_000, "central", "DPSubspace", False),
-        (30_000, 10_000, "central", "DPSubspace", True),
-        (100, 10**6, "central", "DPSubspace", True),
-        (40_000, 290, "shuffle", "ShuffledSketchGram", False),
-        (900, 290, "shuffle", POPULARITY, True),  # below 1,000 items answers about items know popularity better
-        (900, 1_000, "shuffle", "ShuffledSketchGram", True),
-        (900, 4_096, "shuffle", "ShuffledSketchGram", True),
-        (900, 4_097, "shuffle", POPULARITY, True),
-        (900, 300, "local", POPULARITY, True),
-        (1, 1, "local", POPULARITY, True),
+        # DPGram's number, n_users mu / sqrt(n_items), with mu = .216 at epsilon 2 (replace): 38 here, times rows of 60.
+        (3_000, 290, 60, "central", "DPSubspace", False),
+        (3_000, 290, 40, "central", POPULARITY, True),
+        (3_000, 290, None, "central", POPULARITY, True),  # which counts on rows of 30
+        (3_000, 290, 250, "central", "DPGram", False),
+        (1_500, 290, 40, "central", "DPGram", True),  # whose gate is closed below 30
+        (900, 2_000, None, "central", "DPGram", True),
+        (900, 2_001, None, "central", "DPSubspace", True),
+        (60_000, 10_000, 30, "central", "DPSubspace", False),
+        (60_000, 10_000, 10, "central", POPULARITY, True),
+        (30_000, 10_000, 30, "central", "DPSubspace", True),
+        (100, 10**6, None, "central", "DPSubspace", True),
+        (40_000, 290, None, "shuffle", "ShuffledSketchGram", False),
+        (900, 290, None, "shuffle", "ShuffledSketchGram", True),
+        (900, 4_096, None, "shuffle", "ShuffledSketchGram", True),
+        (900, 4_097, None, "shuffle", POPULARITY, True),
+        # One answer of each user, of which noise makes a yes of 12%.
+        (900, 1_070, None, "local", POPULARITY, True),
+        (900, 1_075, None, "local", "Random", False),
+        (1, 1, None, "local", POPULARITY, True),
     ],
 )
-def test_the_rule_by_hand(n_users, n_items, trust, system, is_popularity):
-    found = advise(n_users, n_items, 2.0, trust)
+def test_the_rule_by_hand(n_users, n_items, row_length, trust, system, is_popularity):
+    found = advise(n_users, n_items, 2.0, trust, row_length=row_length)
     assert not found.is_measured
     assert (found.best.system, found.best.is_popularity) == (system, is_popularity)
-    assert found.popularity_is_as_good is is_popularity
+    assert found.popularity_is_as_good is (is_popularity or system == "Random")
     assert found.best.epsilon <= 2.0
 
 
