@@ -51,7 +51,7 @@ class GeneratedData:
     share_kept : float
         Share of the interactions that is kept, each drawn by itself, in (0, 1]: for shorter rows than the generator's.
         `row_length` is what is left.
-    n_held_out: int
+    n_held_out : int
         Further people of the same draw, who take no part and are tested in place of those who do: as many can be
         tested as one likes, however few take part.  0 tests those who take part.
     """

@@ -35,7 +35,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return PrivateRecommender(8.0, row_length=100).fit(data, key=KEY)
+    return PrivateRecommender(8.0, row_length=200).fit(data, key=KEY)
 
 
 def of_rows(rows, n_items):
@@ -160,7 +160,7 @@ def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
 
 def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_path):
     table = {"kind": [str(item % 4) for item in range(80)]}
-    model = PrivateRecommender(8.0, row_length=100, item_features=table).fit(data, key=KEY)
+    model = PrivateRecommender(8.0, row_length=200, item_features=table).fit(data, key=KEY)
     assert model.model_.item_features is model.item_features
     alone = DPGram(3.614, item_features=table).fit(data, key=KEY)
     np.testing.assert_array_equal(model.model_.item_factors_, alone.item_factors_)
@@ -174,7 +174,7 @@ def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_pat
     assert "PrivateRecommender: DPPopularity makes nothing of the item features" in other.ledger_.notes
     ledger = Ledger()
     with pytest.raises(ValueError, match="item_features"):
-        PrivateRecommender(8.0, row_length=100, item_features=np.eye(79)).fit(data, key=KEY, ledger=ledger)
+        PrivateRecommender(8.0, row_length=200, item_features=np.eye(79)).fit(data, key=KEY, ledger=ledger)
     assert ledger.notes == []
 
 
@@ -203,7 +203,7 @@ def test_sizes_decide_between_systems():
 
 def test_engines_run_what_has_rounds_and_the_rest_is_refused_before_anything_is_spent(data):
     whole, parts = (
-        PrivateRecommender(8.0, row_length=100).fit(data, key=KEY, engine=engine) for engine in (None, LocalEngine(3))
+        PrivateRecommender(8.0, row_length=200).fit(data, key=KEY, engine=engine) for engine in (None, LocalEngine(3))
     )
     np.testing.assert_array_equal(whole.model_.item_factors_, parts.model_.item_factors_)
     ledger, key = Ledger(), Key.from_entropy()
@@ -256,7 +256,7 @@ def test_every_field_of_a_file_is_looked_at(model, tmp_path, field, value, messa
 
 
 def test_it_says_what_it_took(model):
-    assert repr(model) == f"<{PrivateRecommender(8.0, row_length=100)!r}: {model.chosen_}>"
+    assert repr(model) == f"<{PrivateRecommender(8.0, row_length=200)!r}: {model.chosen_}>"
     page = model._repr_html_()
     assert model.chosen_ in page
     assert "by rule" in page
@@ -264,7 +264,7 @@ def test_it_says_what_it_took(model):
 
 
 def test_what_is_set_later_counts_from_the_next_fit(model, data):
-    fitted = PrivateRecommender(8.0, row_length=100).fit(data, key=KEY)
+    fitted = PrivateRecommender(8.0, row_length=200).fit(data, key=KEY)
     before = fitted.recommend(n=3)[0]
     fitted.set_params(epsilon=1.0, trust="local")
     np.testing.assert_array_equal(fitted.recommend(n=3)[0], before)
@@ -275,7 +275,7 @@ def test_what_is_set_later_counts_from_the_next_fit(model, data):
 def test_it_is_evaluated_like_any_other(data):
     train, test = next(LeaveOneOut().split(data, key=KEY))
     found = evaluate(
-        PrivateRecommender(8.0, row_length=100).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY
+        PrivateRecommender(8.0, row_length=200).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY
     )
     alone = evaluate(DPGram(3.614).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
     assert dict(found) == dict(alone)
@@ -321,5 +321,5 @@ def test_the_advice_of_what_is_not_fitted_is_refused():
 
 
 def test_threads_do_not_change_the_model(data):
-    one, four = (PrivateRecommender(8.0, row_length=100).fit(data, key=KEY, n_threads=n) for n in (1, 4))
+    one, four = (PrivateRecommender(8.0, row_length=200).fit(data, key=KEY, n_threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one.model_.item_factors_, four.model_.item_factors_)

@@ -26,10 +26,11 @@ def both(*asked, **more):
 @pytest.mark.parametrize(
     ("question", "row_length", "system"),
     [
-        ((6_000, 300, 2.0, "central"), 30.0, "DPGram"),  # 78 n mu / sqrt(m), times 30
+        ((6_000, 300, 2.0, "central"), 30.0, "DPSubspace"),  # 78 n mu / sqrt(m), times 30: taken without
+        ((6_000, 300, 1.5, "central"), 30.0, "DPGram"),
         ((6_000, 300, 2.0, "central"), None, None),  # times 10
         ((3_000, 300, 2.0, "central"), 30.0, None),
-        ((6_000, 300, 1.0, "central"), 60.0, "DPGram"),  # 41, times 40
+        ((6_000, 300, 1.0, "central"), 50.0, "DPGram"),  # 41, times 40
         ((6_000, 1_000, 2.0, "central"), 24.0, None),
         ((50_000, 3_000, 4.0, "shuffle"), 30.0, "ShuffledSketchGram"),
         ((6_000, 3_000, 8.0, "central"), 30.0, "DPSubspace"),
@@ -152,7 +153,7 @@ def test_the_command(capsys):
         "--items",
         "300",
         "--epsilon",
-        "2",
+        "1.5",
         "--trust",
         "central",
         "--row-length",
