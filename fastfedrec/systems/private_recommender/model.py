@@ -157,9 +157,7 @@ class PrivateRecommender(FeaturedModel):
         self._check_cost(model, data)
         options: dict[str, Any] = {} if engine is None else {"engine": engine}
         if options and "engine" not in inspect.signature(model.fit).parameters:
-            raise ValueError(
-                f"engine must be None: by its public numbers this is a run of {advice.best.system}, which has no rounds"
-            )
+            raise ValueError(f"engine must be None: {_without_rounds(model)}")
         # An entropy key serves one fit, this one, and in it that of the system.
         inner = fit.key._hand_over(f"{type(self).__name__}.fit")
         self.interactions_ = data
@@ -244,6 +242,8 @@ class PrivateRecommender(FeaturedModel):
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The rounds of the system that is chosen, by the sizes of `data` alone."""
         chosen: Any = self._make(self._advice(self._public_users(data), data.n_items))
+        if not hasattr(chosen, "_plan"):
+            raise ValueError(_without_rounds(chosen))
         check_integer("the number of users in interactions", data.n_users, high=chosen._most_users)
         return chosen._plan(data, key)
 
@@ -321,6 +321,10 @@ class PrivateRecommender(FeaturedModel):
         model._hold(chosen)
         model._finish()
         return model
+
+
+def _without_rounds(model: Recommender) -> str:
+    return f"by its public numbers this is a run of {type(model).__name__}, which has no rounds"
 
 
 def _setting(model: Recommender) -> str:

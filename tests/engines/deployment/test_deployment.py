@@ -7,6 +7,7 @@ from fastfedrec import (
     DPALS,
     FMFLDP,
     DPGram,
+    DPPopularity,
     DPSubspace,
     Interactions,
     Key,
@@ -118,6 +119,12 @@ def test_sums_have_room_for_as_many_users_and_what_the_front_door_takes_has_too(
     assert deployment.rounds_of(0, most, ITEMS).n_rounds == 1
     with pytest.raises(ValueError, match=f"must be at most {most}, got {most + 1}"):
         deployment.rounds_of(0, most + 1, ITEMS)
+
+
+def test_a_node_is_told_where_the_front_door_takes_what_has_no_rounds(monkeypatch):
+    monkeypatch.setattr(PrivateRecommender, "_make", lambda *_: DPPopularity(1.0))
+    with pytest.raises(ValueError, match="this is a run of DPPopularity, which has no rounds"):
+        deployment_of(PrivateRecommender()).rounds_of(0, 50, ITEMS)
 
 
 # ---- whom a server hears ---------------------------------------------------------------------------------------------
