@@ -31,6 +31,7 @@ from fastfedrec import (
 from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
 from fastfedrec.compute.networks.gru import GRUEncoder
+from fastfedrec.compute.networks.meta_learning import MetaNetwork, split_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.compute.places import places
 from fastfedrec.compute.row_sums import sum_rows
@@ -80,6 +81,14 @@ def trained_and_scored(n):
     updates = network.train_clients(parameters, examples, learning_rate=0.1, n_epochs=1, key=KEY, n_threads=n)
     scores = network.score(parameters, clients, updates=updates, clients=clients, n_threads=n)
     return np.concatenate([updates.values, scores.ravel()])
+
+
+def trained_through_steps(n):
+    network, clients = TwoTower(Features.from_interactions(data()), n_factors=16, hidden=(16,)), np.arange(40)
+    meta = MetaNetwork(network, "maml", learning_rate=0.1)
+    examples = draw_examples(data(), Events.from_interactions(data()), clients, 1, key=KEY)
+    parts = split_examples(examples, key=KEY)
+    return meta.train_clients(meta.initial_parameters(KEY), *parts, n_epochs=1, key=KEY, n_threads=n).values
 
 
 def values(low=0, high=5):
@@ -135,6 +144,7 @@ CALLS = {
     "systems.rating_svd.laplace_rr_svd": lambda n: (
         LaplaceRRSVD(n_factors=0).fit(ratings(), key=KEY, n_threads=n).item_biases_
     ),
+    "compute.networks.meta_learning": trained_through_steps,
     "compute.networks.two_tower": trained_and_scored,
     "systems.ncf.model": lambda n: (
         NCF(16, n_epochs=1, pretrain=False).fit(data(), key=KEY, n_threads=n).score_items(np.arange(400))

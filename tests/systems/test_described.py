@@ -17,6 +17,7 @@ TRUST = {
     "laplace-rr-svd": ["local"],
     "fedrec": ["none", "local", "central"],
     "fedrec-plus-plus": ["none"],
+    "sdcf": ["none", "local"],
     "private-prototypes": ["entity"],
     "privrec": ["none", "central"],
     "dp-gram": ["central"],

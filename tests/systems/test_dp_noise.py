@@ -257,6 +257,7 @@ def test_models_show_what_was_released_and_nothing_else(name):
         factors = denoise_pairs(symmetric(of_pairs.after.noisy / UNIT), noises[0])
         np.testing.assert_array_equal(last.before.encoder, directions(factors, 40))
         factors = refine_factors(factors, after.noisy / FINER, last.before.encoder, noises[1])
+        again.item_means_ = model.item_means_
         again._release_factors(factors, mean / 2**13, noises, PUBLIC)
         for name in ("item_factors_", "scoring_factors_", "item_scales_"):
             np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(getattr(again, name)), rtol=1e-5, atol=1e-6)

@@ -64,9 +64,8 @@ class SDCF(FedRecPlusPlus):
 
     **Guarantee.** None for all that a user sends, and the ledger says "none": the server sees the vectors, or with
     `denoise` their exact sums, and the noise on them is worth no epsilon, because nothing bounds what it is to hide.
-    *Which items a user speaks of*, in all rounds together, is ``epsilon_after(n_rounds)``-
-    differentially private for each item in the local model ("replace", one item of one user), exactly; what it says
-    of them is not.  With `denoise` and ``sharing="additive"`` the server alone, and each denoiser alone, sees uniform
+    But *which items a user speaks of*, in all rounds together, is ``epsilon_after(n_rounds)``-differentially private
+    for each item in the local model ("replace", one item of one user), exactly; what it says of them is not.  With `denoise` and ``sharing="additive"`` the server alone, and each denoiser alone, sees uniform
     numbers besides, as for `FedRecPlusPlus`.
 
     Parameters
@@ -74,7 +73,7 @@ class SDCF(FedRecPlusPlus):
     denoise : bool
         Whether FedRec++'s denoisers take out what unrated items added: errors and noise alike, to the bit.
     n_denoisers, sharing, min_clients_per_denoiser : object
-        With `denoise`, as for `FedRecPlusPlus`.
+        As for `FedRecPlusPlus`, with `denoise`.
     filling : {"randomized_response", "none"}
         "none": of what randomized response lets through, rated items alone are sent, which tells them to everybody;
         what a run with `denoise` is to be compared with.
