@@ -65,8 +65,9 @@ class SDCF(FedRecPlusPlus):
     **Guarantee.** None for all that a user sends, and the ledger says "none": the server sees the vectors, or with
     `denoise` their exact sums, and the noise on them is worth no epsilon, because nothing bounds what it is to hide.
     But *which items a user speaks of*, in all rounds together, is ``epsilon_after(n_rounds)``-differentially private
-    for each item in the local model ("replace", one item of one user), exactly; what it says of them is not.  With `denoise` and ``sharing="additive"`` the server alone, and each denoiser alone, sees uniform
-    numbers besides, as for `FedRecPlusPlus`.
+    for each item in the local model ("replace", one item of one user), exactly; what it says of them is not.  With
+    `denoise` and ``sharing="additive"`` the server alone, and each denoiser alone, sees uniform numbers besides, as for
+    `FedRecPlusPlus`.
 
     Parameters
     ----------
