@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import importlib
 
 import numpy as np
 import pytest
@@ -25,7 +26,6 @@ from fastfedrec.accounting import Ledger
 from fastfedrec.mechanisms.bounded_rows import grid_candidates
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.rounds.local import LocalEngine
-from fastfedrec.systems._feature_prior import believed_scales
 from fastfedrec.systems.private_prototypes import private_kmeans, prototypes, rounds
 from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 
@@ -129,8 +129,8 @@ def without_noise(system):
 def believing(monkeypatch):
     """Scales of features are not shrunk: here no features tell anything."""
     monkeypatch.setattr("fastfedrec.systems.subspace._inference._LEAST_BELIEF", 0.0)
-    shrunk = "fastfedrec.systems.gram._feature_shrinkage.believed_scales"
-    monkeypatch.setattr(shrunk, functools.partial(believed_scales, least=0.0))
+    shrinkage = importlib.import_module("fastfedrec.systems.gram._feature_shrinkage")
+    monkeypatch.setattr(shrinkage, "believed_scales", functools.partial(shrinkage.believed_scales, least=0.0))
 
 
 class ScriptedEngine(LocalEngine):
