@@ -164,7 +164,7 @@ def test_stored_choices_are_those_of_today_where_gates_are_open(stored):
     assert all(choices._choices(cell) == cell["choices"] for cell in cells)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_stored_choices_are_those_of_today(stored):
     path = DOCS / "reproductions" / "private-recommender-map.json"
     assert choose_again(path) == stored
