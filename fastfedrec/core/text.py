@@ -1,5 +1,6 @@
 """Plain-text tables as wide as a terminal is, and an epsilon, infinity included, as text and JSON have it."""
 
+import decimal
 import json
 import math
 import re
@@ -202,6 +203,9 @@ def _numeric(cell: str) -> bool:
     return cell in ("", "-", "none") or cell.replace(".", "", 1).replace(",", "").lstrip("+-").isdigit()
 
 
+_LEAST_WRITTEN_OUT = 1e-12
+
+
 def format_epsilon(epsilon: float) -> str:
     """Show a privacy cost: rounded up at the digits shown (beyond a relative 1e-9); "none" where nothing is guaranteed.
 
@@ -213,12 +217,15 @@ def format_epsilon(epsilon: float) -> str:
     Returns
     -------
     str
-        Four or five digits.
+        Four or five digits; below 1e-12 with an exponent.
     """
     if math.isinf(epsilon):
         return "none"
     if epsilon == 0:
         return "0"
+    if epsilon < _LEAST_WRITTEN_OUT:  # a power of ten that would bring its digits before the point need be no float
+        four = decimal.Context(prec=4, rounding=decimal.ROUND_CEILING)
+        return f"{four.create_decimal(decimal.Decimal(epsilon * (1 - 1e-9))):.3e}"
     digits = max(0, 4 - math.ceil(math.log10(epsilon)))
     # The tolerance keeps 2.50000000001 from showing as 2.5001.
     return f"{math.ceil(epsilon * (1 - 1e-9) * 10**digits) / 10**digits:.{digits}f}"

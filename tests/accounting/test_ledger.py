@@ -1,7 +1,8 @@
 import math
+import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.ledger_case import REPORTS, ledger_of
 
@@ -192,7 +193,11 @@ def test_a_shuffler_never_costs_more(epsilon, n_reports, n_users, times):
     assert ledger.epsilon("shuffled_server") <= ledger.epsilon("server") * (1 + 1e-9)
 
 
-@given(st.floats(1e-6, 1e6))
+@given(st.floats(1e-6, 1e6) | st.floats(0, exclude_min=True, allow_infinity=False))
+@example(5e-324)
+@example(1e-320)
+@example(1e-12)
+@example(sys.float_info.max)
 def test_shown_figures_never_understate(epsilon):
     assert float(format_epsilon(epsilon)) >= epsilon * (1 - 2e-9)
     assert float(format_epsilon(epsilon)) <= epsilon * 1.0011 + 1e-9
