@@ -113,7 +113,7 @@ def check_integers(name: str, numbers: Any, dtype: type) -> np.ndarray:
     if array.ndim != 1:
         raise ValueError(f"{name} must have 1 dimension, got shape {array.shape}")
     if not array.size:
-        return array.astype(dtype)
+        return np.empty(0, dtype=dtype)  # whatever it was of: a cast of complex numbers warns, of none too
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must hold integers, got dtype {array.dtype}; convert it with .astype if all are whole")
     if not np.can_cast(array.dtype, dtype):

@@ -15,7 +15,7 @@ from support.interaction_case import assert_same, assert_well_formed, interactio
 from fastfedrec import Interactions
 from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.threads import default_threads
-from fastfedrec.data.csr import check_csr
+from fastfedrec.data.csr import check_csr, check_integers
 from fastfedrec.data.log import InteractionLog
 
 
@@ -363,3 +363,10 @@ def test_the_check_has_one_answer_on_any_number_of_threads(monkeypatch, n_thread
         indices[[50_000, 70_000, 90_000]] = 10
         with pytest.raises(ValueError, match=r"got 10 in row 5000"):
             check_csr(indptr, indices, None, 10)
+
+
+@pytest.mark.parametrize("dtype", [complex, "U3", "M8[s]", object, float])
+def test_none_of_any_type_are_no_integers_without_a_warning(dtype):
+    found = check_integers("numbers", np.zeros(0, dtype=dtype), np.uint64)
+    assert found.dtype == np.uint64
+    assert found.shape == (0,)
