@@ -59,7 +59,7 @@ LOCAL = [
         ("test_report_stream_is_shuffled",),
     ),
     Mutant(
-        "fmf-ldp-same-rotation", "turned gradients are turned alike in every round", "NormalGradient.signs",
+        "fmf-ldp-same-rotation", "gradients are rotated alike in every round", "NormalGradient.signs",
         "round=self.round",
         "round=0",
         ("test_each_round_turns_anew_and_runs_differ",),

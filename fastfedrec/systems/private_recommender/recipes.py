@@ -90,18 +90,18 @@ def _released(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
     return {"epsilon": strength, "delta": delta}
 
 
-def _turned(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
-    """FMF-LDP's turned gradients with half the factors and rounds of its page, which take a quarter of the time."""
+def _rotated(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
+    """FMF-LDP's rotated gradients with half the factors and rounds of its page, which take a quarter of the time."""
     return {
         "n_factors": 10, "epsilon": _REPORT_EPSILON, "n_reports": max(1, int(strength)), "n_rounds": 5,
         "delta": delta, "normalize": "l2", "rotate": True,
     }  # fmt: skip
 
 
-def _turned_once(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
+def _rotated_once(strength: float, epsilon: float, delta: float) -> dict[str, Any]:
     """The same with no shuffler: so few reports fit that one round takes all."""
     n_reports = best_n_reports(epsilon)
-    return _turned(n_reports, epsilon, delta) | {"n_rounds": 1, "epsilon": split_epsilon(strength, n_reports)}
+    return _rotated(n_reports, epsilon, delta) | {"n_rounds": 1, "epsilon": split_epsilon(strength, n_reports)}
 
 
 RECIPES = (
@@ -117,14 +117,14 @@ RECIPES = (
         "ShuffledSketchGram", "shuffle", _released, most=_MOST_SKETCH, is_small=_few_answers, most_items=_MOST_SKETCHED
     ),
     Recipe(
-        "FMFLDP", "shuffle", _turned, lambda epsilon, n_users: max(1.0, n_users / 2_000 * epsilon**2), 2.0,
+        "FMFLDP", "shuffle", _rotated, lambda epsilon, n_users: max(1.0, n_users / 2_000 * epsilon**2), 2.0,
         is_small=_few_cells,
     ),
     Recipe(
         POPULARITY, "shuffle", lambda strength, epsilon, delta: {"epsilon": strength, "trust": "local"},
         most=_MOST_ASKED,
     ),
-    Recipe("FMFLDP", "local", _turned_once, lambda epsilon, n_users: epsilon, is_small=_few_cells),
+    Recipe("FMFLDP", "local", _rotated_once, lambda epsilon, n_users: epsilon, is_small=_few_cells),
     Recipe(
         POPULARITY, "local", lambda strength, epsilon, delta: {"epsilon": strength, "trust": "local"},
         lambda epsilon, n_users: epsilon,
