@@ -5,8 +5,10 @@ import math
 import pytest
 
 from fastfedrec import DPLCF, FMFLDP, DPGram, Key, Popularity, datasets
+from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.studies.demo import comparison
 from fastfedrec.studies.demo.comparison import Result, Run, best_guess, line_up, measure, verdicts
+from fastfedrec.systems.private_recommender.recipes import plan_run
 
 
 def row(trust, system, value, epsilon=math.inf, setting=""):
@@ -29,12 +31,13 @@ def test_a_guess_is_best_where_two_data_are_told_apart_by_randomized_response(ep
 
 def test_each_system_costs_what_it_was_asked_for_where_it_is_told():
     runs = line_up(50_000, 1000)
-    asked = [
-        (trust, system, e) for trust, of in comparison.TARGETS.items() for system, each in of.items() for e in each
-    ]
-    told = [(trust, type(run.model).__name__) for run in runs for trust in run.trusts]
-    for trust, system, _ in asked:
-        assert told.count((trust, system)) >= sum((t, s) == (trust, system) for t, s, _ in asked)
+    for trust, systems in comparison.TARGETS.items():
+        for system, targets in systems.items():
+            models = [run.model for run in runs if run.trusts == (trust,) and type(run.model).__name__ == system]
+            ledgers = [plan_run(model, 50_000, 1000, comparison.DELTA).ledger for model in models]
+            costs = [ledger.epsilon(TRUST_VIEWS[trust]) for ledger in ledgers]
+            assert len(costs) == len(targets)
+            assert all(0.98 * target < cost <= target for cost, target in zip(costs, targets, strict=True))
     assert [type(run.model) for run in runs if len(run.trusts) == 2] == [FMFLDP]
     assert next(type(run.model) for run in runs if run.trusts == ("none",)) is Popularity
     plain = next(run.model for run in runs if type(run.model) is DPLCF)
