@@ -1,6 +1,8 @@
 """Sphinx configuration: the pages are MyST, the reference is made from the docstrings (numpydoc)."""
 
+import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import fastfedrec
@@ -17,6 +19,8 @@ extensions = [
     "myst_parser",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
+    "sphinx_design",
+    "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "_generated"]
 templates_path = ["_templates"]
@@ -42,6 +46,13 @@ sphinx_gallery_conf = {
     "remove_config_comments": True,
 }
 
+# The copy of MathJax that write_mathjax puts there: pages have their formulas without a network too.
+mathjax_path = "mathjax/tex-svg.js"
+
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+copybutton_only_copy_prompt_lines = True
+
 # The blank line that ends a doctest in Markdown is no part of what a reader should see.
 highlight_options = {"python": {"stripnl": True}}
 
@@ -66,5 +77,16 @@ def write_tables(app):
     (folder / "speed.md").write_text(figures.format_table(figures.read_kept(), figures.read_targets()))
 
 
+def write_mathjax(app, exception):
+    """MathJax in one file, drawing SVG, so that it asks for no fonts; and its license, which is also ours."""
+    if exception is None:
+        (source,) = (file for file in metadata.files("sphinx-mathjax-offline") if file.match("mathjax/tex-svg.js"))
+        folder = Path(app.outdir) / "_static" / "mathjax"
+        folder.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source.locate(), folder / source.name)
+        shutil.copyfile(Path(app.srcdir).parent / "LICENSE", folder / "LICENSE")
+
+
 def setup(app):
     app.connect("builder-inited", write_tables)
+    app.connect("build-finished", write_mathjax)
