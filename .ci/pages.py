@@ -1,18 +1,20 @@
-"""Faults of the built pages: links and anchors that lead nowhere, and what would not fit on a phone."""
+"""Faults of the built pages: links and anchors that lead nowhere, what does not fit on a phone, code that is cut."""
 
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+WIDEST_CODE = 88  # characters of a line: what is wider is cut at the column, also on a wide screen
+
 
 class Page(HTMLParser):
-    """Anchors, links, whether the width is the device's, and tables that cannot be scrolled by themselves."""
+    """Anchors, links, whether the width is the device's, tables that cannot be scrolled by themselves, and code."""
 
     def __init__(self, text):
         super().__init__()
         self.ids, self.links, self.has_viewport, self.n_wide_tables = set(), [], False, 0
-        self._divisions = []
+        self.code, self._in_code, self._divisions, self._outputs = [], False, [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -21,15 +23,33 @@ class Page(HTMLParser):
         self.ids.update(filter(None, (found.get("id"), found.get("name") if tag == "a" else None)))
         self.links += [found[name] for name in ("href", "src") if found.get(name)]
         self.has_viewport |= tag == "meta" and found.get("name") == "viewport"
+        if tag == "pre" and not any(self._outputs):
+            self._in_code = True
+            self.code.append("")
         if tag == "div":
+            self._outputs.append("script-out" in (found.get("class") or ""))
             self._divisions.append("table-wrapper" in (found.get("class") or ""))
         is_index = "index" in (found.get("class") or "")  # Sphinx's own, laid out in columns that wrap
         self.n_wide_tables += tag == "table" and not is_index and not any(self._divisions)
 
     def handle_endtag(self, tag):
-        """Leave a division."""
+        """Leave a division, or code."""
+        self._in_code &= tag != "pre"
         if tag == "div" and self._divisions:
             self._divisions.pop()
+            self._outputs.pop()
+
+    def typed(self):
+        """Lines of code that somebody types: of an example none that it prints."""
+        for code in self.code:
+            lines = code.splitlines()
+            prompts = any(line.startswith(">>> ") for line in lines)
+            yield from (line for line in lines if not prompts or line.startswith((">>> ", "... ")))
+
+    def handle_data(self, data):
+        """Keep code."""
+        if self._in_code:
+            self.code[-1] += data
 
 
 def faults(folder):
@@ -41,6 +61,9 @@ def faults(folder):
             yield f"{name}: no viewport, so that phones show it small"
         if page.n_wide_tables:
             yield f"{name}: {page.n_wide_tables} tables that do not scroll by themselves"
+        for line in page.typed() if "generated" not in name.parts else ():  # docstrings have a width of their own
+            if len(line) > WIDEST_CODE:
+                yield f"{name}: code of {len(line)} characters, at most {WIDEST_CODE}: {line.strip()[:60]}"
         for link in dict.fromkeys(page.links):
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:

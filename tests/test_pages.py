@@ -42,7 +42,9 @@ def dead_links(path, text):
 
 def test_a_page_without_fault_has_none(faults_of):
     links = '<a href="other%20page.html#top">1</a><a href="#here">2</a><a href="https://example.org/no">3</a>'
-    assert faults_of(f'{HEAD}<p id="here">{links}</p>{TABLE}<table class="indextable"></table>') == []
+    wide, printed = "x" * 99, '<div class="script-out"><pre>'
+    code = f"<pre>{'x' * 88}</pre>{wide}<pre>&gt;&gt;&gt; 1\n{wide}</pre>{printed}{wide}</pre></div>"
+    assert faults_of(f'{HEAD}<p id="here">{links}</p>{TABLE}<table class="indextable"></table>{code}') == []
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "benches/README.md"])
@@ -72,6 +74,7 @@ def test_all_pages_together_can_be_read():
         (HEAD + '<a href="#gone">1</a>', "#gone leads to no anchor"),
         ('<link href="style.css">', "no viewport, so that phones show it small"),
         (HEAD + TABLE + "<div><table></table></div>", "1 tables that do not scroll by themselves"),
+        (HEAD + f"<pre><b>{'x' * 70}</b>{'y' * 19}\nz</pre>", f"code of 89 characters, at most 88: {'x' * 60}"),
     ],
 )
 def test_each_fault_is_named(faults_of, text, fault):

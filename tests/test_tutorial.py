@@ -15,7 +15,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "tutorial" / "first-run.md"
 def commands():
     """Lines of the page's one block for a shell."""
     [block] = re.findall(r"```sh\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
-    return [shlex.split(line) for line in block.splitlines()]
+    return [shlex.split(line) for line in block.replace("\\\n", "").splitlines()]
 
 
 def test_each_line_of_the_shell_does_its_work(tmp_path, monkeypatch, capsys):
