@@ -49,7 +49,7 @@ class BinaryResponse(Channel):
     ----------
     .. [1] Nguyen, Xiao, Yang, Hui, Shin, Shin, "Collecting and analyzing data from smart device users with local
        differential privacy", 2016, Algorithm 1.
-    .. [2] Minto, Haller, Livshits, Haddadi, "Stronger privacy for federated collaborative filtering with implicit
+    .. [2] Minto, Haller, Haddadi, Livshits, "Stronger privacy for federated collaborative filtering with implicit
        feedback", RecSys 2021, Algorithm 1.
 
     Examples

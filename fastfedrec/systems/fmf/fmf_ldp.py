@@ -91,7 +91,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
 
     References
     ----------
-    .. [1] Minto, Haller, Livshits, Haddadi, "Stronger privacy for federated collaborative filtering with implicit
+    .. [1] Minto, Haller, Haddadi, Livshits, "Stronger privacy for federated collaborative filtering with implicit
        feedback", RecSys 2021, Algorithms 1 and 2.
     .. [2] Ammad-ud-din et al., "Federated collaborative filtering for privacy-preserving personalized recommendation
        system", arXiv:1901.09888, 2019.

@@ -190,7 +190,7 @@ def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: A
 
     References
     ----------
-    .. [1] Minto, Haller, Livshits, Haddadi, "Stronger privacy for federated collaborative filtering with implicit
+    .. [1] Minto, Haller, Haddadi, Livshits, "Stronger privacy for federated collaborative filtering with implicit
        feedback", RecSys 2021.
     """
     n_seeds = check_integer("n_seeds", n_seeds, low=1)

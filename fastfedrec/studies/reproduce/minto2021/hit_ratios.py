@@ -266,7 +266,7 @@ def hit_ratio_figure(
 
     References
     ----------
-    .. [1] Minto, Haller, Livshits, Haddadi, "Stronger privacy for federated collaborative filtering with implicit
+    .. [1] Minto, Haller, Haddadi, Livshits, "Stronger privacy for federated collaborative filtering with implicit
        feedback", RecSys 2021, Figures 2, 3 and 5.
     """
     check_choice("figure", figure, FIGURES)
