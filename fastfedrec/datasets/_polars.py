@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec._kernels.datasets import _text as _kernel
 from fastfedrec.core.threads import is_forked
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
 from fastfedrec.datasets._fields import BYTE_ORDER_MARK, Field, Kind, iso_clock, iso_day
 
 _imported_in: int | None = None  # the process whose import of polars was ours
 _POWERS = [10**k for k in range(1, 19)]
-_LETTERS = 1 << 18  # looked at together: they and what is made of them stay in a processor's cache
 _FAR = 2**62  # of a day and of a time of the day, so that the sum is one of 64 bits
 
 
@@ -85,8 +85,10 @@ def parse_lines(
     pl = importlib.import_module("polars")
     if text.startswith(BYTE_ORDER_MARK.encode()):  # of a file that was put behind another; polars takes it off
         return None
-    letters = np.frombuffer(text, dtype=np.uint8)
-    is_plain = not quoted and _is_plain(text, letters, separator)
+    n_lines, n_separators, is_ascii, has_lone_return, is_doubtful = _kernel.survey(text, ord(separator))
+    if has_lone_return or not (is_ascii or _is_utf8(text)):  # the first of which polars takes off numbers
+        return None
+    is_plain = not quoted and is_ascii and not is_doubtful
     types = {Kind.WHOLE: pl.Int64, Kind.DECIMAL: pl.Float64} | ({Kind.ID: pl.Int64} if is_plain else {})
     schema = {f"column_{place + 1}": types.get(field.kind, pl.String) for place, field in enumerate(fields)}
     kept = [place for place, field in enumerate(fields) if field.kind is not Kind.SKIP]
@@ -97,11 +99,9 @@ def parse_lines(
         )  # fmt: skip
     except pl.exceptions.PolarsError:
         return None
-    outside = np.cumsum(letters == ord('"'), dtype=np.uint8) & 1 == 0 if quoted else None
-    n_lines = _count(letters, b"\n", outside)
-    # Of too few fields the last ones are null; where those may be empty, or are not read, their separators are missed.
-    is_whole = kept[-1] == len(fields) - 1 and not frame.to_series(-1).null_count() and len(fields) > 1
-    if len(frame) != n_lines or not (is_whole or _count(letters, separator, outside) == n_lines * (len(fields) - 1)):
+    if quoted:
+        n_lines, n_separators = _count_outside(text, separator)
+    if len(frame) != n_lines or n_separators != n_lines * (len(fields) - 1):  # of too few fields the last are null
         return None
     if any(series.null_count() and not fields[place].optional for series, place in zip(frame, kept, strict=True)):
         return None
@@ -125,27 +125,20 @@ def parse_lines(
     return columns
 
 
-def _is_plain(text: bytes, letters: np.ndarray, separator: bytes) -> bool:
-    """Whether each whole number that polars reads is one as Python writes it: False where that is in doubt.
-
-    That is: no sign that could be left out, no blank before it, no zero before another digit.
-    """
-    if not text.isascii() or b"+" in text or b" " in text or b"\t" in text or (b"-" in text and b"-0" in text):
+def _is_utf8(lines: bytes) -> bool:
+    try:
+        lines.decode()
+    except UnicodeDecodeError:
         return False
-    for start in range(0, len(letters), _LETTERS):
-        part = letters[start : start + _LETTERS + 2]
-        is_doubtful = (part[:-2] == ord("\n")) | (part[:-2] == ord(separator))
-        is_doubtful &= part[1:-1] == ord("0")
-        is_doubtful &= part[2:] - np.uint8(ord("0")) < 10  # what is below "0" wraps around
-        if is_doubtful.any():
-            return False
-    return not (text[:1] == b"0" and text[1:2].isdigit())
+    return True
 
 
-def _count(letters: np.ndarray, letter: bytes, outside: np.ndarray | None) -> int:
-    """How often a letter stands outside of quotes."""
-    there = letters == ord(letter)
-    return int(np.count_nonzero(there if outside is None else there & outside))
+def _count_outside(text: bytes, separator: bytes) -> tuple[int, int]:
+    """How many line feeds and separators stand outside of quotes."""
+    letters = np.frombuffer(text, dtype=np.uint8)
+    outside = np.cumsum(letters == ord('"'), dtype=np.uint8) & 1 == 0
+    lines, separators = (np.count_nonzero((letters == ord(letter)) & outside) for letter in (b"\n", separator))
+    return int(lines), int(separators)
 
 
 def _integers(series: Any, field: Field, n_letters: int | None = None) -> np.ndarray | None:

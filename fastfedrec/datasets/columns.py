@@ -17,6 +17,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.datasets._fields import Field, Kind
+from fastfedrec.datasets._gathered import GatheredColumn
 from fastfedrec.datasets._polars import import_polars, may_hang, parse_lines
 from fastfedrec.datasets._records import parse_records
 from fastfedrec.datasets._streams import NotUTF8
@@ -24,8 +25,9 @@ from fastfedrec.datasets.files import refuse
 
 __all__ = ["ColumnReader", "TextList", "find_duplicate", "to_interactions"]
 
-_BLOCK_BYTES = 1 << 24  # read and parsed at once
+_BLOCK_BYTES = 1 << 23  # read and parsed at once
 _PART_BYTES = 1 << 20  # of what is not worth being parsed in parts
+_SPARE = 1.2  # of the memory that rows behind as many bytes as those before would need; what is not used costs none
 _STAND_INS = b"\x1f\x1e\x1d\x1c\x01\x02\x03\x04"  # for a separator of several bytes, where a block has none of them
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -55,14 +57,18 @@ class ColumnReader:
         self._numbering: dict[int, dict[str, int]] = {
             place: {} for place, field in enumerate(fields) if field.kind is Kind.TEXT
         }
-        self._blocks: list[list[np.ndarray]] = [[] for _ in self._kept]
+        self._gathered = [GatheredColumn() for _ in self._kept]
         self._starts: list[int] = []  # first row of each stream
         self._stream_names: list[str] = []
         self.n_rows = 0
 
-    def read(self, stream: Stream, name: str, *, first_line: int = 1) -> None:
-        """Append the rows of a stream, which messages call `name`, and which is at the start of its `first_line`."""
+    def read(self, stream: Stream, name: str, *, first_line: int = 1, n_bytes: int = 0) -> None:
+        """Append the rows of a stream, which messages call `name`, and which is at the start of its `first_line`.
+
+        About so many bytes, where that is known: memory is set aside for their rows.
+        """
         import_polars(name)
+        self._n_bytes, self._n_taken, self._n_before = n_bytes, 0, self.n_rows
         self._starts.append(self.n_rows)
         self._stream_names.append(name)
         place, n_rows, rest, at_end = _Place(first_line, None), self.n_rows, b"", False
@@ -106,7 +112,7 @@ class ColumnReader:
         n_parts = n_parts if end >= _PART_BYTES * n_parts else 1
         ends = {block.rfind(b"\n", 0, end * part // n_parts) + 1 for part in range(1, n_parts)}
         first, *others = itertools.pairwise(sorted(ends | {0, end}))
-        parts = [rest + block[slice(*first)]] + [block[slice(*other)] for other in others]
+        parts = [b"".join((rest, memoryview(block)[slice(*first)]))] + [block[slice(*other)] for other in others]
         return parts, block[end:]
 
     def _parse_part(self, lines: bytes) -> list[np.ndarray] | None:
@@ -122,7 +128,8 @@ class ColumnReader:
             columns, _, place = self._parse_slowly(b"".join(block.lines), place, at_end=False)
             self._append(self._compact(columns))
             return place
-        for columns in found:
+        for columns, lines in zip(found, block.lines, strict=True):
+            self._n_taken += len(lines)
             self._append(columns)
         return _Place(place.line + sum(len(columns[0]) for columns in found), place.heading)
 
@@ -161,9 +168,7 @@ class ColumnReader:
 
     def _parse_plain(self, lines: bytes, quoted: bool) -> list[np.ndarray] | None:
         """Columns of lines without headings, or None where Python must look at them."""
-        if may_hang() or not (lines.isascii() or _is_utf8(lines)):
-            return None
-        if b"\r" in lines and lines.count(b"\r") != lines.count(b"\r\n"):  # which polars takes off numbers
+        if may_hang():
             return None
         separator = self._separator.encode()
         if len(separator) > 1:
@@ -206,17 +211,20 @@ class ColumnReader:
 
     def _keep(self, rows: list[np.ndarray]) -> None:
         """Take some more rows: of each column that is not skipped."""
-        for blocks, column in zip(self._blocks, rows, strict=True):
-            blocks.append(column)
+        n_read = self.n_rows - self._n_before + len(rows[0])
+        n_expected = int(_SPARE * n_read * self._n_bytes / self._n_taken) if self._n_taken else 0
+        for gathered, column in zip(self._gathered, rows, strict=True):
+            gathered.append(column, self._n_before + n_expected)
 
     def columns(self) -> list[Any]:
-        """Each column that is not skipped, `Coded` or the narrowest exact array; the reader is empty after that."""
-        columns: list[np.ndarray | Coded] = []
-        for blocks, place in zip(self._blocks, self._kept, strict=True):
-            column = blocks[0] if len(blocks) == 1 else np.concatenate(blocks)
-            blocks.clear()
-            columns.append(Coded(list(self._numbering[place]), column) if place in self._numbering else column)
-        return columns
+        """Each column that is not skipped, `Coded` or the narrowest exact array."""
+        return [
+            Coded(list(self._numbering[place]), column) if place in self._numbering else column
+            for place, column in zip(self._kept, self._arrays(), strict=True)
+        ]
+
+    def _arrays(self) -> list[Any]:
+        return [gathered.array() for gathered in self._gathered]
 
     def file_of(self, row: int) -> str:
         """The name of the stream that a row came from."""
@@ -246,14 +254,6 @@ def _end_of_lines(text: bytes) -> int:
     else:
         end = len(text[:end].rstrip(_BLANK))
     return text.find(b"\n", end) + 1 if end else 0
-
-
-def _is_utf8(lines: bytes) -> bool:
-    try:
-        lines.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _count_lines(text: bytes) -> int:

@@ -167,11 +167,8 @@ class _SpooledReader(ColumnReader):
         for place, column in zip(self._kept, rows, strict=True):
             self._spool.append(str(place), column)
 
-    def columns(self) -> list[Any]:
-        """Each column that is not skipped, `Coded` or an array, mapped from its file."""
-        for blocks, place in zip(self._blocks, self._kept, strict=True):
-            blocks.append(self._spool[str(place)])  # type: ignore[arg-type]
-        return super().columns()
+    def _arrays(self) -> list[Any]:
+        return [self._spool[str(place)] for place in self._kept]
 
 
 def _spool_parquet(layout: Layout, folder: Path) -> dict[str, Any]:

@@ -273,7 +273,7 @@ def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **
             with open_text(layout.path, encoding) as stream:
                 for _ in range(1, layout.first_line):
                     stream.readline()
-                reader.read(stream, str(layout.path), first_line=layout.first_line)
+                reader.read(stream, str(layout.path), first_line=layout.first_line, n_bytes=layout.path.stat().st_size)
         except NotUTF8:
             _logger.info("%s: no UTF-8 text, read as Latin-1", layout.path)
             encoding = "latin-1"

@@ -4,6 +4,7 @@ import io
 import re
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive.datasets import tables as naive
 
+from fastfedrec._kernels.datasets import _text
 from fastfedrec.data.times import DIGITS, MISSING_TIMESTAMP, UNITS
 from fastfedrec.datasets import _polars
 from fastfedrec.datasets import columns as _columns
@@ -220,6 +222,25 @@ def test_what_is_no_date_is_refused(field):
     assert fits(field, Kind.ISO) == "refused"
 
 
+def survey(text, separator):
+    """What the kernel says of lines, by Python's own means."""
+    between = re.escape(separator.decode())
+    doubtful = rb"[+]|-0|(?:\A|[\n" + between.encode() + rb"])0[0-9]|" + (rb" " if separator == b"\t" else rb"[ \t]")
+    n_alone = text.count(b"\r") - text.count(b"\r\n")
+    return text.count(b"\n"), text.count(separator), text.isascii(), n_alone > 0, bool(re.search(doubtful, text))
+
+
+@given(
+    st.lists(st.sampled_from([b"0", b"7", b"10", b"-", b"+", b".", b" ", b"\t", b",", b"\n", b"\r\n", b"\r", b"\xc3"])),
+    st.sampled_from([b",", b"\t"]),
+    st.sampled_from([0, 225, 1000]),
+)
+@example([b"0"], b",", 0)
+def test_a_look_at_lines_equals_pythons(parts, separator, n_before):
+    text = b"1" * n_before + b"".join(parts) + b"\n"
+    assert _text.survey(text, ord(separator)) == survey(text, separator)
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
@@ -354,7 +375,7 @@ def test_a_line_in_doubt_stands_where_it_stood_among_parts_of_blocks(monkeypatch
 def test_without_the_look_at_how_numbers_are_written_two_ids_become_one(monkeypatch):
     text = "7,1\n007,2\n"
     assert "line 2" in outcome(text, Kind.ID, Kind.ID)
-    monkeypatch.setattr(_polars, "_is_plain", lambda *_: True)
+    monkeypatch.setattr(_polars, "_kernel", SimpleNamespace(survey=lambda *text: (*_text.survey(*text)[:-1], False)))
     assert outcome(text, Kind.ID, Kind.ID) == [[7, 7], [1, 2]]
 
 
