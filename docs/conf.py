@@ -5,7 +5,15 @@ import sys
 from importlib import metadata
 from pathlib import Path
 
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
 import fastfedrec
+
+sys.path.append(str(Path(__file__).parent / "_figures"))
+import draw as figure_of
+import reach
+from flows import FLOWS
 
 project = "fastfedrec"
 author = "The fastfedrec developers"
@@ -77,6 +85,26 @@ def write_tables(app):
     (folder / "speed.md").write_text(figures.format_table(figures.read_kept(), figures.read_targets()))
 
 
+class Sends(SphinxDirective):
+    """Who sends what to whom in the named system: a figure drawn into the page."""
+
+    required_arguments = 1
+
+    def run(self):
+        (name,) = self.arguments
+        return [nodes.raw("", figure_of.draw(FLOWS[name], name), format="html")]
+
+
+class Reaches(SphinxDirective):
+    """What the named system reaches, plotted from kept figures, with what they are of."""
+
+    required_arguments = 1
+
+    def run(self):
+        svg, data = reach.plot(*self.arguments)
+        return [nodes.raw("", svg, format="html"), nodes.paragraph("", nodes.Text(f"The plot: {data}."))]
+
+
 def write_mathjax(app, exception):
     """MathJax in one file, drawing SVG, so that it asks for no fonts; and its license, which is also ours."""
     if exception is None:
@@ -90,3 +118,5 @@ def write_mathjax(app, exception):
 def setup(app):
     app.connect("builder-inited", write_tables)
     app.connect("build-finished", write_mathjax)
+    app.add_directive("sends", Sends)
+    app.add_directive("reaches", Reaches)

@@ -1,0 +1,233 @@
+"""Who sends what to whom, for each system's page: the declarations that `draw.py` makes figures of.
+
+A lane is somebody, with what is held or promised there.  What is sent is EXACT (its receiver must be trusted with it),
+PROTECTED (by noise or random answers, with a guarantee against who sees it), MASKED (tells nothing without the masks)
+or PUBLIC.
+"""
+
+from dataclasses import dataclass
+
+EXACT, PROTECTED, MASKED, PUBLIC = "exact", "protected", "masked", "public"
+
+
+@dataclass(frozen=True)
+class Send:
+    """A message from one lane to another."""
+
+    sender: str
+    receiver: str
+    what: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Do:
+    """What somebody does without sending anything."""
+
+    who: str
+    what: str
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Steps that are taken again, and how often."""
+
+    times: str
+    steps: tuple
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Lanes, from left to right, and steps, from top to bottom."""
+
+    lanes: dict
+    steps: tuple
+
+
+_TRUSTED = {"device": "holds its row", "server": "trusted: adds noise", "everyone": "sees the model"}
+_SCORES = Do("device", "scores with its own row, and sends nothing")
+
+FLOWS = {
+    "dp-gram": Flow(
+        _TRUSTED,
+        (
+            Send("device", "server", "its row, of norm 1", EXACT),
+            Do("server", "adds up, and adds noise: the mean"),
+            Send("server", "device", "the mean", PROTECTED),
+            Send("device", "server", "products of all pairs of its row, of norm 1", EXACT),
+            Do("server", "adds up, adds noise, shrinks the spectrum"),
+            Send("server", "everyone", "factors of EASE's weights", PROTECTED),
+            _SCORES,
+        ),
+    ),
+    "dp-subspace": Flow(
+        _TRUSTED,
+        (
+            Send("device", "server", "its row, of norm 1", EXACT),
+            Do("server", "adds up, and adds noise: the mean"),
+            Repeat(
+                "3 rounds",
+                (
+                    Send("server", "device", "the mean, and 64 columns, at first random", PROTECTED),
+                    Send("device", "server", "products of its row with the columns, of norm 1", EXACT),
+                    Do("server", "adds up, adds noise: the strongest directions are the next columns"),
+                ),
+            ),
+            Send("server", "everyone", "factors of EASE's weights", PROTECTED),
+            _SCORES,
+        ),
+    ),
+    "shuffled-sketch": Flow(
+        {"device": "randomizes", "shuffler": "trusted to forget who", "server": "not trusted", "everyone": ""},
+        (
+            Do("device", "rotates its row, draws places, answers by chance"),
+            Send("device", "shuffler", "k reports of 33 bits, each with epsilon_0", PROTECTED),
+            Send("shuffler", "server", "all users' reports, in random order", PROTECTED),
+            Do("server", "adds up signs: a noisy matrix of item pairs"),
+            Send("server", "everyone", "factors of EASE's weights", PROTECTED),
+            _SCORES,
+        ),
+    ),
+    "dp-fmf": Flow(
+        _TRUSTED,
+        (
+            Repeat(
+                "10 rounds",
+                (
+                    Send("server", "everyone", "item factors V", PROTECTED),
+                    Do("device", "solves for its own factors x"),
+                    Send("device", "server", "its gradient of V, of norm 1", EXACT),
+                    Do("server", "adds up, adds noise, takes a step"),
+                ),
+            ),
+            Do("device", "scores with x'v, and sends nothing"),
+        ),
+    ),
+    "dp-als": Flow(
+        _TRUSTED,
+        (
+            Send("device", "server", "a 1 for each of at most max_items items", EXACT),
+            Do("server", "adds up, and adds noise: which items are rare"),
+            Repeat(
+                "power iterations, then least squares",
+                (
+                    Send("server", "everyone", "item factors V", PROTECTED),
+                    Send("device", "server", "u and uu' at its rarest items, u of norm at most 1", EXACT),
+                    Do("server", "adds up, adds noise, solves for V"),
+                ),
+            ),
+            Do("device", "scores with u'v, and sends nothing"),
+        ),
+    ),
+    "fmf-ldp": Flow(
+        {"device": "randomizes", "shuffler": "on request", "server": "not trusted"},
+        (
+            Repeat(
+                "each round",
+                (
+                    Send("server", "device", "item factors V", PROTECTED),
+                    Do("device", "solves for x, draws n_reports coordinates of its gradient"),
+                    Send("device", "shuffler", "a random bit about each, with epsilon", PROTECTED),
+                    Send("shuffler", "server", "bits, without senders", PROTECTED),
+                    Do("server", "estimates the mean gradient, takes steps"),
+                ),
+            ),
+            Do("device", "scores with x'v, and sends nothing"),
+        ),
+    ),
+    "private-prototypes": Flow(
+        {"user": "of one entity", "entity": "trusted: adds noise", "server": "not trusted"},
+        (
+            Send("user", "entity", "its ratings", EXACT),
+            Do("entity", "sums rows by groups, adds noise"),
+            Send("entity", "server", "noisy prototypes, once", PROTECTED),
+            Do("server", "factorises all prototypes"),
+            Send("server", "entity", "item factors", PROTECTED),
+            Do("entity", "solves for its own users' factors"),
+            Send("entity", "user", "predictions", EXACT),
+        ),
+    ),
+    "privrec": Flow(
+        {"device": "trains", "server": "trusted: adds noise", "everyone": "sees the model"},
+        (
+            Repeat(
+                "each round, a secret cohort",
+                (
+                    Send("server", "device", "the network's parameters", PROTECTED),
+                    Do("device", "trains on its own items, clips how far it came"),
+                    Send("device", "server", "the update, of norm at most S", EXACT),
+                    Do("server", "adds up, adds noise, takes a step"),
+                ),
+            ),
+            Send("server", "everyone", "the network's parameters", PROTECTED),
+            Do("device", "fine-tunes on its own items, and sends nothing"),
+        ),
+    ),
+    "laplace-rr-svd": Flow(
+        {"device": "randomizes", "server": "not trusted", "everyone": "sees the model"},
+        (
+            Do("device", "passes each rating through a channel, once"),
+            Send("device", "server", "which items it rated (hide_items hides them)", EXACT),
+            Send("device", "server", "a report of each rating, with epsilon", PROTECTED),
+            Do("server", "decodes; fits biases, and factors where they help"),
+            Send("server", "everyone", "mean, biases, factors", PROTECTED),
+        ),
+    ),
+    "private-recommender": Flow(
+        {"you": "public numbers", "advice": "accountants, sweeps", "users": "as trust says", "ledger": "what it cost"},
+        (
+            Send("you", "advice", "users, items, epsilon, trust", PUBLIC),
+            Do("advice", "which settings cost no more, and what each is worth"),
+            Send("advice", "ledger", "what was taken, and why", PUBLIC),
+            Send("advice", "users", "the system that was taken asks them, as its own page says", PUBLIC),
+            Send("users", "ledger", "every event, before it happens", PUBLIC),
+            Send("users", "you", "a model, with epsilon in all", PROTECTED),
+        ),
+    ),
+    "fedrec": Flow(
+        {"device": "hides what it rated", "denoiser": "must not collude", "server": "must not collude"},
+        (
+            Repeat(
+                "each round",
+                (
+                    Send("server", "device", "item factors V", PUBLIC),
+                    Send("device", "server", "gradient + mask, of rated and of other items", MASKED),
+                    Send("device", "denoiser", "the mask; of other items gradient + mask", MASKED),
+                    Send("denoiser", "server", "the sum", MASKED),
+                    Do("server", "the difference is the exact sum over raters: a step"),
+                ),
+            ),
+        ),
+    ),
+    "sdcf": Flow(
+        {"device": "answers twice by chance", "server": "not trusted"},
+        (
+            Do("device", "a first answer for each item, drawn once"),
+            Repeat(
+                "each round",
+                (
+                    Send("server", "device", "item factors V", PUBLIC),
+                    Send("device", "server", "which items it speaks of", PROTECTED),
+                    Send("device", "server", "their gradients with noise: no guarantee", EXACT),
+                    Do("server", "takes the mean as its step"),
+                ),
+            ),
+        ),
+    ),
+    "ncf": Flow(
+        {"user": "", "server": "trusted with everything"},
+        (
+            Send("user", "server", "all items", EXACT),
+            Do("server", "trains embeddings and a network"),
+            Send("server", "user", "recommendations", EXACT),
+        ),
+    ),
+    "baselines": Flow(
+        {"user": "", "server": "trusted with everything"},
+        (
+            Send("user", "server", "all items", EXACT),
+            Do("server", "counts, solves or trains"),
+            Send("server", "user", "recommendations", EXACT),
+        ),
+    ),
+}
