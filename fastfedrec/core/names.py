@@ -30,6 +30,7 @@ SYSTEMS = {
     "implicit-als": "systems.baselines.implicit_als.ImplicitALS",
     "random": "systems.baselines.popularity.Random",
     "ncf": "systems.ncf.model.NCF",
+    "dmf": "systems.dmf.model.DMF",
     "central-nmf": "systems.private_prototypes.baselines.CentralNMF",
     "individual-nmf": "systems.private_prototypes.baselines.IndividualNMF",
     "global-mean": "systems.rating_svd.baselines.GlobalMean",

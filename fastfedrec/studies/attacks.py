@@ -1,6 +1,7 @@
-"""Attacks by experiment: on what parties of FedRec receive, and on whose data any model was fitted on."""
+"""Attacks by experiment: on what parties of FedRec and DMF receive, and on whose data any model was fitted on."""
 
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
+from fastfedrec.systems.dmf.attacks import neighbor_gradients, neighbor_intersection
 from fastfedrec.systems.fedrec.attacks import (
     AttackResult,
     RatingResult,
@@ -20,6 +21,8 @@ __all__ = [
     "intersection",
     "membership_loss",
     "membership_shadow",
+    "neighbor_gradients",
+    "neighbor_intersection",
     "popularity",
     "run_attacks",
     "value_matching",

@@ -433,6 +433,13 @@ LOCAL = [
         ("systems/ncf/test_model::test_the_ledger_promises_nothing",),
     ),
     Mutant(
+        "dmf-not-recorded", "DMF, whose neighbours see exact gradients, has a ledger without an entry", "DMF._tell",
+        'self.ledger_.record(Unprotected("each user\'s gradients of items, sent to other users"), '
+        "simulation=key.is_simulation)",
+        "pass",
+        ("systems/dmf/test_model::test_the_ledger_promises_nothing_and_says_what_a_neighbour_learns",),
+    ),
+    Mutant(
         "item-models-not-recorded", "models of exact data have a ledger without an entry", "ExactModel._fit",
         "self.ledger_.record(Unprotected(self._released))",
         "pass",

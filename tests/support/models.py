@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastfedrec import (
+    DMF,
     DPALS,
     DPFMF,
     DPLCF,
@@ -81,6 +82,7 @@ MODELS = [
     DPSubspace(8.0, n_columns=8, gate=False),
     PrivateRecommender(4.0),
     SDCF(True, 2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
+    DMF(3, 2),
 ]
 
 

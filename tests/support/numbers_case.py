@@ -344,6 +344,9 @@ def meta():
 #: Numbers of constructors whose default is None, "auto", or no half-precision number.
 SYSTEMS = {
     "BiasedMF": {"n_epochs": 2, "learning_rate": HALF, "regularization": HALF},
+    "DMF": {
+        "learning_rate": HALF, "regularization": HALF, "global_regularization": HALF, "local_regularization": HALF
+    },
     "DPALS": {"epsilon": ONE, "delta": SMALL, "n_users": 50},
     "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
     "DPGram": {"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50},

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from fastfedrec import (
+    DMF,
     FMFLDP,
     NCF,
     DPGram,
@@ -149,6 +150,7 @@ CALLS = {
     "systems.ncf.model": lambda n: (
         NCF(16, n_epochs=1, pretrain=False).fit(data(), key=KEY, n_threads=n).score_items(np.arange(400))
     ),  # always on all processors
+    "systems.dmf.model": lambda n: DMF(4, 2).fit(data(), key=KEY, n_threads=n).user_scores_,
     "compute.nmf": lambda n: np.stack(
         [
             nmf.fit_nmf(ratings(), 3, regularization=1.0, n_epochs=1, solver=s, key=KEY, n_threads=n).item_factors

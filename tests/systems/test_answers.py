@@ -22,7 +22,7 @@ pytestmark = pytest.mark.ignores_values
 BLIND = {"Random", "GlobalMean", "UserMean"}
 AT_HOME = {
     "GlobalMean", "UserMean", "ItemMean", "RatingItemKNN", "CentralNMF", "IndividualNMF", "NCF",
-    "UserKNN",
+    "UserKNN", "DMF",
 }  # fmt: skip
 #: Scores that are sums over the user's items, and models that compare items; DPGram's gate may close both.
 LINEAR = {
@@ -38,7 +38,17 @@ LINEAR = {
     "ImplicitALS",
     "PrivateRecommender",
 }
-WITHOUT_ITEMS = {"Random", "Popularity", "DPPopularity", "OwnHistory", "GlobalMean", "UserMean", "ItemMean", "UserKNN"}
+WITHOUT_ITEMS = {
+    "Random",
+    "Popularity",
+    "DPPopularity",
+    "OwnHistory",
+    "GlobalMean",
+    "UserMean",
+    "ItemMean",
+    "UserKNN",
+    "DMF",
+}
 BY_NEIGHBORS = {"EASE", "ItemKNN", "DPLCF", "RatingItemKNN"}
 
 

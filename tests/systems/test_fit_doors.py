@@ -11,6 +11,7 @@ import scipy.sparse
 from support.models import MODELS, held, rated
 
 from fastfedrec import (
+    DMF,
     EASE,
     FMFLDP,
     FedRec,
@@ -74,7 +75,7 @@ def test_every_fit_takes_a_matrix_or_a_frame(model, data):
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_other_users_come_by_the_same_door(model, data):
-    if not hasattr(model, "with_users") or isinstance(model, NCF | UserKNN):
+    if not hasattr(model, "with_users") or isinstance(model, DMF | NCF | UserKNN):
         pytest.skip("it answers only for the users it was fitted on")
     served = fitted(model, data)
     others = data.select_users(np.arange(5, 12))
@@ -139,7 +140,7 @@ def test_a_model_that_ignores_values_says_so_where_they_vary_and_nobody_is_prote
         warnings.simplefilter("always")
         fresh.fit(data, key=KEY)
     said = [warning for warning in said if "not at values" in str(warning.message)]
-    speaks = {"Popularity", "ItemKNN", "UserKNN", "EASE", "NCF"}
+    speaks = {"Popularity", "ItemKNN", "UserKNN", "EASE", "NCF", "DMF"}
     speaks |= {"ImplicitALS"} if not getattr(model, "use_values", True) else set()
     speaks |= {"FMFLDP"} if getattr(model, "epsilon", 1) is None else set()
     speaks |= {"PrivRec"} if getattr(model, "clip_norm", 1) is None and isinstance(model, PrivRec) else set()

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 from support.models import MODELS, held, rated
 
 from fastfedrec import (
+    DMF,
     DPALS,
     FMFLDP,
     DPPopularity,
@@ -133,8 +134,8 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
 def test_models_that_serve_other_users_serve_their_own_as_before(model, data):
     if not hasattr(model, "with_users"):
         pytest.skip("it answers only for the users it was fitted on")
-    if isinstance(model, NCF | UserKNN):
-        with pytest.raises(TypeError, match=r"(NCF|UserKNN) serves only the users"):
+    if isinstance(model, DMF | NCF | UserKNN):
+        with pytest.raises(TypeError, match=r"(DMF|NCF|UserKNN) serves only the users"):
             model.with_users(data)
         return
     rows = np.array([7, 3, 60])

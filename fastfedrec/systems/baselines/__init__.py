@@ -1,6 +1,7 @@
 """Models to stand beside: popularity, with and without privacy, and models of items' similarities.
 
-Baselines of ratings are in `rating_svd`, those of prototypes in `private_prototypes`, and NCF has a package of its own.
+Baselines of ratings are in `rating_svd`, those of prototypes in `private_prototypes`; NCF and DMF have their own
+packages.
 """
 
 __all__: list[str] = []

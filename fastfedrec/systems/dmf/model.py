@@ -1,0 +1,285 @@
+"""DMF: decentralised matrix factorisation, as it is among users without a server (Chen, Liu, Zhao, Zhou, Li 2018).
+
+What the paper leaves open, or needs places of people for, is decided in docs/explanation/systems/dmf/dmf.md.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec._kernels.systems.dmf import model as _kernel
+from fastfedrec.accounting import Ledger, Unprotected
+from fastfedrec.core.arrays import as_uniform
+from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.log import tell_done
+from fastfedrec.core.memory import check_memory
+from fastfedrec.core.progress import progress_rounds
+from fastfedrec.core.randomness import Key
+from fastfedrec.data.conversion import InteractionsLike
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.baselines.popularity import Baseline
+from fastfedrec.systems.dmf._graph import check_graph, draw_graph, walk_weights
+from fastfedrec.systems.dmf._views import SentRound
+from fastfedrec.systems.dmf.attacks import neighbor_gradients, neighbor_intersection
+
+__all__ = ["DMF"]
+
+_USERS = "dmf.user_factors"
+_ITEMS = "dmf.item_factors"
+_EXAMPLES = "dmf.examples"
+_START_SCALE = 0.6  # of uniform first factors: each vector's norm is about .35, whatever their number
+
+
+@dataclass(repr=False, eq=False)
+class DMF(Baseline):
+    """Matrix factorisation whose users have a model each, and send gradients of items to their neighbours.
+
+    **Guarantee.** None, and the ledger says "none": no server sees anything, but everybody whom a user's random walks
+    reach receives the exact gradients of its items, which tell what it has
+    (`fastfedrec.attacks.neighbor_gradients`).
+
+    Parameters
+    ----------
+    n_factors : int
+        1 to 256.
+    n_rounds : int
+        In each, every user passes over its own examples, and then hears its neighbours.
+    n_negatives : int
+        Items that the user does not have, drawn anew for each that it has in each round; each counts 1 / n_negatives.
+    learning_rate : float
+        Of all factors.
+    regularization : float
+        Of users' factors.
+    global_regularization : float
+        Of the factors of items that neighbours move along.
+    local_regularization : float
+        Of those that stay with their user.  A large one leaves the global factors alone.
+    n_neighbors : int
+        Whom a user may send to directly, where `fit` gets no graph; drawn at random.
+    walk_length : int
+        Most steps of a random walk, at whose end a gradient is heard; 0: everybody learns alone.
+
+    Attributes
+    ----------
+    user_scores_ : ndarray of shape (n_users, n_items), float32
+        Each user's own model's, which the user alone has.
+    item_counts_ : ndarray of shape (n_items,), float64
+        Users of each item, which nobody could know: for users without items alone.
+    records_ : list of SentRound
+        What was sent in the rounds that `fit` was asked to record; of this fit, and not saved.
+    ledger_ : fastfedrec.accounting.Ledger
+        One unprotected release, and what a neighbour learns.
+
+    Raises
+    ------
+    DivergenceError
+        From `fit`, where a factor left the finite numbers.
+
+    See Also
+    --------
+    fastfedrec.FedRec : Factorisation with a server.
+
+    Notes
+    -----
+    A simulation: all users' models are in one memory, of ``8 n_users n_items n_factors`` bytes.
+
+    References
+    ----------
+    .. [1] Chen, Liu, Zhao, Zhou, Li, "Privacy preserving point-of-interest recommendation using decentralized matrix
+       factorization", AAAI 2018.
+
+    Examples
+    --------
+    >>> from fastfedrec import DMF, Key, datasets
+    >>> data = datasets.generate_implicit(300, 100, key=Key.from_seed(1))
+    >>> model = DMF(n_rounds=5).fit(data, key=Key.from_seed(2), record_views=[4])
+    >>> model.recommend(data.user_ids[:2], n=5)[0].shape
+    (2, 5)
+    >>> "is heard by" in model.ledger_.summary()
+    True
+    """
+
+    serves_others: ClassVar[bool] = False
+    _saved: ClassVar[tuple[str, ...]] = ("user_scores_", "item_counts_")
+
+    n_factors: int = 10
+    n_rounds: int = 10
+    n_negatives: int = 3
+    learning_rate: float = 0.02
+    regularization: float = 0.01
+    global_regularization: float = 0.01
+    local_regularization: float = 0.01
+    n_neighbors: int = 2
+    walk_length: int = 3
+
+    def _check_parameters(self) -> None:
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=256)
+        self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=2**32 - 1)
+        self.n_negatives = check_integer("n_negatives", self.n_negatives, low=0, high=2**20)
+        self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, high=1e6, exclusive=True)
+        for name in ("regularization", "global_regularization", "local_regularization"):
+            setattr(self, name, check_real(name, getattr(self, name), low=0.0, high=1e6))
+        self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1, high=2**16)
+        self.walk_length = check_integer("walk_length", self.walk_length, low=0, high=2**10)
+
+    @transactional
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        graph: Any = None,
+        record_views: Collection[int] = (),
+    ) -> Self:
+        """Let all users learn and hear, round by round.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
+            values below 0 are refused; others count alike.
+        graph : sparse array or matrix, or array_like, of shape (n_users, n_users), or None
+            Public weights of at least 0, by the users' order in the data: from each, a walk steps on by its row.  None
+            draws `n_neighbors` for each user.
+        record_views : collection of int
+            Rounds of which everything that was sent is kept in `records_`, and attacked: what a neighbour learns from
+            the first and the last of them, and from all together, goes into the ledger.
+
+        Raises
+        ------
+        ValueError
+            `graph` has another shape, or a weight that is negative or not finite; or all users' models together do not
+            fit into memory.
+
+        Warns
+        -----
+        UserWarning
+            Values vary.
+        """
+        recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
+        begun = self._begin(interactions, key, n_threads, show_progress, ledger)
+        self._fit(*begun, graph=graph, recorded=recorded)
+        return self
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    def _fit(
+        self,
+        data: Interactions,
+        key: Key,
+        n_threads: int,
+        show_progress: bool,
+        *,
+        graph: Any = None,
+        recorded: Collection[int] = (),
+    ) -> None:
+        users = data.global_user_ids
+        n_bytes = 8 * data.n_users * data.n_items * (self.n_factors + 1)
+        remedy = "take fewer users, or n_factors; FedRec keeps one model of all items"
+        check_memory("DMF", data.n_items, n_bytes, remedy, growth="number")
+        edges = draw_graph(users, self.n_neighbors, key) if graph is None else check_graph(graph, data.n_users)
+        self._walks = walk_weights(edges, self.walk_length)
+        self._tell(key)
+        self._start(data, key)
+        self.item_counts_ = data.interactions_per_item().astype(np.float64)
+        heard = self._walks.T.tocsr()
+        heard.sort_indices()
+        who = heard.indptr.astype(np.int64), heard.indices.astype(np.int32), heard.data.astype(np.float32)
+        own = data.interactions_per_user()
+        starts = np.append(0, np.cumsum(own * np.where(own < data.n_items, 1 + self.n_negatives, 1)))
+        examples = np.empty(starts[-1], dtype=np.uint32)
+        sent = np.empty((len(examples), self.n_factors), dtype=np.float32)
+        rates = self.learning_rate, self.regularization, self.global_regularization, self.local_regularization
+        self.records_: list[SentRound] = []
+        for number in progress_rounds(self.n_rounds, show=show_progress, description="DMF", unit="round"):
+            _kernel.learn(
+                data.indptr, data.indices, users, key.subkey(_EXAMPLES), number, starts, examples, sent,
+                self._user_factors, self._item_factors, self.n_negatives, *rates, n_threads,
+            )  # fmt: skip
+            if number in recorded:
+                senders = np.repeat(np.arange(data.n_users), np.diff(starts))
+                items = (examples >> np.uint32(1)).astype(np.int32)
+                self.records_.append(SentRound(number, senders, items, sent.copy(), self.n_negatives))
+            _kernel.hear(starts, examples, sent, *who, self._item_factors, self.learning_rate, n_threads)
+            if not (np.isfinite(self._user_factors).all() and np.isfinite(sent).all()):
+                raise DivergenceError(
+                    f"training diverged in round {number}: lower learning_rate ({self.learning_rate})"
+                )
+            tell_done(type(self).__name__, number + 1, self.n_rounds, unit="round")
+        self._score_all()
+        self._attack(data)
+
+    def _start(self, data: Interactions, key: Key) -> None:
+        """All begin with the same global factors, and without local ones."""
+        width = _START_SCALE / np.sqrt(self.n_factors)
+        own = as_uniform(key.words_by_user(_USERS, data.global_user_ids, size=self.n_factors))
+        common = as_uniform(key.words(_ITEMS, size=data.n_items * self.n_factors))
+        self._user_factors: NDArray[np.float32] = (width * own).astype(np.float32)
+        self._item_factors: NDArray[np.float32] = np.zeros(
+            (data.n_users, data.n_items, 2, self.n_factors), dtype=np.float32
+        )
+        self._item_factors[:, :, 0] = (width * common).reshape(data.n_items, self.n_factors)
+
+    def _score_all(self) -> None:
+        products = np.einsum("uf,uisf->ui", self._user_factors, self._item_factors)
+        if not np.isfinite(products).all():
+            raise DivergenceError(f"training diverged in the last round: lower learning_rate ({self.learning_rate})")
+        self.user_scores_: NDArray[np.float32] = products
+
+    # ---- the ledger ---------------------------------------------------------------------------------------------
+
+    def _tell(self, key: Key) -> None:
+        listeners = np.diff(self._walks.indptr)
+        self.ledger_.record(
+            Unprotected("each user's gradients of items, sent to other users"), simulation=key.is_simulation
+        )
+        self.ledger_.note(
+            f"no server: a user is heard by {listeners.mean():.1f} others, and at most {listeners.max()}; each of them "
+            "knows the sender"
+        )
+        self.ledger_.note(
+            "not protected: a neighbour sees of which items the gradients are, and by their direction and length which "
+            "of them the user has (attacks.neighbor_gradients)"
+        )
+
+    def _attack(self, data: Interactions) -> None:
+        if not self.records_:
+            self.ledger_.note("what that attack reaches on these data is measured, and stated here, by record_views")
+            return
+        self.ledger_.note("what is stated by experiment is computed from the data, and covered by no guarantee")
+        results = [neighbor_gradients(record, data) for record in self.records_[:: max(1, len(self.records_) - 1)]]
+        if len(self.records_) > 1:
+            results.append(neighbor_intersection(self.records_, data))
+        for result in results:
+            self.ledger_.note(result.statement())
+
+    # ---- answers ------------------------------------------------------------------------------------------------
+
+    def _popularity(self) -> np.ndarray | None:
+        return self.item_counts_ if self.item_counts_.any() else None
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        return self.user_scores_[users, items].astype(np.float64)
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        return self.user_scores_[users].astype(np.float64)
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.records_ = []
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        n_users, n_items = self.interactions_.shape
+        return {
+            **rules_of(np.float32, user_scores_=(n_users, n_items)),
+            **rules_of(np.float64, item_counts_=(n_items,)),
+        }

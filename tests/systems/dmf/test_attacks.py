@@ -1,0 +1,85 @@
+"""What a neighbour learns: nearly all that a user has."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from fastfedrec import DMF, Interactions, Key, attacks, datasets
+from fastfedrec.systems.dmf._views import SentRound
+
+KEY = Key.from_seed(3)
+
+
+@pytest.fixture(scope="module")
+def sent():
+    data = datasets.generate_implicit(60, 400, key=KEY)
+    return data, DMF(n_rounds=6, n_factors=4).fit(data, key=KEY, record_views=[0, 2, 5]).records_
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_gradients_are_told_by_their_sign_and_length():
+    """Two users by hand: x = (1, 1), errors -1 and -.2 of their items, .3 and -.1 of drawn ones."""
+    senders, items = np.repeat([0, 1], 4), np.array([0, 1, 2, 3, 3, 2, 1, 0], dtype=np.int32)
+    errors = np.array([-1, -0.2, 0.3, -0.1, -1, -0.2, 0.3, -0.1], dtype=np.float32)
+    record = SentRound(0, senders, items, errors[:, None] * np.ones((1, 2), dtype=np.float32), 1)
+    truth = Interactions.from_arrays([0, 0, 1, 1], [0, 1, 3, 2], item_ids=np.arange(4))
+    found = attacks.neighbor_gradients(record, truth)
+    assert found.rows.tolist() == senders.tolist()
+    np.testing.assert_allclose(found.scores, np.sqrt(2) * np.array([1, 0.2, -0.3, 0.1, 0.1, -0.3, 0.2, 1]), rtol=1e-6)
+    assert found.claims.tolist() == [1, 1, -1, -1, -1, -1, 1, 1]
+    assert (found.precision, found.recall, found.auc) == (1, 1, 1)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_a_neighbour_learns_what_a_user_has(sent):
+    data, records = sent
+    first, last = (attacks.neighbor_gradients(record, data) for record in (records[0], records[-1]))
+    assert first.recall > 0.99
+    assert first.precision > 0.99 > 0.5 > first.base_rate
+    assert last.auc > 0.9
+    assert first.statement().startswith("not protected, by experiment: a neighbour, gradients of one round")
+
+
+def test_what_is_heard_of_in_every_round_is_had(sent):
+    data, records = sent
+    found = attacks.neighbor_intersection(records, data)
+    assert found.recall == 1
+    assert found.precision > 2 * found.base_rate
+    few = attacks.neighbor_intersection(records[:1], data)
+    assert few.precision == few.base_rate  # of one round it knows nothing
+
+
+def test_gradients_of_nothing_tell_nothing(sent):
+    """The negative control: vectors, one for each pair, that have nothing to do with who has what."""
+    data, records = sent
+    vectors = np.random.default_rng(1).normal(size=(60, 400, 4)).astype(np.float32)
+    found = attacks.neighbor_gradients(
+        replace(records[0], gradients=vectors[records[0].senders, records[0].items]), data
+    )
+    assert abs(found.auc - 0.5) < 0.1
+    assert not found.beats_chance
+
+
+def test_without_drawn_items_everything_is_said():
+    data = datasets.generate_implicit(20, 40, key=KEY)
+    (record,) = DMF(n_rounds=1, n_negatives=0).fit(data, key=KEY, record_views=[0]).records_
+    found = attacks.neighbor_gradients(record, data)
+    assert (found.recall, found.base_rate) == (1, 1)
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs(sent):
+    data, records = sent
+    with pytest.raises(TypeError, match="record must be SentRound"):
+        attacks.neighbor_gradients(records, data)
+    with pytest.raises(ValueError, match="records must hold at least one round"):
+        attacks.neighbor_intersection([], data)
+    with pytest.raises(ValueError, match="truth must be the data that the model was fitted on"):
+        attacks.neighbor_gradients(records[0], data.select_users(np.arange(5)))

@@ -1,0 +1,167 @@
+"""DMF against one user at a time, and what its ledger says."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.dmf import model as naive
+from support.strategies import seeds
+
+from fastfedrec import DMF, DivergenceError, Interactions, Key, datasets, load
+from fastfedrec.accounting import Unprotected
+from fastfedrec.systems.dmf._graph import draw_graph
+
+KEY = Key.from_seed(8)
+SMALL = {"n_factors": 3, "n_rounds": 2}
+RATES = {"learning_rate": 0.1, "regularization": 0.02, "global_regularization": 0.03, "local_regularization": 0.5}
+
+
+def data_of(n_users=30, n_items=40):
+    return datasets.generate_implicit(n_users, n_items, key=KEY)
+
+
+def started(model, data, key=KEY):
+    model._start(data, key)
+    return model._user_factors.copy(), model._item_factors[:, :, 0].copy()
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=15)
+@given(
+    seed=seeds(),
+    n_users=st.integers(1, 6),
+    n_items=st.integers(1, 9),
+    n_factors=st.sampled_from([1, 3, 8]),
+    n_negatives=st.integers(0, 3),
+    walk_length=st.integers(0, 3),
+)
+def test_factors_are_those_of_one_user_after_another(seed, n_users, n_items, n_factors, n_negatives, walk_length):
+    rng = np.random.default_rng(seed)
+    dense = rng.random((n_users, n_items)) < 0.4
+    dense[0, 0] = True
+    data, key = Interactions.from_scipy(scipy.sparse.csr_array(dense.astype(float))), Key.from_seed(seed)
+    model = DMF(n_factors, 2, n_negatives, n_neighbors=2, walk_length=walk_length, **RATES)
+    x, p = started(model, data, key)
+    graph = draw_graph(data.global_user_ids, 2, key).toarray()
+    model.fit(data, key=key)
+    rows = [set(np.flatnonzero(row)) for row in dense]
+    x, p, q = naive.train(
+        rows, n_items, x, p, graph, 2, key, n_negatives=n_negatives, rate=0.1, of_users=0.02, of_global=0.03,
+        of_local=0.5, walk_length=walk_length,
+    )  # fmt: skip
+    for found, expected in ((model._user_factors, x), (model._item_factors, np.stack([p, q], axis=2))):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(model.user_scores_, np.einsum("uf,uif->ui", x, p + q), rtol=1e-4, atol=1e-5)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_users_who_send_nobody_anything_learn_alone():
+    """Without an edge, and without a step, a model is that of its user's row alone."""
+    data = data_of()
+    lonely = DMF(walk_length=0, **SMALL).fit(data, key=KEY)
+    no_edge = DMF(**SMALL).fit(data, key=KEY, graph=scipy.sparse.csr_array((30, 30)))
+    np.testing.assert_array_equal(lonely.user_scores_, no_edge.user_scores_)
+    other = data.select_users(np.arange(29))
+    fewer = DMF(walk_length=0, **SMALL).fit(other, key=KEY)
+    np.testing.assert_array_equal(fewer.user_scores_, lonely.user_scores_[:29])
+    assert (DMF(**SMALL).fit(data, key=KEY).user_scores_ != lonely.user_scores_).any()
+
+
+def test_what_a_user_has_reaches_those_whom_its_walks_reach_and_no_others():
+    """A line 0 - 1 - 2 - 3 in one direction, walks of two steps: one more item of user 0's moves 1 and 2."""
+    dense = (np.random.default_rng(1).random((4, 12)) < 0.4).astype(float)
+    dense[0, 0], changed = 0, dense.copy()
+    dense[1:, 0], changed[:, 0] = 1, 1
+    line = np.eye(4, k=1)
+    before, after = (
+        DMF(walk_length=2, n_factors=3, n_rounds=1).fit(
+            Interactions.from_scipy(scipy.sparse.csr_array(matrix)), key=KEY, graph=line
+        )
+        for matrix in (dense, changed)
+    )
+    moved = (before._item_factors != after._item_factors).any(axis=(1, 2, 3))
+    assert moved.tolist() == [True, True, True, False]
+    np.testing.assert_array_equal(before._walks.toarray(), np.eye(4, k=1) + np.eye(4, k=2))
+
+
+def test_local_factors_hear_nobody():
+    data = data_of()
+    model = DMF(n_factors=3, n_rounds=1).fit(data, key=KEY)
+    alone = DMF(n_factors=3, n_rounds=1, walk_length=0).fit(data, key=KEY)
+    np.testing.assert_array_equal(model._item_factors[:, :, 1], alone._item_factors[:, :, 1])
+    assert (model._item_factors[:, :, 0] != alone._item_factors[:, :, 0]).any()
+
+
+def test_the_ledger_promises_nothing_and_says_what_a_neighbour_learns():
+    data = data_of()
+    model = DMF(**SMALL).fit(data, key=KEY, record_views=[0, 1])
+    assert list(model.ledger_.events) == [Unprotected("each user's gradients of items, sent to other users")]
+    told = model.ledger_.summary()
+    assert "SIMULATION" in told
+    n_heard = np.diff(model._walks.indptr)
+    assert f"no server: a user is heard by {n_heard.mean():.1f} others, and at most {n_heard.max()}" in told
+    assert told.count("not protected, by experiment: a neighbour, gradients of one round") == 2
+    assert "by experiment: a neighbour, intersection of 2 rounds" in told
+    silent = DMF(**SMALL).fit(data, key=KEY).ledger_.summary()
+    assert "by experiment" not in silent
+    assert "not protected: a neighbour sees" in silent
+
+
+def test_saved_and_loaded(tmp_path):
+    model = DMF(**SMALL).fit(data_of(), key=KEY)
+    model.save(tmp_path / "model.npz")
+    again = load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.score_items(np.arange(30)), model.user_scores_)
+    with pytest.raises(TypeError, match="DMF serves only the users"):
+        again.with_users(data_of())
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_factors": 0}, "n_factors must be at least 1"),
+        ({"n_rounds": 0}, "n_rounds must be at least 1"),
+        ({"n_negatives": -1}, "n_negatives must be at least 0"),
+        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
+        ({"regularization": -1.0}, "regularization must be at least 0"),
+        ({"global_regularization": np.nan}, "global_regularization must be finite"),
+        ({"local_regularization": "much"}, "local_regularization must be"),
+        ({"n_neighbors": 0}, "n_neighbors must be at least 1"),
+        ({"walk_length": -1}, "walk_length must be at least 0"),
+    ],
+)
+def test_bad_parameters(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        DMF(**options)
+
+
+def test_bad_fits():
+    data = data_of()
+    with pytest.raises(ValueError, match=r"graph must have shape \(30, 30\)"):
+        DMF(**SMALL).fit(data, key=KEY, graph=np.ones((3, 3)))
+    with pytest.raises(ValueError, match="record_views must be at least 0"):
+        DMF(**SMALL).fit(data, key=KEY, record_views=[-1])
+    with pytest.raises(DivergenceError, match="training diverged in round 0: lower learning_rate"):
+        DMF(learning_rate=1e5, **SMALL).fit(data, key=KEY)
+    huge = Interactions.from_arrays([0], [0], user_ids=np.arange(10**6), item_ids=np.arange(10**6))
+    with pytest.raises(ValueError, match="DMF of 1,000,000 items needs 88 TB of memory"):
+        DMF().fit(huge, key=KEY)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_model():
+    data = data_of(120, 50)
+    one, four = (DMF(n_factors=5, n_rounds=3).fit(data, key=KEY, n_threads=n, record_views=[2]) for n in (1, 4))
+    np.testing.assert_array_equal(one._item_factors, four._item_factors)
+    np.testing.assert_array_equal(one._user_factors, four._user_factors)
+    np.testing.assert_array_equal(one.records_[0].gradients, four.records_[0].gradients)
