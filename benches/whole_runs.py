@@ -9,7 +9,7 @@ from fastfedrec import Key, datasets, systems
 N_USERS, N_ITEMS, N_ENTITIES = 6_040, 3_706, 10
 MODELS = {
     "FMF-LDP": ("fmf.fmf_ldp.FMFLDP", {}),
-    "FMF-LDP, norm 1, turned": ("fmf.fmf_ldp.FMFLDP", {"normalize": "l2", "rotate": True}),
+    "FMF-LDP, norm 1, rotated": ("fmf.fmf_ldp.FMFLDP", {"normalize": "l2", "rotate": True}),
     "Laplace-RR-SVD": ("rating_svd.laplace_rr_svd.LaplaceRRSVD", {"max_ratings": 100}),
     "FedRec": ("fedrec.model.FedRec", {}),
     "FedRec++": ("fedrec.plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),

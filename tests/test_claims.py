@@ -1,12 +1,12 @@
 """What every system with a guarantee must hold: nobody's data, or lack of them, make a fit fail, warn or tell."""
 
-import json
 import re
 import warnings
 
 import numpy as np
 import pytest
 import scipy.sparse
+from support.claims_case import KEY, N_ITEMS, NETWORK, ratings, told
 from support.hostile_files import unpack
 from support.models import held
 
@@ -31,20 +31,14 @@ from fastfedrec import (
     PrivRec,
     ShuffledSketchGram,
     UserMean,
-    choose_items,
     load,
 )
 from fastfedrec.accounting import Ledger
 from fastfedrec.core import names
-from fastfedrec.data.log import InteractionLog
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.rounds.local import LocalEngine
-from fastfedrec.systems.recommender import Recommender
 
-KEY = Key.from_seed(1)
-N_ITEMS = 12
 CENTRAL = {"clip_norm": 0.5, "noise_multiplier": 2.0, "n_rounds": 2, "n_factors": 2}
-NETWORK = {"n_factors": 16, "hidden": (16,)}
 
 # Where it holds without any user, and where the number of users is public, so that there must be one.
 OF_NOBODY = {
@@ -134,22 +128,11 @@ def one_rating(n_users):
     return of(dense)
 
 
-def ratings():
-    rng = np.random.default_rng(1)
-    return np.where(rng.random((40, N_ITEMS)) < 0.3, rng.integers(1, 6, (40, N_ITEMS)), 0).astype(float)
-
-
 def fit(name, data, **options):
     """Fit without a word."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return (PRIVATE | OF_VALUES)[name]().fit(data, key=KEY, **options)
-
-
-def told(model):
-    """Everything that the ledger says, but for numbers of users."""
-    document = model.ledger_.to_dict()
-    return json.dumps([document["events"], document["epsilon"], document["notes"]])
 
 
 # ---- the lists ------------------------------------------------------------------------------------------------------
@@ -360,110 +343,3 @@ def test_what_is_hidden_is_in_no_warning_and_in_no_note():
         assert told(fit(name, of(dense))) == told(fit(name, of(ratings())))
     with pytest.warns(UserWarning, match=r"1 of \d+ ratings are not on the grid"):
         LaplaceRRSVD(None).fit(of(dense), key=KEY)  # promises nothing
-
-
-# ---- the list of items ----------------------------------------------------------------------------------------------
-
-
-def fitted_on(data):
-    """Every system and baseline that can be made without an argument, fitted; by class."""
-    options = {
-        "PrivRec": {"n_rounds": 1, "cohort_size": 2, **NETWORK},
-        "DPALS": {"n_factors": 2},
-        "DPFMF": {"n_factors": 2, "n_rounds": 2},
-        "FMFLDP": {"n_rounds": 2},
-        "ShuffledSketchGram": {"epsilon": 40.0},
-    }
-    for name in fastfedrec.__all__:
-        kind = getattr(fastfedrec, name)
-        if isinstance(kind, type) and issubclass(kind, Recommender):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                yield kind(**options.get(name, {})).fit(data, key=KEY)
-
-
-@pytest.mark.parametrize(
-    ("make", "note"),
-    [
-        (lambda data: data, "the list of items was taken from the data: not covered"),
-        (lambda data: data.top_items(5), "the list of items was chosen by exact counts: not covered"),
-        (
-            lambda data: choose_items(data, 3, 50.0, delta=0.1, key=KEY),
-            "the list of items was chosen privately (choose_items), and what that cost is not in this ledger",
-        ),
-        (lambda data: Interactions.from_scipy(scipy.sparse.csr_array(data.to_scipy())), None),
-    ],
-)
-def test_every_ledger_says_where_the_list_of_items_came_from(make, note, tmp_path):
-    users, items = np.nonzero(ratings())
-    data = make(Interactions.from_arrays(users, items, ratings()[users, items]))
-    models = list(fitted_on(data))
-    assert len(models) > 15
-    for model in models:
-        found = [text for text in model.ledger_.notes if text.startswith("the list of items was")]
-        assert [text.split(";")[0] for text in found] == ([note] if note else []), type(model).__name__
-        assert not note or not any(
-            "items is public" in text or "items are public" in text for text in model.ledger_.notes
-        )
-        model.save(tmp_path / "m")
-        assert load(tmp_path / "m").ledger_.notes == model.ledger_.notes
-
-
-def test_item_models_that_users_of_a_failed_fit_paid_for_say_so_too():
-    users, items = np.nonzero(ratings())
-    ledger = fastfedrec.accounting.Ledger()
-    with pytest.raises(ValueError, match="n_factors must be at most"):
-        DPALS(n_factors=200).fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
-    assert not ledger.notes  # nothing was done
-    DPPopularity().fit(Interactions.from_arrays(users, items), key=KEY, ledger=ledger)
-    assert any(note.startswith("the list of items was taken from the data") for note in ledger.notes)
-
-
-# ---- values of features and contexts ------------------------------------------------------------------------------
-
-
-def log_of(hours, rows=None):
-    users, items = np.nonzero(ratings())
-    data = InteractionLog.from_arrays(users, items, {"hour": hours[: len(users)]})
-    return data.with_features(user_features={"city": ["a", "b"] * 20 if rows is None else rows})
-
-
-HOURS = np.arange(1000) % 4
-PUBLIC = {"user": {"city": ["a", "b", "c"]}, "context": {"hour": range(6)}}
-
-
-def privrec(features, **options):
-    options = {"n_rounds": 1, "cohort_size": "all", "clip_norm": 0.1, "noise_multiplier": 1.0, **NETWORK} | options
-    return PrivRec(features, **options)
-
-
-@pytest.mark.parametrize("options", [{}, {"n_rounds": 0, "popularity_epsilon": 1.0, "noise_multiplier": None}])
-@pytest.mark.parametrize("value", [5, 77, -1])
-def test_one_context_value_of_one_entry_does_not_change_what_is_released(value, options):
-    changed = HOURS.copy()
-    changed[17] = value
-    models = [privrec(PUBLIC, **options).fit(log_of(hours), key=KEY) for hours in (HOURS, changed)]
-    assert models[0].parameters_.shape == models[1].parameters_.shape
-    assert told(models[0]) == told(models[1])
-    assert "the values given for the features" in models[0].ledger_.summary()
-    assert models[1].features_.n_embeddings == 3 + 6 + N_ITEMS
-
-
-def test_a_user_of_an_unlisted_city_is_one_without_a_city():
-    cities = ["a", "b"] * 20
-    models = [privrec(PUBLIC).fit(log_of(HOURS, [city, *cities[1:]]), key=KEY) for city in ("a", "nowhere")]
-    assert models[0].parameters_.shape == models[1].parameters_.shape
-    with pytest.raises(KeyError, match="'nowhere' is unknown"):  # where nothing is promised it is a mistake
-        privrec(PUBLIC, clip_norm=None, noise_multiplier=None).fit(log_of(HOURS, ["nowhere", *cities[1:]]), key=KEY)
-
-
-def test_values_that_were_taken_from_the_data_are_said_not_to_be_covered():
-    changed = HOURS.copy()
-    changed[17] = 5
-    models = [privrec({"context": ["hour"]}).fit(log_of(hours), key=KEY) for hours in (HOURS, changed)]
-    assert models[0].parameters_.shape != models[1].parameters_.shape
-    for model in models:
-        note = next(text for text in model.ledger_.notes if text.startswith("the values of"))
-        assert note.startswith("the values of context 'hour' were taken from the data: not covered")
-    both = privrec({"user": {"city": None}, "context": {"hour": range(6)}}).fit(log_of(HOURS), key=KEY)
-    assert any(text.startswith("the values of user 'city' were taken from the data") for text in both.ledger_.notes)

@@ -26,6 +26,7 @@ from fastfedrec.accounting.events import (
     UnsupportedEventError,
 )
 from fastfedrec.accounting.gaussian import gaussian_mu
+from fastfedrec.accounting.guesses import most_right_guesses
 from fastfedrec.accounting.ledger import Ledger
 from fastfedrec.accounting.pld import PLDAccountant, epsilon_lower_bound
 from fastfedrec.accounting.published import published_privrec_epsilon, published_shuffle_epsilon
@@ -61,6 +62,7 @@ __all__ = [
     "composed_epsilon",
     "epsilon_lower_bound",
     "gaussian_mu",
+    "most_right_guesses",
     "published_privrec_epsilon",
     "published_shuffle_epsilon",
     "seen_event",

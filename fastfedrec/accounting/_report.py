@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
 from fastfedrec.accounting.events import Event, Unprotected
+from fastfedrec.accounting.guesses import most_right_guesses
 from fastfedrec.accounting.views import VIEWS, Cost, View, cost_of
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.core.version import __version__
@@ -115,25 +116,6 @@ class Report:
     verdict: tuple[str, ...]
     sections: tuple[tuple[str, tuple[Block, ...]], ...]
     digest: str
-
-
-def most_right_guesses(epsilon: float, delta: float) -> float:
-    """How often a guesser between two given histories of a person can be right, each as likely before, at most.
-
-    Parameters
-    ----------
-    epsilon, delta : float
-        Of a guarantee for replacing all data of the person.
-
-    Returns
-    -------
-    float
-        (e^epsilon + delta) / (1 + e^epsilon), from 1/2 to 1 (Kairouz, Oh and Viswanath, ICML 2015, Theorem 2.1).
-    """
-    if math.isinf(epsilon):
-        return 1.0
-    odds = math.exp(-epsilon)
-    return min(1.0, (1.0 + delta * odds) / (1.0 + odds))
 
 
 def make_report(ledger: Any, about: str | None) -> Report:

@@ -6,13 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastfedrec._kernels.compute import als as _kernel
-from fastfedrec.core.arrays import FloatArray
+from fastfedrec.core.arrays import FloatArray, check_out
 from fastfedrec.core.check import (
     check_array,
     check_choice,
     check_flag,
     check_integer,
-    check_out,
     check_real,
 )
 from fastfedrec.core.threads import resolve_n_threads

@@ -1,4 +1,4 @@
-"""Arrays as kernels take them: row numbers that are checked, distinct numbers, read-only and aligned arrays."""
+"""Arrays as kernels take them: checked row numbers and outputs, distinct numbers, read-only and aligned arrays."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
@@ -14,6 +14,7 @@ __all__ = [
     "FloatArray",
     "as_uniform",
     "check_mask",
+    "check_out",
     "check_rows",
     "distinct",
     "first_and_rest",
@@ -48,6 +49,50 @@ def check_rows(name: str, rows: Any, n: int) -> np.ndarray:
     if rows.size and not (rows.min() >= 0 and rows.max() < n):
         raise ValueError(f"{name} must be from 0 to {n - 1}, got {rows.min()} to {rows.max()}")
     return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def check_out(
+    out: Any, shape: tuple[int, ...], dtype: type, *, apart_from: np.ndarray | None = None, name: str = "out"
+) -> np.ndarray:
+    """Return the array that results are written to: a new one where `out` is None, or raise if `out` does not fit.
+
+    Parameters
+    ----------
+    out : ndarray or None
+        What the caller passed.
+    shape : tuple of int
+        Required shape.
+    dtype : type
+        Required type.
+    apart_from : ndarray or None
+        Input that is still read while `out` is written, so the two may not share memory.
+    name : str
+        The argument's name, for the message.
+
+    Returns
+    -------
+    ndarray
+        Writable and C-contiguous.
+
+    Raises
+    ------
+    TypeError
+        Not an array, or another type.
+    ValueError
+        Another shape, read-only, strided, or in the memory of `apart_from`.
+    """
+    if out is None:
+        return np.empty(shape, dtype=dtype)
+    if not isinstance(out, np.ndarray) or out.dtype != dtype:
+        got = f"an array of {out.dtype}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise TypeError(f"{name} must be an array of {np.dtype(dtype).name}, got {got}; pass None to get a new one")
+    if out.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {out.shape}")
+    if not (out.flags.c_contiguous and out.flags.writeable):
+        raise ValueError(f"{name} must be C-contiguous and writable; pass None to get a new one")
+    if apart_from is not None and np.may_share_memory(out, apart_from):
+        raise ValueError(f"{name} must not share memory with the values; pass None to get a new one")
+    return out
 
 
 def check_mask(mask: Any, n: int) -> np.ndarray:

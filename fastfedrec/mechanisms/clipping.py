@@ -3,8 +3,8 @@
 import numpy as np
 
 from fastfedrec._kernels.mechanisms import clipping as _kernel
-from fastfedrec.core.arrays import FloatArray
-from fastfedrec.core.check import check_out, check_real, plain_array
+from fastfedrec.core.arrays import FloatArray, check_out
+from fastfedrec.core.check import check_real, plain_array
 from fastfedrec.core.threads import resolve_n_threads
 
 __all__ = ["clip_rows_l1", "clip_rows_l2"]

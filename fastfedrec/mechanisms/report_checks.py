@@ -7,7 +7,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fastfedrec.core.check import check_exact, check_integer, check_out, plain_array
+from fastfedrec.core.arrays import check_out
+from fastfedrec.core.check import check_exact, check_integer, plain_array
 
 __all__ = ["CODES", "check_codes", "check_grid", "check_integers", "check_reals", "code_type", "report_array"]
 

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support import numbers_calls, numbers_case, numbers_mechanisms
+from support import numbers_calls, numbers_case, numbers_exempt, numbers_mechanisms
 from test_conventions import public_objects
 
 import fastfedrec
@@ -164,7 +164,7 @@ def misfits(target, case):
 
 @pytest.mark.parametrize(
     ("name", "case"),
-    [pytest.param(*each, marks=[pytest.mark.slow] * (each[0] in numbers_case.SLOW), id=each[0]) for each in CALLS],
+    [pytest.param(*each, marks=[pytest.mark.slow] * (each[0] in numbers_exempt.SLOW), id=each[0]) for each in CALLS],
 )
 def test_a_number_of_any_type_is_the_same_number(name, case):
     assert list(misfits(resolve(name), case)) == []
@@ -377,7 +377,7 @@ def test_what_is_no_key_is_refused_by_name(name, case, wrong):
 
 def exempt(name):
     return any(
-        name == known or name.startswith(f"{known}.") for group in numbers_case.EXEMPT.values() for known in group
+        name == known or name.startswith(f"{known}.") for group in numbers_exempt.EXEMPT.values() for known in group
     )
 
 
@@ -388,7 +388,7 @@ def uncovered(objects, called, models):
         if isinstance(target, property):
             continue
         short = name.removeprefix("fastfedrec.")
-        wanted = set(numeric_parameters(target)) - numbers_case.LEFT_OUT.get(short, set())
+        wanted = set(numeric_parameters(target)) - numbers_exempt.LEFT_OUT.get(short, set())
         given = set().union(*called.get(short, []), ["n_threads", "round"] if short in called else [])
         if inspect.isclass(target) and target.__name__ in models:
             given |= models[target.__name__]
@@ -434,7 +434,7 @@ def test_what_public_classes_inherit_is_called():
     for names, method in inherited_methods():
         given = set().union(*(each for name in names for each in called.get(name, [])), ["n_threads", "round"])
         missing = set(numeric_parameters(method)) - given
-        assert not missing or method.__name__ in numbers_case.CALLED_BY_ENGINES, (names, missing)
+        assert not missing or method.__name__ in numbers_exempt.CALLED_BY_ENGINES, (names, missing)
 
 
 def test_a_new_function_is_missed():

@@ -1,5 +1,6 @@
 """What tests of threads need of the machine, and a Python of its own for each."""
 
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -17,6 +18,9 @@ needs_openmp = pytest.mark.skipif(kernel.max_threads() == 0, reason="built witho
 
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux says of its threads")
+
+
+needs_fork = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="no fork on this system")
 
 
 needs_two = pytest.mark.skipif(resolve_n_threads(0) < 2, reason="needs two processors")

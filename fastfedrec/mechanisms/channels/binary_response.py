@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.channels import binary_response as _kernel
-from fastfedrec.core.check import check_epsilon, check_out, check_real, plain_array
+from fastfedrec.core.arrays import check_out
+from fastfedrec.core.check import check_epsilon, check_real, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.report_checks import check_integers, check_reals

@@ -6,7 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
-from fastfedrec.core.check import check_exact, check_instance, check_integer, check_out, check_real
+from fastfedrec.core.arrays import check_out
+from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.core.threads import resolve_n_threads

@@ -20,7 +20,7 @@ from fastfedrec.systems.private_recommender.recipes import RECIPES, calibrated
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import make_system
 
-__all__ = ["METRICS", "Result", "Run", "best_guess", "line_up", "measure", "verdicts"]
+__all__ = ["METRICS", "Result", "Run", "line_up", "measure", "verdicts"]
 
 METRICS = ("hr@10", "ndcg@10")
 DELTA = 1e-6
@@ -211,19 +211,3 @@ def _relation(private: float, popular: float, n_tested: int) -> str:
     if abs(private - popular) <= margin:
         return "no clear difference from"
     return f"{private / popular:.1f} times as much as" if private > popular else "less than"
-
-
-def best_guess(epsilon: float) -> float:
-    """How often whoever must tell two possible data of a user apart, each as likely, is right at most.
-
-    Parameters
-    ----------
-    epsilon : float
-        In nats; infinite without a guarantee.
-
-    Returns
-    -------
-    float
-        From one half to 1, but for delta.
-    """
-    return 1 / (1 + math.exp(-epsilon))

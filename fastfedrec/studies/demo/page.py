@@ -9,9 +9,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from fastfedrec.accounting import most_right_guesses
 from fastfedrec.core.html import html_page, html_table
 from fastfedrec.core.text import NOT_COVERED
-from fastfedrec.studies.demo.comparison import METRICS, Result, best_guess
+from fastfedrec.studies.demo.comparison import METRICS, Result
 
 __all__ = ["draw", "make_page", "table"]
 
@@ -90,7 +91,7 @@ def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], fo
         figure = f'<figure><div class="wide" tabindex="0">{picture}</div><figcaption>{caption}</figcaption></figure>'
     header, rows = table(results)
     said = "".join(f"<p>{escape(text)}</p>" for text in verdicts)
-    guesses = [(f"{epsilon:g}", f"{best_guess(epsilon):.1%}") for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
+    guesses = [(f"{epsilon:g}", f"{most_right_guesses(epsilon):.1%}") for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
     steps = "".join(f"<dt>{escape(what)}</dt><dd><code>{escape(command)}</code></dd>" for what, command in _NEXT)
     body = [
         f"<header><h1>Private recommenders, compared</h1><p>{escape(about)}</p></header>",

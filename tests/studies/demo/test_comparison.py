@@ -7,23 +7,12 @@ import pytest
 from fastfedrec import DPLCF, FMFLDP, DPGram, Key, Popularity, datasets
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.studies.demo import comparison
-from fastfedrec.studies.demo.comparison import Result, Run, best_guess, line_up, measure, verdicts
+from fastfedrec.studies.demo.comparison import Result, Run, line_up, measure, verdicts
 from fastfedrec.systems.private_recommender.recipes import plan_run
 
 
 def row(trust, system, value, epsilon=math.inf, setting=""):
     return Result(trust, system, setting or system, epsilon, dict.fromkeys(comparison.METRICS, value), None, None, 0.0)
-
-
-# ---- oracle ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epsilon", [0.5, 1.0, 4.0])
-def test_a_guess_is_best_where_two_data_are_told_apart_by_randomized_response(epsilon):
-    truthful = math.exp(epsilon) / (1 + math.exp(epsilon))
-    assert best_guess(epsilon) == pytest.approx(truthful, rel=1e-12)
-    assert best_guess(math.inf) == 1
-    assert best_guess(0.0) == 0.5
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,43 @@
+"""What an epsilon and a delta mean for somebody who guesses."""
+
+import math
+
+from fastfedrec.core.check import check_real
+
+__all__ = ["most_right_guesses"]
+
+
+def most_right_guesses(epsilon: float, delta: float = 0.0) -> float:
+    """How often a guesser between two given histories of a person can be right, each as likely before, at most.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of a guarantee for replacing all data of the person, in nats; infinite where there is none.
+    delta : float
+        Of the same guarantee.
+
+    Returns
+    -------
+    float
+        (e^epsilon + delta) / (1 + e^epsilon), from 1/2 to 1.
+
+    Raises
+    ------
+    ValueError
+        A negative epsilon, or a delta outside of [0, 1].
+
+    References
+    ----------
+    .. [1] Kairouz, Oh, Viswanath, "The composition theorem for differential privacy", ICML 2015, Theorem 2.1.
+
+    Examples
+    --------
+    >>> from fastfedrec.accounting import most_right_guesses
+    >>> [round(most_right_guesses(epsilon), 3) for epsilon in (0.5, 1.0, 4.0)]
+    [0.622, 0.731, 0.982]
+    """
+    is_infinite = isinstance(epsilon, float) and epsilon == math.inf
+    odds = 0.0 if is_infinite else math.exp(-check_real("epsilon", epsilon, low=0.0))
+    delta = check_real("delta", delta, low=0.0, high=1.0)
+    return min(1.0, (1.0 + delta * odds) / (1.0 + odds))

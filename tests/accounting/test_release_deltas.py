@@ -1,0 +1,101 @@
+"""What a release takes of delta, by itself and at a distance from what it is said to be, is paid for."""
+
+import math
+from dataclasses import replace
+
+import pytest
+from support.accountants import ALL
+
+from fastfedrec.accounting import (
+    AdvancedAccountant,
+    CentralRelease,
+    Gaussian,
+    PLDAccountant,
+    PureAccountant,
+    RDPAccountant,
+    ZCDPAccountant,
+)
+
+# ---- releases with a delta of their own -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accountant", [PureAccountant, AdvancedAccountant, RDPAccountant, PLDAccountant])
+def test_a_releases_own_delta_is_paid_for(accountant):
+    pure = CentralRelease("m", 0.3, neighboring="replace")
+    leaky = CentralRelease("m", 0.3, delta=1e-8, neighboring="replace")
+    with_own, without = accountant().compose(leaky, 50), accountant().compose(pure, 50)
+    assert with_own.get_epsilon(1e-5) == pytest.approx(without.get_epsilon(1e-5 - 50e-8), rel=1e-6)
+    assert with_own.get_epsilon(1e-5) >= without.get_epsilon(1e-5)
+    assert with_own.get_epsilon(49e-8) == math.inf  # the run's delta is used up
+    for epsilon in (0.0, 1.0, 20.0):
+        assert with_own.get_delta(epsilon) == pytest.approx(without.get_delta(epsilon) + 50e-8, rel=1e-6)
+
+
+def test_exact_composition_of_two_releases_with_delta():
+    # Enumeration: each release fails openly with probability delta, and else is randomized response.
+    epsilon, delta, at = 0.7, 0.01, 1.0
+    keep = 1 / (1 + math.exp(-epsilon))
+    p = [delta, 0.0, (1 - delta) * keep, (1 - delta) * (1 - keep)]
+    q = [0.0, delta, (1 - delta) * (1 - keep), (1 - delta) * keep]
+    pairs = list(zip(p, q, strict=True))
+    true = sum(max(a * b - math.exp(at) * c * d, 0) for a, c in pairs for b, d in pairs)
+    release = CentralRelease("m", epsilon, delta=delta, neighboring="replace")
+    for accountant in (PureAccountant, PLDAccountant):
+        assert accountant().compose(release, 2).get_delta(at) >= true
+    assert PLDAccountant().compose(release, 2).get_delta(at) <= true + 2 * delta**2 + delta
+    # Control: without the releases' own delta the figure would be too small.
+    pure = CentralRelease("m", epsilon, neighboring="replace")
+    assert PLDAccountant().compose(pure, 2).get_delta(at) < true
+
+
+# ---- releases at a distance from what they are said to be -----------------------------------------------------------
+
+RR = CentralRelease("m", 0.7, neighboring="replace")
+
+
+@pytest.mark.parametrize("accountant", ALL)
+@pytest.mark.parametrize(("distance", "delta"), [(1e-12, 1e-5), (1e-8, 1e-3)])
+def test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run(accountant, distance, delta):
+    off, ideal = accountant().compose(replace(RR, distance=distance), 5), accountant().compose(RR, 5)
+    for epsilon in (0.0, 1.0, 3.0):
+        taken = (1 + math.exp(epsilon)) * 5 * distance
+        assert off.get_delta(epsilon) == pytest.approx(ideal.get_delta(epsilon) + taken, rel=1e-6)
+    epsilon = off.get_epsilon(delta)
+    left = delta - (1 + math.exp(epsilon)) * 5 * distance
+    assert 0 < left < delta
+    assert epsilon == pytest.approx(ideal.get_epsilon(left), rel=1e-6)
+    assert epsilon >= ideal.get_epsilon(delta)
+    assert off.get_epsilon(9 * distance) == math.inf  # less than what it takes at an epsilon of 0
+
+
+def test_a_distance_that_no_epsilon_can_pay_for_is_infinite():
+    assert PureAccountant().compose(replace(RR, epsilon=5.0, distance=1e-8)).get_epsilon(1e-6) == math.inf
+    assert PLDAccountant().compose(replace(RR, epsilon=30.0, distance=1e-7)).get_epsilon(1e-6) == math.inf
+    loud = Gaussian(0.01, neighboring="replace", sampling="none", distance=1e-30)
+    assert ZCDPAccountant().compose(loud).get_epsilon(1e-6) == math.inf
+
+
+def test_exact_composition_of_two_releases_at_a_distance():
+    # Enumeration: with probability t the sampler returns a third output, whose chance the neighbour's sampler lacks.
+    epsilon, distance, at = 0.7, 0.01, 1.0
+    keep = 1 / (1 + math.exp(-epsilon))
+    p = [keep - distance, 1 - keep, distance]
+    q = [1 - keep, keep, 0.0]
+    pairs = list(zip(p, q, strict=True))
+    true = sum(max(a * b - math.exp(at) * c * d, 0) for a, c in pairs for b, d in pairs)
+    for accountant in (PureAccountant, PLDAccountant):
+        assert accountant().compose(replace(RR, distance=distance), 2).get_delta(at) >= true
+    # Control: without the distance the figure would be too small.
+    assert PLDAccountant().compose(RR, 2).get_delta(at) < true
+
+
+@pytest.mark.parametrize("bad", [-1e-9, 1.1, math.nan])
+def test_bad_distance_of_a_release(bad):
+    with pytest.raises(ValueError, match="distance must be"):
+        replace(RR, distance=bad)
+
+
+@pytest.mark.parametrize("bad", [-1e-9, 1.0, math.nan])
+def test_bad_delta_of_a_release(bad):
+    with pytest.raises(ValueError, match="delta must be"):
+        CentralRelease("m", 1.0, delta=bad)

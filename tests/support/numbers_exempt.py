@@ -1,0 +1,75 @@
+"""What takes numbers and has no call in `numbers_case`, or a slow one, with the reasons (`test_numbers`)."""
+
+#: Parameters that are left out: the class has them from its base and takes no value, or a sequence of pairs.
+LEFT_OUT = {
+    "accounting.events.DiscreteGaussianRelease": {"cohort_size", "n_users", "sampling_probability"},
+    "accounting.events.ZCDP": {"cohort_size", "n_users", "sampling_probability"},
+    "studies.membership.attack.membership_loss": {"guarantee"},
+    "studies.membership.attack.membership_shadow": {"guarantee"},
+}
+
+#: Seconds each, for compilers or solvers: tried by the slow tests.
+SLOW = {
+    "compute.networks.gru.GRUEncoder.train_clients", "compute.networks.joint_loss.JointNetwork.train_clients",
+    "mechanisms.ratings.bayes_kary.BayesKary",
+    "testing.assert_clipped", "studies.membership.attack.membership_loss",
+    "studies.membership.attack.membership_shadow",
+    "accounting.pld.epsilon_lower_bound", "accounting.published.published_privrec_epsilon",
+}  # fmt: skip
+
+#: Methods that public classes have from private ones, with numbers that engines and rounds hold.
+CALLED_BY_ENGINES = {
+    "local_round", "round_event", "rules", "traffic", "zero_update", "values_event", "budget", "sums", "initial_state",
+}  # fmt: skip
+
+#: What takes numbers and is not called here, with the reason.
+EXEMPT = {
+    "a record that the package fills in": (
+        "systems.private_recommender.advice.Advice", "systems.private_recommender.advice.Offer",
+        "systems.private_recommender.recipes.Recipe", "systems.private_recommender.recipes.Planned",
+        "audit.bounds.AuditResult",
+        "accounting.views.Cost",
+        "compute.networks.client_updates.ClientUpdates", "compute.clustering.KMeans",
+        "data.features.FeatureTable", "evaluation.new_users.PersonalizationSplit", "compute.sgd.FactorModel",
+        "studies.sweep.cells.Cell", "evaluation.metrics.results.Evaluation", "evaluation.metrics.names.Metric",
+        "evaluation.metrics.comparison.Comparison", "evaluation.metrics.comparison.PairedTest",
+        "rounds.receiver.Rejection", "rounds.system.Update", "rounds.system.ArrayRule", "rounds.receiver.RoundReceiver",
+    ),
+    "called by engines, with numbers of theirs": (
+        "rounds.system.FederatedSystem", "rounds.engine.Engine", "systems.fedrec.plus_plus.FedRecPlusPlus.round_event",
+        "engines.shuffling.shuffler.Shuffler", "engines.shuffling.shuffler.ShufflerClient",
+        "core.randomness.Key.claim_message",
+        "compute.als.raise_if_singular", "compute.networks.gru.GRUEncoder.encode_sequences",
+        "systems.private_prototypes.private_kmeans.draw_loss",
+        "systems.private_prototypes.private_kmeans.selection_weights",
+        "systems.private_prototypes.private_kmeans.swap_losses", "systems.private_prototypes.private_lloyd.limit_steps",
+        "systems.dplcf.estimate_cooccurrences", "systems.dplcf.sum_answers", "systems.sdcf.model.SDCFState",
+        "systems.rating_svd.baselines.collect_ratings",
+        "systems.gram.dp_gram.short_row_factor", "systems.gram.shrinkage.denoising_bytes",
+        "systems.gram.shuffled_sketch.mean_largest",
+        "systems.baselines.item_models.neighbor_rules",
+        "compute.ranking.held_out_ranks_factors", "data.times.check_timestamps",
+        "evaluation.rating_metrics.predict_errors", "evaluation.metrics.resampling.bootstrap_sums",
+        "evaluation.metrics.resampling.sign_test", "evaluation.splits.choose_entries",
+    ),
+    "of the choice of a system, with numbers that `advise` has checked": (
+        "systems.private_recommender.recipes.calibrated", "systems.private_recommender.recipes.plan_run",
+    ),
+    "takes the exact fraction that accountants hold": (
+        "accounting.gaussian.gaussian_delta", "accounting.gaussian.gaussian_epsilon",
+    ),
+    "needs Flower or Dask, whose tests call it": ("engines.flower.app", "engines.dask"),
+    "whole runs, of which a number is the seed": ("studies.reproduce", "studies.sweep.sweeps.sweep",
+    "studies.sweep.sweeps.GeneratedData.draw", "studies.sweep.sweeps.GeneratedData.split"),
+    "strategies of hypothesis, and arrays of numbers": (
+        "testing.interactions", "testing.mechanism_inputs", "testing.shards", "testing.assert_unbiased",
+        "compute.networks.client_examples.Events.from_log", "mechanisms.channels.piecewise.Piecewise.channel",
+        "data.interactions.Interactions.from_arrays",
+    ),
+    "columns of a file, by name or number": ("datasets.stored_tables.store_table", "datasets.tables.load_table"),
+    "takes a secret; its seed is a note": ("core.randomness.Key",),
+    "needs what FedRec recorded": ("systems.fedrec.attacks.gradients", "systems.fedrec.attacks.run_attacks"),
+    "its only numbers are n_threads and round, checked by resolve_n_threads for all": (
+        "evaluation.new_users.evaluate_personalized",
+    ),
+}  # fmt: skip

@@ -1,0 +1,111 @@
+"""FedRec: what its ledger says, what central privacy covers, and what no private run tells."""
+
+import math
+
+import numpy as np
+import pytest
+from support.fedrec_case import RESPONSES, random_ratings
+
+from fastfedrec import FedRec, Key, load
+from fastfedrec.accounting import Gaussian, LocalReports, Unprotected
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.fedrec import devices as devices
+
+
+def test_ledger_of_central_privacy():
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    model = FedRec(0, n_rounds=3, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, max_items=4).fit(data, key=key)
+    counts, sums = model.ledger_.events.items()
+    assert isinstance(counts[0], Gaussian)
+    assert (counts[1], sums[1]) == (1, 3)
+    assert counts[0].noise_multiplier == pytest.approx(1.5)  # of twice what one user adds
+    assert counts[0].noise_multiplier <= 1.5
+    assert sums[0].noise_multiplier == 1.5
+    assert sums[0].neighboring == counts[0].neighboring == "replace"
+    assert sums[0].distance == model.noise.total_distance(9 * 2) > 0
+    assert counts[0].distance == model.count_noise.total_distance(9) > 0
+    assert model.ledger_.epsilon("server") == math.inf
+    assert 0 < model.ledger_.epsilon("public") < math.inf
+    assert "central privacy covers the item factors" in model.ledger_.summary()
+    state = model.initial_state(data, key)
+    assert (state.divisors >= 1).all()
+    exact = devices.count_raters(data, 4, key, 1)
+    assert exact.sum() == np.minimum(data.interactions_per_user(), 4).sum()
+    assert (state.divisors != exact).any()
+
+
+def test_what_a_user_sends_is_in_no_figure_of_a_private_run(tmp_path):
+    data, key = random_ratings(40, 30, 2, density=0.2), Key.from_seed(1)
+    more = data.keep_interactions(np.arange(data.n_interactions) > 0)  # one rating less
+    options = {"n_rounds": 3, "n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 7.0}
+    told = []
+    for rows in (data, more):
+        model = FedRec(1, **options).fit(rows, key=key)
+        model.save(tmp_path / "m", include_users=False)
+        told.append((model.communication_, repr(model.vectors_), repr(load(tmp_path / "m").vectors_)))
+    assert told[0] == told[1]
+    exact = [FedRec(1, n_rounds=1, n_factors=2).fit(rows, key=key).vectors_ for rows in (data, more)]
+    assert exact[0] != exact[1]  # where nothing is claimed
+
+
+def test_with_cohorts_central_privacy_is_for_replacing_a_user_at_twice_the_sensitivity():
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    options = {"n_rounds": 3, "n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 7.0}
+    all_asked, some_asked = (FedRec(0, client_share=share, **options).fit(data, key=key) for share in (1.0, 0.5))
+    (event,) = some_asked.ledger_.events
+    assert (event.neighboring, event.noise_multiplier) == ("replace", 1.5)
+    assert some_asked.ledger_.epsilon("public") == pytest.approx(all_asked.ledger_.epsilon("public"))
+
+
+def test_when_a_private_run_ends_depends_on_what_is_released_alone(monkeypatch):
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    monkeypatch.setattr(FedRec, "device_factors", lambda self, state: np.full((40, 2), np.nan))
+    private = FedRec(0, n_rounds=3, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0).fit(data, key=key)
+    assert private.n_rounds_ == 3
+    assert not private.user_factors_.any()
+    with pytest.warns(RuntimeWarning, match="diverged in round 0"):
+        assert FedRec(0, n_rounds=3, n_factors=2).fit(data, key=key).n_rounds_ == 0
+
+
+def test_noise_is_added_to_the_sums_and_the_private_count_is_not_used():
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    model = FedRec(0, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0)
+    state = model.initial_state(data, key)
+    update = model.local_round(state, data, key, 0)
+    arrays = {"total": update.arrays["total"].copy()}
+    arrays["total"][:, -1] = 0
+    moved = model.apply(state, update).item_factors
+    np.testing.assert_array_equal(moved, model.apply(state, Update(0, "x", 40, arrays)).item_factors)
+    noise = (state.item_factors - moved) / 0.8 * 7 - update.arrays["total"][:, :-1].view(np.int64) / model._scale
+    assert 0.5 < noise.std() / 1.5 < 1.6
+
+
+def test_ledger_says_none_and_what_is_not_protected():
+    data = random_ratings(30, 9, 4)
+    model = FedRec(rho=1, n_rounds=2).fit(data, key=Key.from_seed(1))
+    assert model.ledger_.events == {Unprotected("each user's gradients, and which items they are of"): 2}
+    assert model.ledger_.epsilon("public") == math.inf
+    assert "not protected: virtual items are drawn anew in each round" in model.ledger_.summary()
+    bare = FedRec(rho=0, n_rounds=2).fit(data, key=Key.from_seed(1))
+    assert "not protected: the server sees which items each user has rated" in bare.ledger_.summary()
+
+
+def test_ledger_of_randomized_response_is_exact():
+    data = random_ratings(30, 9, 4)
+    model = FedRec(n_rounds=2, **RESPONSES).fit(data, key=Key.from_seed(1))
+    reports, gradients = model.ledger_.events
+    assert isinstance(reports, LocalReports)
+    assert (reports.n_reports, model.ledger_.events[reports]) == (9, 1)
+    assert reports.epsilon == model.channel.epsilon == pytest.approx(math.log(3))
+    assert isinstance(gradients, Unprotected)
+    assert model.ledger_.epsilon() == math.inf
+
+
+def test_what_is_moved():
+    data = random_ratings(30, 40, 4, density=0.2)
+    model = FedRec(rho=1, n_rounds=2, n_factors=5).fit(data, key=Key.from_seed(1))
+    mean = data.interactions_per_user().mean()
+    assert (model.vectors_.ordinary, model.vectors_.denoiser, model.vectors_.client) == (2 * mean, 0, 2 * mean)
+    totals = model.communication_.to_dict()
+    assert totals["download_per_client"] == 2 * 8 * 40 * 5
+    assert totals["upload_per_client_per_round"] == round(2 * mean * (8 * 6 + 4))
