@@ -208,9 +208,9 @@ def _protected(ledger: Any) -> tuple[Block, ...]:
 def _meters(costs: dict[View, Cost]) -> Meters:
     rows = []
     for view, (epsilon, delta, _) in costs.items():
-        share = most_right_guesses(epsilon, delta)
-        shown = math.ceil(share * 1000 - 1e-9) / 10
         is_none = math.isinf(epsilon)
+        share = 1.0 if is_none else most_right_guesses(epsilon, delta)
+        shown = math.ceil(share * 1000 - 1e-9) / 10
         empty = ", which bounds nothing" if share >= _BOUNDS_NOTHING else ""
         words = "no bound" if is_none else f"at most {shown:.1f}%{empty}"
         rows.append(

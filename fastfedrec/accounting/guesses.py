@@ -13,7 +13,7 @@ def most_right_guesses(epsilon: float, delta: float = 0.0) -> float:
     Parameters
     ----------
     epsilon : float
-        Of a guarantee for replacing all data of the person, in nats; infinite where there is none.
+        Of a guarantee for replacing all data of the person, in nats.
     delta : float
         Of the same guarantee.
 
@@ -25,7 +25,7 @@ def most_right_guesses(epsilon: float, delta: float = 0.0) -> float:
     Raises
     ------
     ValueError
-        A negative epsilon, or a delta outside of [0, 1].
+        An infinite or negative epsilon, or a delta outside of [0, 1].
 
     References
     ----------
@@ -37,7 +37,6 @@ def most_right_guesses(epsilon: float, delta: float = 0.0) -> float:
     >>> [round(most_right_guesses(epsilon), 3) for epsilon in (0.5, 1.0, 4.0)]
     [0.622, 0.731, 0.982]
     """
-    is_infinite = isinstance(epsilon, float) and epsilon == math.inf
-    odds = 0.0 if is_infinite else math.exp(-check_real("epsilon", epsilon, low=0.0))
+    odds = math.exp(-check_real("epsilon", epsilon, low=0.0))
     delta = check_real("delta", delta, low=0.0, high=1.0)
     return min(1.0, (1.0 + delta * odds) / (1.0 + odds))
