@@ -123,6 +123,9 @@ def find_violation(rules: Mapping[str, ArrayRule], arrays: Any) -> str | None:
 class FederatedSystem(ABC):
     """What an engine and a server need of a system."""
 
+    #: Phases of the plan that a run leaves out just before it makes these rounds in their place.
+    n_skipped: int = 0
+
     @property
     def _what(self) -> str:
         """What its rounds ask for, in words; empty where a model asks for one thing only."""

@@ -74,6 +74,15 @@ class CentralModel(OwnRows):
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """All rounds, which together cost what was asked for; from public numbers alone, and before any data are."""
 
+    def _courses(self, phases: list[Phase]) -> list[list[Phase]]:
+        """What a run may come to, all at the same cost: the plan, and what a release may say to do instead."""
+        return [phases]
+
+    def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
+        """All that users may be asked for: the plan, then what may come in place of its end."""
+        plan, *others = self._courses(self._plan(data, key))
+        return plan + [phase for course in others for phase in course if phase.system.n_skipped]
+
     @abstractmethod
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         """Run the rounds, and set what is made of them; what else the ledger is to say comes before."""
@@ -105,7 +114,7 @@ class CentralModel(OwnRows):
         `phases_at` makes them of what noise may cost; `mu` is the most of that, were draws free.
         """
         room, phases = 0.0, phases_at(mu)
-        while (distance := sum_distances(phases)) > room:
+        while (distance := max(map(sum_distances, self._courses(phases)))) > room:
             room = 2 * distance  # with a little more noise it is about the same
             phases = phases_at(self._mu_beside(room, n_items))
         return phases

@@ -12,6 +12,7 @@ from mutants.contributions import CONTRIBUTIONS
 from mutants.engines import ENGINES
 from mutants.front_door import FRONT_DOOR
 from mutants.local import LOCAL
+from mutants.mean_gate import MEAN_GATE
 from mutants.mechanisms import MECHANISMS
 from mutants.noise import NOISE
 from mutants.privrec import PRIVREC
@@ -21,7 +22,7 @@ from mutants.subspace import SUBSPACE
 
 MUTANTS = {
     "Mechanisms and keys": [*MECHANISMS, *NOISE],
-    "Systems with a trusted server": [*CENTRAL, *REFINEMENT, *SUBSPACE, *PRIVREC],
+    "Systems with a trusted server": [*CENTRAL, *MEAN_GATE, *REFINEMENT, *SUBSPACE, *PRIVREC],
     "Systems of local reports": LOCAL,
     "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,

@@ -159,7 +159,8 @@ class FitDeployment(Deployment):
             model = copy.copy(self.model)
             model._check_parameters()
             # A node draws nothing by the server's key, which it does not have.
-            self._planned = asked, model._plan(RemoteUsers.numbered(n_users, item_ids), Key.from_seed(0))
+            phases_of = getattr(model, "_all_phases", model._plan)
+            self._planned = asked, phases_of(RemoteUsers.numbered(n_users, item_ids), Key.from_seed(0))
         phases = self._planned[1]
         if type(phase) is not int or phase not in range(len(phases)):
             raise ValueError(f"phase must be one of the {len(phases)} that this system has, counted from 0")

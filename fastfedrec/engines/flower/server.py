@@ -103,7 +103,7 @@ class FlowerEngine(Engine):
         self.people: dict[str, np.ndarray] = {}  # global ids of the members' users, where the system names them
         self.records: RoundRecords | None = None
         self._to_keep: Heard | None = None  # of the open round, unless it came from the records
-        self._phase = -1  # calls of `run`, but for the first
+        self._phase = -1  # of the rounds that are run, in the order of all that nodes may be asked for
         self.refused: list[Rejection] = []
         self._is_open = True  # to members who were not there before
         self._nodes: dict[str, int] = {}  # who is there, by name
@@ -246,7 +246,7 @@ class FlowerEngine(Engine):
             The last state.
         """
         earlier = self.rejections
-        self._phase += 1
+        self._phase += 1 + system.n_skipped
         try:
             return super().run(system, state, *arguments, **options)
         finally:

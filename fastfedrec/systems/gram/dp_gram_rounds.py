@@ -18,7 +18,7 @@ from fastfedrec.systems._noisy_sum import ItemShares, NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.subspace.rounds import ProjectionSum
 
-__all__ = ["MAX_USERS", "SCALE", "UNIT", "CrossSum", "GramState", "GramSum", "PairSum", "ShareSum"]
+__all__ = ["MAX_USERS", "SCALE", "UNIT", "CrossSum", "GramState", "GramSum", "PairSum", "ShareSum", "ShareSumAgain"]
 
 UNIT = 2**36  # norm of one user's contribution, in the first two rounds
 SCALE = 2**13  # of shares and of the mean in the second round: only accuracy rests on it
@@ -62,6 +62,12 @@ class ShareSum(ItemShares, GramSum):
     """The first round."""
 
     _purpose = "dp_gram.item_shares"
+
+
+class ShareSumAgain(ShareSum):
+    """The second and last round, where the first said that pairs would tell nothing."""
+
+    _purpose = "dp_gram.item_shares_again"
 
 
 class PairSum(GramSum):

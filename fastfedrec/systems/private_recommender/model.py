@@ -241,11 +241,18 @@ class PrivateRecommender(FeaturedModel):
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The rounds of the system that is chosen, by the sizes of `data` alone."""
+        return self._with_rounds(data)._plan(data, key)
+
+    def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
+        """And those that may come in their place."""
+        return self._with_rounds(data)._all_phases(data, key)
+
+    def _with_rounds(self, data: Interactions) -> Any:
         chosen: Any = self._make(self._advice(self._public_users(data), data.n_items))
         if not hasattr(chosen, "_plan"):
             raise ValueError(_without_rounds(chosen))
         check_integer("the number of users in interactions", data.n_users, high=chosen._most_users)
-        return chosen._plan(data, key)
+        return chosen
 
     def _as_fitted(self, data: Interactions) -> Interactions:
         return data.binarize()

@@ -211,8 +211,9 @@ def test_the_gate_closes_later_where_features_are_given():
     data, features = generated(500, 80), {"kind": ["a", "b"] * 40}
     found = {}
     for epsilon in (1.0, 2.0, 4.0):
-        models = [DPGram(epsilon, item_features=given).fit(data, key=Key.from_seed(2)) for given in (None, features)]
-        found[round(models[0].signal_)] = [model.item_factors_.shape[1] > 0 for model in models]
+        models = [DPGram(epsilon, item_features=given) for given in (None, features)]
+        planned = [len(model._plan(data, Key.from_seed(2))) > 1 for model in models]
+        found[round(models[0].signal_)] = planned
     assert list(found.values()) == [[False, False], [False, True], [True, True]]
     (_, between, _) = found
     assert 22 < between < 30
@@ -447,7 +448,7 @@ def test_short_rows_take_more_of_the_ridge(monkeypatch):
     data = data.keep_interactions(np.random.default_rng(1).random(data.n_interactions) < 0.2)
     data = data.select_users(np.flatnonzero(data.interactions_per_user() > 1))
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(1)))
-    model, popularity = DPGram(0.5, n_users=6_000), hit_ratio(Popularity().fit(train), train, test)
+    model, popularity = DPGram(0.5, n_users=6_000, gate=False), hit_ratio(Popularity().fit(train), train, test)
     found = hit_ratio(model.fit(train, key=Key.from_seed(3)), train, test)
     assert model.signal_ > 30
     with monkeypatch.context() as patch:

@@ -125,7 +125,10 @@ def outcome(kind, data, epsilon):
         model = kind(epsilon).fit(data, key=KEY, n_threads=1)
     except ValueError as error:
         return str(error)
-    return model.chosen_, model.reason_, model.ledger_.to_dict()
+    # Not the rounds: of what is chosen, the gate may look at what was released, at the same cost but for its rounding.
+    notes = [note for note in model.ledger_.notes if note.startswith("PrivateRecommender")]
+    costs = [f"{model.ledger_.epsilon(view):.4g}" for view in ("server", "shuffled_server", "public")]
+    return model.chosen_, model.reason_, notes, costs
 
 
 def same_choice(kind, first, second, epsilon):
@@ -149,7 +152,8 @@ def test_a_choice_that_looks_at_data_is_seen():
 def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
     here = PrivateRecommender(2.0, n_users=500_000).fit(data, key=KEY)
     assert here.n_users_ == here.model_.n_users == 500_000
-    assert (type(here.model_), here.model_.item_factors_.shape[1] > 0) == (DPGram, True)
+    assert (type(here.model_), len(here.model_._plan(data, KEY)) > 1) == (DPGram, True)
+    assert "by the released mean" in here.ledger_.summary()  # for so many, nobody has anything
     assert "taken from the data" not in here.ledger_.summary()
     assert not any("900" in note for note in here.ledger_.notes)
     rows = PrivateRecommender(2.0).fit(data, key=KEY)

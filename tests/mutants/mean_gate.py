@@ -1,0 +1,44 @@
+"""The gate of DPGram and DPSubspace that looks at their first release, and the mean that is then released again."""
+
+from mutants.central import ALIKE
+from mutants.patch import Mutant
+
+COURSES = "test_either_course_costs_no_more_than_was_asked_for"
+NO_DEARER = "test_the_mean_again_is_no_dearer_than_what_it_stands_for"
+
+MEAN_GATE = [
+    *(
+        Mutant(
+            f"mean-gate-same-noise-{name}", f"{system}'s mean is released again with the noise of the first time",
+            "ShareSumAgain._purpose",
+            f"_purpose = '{name}.item_shares_again'",
+            f"_purpose = '{name}.item_shares'",
+            (f"{ALIKE}[{system}, closed]",),
+        )
+        for name, system in (("dp_gram", "DPGram"), ("dp_subspace", "DPSubspace"))
+    ),
+    Mutant(
+        "mean-gate-dearer", "the mean again costs a thousandth more than what it stands for", "again",
+        "kind._unit / mu",
+        "kind._unit / mu / 1.001",
+        (NO_DEARER,),
+    ),
+    Mutant(
+        "mean-gate-whole-budget", "the mean again is as wide as if nothing had been released before", "again",
+        "math.fsum(n_rounds / system.width**2 for system, _, n_rounds in others)",
+        "math.fsum(n_rounds / system.width**2 for system, _, n_rounds in phases)",
+        (COURSES, NO_DEARER),
+    ),
+    Mutant(
+        "mean-gate-draws-for-nothing", "the mean again pays for fewer draws than it makes", "again",
+        "max(noise.total_distance(len(state.mean)), paid)",
+        "noise.total_distance(1)",
+        (NO_DEARER,),
+    ),
+    Mutant(
+        "mean-gate-looks-at-data", "the gate looks at the exact mean", "MeanGated._release_mean",
+        "reach_of(strength, self.item_means_, noise)",
+        "reach_of(strength, np.bincount(data.indices, minlength=data.n_items) / data.n_users, 0.0)",
+        ("test_the_gate_looks_at_nothing_but_what_was_released",),
+    ),
+]  # fmt: skip
