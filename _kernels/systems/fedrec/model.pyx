@@ -87,9 +87,9 @@ def respond(
     const int32_t[::1] indices,        # IN  (n_ratings,)
     const uint64_t[::1] users,         # IN  (n_users,), global user ids
     int64_t[::1] n_added,              # OUT (n_users,)
-    const int64_t[::1] spoken_indptr,  # IN  (n_users + 1,), or (0,): only count
-    int32_t[::1] items,                # OUT (n_spoken,), ascending within a user
-    uint8_t[::1] kinds,                # OUT (n_spoken,), RATED, VIRTUAL or WITHHELD
+    const int64_t[::1] room,           # IN  (n_users + 1,): where each user's room begins
+    int32_t[::1] items,                # OUT (n_room,), ascending from the beginning of a user's room
+    uint8_t[::1] kinds,                # OUT (n_room,), RATED, VIRTUAL or WITHHELD
     int64_t[::1] failed,               # OUT (n_threads,), zeros; 1 where a thread had no memory
     const uint32_t[::1] subkey,        # IN  (8,)
     uint64_t keep,                     # of 2^64
@@ -101,7 +101,10 @@ def respond(
     Py_ssize_t n_items,
     int n_threads,
 ):
-    """Randomized response, in one stage or two, for every user and item; called once to count, once to write."""
+    """Randomized response, in one stage or two, for every user and item.
+
+    A user whose items do not fit into its room is counted, and nothing of it is written.
+    """
     cdef const uint32_t* second = &later[0] if later.shape[0] else NULL
     cdef Py_ssize_t n_users = users.shape[0], u, n_rated
     cdef uint64_t* marked
@@ -127,10 +130,8 @@ def respond(
                     marked, kept, rated, n_rated, n_items, &subkey[0], users[u], keep, add, second, round_number, show,
                     show_other,
                 )
-                if spoken_indptr.shape[0] and n_rated + n_added[u] > 0:
-                    write_spoken(
-                        marked, kept, rated, n_rated, n_items, &items[spoken_indptr[u]], &kinds[spoken_indptr[u]]
-                    )
+                if 0 < n_rated + n_added[u] <= room[u + 1] - room[u]:
+                    write_spoken(marked, kept, rated, n_rated, n_items, &items[room[u]], &kinds[room[u]])
                 else:
                     _clear(marked, bitmap_words(n_items))
         free(marked)

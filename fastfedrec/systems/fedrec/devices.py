@@ -39,6 +39,7 @@ _RESPONSES = "fedrec.item_responses"
 _REPORTS = "sdcf.item_reports"
 _COUNTED = "fedrec.counted_items"
 _FIRST = "fedrec.user_factors"
+_DEVIATIONS = 8.0  # of unrated items that a user may speak of beyond what is expected: more than that one in 10^10 does
 _INIT_WIDTH = 0.01  # of the uniform first factors
 
 
@@ -178,12 +179,21 @@ def fill_by_response(
     options = key.subkey(_RESPONSES), keep, add, second, round_number, show, show_other, shard.n_items, n_threads
     n_added, failed = np.zeros(shard.n_users, dtype=np.int64), np.zeros(n_threads, dtype=np.int64)
     data = shard.indptr, shard.indices, shard.global_user_ids, n_added
-    none = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.uint8)
-    _kernel.respond(*data, *none, failed, *options)
-    spoken = _empty_lists(shard.interactions_per_user() + n_added)
-    _kernel.respond(*data, spoken.indptr, spoken.items, spoken.kinds, failed, *options)
+    rated = shard.interactions_per_user()
+    # Drawn once: each user has room for more than it will speak of.
+    chance = add / TOTAL if later is None else (add * show + (TOTAL - add) * show_other) / TOTAL**2
+    unrated = shard.n_items - rated
+    expected = unrated * chance
+    most = np.clip(np.ceil(expected + _DEVIATIONS * np.sqrt(expected + 1)), 0, unrated).astype(np.int64)
+    room = _empty_lists(rated + most)
+    _kernel.respond(*data, room.indptr, room.items, room.kinds, failed, *options)
+    if (n_added > most).any():  # then all are asked again, who answer the same
+        room = _empty_lists(rated + n_added)
+        _kernel.respond(*data, room.indptr, room.items, room.kinds, failed, *options)
     check_memory(failed)
-    return spoken
+    indptr = np.concatenate([[0], np.cumsum(rated + n_added)])
+    place = np.arange(indptr[-1]) + np.repeat(room.indptr[:-1] - indptr[:-1], rated + n_added)
+    return Spoken(indptr, room.items[place], room.kinds[place])
 
 
 def _empty_lists(sizes: np.ndarray) -> Spoken:

@@ -2,6 +2,7 @@
 
 import math
 from statistics import NormalDist
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -143,6 +144,20 @@ def test_the_first_stage_is_drawn_once_and_the_second_in_each_round():
         model = SDCF(n_rounds=2, n_factors=2, **stages).fit(data, key=Key.from_seed(1), record_views=[0, 1])
         first, second = (set(zip(r.server.senders, r.server.items, strict=True)) for r in model.records_)
         assert (first == second) is same
+
+
+def test_who_speaks_of_more_than_there_is_room_for_is_asked_again_and_answers_the_same(monkeypatch):
+    data, model, asked = random_ratings(30, 40, 4, density=0.2), SDCF(**STAGES), []
+    respond = devices._kernel.respond
+    monkeypatch.setattr(devices, "_kernel", SimpleNamespace(respond=lambda *a: (asked.append(1), respond(*a))))
+    found = []
+    for deviations in (8.0, 0.0, -100.0):
+        monkeypatch.setattr(devices, "_DEVIATIONS", deviations)
+        found.append(devices.fill_by_response(data, model._first_stage, Key.from_seed(1), 2, model.report_channel, 3))
+    assert len(asked) == 1 + 2 + 2
+    for spoken in found[1:]:
+        for name in ("indptr", "items", "kinds"):
+            np.testing.assert_array_equal(getattr(spoken, name), getattr(found[0], name))
 
 
 def test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages():
