@@ -16,10 +16,11 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 from fastfedrec.datasets.files import Files
 from fastfedrec.evaluation import KFold, PublishedFolds, Splitter
-from fastfedrec.studies.reproduce import liang2021
+from fastfedrec.studies.reproduce import jiang2019, liang2021
 from fastfedrec.studies.reproduce.gram_map import FIGURES as GRAM_FIGURES
 from fastfedrec.studies.reproduce.gram_map import gain_map
 from fastfedrec.studies.reproduce.jeyamohan2019 import FIGURES, rating_figure
+from fastfedrec.studies.reproduce.jiang2019 import sdcf_table
 from fastfedrec.studies.reproduce.liang2021 import fedrec_table
 from fastfedrec.studies.reproduce.minto2021.figure_4 import figure_4
 from fastfedrec.studies.reproduce.minto2021.hit_ratios import FIGURES as HIT_RATIO_FIGURES
@@ -48,6 +49,7 @@ _TABLES = {
     "dp-gram": (MOVIELENS,),
     "dp-subspace": (SIZES,),
     "fedrec": liang2021.TABLES,
+    "sdcf": jiang2019.TABLES,
     "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES),
 }
 
@@ -68,6 +70,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="SYSTEM",
         choices=list(dict.fromkeys([*_FIGURES, *_TABLES])),
         help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
+        "sdcf (Jiang et al. 2019), "
         "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), or dp-gram and dp-subspace (ours, of no "
         "paper)",
     )
@@ -89,6 +92,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         choices=[table for tables in _TABLES.values() for table in tables],
         help="dp-gram: movielens (HR@10 by four protocols); dp-subspace: sizes (HR@10 over items and users); "
         "fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
+        "sdcf: temperature (MAE and RMSE, denoised and not) or parties (what attacks find out); "
         "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data), stage1 (what its first "
         "stage is worth), 6 (membership inference), or attacks (the same on every system)",
     )
@@ -204,7 +208,7 @@ def _compute_jeyamohan(arguments: argparse.Namespace, how: dict[str, Any]) -> Si
 def _compute_liang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     _check_ratings(arguments)
     folds = list(KFold(5).split(load_movielens(arguments.data), key=Key.from_seed(0)))
-    return fedrec_table(folds, arguments.table, **how)
+    return (sdcf_table if arguments.system == "sdcf" else fedrec_table)(folds, arguments.table, **how)
 
 
 def _compute_wang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
@@ -249,6 +253,7 @@ _COMPUTE: dict[str, Callable[[argparse.Namespace, dict[str, Any]], SideBySide]] 
     "fmf-ldp": _compute_minto,
     "laplace-rr-svd": _compute_jeyamohan,
     "fedrec": _compute_liang,
+    "sdcf": _compute_liang,
     "privrec": _compute_wang,
     "private-prototypes": _compute_ribero,
 }

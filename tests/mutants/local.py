@@ -426,7 +426,7 @@ LOCAL = [
     ),
     # ---- baselines that promise nothing -----------------------------------------------------------------------------
     Mutant(
-        "ncf-not-recorded", "NCF, which trains on all data, has a ledger without an entry", "NCF._fit",
+        "ncf-not-recorded", "NCF, which trains on all data, has a ledger without an entry", "NCF._train",
         "self.ledger_.record(Unprotected('a network trained on exact data, and counts of items'), "
         "simulation=key.is_simulation)",
         "pass",

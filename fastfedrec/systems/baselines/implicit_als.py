@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fastfedrec.accounting import Ledger, Unprotected
+from fastfedrec.accounting import Unprotected
 from fastfedrec.compute import als
 from fastfedrec.core.arrays import Column, FloatArray
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real
@@ -15,14 +14,11 @@ from fastfedrec.core.log import tell_done
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
-from fastfedrec.data.conversion import InteractionsLike
-from fastfedrec.data.ids import IdIndex
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._epochs import EpochBaseline, places_before
 from fastfedrec.systems._from_items import FactorScores, explain_least_squares
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.baselines.popularity import Baseline
 
 __all__ = ["ImplicitALS"]
 
@@ -32,7 +28,7 @@ _BLOCK_NUMBERS = 2**22  # of factors held at once where the loss is added up
 
 
 @dataclass(repr=False, eq=False)
-class ImplicitALS(FactorScores, Baseline):
+class ImplicitALS(FactorScores, EpochBaseline):
     """Matrix factorisation for implicit feedback by alternating least squares: iALS, or weighted matrix factorisation.
 
     **Guarantee.** None: item factors computed from exact data are released, and the ledger says so.
@@ -82,6 +78,10 @@ class ImplicitALS(FactorScores, Baseline):
 
     Notes
     -----
+    `fit` takes a fitted ImplicitALS as its `warm_start`, or a tuple of arrays of shape (n_users, n_factors) and
+    (n_items, n_factors); `track_loss` takes about the time of a half epoch of few factors for each.  Values matter only with
+    `use_values`.
+
     With value ``r_ui`` (1 without `use_values`), ``c_ui = unobserved_weight + confidence_weight * r_ui`` where user u
     has item i and ``unobserved_weight`` elsewhere, and ``p_ui`` 1 or 0, an epoch lowers ::
 
@@ -149,48 +149,6 @@ class ImplicitALS(FactorScores, Baseline):
         self.cg_steps = check_integer("cg_steps", self.cg_steps, low=1, high=2**31 - 1)
         self.dtype = check_choice("dtype", self.dtype, ("float32", "float64"))
 
-    @transactional
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        warm_start: "ImplicitALS | tuple[np.ndarray, np.ndarray] | None" = None,
-        track_loss: bool = False,
-    ) -> Self:
-        """Alternate between users and items, `n_epochs` times.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
-            values below 0 are refused; values matter only with `use_values`.
-        key : Key or None
-            Source of the factors to start from; None draws one from entropy.  An entropy key serves one fit.
-        warm_start : ImplicitALS, tuple of (user_factors, item_factors), or None
-            Where to start.  Of a fitted model, which may be this one, users and items keep their factors by id, and
-            others start as they would without it.  Arrays are of shape (n_users, n_factors) and (n_items, n_factors).
-        track_loss : bool
-            Compute `loss_`, which takes about the time of a half epoch of few factors for each.
-
-        Raises
-        ------
-        ValueError
-            `warm_start` does not fit, or values are too large for `dtype`.
-
-        Warns
-        -----
-        UserWarning
-            Values vary, and `use_values` is False.
-        """
-        tracks = check_flag("track_loss", track_loss)
-        begun = self._begin(interactions, key, n_threads, show_progress, ledger)
-        self._fit(*begun, warm_start=warm_start, tracks=tracks)
-        return self
-
     @property
     def _ignores_values(self) -> bool:
         return not self.use_values
@@ -210,8 +168,7 @@ class ImplicitALS(FactorScores, Baseline):
         names = "user_factors", "item_factors"
         if isinstance(given, ImplicitALS):
             model = given._fitted()
-            old = model.interactions_
-            found = IdIndex("user", old.user_ids).find(data.user_ids), IdIndex("item", old.item_ids).find(data.item_ids)
+            found = places_before(model.interactions_, data)
             arrays = model.user_factors_, model.item_factors_
         elif isinstance(given, tuple) and len(given) == 2:
             arrays, found = given, (np.arange(data.n_users), np.arange(data.n_items))
@@ -232,15 +189,8 @@ class ImplicitALS(FactorScores, Baseline):
 
     # ---- epochs -------------------------------------------------------------------------------------------------
 
-    def _fit(
-        self,
-        data: Interactions,
-        key: Key,
-        n_threads: int,
-        show_progress: bool,
-        *,
-        warm_start: object = None,
-        tracks: bool = False,
+    def _train(
+        self, data: Interactions, key: Key, n_threads: int, show_progress: bool, warm_start: object, tracks: bool
     ) -> None:
         users, items = self._started(data, key, warm_start)
         largest = 1.0 if data.values is None else float(data.values.max())
@@ -259,7 +209,7 @@ class ImplicitALS(FactorScores, Baseline):
             tell_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
         self.item_factors_ = items
         if tracks:
-            self.loss_: NDArray[np.float64] = np.array(losses)
+            self.loss_ = np.array(losses)
         self.user_factors_ = self._solve(data, items, users, n_threads, "exact")
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
 

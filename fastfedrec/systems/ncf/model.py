@@ -2,25 +2,22 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.ncf import model as _kernel
-from fastfedrec.accounting import Ledger, Unprotected
+from fastfedrec.accounting import Unprotected
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.log import tell_done
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
-from fastfedrec.data.conversion import InteractionsLike
-from fastfedrec.data.ids import IdIndex
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._epochs import EpochBaseline, places_before
 from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.baselines.popularity import Baseline
 from fastfedrec.systems.ncf._network import Network, Trainer, fuse
 
 __all__ = ["NCF"]
@@ -33,7 +30,7 @@ Parameters = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(repr=False, eq=False)
-class NCF(Baseline):
+class NCF(EpochBaseline):
     """Neural collaborative filtering: a network that knows every user and item by an embedding of their own.
 
     **Guarantee.** None: the exact data of all users are in the network, and the ledger says so.
@@ -91,6 +88,9 @@ class NCF(Baseline):
 
     Notes
     -----
+    `fit` takes a fitted NCF of the same kind and widths as its `warm_start`: layers keep their weights, nothing is
+    pretrained then, and Adam starts anew.  Values matter only with `threshold`.
+
     Adam is that of all parameters in every step, as in the authors' code; embeddings that a batch does not use catch up
     when one does (`docs/explanation/systems/ncf/ncf.md`).  Steps follow one another, so that training uses one thread.
 
@@ -150,67 +150,14 @@ class NCF(Baseline):
         )
         self.threshold = check_real("threshold", self.threshold, low=0.0)
 
-    @transactional
-    def fit(
-        self,
-        interactions: InteractionsLike,
-        key: Key | None = None,
-        n_threads: int = 0,
-        show_progress: bool = False,
-        ledger: Ledger | None = None,
-        *,
-        warm_start: "NCF | None" = None,
-        track_loss: bool = False,
-    ) -> Self:
-        """Train the network, after its halves where it is pretrained.
-
-        Parameters
-        ----------
-        interactions : Interactions, SciPy sparse matrix or array, or frame
-            As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
-            values below 0 are refused; values matter only with `threshold`.
-        key : Key or None
-            Source of the parameters to start from, of negatives and of the order of examples; None draws one from
-            entropy.  An entropy key serves one fit.
-        show_progress : bool
-            Draw a progress bar for each training (needs tqdm).
-        warm_start : NCF or None
-            A fitted model of the same kind and widths, which may be this one: users and items keep their embeddings by
-            id, layers their weights, and others start as they would without it.  Nothing is pretrained then, and Adam
-            starts anew.
-        track_loss : bool
-            Keep `loss_`, which no guarantee covers.
-
-        Raises
-        ------
-        ValueError
-            `warm_start` has another kind or other widths.
-
-        Warns
-        -----
-        UserWarning
-            Values vary, and `threshold` is 0.
-        """
-        tracks = check_flag("track_loss", track_loss)
-        begun = self._begin(interactions, key, n_threads, show_progress, ledger)
-        self._fit(*begun, warm_start=warm_start, tracks=tracks)
-        return self
-
     @property
     def _ignores_values(self) -> bool:
         return self.threshold == 0
 
     # ---- training -----------------------------------------------------------------------------------------------
 
-    def _fit(
-        self,
-        data: Interactions,
-        key: Key,
-        n_threads: int,
-        show_progress: bool,
-        *,
-        warm_start: object = None,
-        tracks: bool = False,
+    def _train(
+        self, data: Interactions, key: Key, n_threads: int, show_progress: bool, warm_start: object, tracks: bool
     ) -> None:
         network = self._network(data)
         start = None if warm_start is None else self._warm(network, data, key, warm_start)
@@ -221,9 +168,9 @@ class NCF(Baseline):
         self.item_counts_ = positives.interactions_per_item().astype(np.float64)
         if start is None and self.kind == "neumf" and self.pretrain:
             gmf, mlp = (
-                self._train(half, half.start(key, f"ncf.{name}.start"), data, positives, key, show_progress, name=name)[
-                    0
-                ]
+                self._train_network(
+                    half, half.start(key, f"ncf.{name}.start"), data, positives, key, show_progress, name=name
+                )[0]
                 for name, half in (
                     ("gmf", Network(network.product, (), *data.shape)),
                     ("mlp", Network(0, network.layers, *data.shape)),
@@ -232,16 +179,16 @@ class NCF(Baseline):
             start, adam = fuse(gmf, mlp, network.layers[-1]), False
         else:
             start, adam = start or network.start(key, f"ncf.{self.kind}.start"), True
-        (table, self.weights_), losses = self._train(
+        (table, self.weights_), losses = self._train_network(
             network, start, data, positives, key, show_progress, name=self.kind, adam=adam
         )
         self.user_embeddings_: NDArray[np.float32]
         self.item_embeddings_: NDArray[np.float32]
         self.user_embeddings_, self.item_embeddings_ = np.split(table, [data.n_users])
         if tracks:
-            self.loss_: NDArray[np.float64] = np.array(losses)
+            self.loss_ = np.array(losses)
 
-    def _train(
+    def _train_network(
         self,
         network: Network,
         start: Parameters,
@@ -279,16 +226,16 @@ class NCF(Baseline):
         if not isinstance(given, NCF):
             raise TypeError(f"warm_start must be a fitted NCF, got {type(given).__name__}")
         model = given._fitted()
-        old = model.interactions_
         if (model.kind, model._widths) != (self.kind, self._widths):
             raise ValueError(
                 f"warm_start must be of this kind and these widths, {self.kind} of {self._widths}, got {model.kind} of "
                 f"{model._widths}"
             )
         table, _ = network.start(key, f"ncf.{self.kind}.start")
+        users, items = places_before(model.interactions_, data)
         sides = (
-            (IdIndex("user", old.user_ids).find(data.user_ids), model.user_embeddings_, table[: data.n_users]),
-            (IdIndex("item", old.item_ids).find(data.item_ids), model.item_embeddings_, table[data.n_users :]),
+            (users, model.user_embeddings_, table[: data.n_users]),
+            (items, model.item_embeddings_, table[data.n_users :]),
         )
         for found, embeddings, rows in sides:
             rows[found >= 0] = embeddings[found[found >= 0]]

@@ -1,0 +1,271 @@
+"""SDCF (Jiang, Li, Lin 2019): errors over the temperature, denoised and not, and what the parties find out."""
+
+import functools
+import itertools
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from fastfedrec.core.check import check_choice
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.version import __version__
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.studies.membership.attack import membership_loss
+from fastfedrec.studies.reproduce._trials import (
+    Folds,
+    check_folds,
+    describe_folds,
+    each,
+    mean_and_deviation,
+    rating_errors,
+)
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.systems.fedrec.attacks import RatingResult, run_attacks
+from fastfedrec.systems.fedrec.model import FedRec
+from fastfedrec.systems.rating_svd.baselines import BiasedMF
+from fastfedrec.systems.sdcf.model import SDCF
+
+__all__ = ["PartyRow", "SDCFTable", "TemperatureRow", "sdcf_table"]
+
+TABLES = ("temperature", "parties")
+TEMPERATURES = (0.01, 0.1, 1.0)
+N_ROUNDS, QUICK_ROUNDS, N_RECORDED = 100, 20, 3
+_PLAIN, _DENOISED, _BARE = "SDCF", "SDCF, denoised", "SDCF, rated items alone"
+_TITLES = {"temperature": "errors over the temperature, denoised and not", "parties": "what the parties find out"}
+_LEGEND = {
+    "temperature": "Mean and deviation over splits.  The paper is not at hand: no printed figure stands beside them.",
+    "parties": (
+        "Of the first split.  claimed: pairs of a user and an item said to be rated; true: so many of them are;\n"
+        "base: of all pairs that the server hears of; recall: of the rated ones; stars: of these, told exactly.\n"
+        "Membership knows a user's ratings and the released model; it has an AUC alone."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class TemperatureRow:
+    """One model at one temperature.
+
+    Parameters
+    ----------
+    algorithm : str
+        SDCF with denoisers, without, or sending rated items alone; or a baseline.
+    temperature : float or None
+        None for a baseline.
+    mae, rmse : tuple of float
+        One a split.
+    """
+
+    algorithm: str
+    temperature: float | None
+    mae: tuple[float, ...]
+    rmse: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class PartyRow:
+    """One attack on one run.
+
+    Parameters
+    ----------
+    algorithm : str
+        How it ran.
+    attack : str
+        Which, and whose.
+    claimed, true, base, recall, stars : float or None
+        Claims of "rated", the share of them that are true and that of all pairs, the shares of the rated ones that are
+        claimed and whose rating is told; None where the attack has no such figure.
+    auc : float or None
+        None where all pairs are alike.
+    """
+
+    algorithm: str
+    attack: str
+    claimed: int | None
+    true: float | None
+    base: float | None
+    recall: float | None
+    stars: float | None
+    auc: float | None
+
+
+@dataclass(frozen=True)
+class SDCFTable(SideBySide):
+    """A table of SDCF.
+
+    Parameters
+    ----------
+    source, settings : object
+        As for `SideBySide`.
+    table : {"temperature", "parties"}
+        Which one.
+    rows : tuple of TemperatureRow or of PartyRow
+        By model.
+    """
+
+    table: str
+    rows: tuple[Any, ...]
+
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        return f"SDCF: {_TITLES[self.table]}"
+
+    @property
+    def legend(self) -> str:
+        """What the columns mean."""
+        return _LEGEND[self.table]
+
+    def verdict(self) -> str:
+        """Say whether denoising loses anything, or which attack tells most.
+
+        Returns
+        -------
+        str
+            A sentence.
+        """
+        if self.table == "parties":
+            known = [row for row in self.rows if row.auc is not None]
+            best = max(known, key=lambda row: row.auc)
+            return f"Most is told by {best.attack}, of {best.algorithm}: AUC {best.auc:.3f}."
+        by_place = {(row.algorithm, row.temperature): (row.mae, row.rmse) for row in self.rows}
+        same = all(by_place[_DENOISED, heat] == by_place[_BARE, heat] for heat in TEMPERATURES)
+        return (
+            f"Denoised, errors are {'' if same else 'NOT '}those of sending rated items alone, to the last digit, in "
+            "every split."
+        )
+
+    def _draw(self, figure: Any) -> None:
+        """Errors, or areas under curves."""
+        figure.set_size_inches(9, 5)
+        panel = figure.subplots()
+        if self.table == "parties":
+            names = [f"{row.algorithm}: {row.attack}" for row in self.rows]
+            panel.plot([math.nan if row.auc is None else row.auc for row in self.rows], names, "o")
+            panel.axvline(0.5, color="black", linestyle="--", linewidth=1)
+            panel.set(xlabel="AUC", xlim=(0.35, 1.02))
+        else:
+            for algorithm in dict.fromkeys(row.algorithm for row in self.rows):
+                rows = [row for row in self.rows if row.algorithm == algorithm]
+                means = [statistics.fmean(row.rmse) for row in rows]
+                if rows[0].temperature is None:
+                    panel.axhline(means[0], label=algorithm, linestyle="--")
+                else:
+                    panel.plot([row.temperature for row in rows], means, "o-", label=algorithm)
+            panel.set(xscale="log", xlabel="temperature", ylabel="RMSE")
+            panel.legend(fontsize="small")
+        panel.set_title(self.title, fontsize="small")
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        if self.table == "parties":
+            return ["run", "attack", "claimed", "true", "base", "recall", "stars", "AUC"], [
+                [
+                    row.algorithm,
+                    row.attack,
+                    "-" if row.claimed is None else f"{row.claimed:,}",
+                    *(
+                        "-" if share is None else f"{share:.1%}"
+                        for share in (row.true, row.base, row.recall, row.stars)
+                    ),
+                    "-" if row.auc is None else f"{row.auc:.3f}",
+                ]
+                for row in self.rows
+            ]
+        return ["algorithm", "temperature", "MAE", "RMSE"], [
+            [
+                row.algorithm,
+                "-" if row.temperature is None else f"{row.temperature:g}",
+                *(mean_and_deviation(values, "{:.4f}", " +- {:.4f}") for values in (row.mae, row.rmse)),
+            ]
+            for row in self.rows
+        ]
+
+
+def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
+    """Compute errors of SDCF beside its denoised form and FedRec, or what is found out about ratings.
+
+    Parameters
+    ----------
+    folds : sequence of tuple of Interactions
+        (train, test) with ratings as values, as from `evaluation.KFold`.
+    table : {"temperature", "parties"}
+        "temperature": MAE and RMSE.  "parties": the attacks of `fastfedrec.attacks` on the first split, on what was
+        sent in the last rounds, and membership.
+    **options : object
+        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: one split and few rounds.
+
+    Returns
+    -------
+    SDCFTable
+        With every split's figures.
+
+    References
+    ----------
+    .. [1] Jiang, Li, Lin, "Towards a more reliable privacy-preserving recommender system", Information Sciences 482,
+       2019.
+    """
+    check_choice("table", table, TABLES)
+    how = RunOptions(**options)
+    folds = check_folds(folds, "use evaluation.KFold", quick=how.quick or table == "parties")
+    n_rounds = QUICK_ROUNDS if how.quick else N_ROUNDS
+    settings = {
+        "version": __version__,
+        "n_ratings": sum(part.n_interactions for part in folds[0]),
+        "checksum": checksum(itertools.chain.from_iterable(folds)),
+        "n_splits": len(folds),
+        "n_rounds": n_rounds,
+    }
+    rows: list[Any] = []
+    first, _ = folds[0]
+    cases = _runs(n_rounds) if table == "parties" else _models(n_rounds)
+    for name, heat, model in each(cases, how, f"Table {table}", "model"):
+        place = settings | {"model": repr(model), "recorded": N_RECORDED}
+        part = f"sdcf-{table}-{name}-{heat}".replace(" ", "-").replace(",", "")
+        if table == "parties":
+            attack: Callable[[], Any] = functools.partial(_attacked, name, model, first, how)
+            rows += [PartyRow(**row) for row in kept(how.folder, part, place, attack)]
+        else:
+            run: Callable[[], Any] = functools.partial(list, rating_errors(model, folds, how.n_threads))
+            errors = kept(how.folder, part, place, run)
+            mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
+            rows.append(TemperatureRow(name, heat, mae, rmse))
+    return SDCFTable(describe_folds(folds), settings, table, tuple(rows))
+
+
+def _models(n_rounds: int) -> list[tuple[str, float | None, Any]]:
+    rows: list[tuple[str, float | None, Any]] = []
+    for heat in TEMPERATURES:
+        options: dict[str, Any] = {"temperature": heat, "n_rounds": n_rounds}
+        rows += [
+            (_PLAIN, heat, SDCF(**options)),
+            (_DENOISED, heat, SDCF(True, **options)),
+            (_BARE, heat, SDCF(filling="none", **options)),
+        ]
+    return [*rows, ("FedRec, rho 0", None, FedRec(0, n_rounds=n_rounds)), ("BiasedMF", None, BiasedMF())]
+
+
+def _runs(n_rounds: int) -> list[tuple[str, float | None, Any]]:
+    return [
+        (_PLAIN, 1.0, SDCF(n_rounds=n_rounds)),
+        (f"{_DENOISED}, published", 1.0, SDCF(True, sharing="published", n_rounds=n_rounds)),
+        (f"{_DENOISED}, additive", 1.0, SDCF(True, n_rounds=n_rounds)),
+    ]
+
+
+def _attacked(name: str, model: SDCF, train: Interactions, how: RunOptions) -> list[dict[str, Any]]:
+    key, last = Key.from_seed(0), range(model.n_rounds - N_RECORDED, model.n_rounds)
+    model.fit(train, key=key, n_threads=how.n_threads, record_views=last)
+    rows = []
+    for result in run_attacks(model.records_, train, grid=model.grid):
+        stars = result.rating_recall if isinstance(result, RatingResult) else math.nan
+        shares = {"true": result.precision, "base": result.base_rate, "recall": result.recall, "stars": stars}
+        found = {field: None if math.isnan(value) else value for field, value in (shares | {"auc": result.auc}).items()}
+        rows.append(asdict(PartyRow(name, result.attack, int((result.claims > 0).sum()), **found)))
+    member = membership_loss(
+        SDCF(**model.get_params()), train, loss="squared", key=key, n_threads=how.n_threads, n_bootstrap=100
+    )
+    empty = dict.fromkeys(("claimed", "true", "base", "recall", "stars"))
+    rows.append(asdict(PartyRow(name, "membership by losses, the public", auc=member.auc.value, **empty)))
+    return rows
