@@ -36,8 +36,9 @@ def complete_docstring(target: Callable[..., Any], shared: str, returned: str = 
     """
     if target.__doc__ is None:  # with `python -OO`
         return None
-    head, _, rest = inspect.cleandoc(target.__doc__).partition("\n\nParameters\n----------\n")
-    own, *others = re.split(r"\n\n(?=[A-Z][\w ]+\n---)", rest)  # other sections
+    head, *others = re.split(r"\n\n(?=[A-Z][\w ]+\n---)", inspect.cleandoc(target.__doc__))
+    _, found, own = others[0].partition("Parameters\n----------\n") if others else ("", "", "")
+    others = others[bool(found) :]
     entries = _entries(shared) | _entries(own)
     described = dict.fromkeys(entries[name] for name in inspect.signature(target).parameters if name in entries)
     sections = [head, "Parameters\n----------\n" + "\n".join(described)]

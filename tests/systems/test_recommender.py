@@ -48,8 +48,8 @@ OTHERS = [
     ItemMean(1.0),
 ]
 BASES = {
-    "Baseline", "OwnRows", "ExactModel", "ValueModel", "RatingModel", "RatingBaseline", "AdditiveModel", "GramModel",
-    "NeighborModel", "FeaturedModel", "CentralModel",
+    "Baseline", "EpochBaseline", "OwnRows", "ExactModel", "ValueModel", "RatingModel", "RatingBaseline",
+    "AdditiveModel", "GramModel", "NeighborModel", "FeaturedModel", "CentralModel",
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """What all models have in common that clients train by steps of their own: one array of parameters, and the steps."""
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -43,13 +44,28 @@ round : int
 n_threads : int
     0 for all processors; the result does not depend on it."""
 
+_START = """\
+key : Key
+    Source of the randomness; it is not used up.
+purpose : str
+    Name of the stream.
+dtype : dtype
+    float32 or float64; the same draws, rounded."""
+
 C = TypeVar("C", bound=Callable[..., Any])
 
 
 def trains_clients(method: C) -> C:
     """Add to a docstring what all such methods have in common."""
     returned = "ClientUpdates\n    One for each client; zeros where it has no examples, or diverged."
-    method.__doc__ = complete_docstring(method, _STEPS, returned)
+    has_own = "\nReturns\n" in inspect.cleandoc(method.__doc__ or "")
+    method.__doc__ = complete_docstring(method, _STEPS, "" if has_own else returned)
+    return method
+
+
+def draws_parameters(method: C) -> C:
+    """Add to the docstring of an `initial_parameters` what all of them have in common."""
+    method.__doc__ = complete_docstring(method, _START)
     return method
 
 

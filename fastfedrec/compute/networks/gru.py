@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch, trains_clients
+from fastfedrec.compute.networks._client_steps import (
+    ClientModel,
+    Steps,
+    draws_parameters,
+    largest_batch,
+    trains_clients,
+)
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import check_width, share_out, tile_of
 from fastfedrec.core.arrays import FloatArray, check_rows, distinct, frozen
@@ -94,17 +100,9 @@ class GRUEncoder(ClientModel):
         self.n_dense = 7 * self.n_factors * (self.n_factors + 1)
         self.n_parameters = self.n_dense + self.n_items * self.n_factors
 
+    @draws_parameters
     def initial_parameters(self, key: Key, *, purpose: str = "gru.start", dtype: DTypeLike = np.float32) -> FloatArray:
         """Draw parameters to start from.
-
-        Parameters
-        ----------
-        key : Key
-            Source of the randomness; it is not used up.
-        purpose : str
-            Name of the stream.
-        dtype : dtype
-            float32 or float64; the same draws, rounded.
 
         Returns
         -------

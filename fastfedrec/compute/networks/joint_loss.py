@@ -5,7 +5,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch, trains_clients
+from fastfedrec.compute.networks._client_steps import (
+    ClientModel,
+    Steps,
+    draws_parameters,
+    largest_batch,
+    trains_clients,
+)
 from fastfedrec.compute.networks.client_examples import ClientExamples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
@@ -75,19 +81,11 @@ class JointNetwork(ClientModel):
         self.n_dense = network.n_dense + self.encoder.n_dense
         self.n_parameters = network.n_parameters + self.encoder.n_dense
 
+    @draws_parameters
     def initial_parameters(
         self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
     ) -> FloatArray:
         """Draw parameters to start from: the network's own, and an encoder's.
-
-        Parameters
-        ----------
-        key : Key
-            Source of the randomness; it is not used up.
-        purpose : str
-            Name of the stream.
-        dtype : dtype
-            float32 or float64; the same draws, rounded.
 
         Returns
         -------

@@ -6,7 +6,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from fastfedrec._kernels.compute.networks import meta_learning as _kernel
-from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch
+from fastfedrec.compute.networks._client_steps import (
+    ClientModel,
+    Steps,
+    draws_parameters,
+    largest_batch,
+    trains_clients,
+)
 from fastfedrec.compute.networks.client_examples import ClientExamples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.two_tower import TwoTower
@@ -148,19 +154,11 @@ class MetaNetwork(ClientModel):
         self.n_dense = network.n_dense * (1 + self.has_rates)
         self.n_parameters = network.n_parameters * (1 + self.has_rates)
 
+    @draws_parameters
     def initial_parameters(
         self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
     ) -> FloatArray:
         """Draw parameters to start from: the network's own, and the same learning rate for all of them.
-
-        Parameters
-        ----------
-        key : Key
-            Source of the randomness; it is not used up.
-        purpose : str
-            Name of the stream.
-        dtype : dtype
-            float32 or float64; the same draws, rounded.
 
         Returns
         -------
@@ -231,6 +229,7 @@ class MetaNetwork(ClientModel):
         first, rates, second, last = np.split(parameters, [n, 2 * n, 2 * n + embedded])
         return np.concatenate([first, second]), np.concatenate([rates, last])
 
+    @trains_clients
     def train_clients(
         self,
         parameters: np.ndarray,
@@ -250,29 +249,15 @@ class MetaNetwork(ClientModel):
 
         Parameters
         ----------
-        parameters : ndarray of shape (n_parameters,), float32 or float64
-            Finite; where every client starts.
         examples : ClientExamples
             One client a row, its support set first.
         n_support : array_like of shape (n_clients,), int
             Examples of each support set.
         n_epochs : int
             Passes over the support set, each in a new order; at least 0.
-        batch_size : int
-            Examples of a step, at least 1; the last step of an epoch may have fewer.
         clip_norm : float or None
             A bound on the norm of what a client sends, dense weights, embeddings and their learning rates together; it
             is never exceeded.  None for no bound.
-        clip_order : int
-            2 for the Euclidean norm, 1 for the sum of absolute values.
-        key : Key
-            For the order of examples; it is not used up.
-        purpose : str
-            A client's stream is (purpose, round, global user id): its update does not depend on the other clients.
-        round : int
-            Below 2**32.
-        n_threads : int
-            0 for all processors; the result does not depend on it.
 
         Returns
         -------
@@ -288,6 +273,7 @@ class MetaNetwork(ClientModel):
         options = n_epochs, batch_size, clip_norm, clip_order, key, purpose, round, n_threads
         return self._run(what, parameters, examples, n_support, *options)
 
+    @trains_clients
     def adapt_clients(
         self,
         parameters: np.ndarray,
@@ -304,14 +290,8 @@ class MetaNetwork(ClientModel):
 
         Parameters
         ----------
-        parameters : ndarray of shape (n_parameters,), float32 or float64
-            Finite; where every client starts.
         examples : ClientExamples
             One client a row.
-        n_epochs, batch_size : int
-            As for `train_clients`.
-        key, purpose, round, n_threads : object
-            As for `train_clients`.
 
         Returns
         -------

@@ -8,7 +8,13 @@ from numpy.typing import DTypeLike
 
 from fastfedrec._kernels.compute.networks import _examples
 from fastfedrec._kernels.compute.networks import two_tower as _kernel
-from fastfedrec.compute.networks._client_steps import ClientModel, Steps, largest_batch, trains_clients
+from fastfedrec.compute.networks._client_steps import (
+    ClientModel,
+    Steps,
+    draws_parameters,
+    largest_batch,
+    trains_clients,
+)
 from fastfedrec.compute.networks.client_examples import ClientExamples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import check_widths
@@ -80,19 +86,11 @@ class TwoTower(ClientModel):
         self.n_dense = int(ends[-1])
         self.n_parameters = self.n_dense + features.n_embeddings * n_factors
 
+    @draws_parameters
     def initial_parameters(
         self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
     ) -> FloatArray:
         """Draw parameters to start from.
-
-        Parameters
-        ----------
-        key : Key
-            Source of the randomness; it is not used up.
-        purpose : str
-            Name of the stream.
-        dtype : dtype
-            float32 or float64; the same draws, rounded.
 
         Returns
         -------

@@ -15,6 +15,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.baselines.popularity import Baseline
 
+__all__ = ["EpochBaseline", "places_before"]
+
 
 class EpochBaseline(Baseline):
     """A baseline whose `fit` takes a start, and keeps its loss where it is asked for it."""
@@ -77,5 +79,20 @@ class EpochBaseline(Baseline):
 
 
 def places_before(old: Interactions, data: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where the users and items of `data` stood in other data; below 0 where they did not."""
+    """Where users and items stood in other data.
+
+    Parameters
+    ----------
+    old : Interactions
+        The other data.
+    data : Interactions
+        Whose users and items are looked up, by their ids.
+
+    Returns
+    -------
+    users : ndarray of shape (n_users,), int64
+        Rows of `old`; below 0 where there was no such user.
+    items : ndarray of shape (n_items,), int64
+        Columns of `old`, likewise.
+    """
     return IdIndex("user", old.user_ids).find(data.user_ids), IdIndex("item", old.item_ids).find(data.item_ids)

@@ -16,9 +16,9 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._epochs import EpochBaseline, places_before
 from fastfedrec.systems._from_items import FactorScores, explain_least_squares
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.baselines.epochs import EpochBaseline, places_before
 
 __all__ = ["ImplicitALS"]
 
@@ -79,8 +79,8 @@ class ImplicitALS(FactorScores, EpochBaseline):
     Notes
     -----
     `fit` takes a fitted ImplicitALS as its `warm_start`, or a tuple of arrays of shape (n_users, n_factors) and
-    (n_items, n_factors); `track_loss` takes about the time of a half epoch of few factors for each.  Values matter only with
-    `use_values`.
+    (n_items, n_factors); `track_loss` takes about the time of a half epoch of few factors for each.  Values matter only
+    with `use_values`.
 
     With value ``r_ui`` (1 without `use_values`), ``c_ui = unobserved_weight + confidence_weight * r_ui`` where user u
     has item i and ``unobserved_weight`` elsewhere, and ``p_ui`` 1 or 0, an epoch lowers ::

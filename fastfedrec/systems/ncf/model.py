@@ -15,9 +15,9 @@ from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
-from fastfedrec.systems._epochs import EpochBaseline, places_before
 from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems.baselines.epochs import EpochBaseline, places_before
 from fastfedrec.systems.ncf._network import Network, Trainer, fuse
 
 __all__ = ["NCF"]
