@@ -1,10 +1,21 @@
-"""Faults of the built pages: links and anchors that lead nowhere, what does not fit on a phone, code that is cut."""
+"""Faults of the built pages.
 
+Links and anchors that lead nowhere, what does not fit on a phone, code that is cut, words that the search must find.
+"""
+
+import json
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+# What visitors look for, and a page that the search must show among others.
+SEARCHED = {
+    "cite": "explanation/faq",
+    "deprecate": "reference/api",
+    "install": "explanation/faq",
+    "recall": "explanation/evaluation/metrics",
+}
 WIDEST_CODE = 88  # characters of a line: what is wider is cut at the column, also on a wide screen
 
 
@@ -61,7 +72,8 @@ def faults(folder):
             yield f"{name}: no viewport, so that phones show it small"
         if page.n_wide_tables:
             yield f"{name}: {page.n_wide_tables} tables that do not scroll by themselves"
-        for line in page.typed() if "generated" not in name.parts else ():  # docstrings have a width of their own
+        has_own_width = {"generated", "_modules"} & {*name.parts}  # docstrings and sources
+        for line in page.typed() if not has_own_width else ():
             if len(line) > WIDEST_CODE:
                 yield f"{name}: code of {len(line)} characters, at most {WIDEST_CODE}: {line.strip()[:60]}"
         for link in dict.fromkeys(page.links):
@@ -75,7 +87,22 @@ def faults(folder):
                 yield f"{name}: {link} leads to no anchor"
 
 
+def unfound(folder, searched=None):
+    """Words that the search does not find where it should; it goes by stems."""
+    from sphinx.search.en import SearchEnglish
+
+    text = (folder / "searchindex.js").read_text()
+    index = json.loads(text[text.index("(") + 1 : text.rindex(")")])
+    for word, page in (searched or SEARCHED).items():
+        stem = SearchEnglish({}).stem(word)
+        places = [index[part].get(stem, []) for part in ("terms", "titleterms")]
+        numbers = [number for each in places for number in (each if isinstance(each, list) else [each])]
+        if page not in [index["docnames"][number] for number in numbers]:
+            yield f"the search for {word!r} does not find {page}"
+
+
 if __name__ == "__main__":
-    found = list(faults(Path(sys.argv[1])))
+    folder = Path(sys.argv[1])
+    found = [*faults(folder), *unfound(folder)]
     print("\n".join(found) or "no fault")
     sys.exit(bool(found))

@@ -1,19 +1,25 @@
 """Sphinx configuration: the pages are MyST, the reference is made from the docstrings (numpydoc)."""
 
+import runpy
 import shutil
 import sys
 from importlib import metadata
 from pathlib import Path
 
 from docutils import nodes
+from numpydoc.xref import DEFAULT_LINKS
 from sphinx.util.docutils import SphinxDirective
 
 import fastfedrec
 
-sys.path.append(str(Path(__file__).parent / "_figures"))
+sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "_figures")]
 import draw as figure_of
 import reach
+import table_downloads
 from flows import FLOWS
+from reference_pages import Reference
+
+reference = Reference(Path(__file__).with_name("reference") / "index.md")
 
 project = "fastfedrec"
 author = "The fastfedrec developers"
@@ -24,6 +30,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
     "myst_parser",
     "numpydoc",
     "sphinx_gallery.gen_gallery",
@@ -31,14 +38,18 @@ extensions = [
     "sphinx_copybutton",
 ]
 exclude_patterns = ["_build", "_generated"]
-templates_path = ["_templates"]
 myst_enable_extensions = ["attrs_inline", "colon_fence", "dollarmath"]
 myst_heading_anchors = 3
 
-autosummary_generate = True
+autosummary_generate = False  # reference_pages.py writes them, by public name
+default_role = "py:obj"  # a name in backticks in a docstring is a link where it is one of ours
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # numpydoc gives the types, with shapes
 numpydoc_show_class_members = False
+numpydoc_xref_param_type = True
+# Words of other packages' types stay text: their addresses would be asked of the network.
+numpydoc_xref_aliases = {word: word for word in DEFAULT_LINKS} | reference.by_word
+numpydoc_xref_ignore = "all"
 
 # Every script is executed when the pages are built; an error in one is an error of the build.
 sphinx_gallery_conf = {
@@ -82,6 +93,8 @@ def write_tables(app):
     folder = Path(app.srcdir) / "_generated"
     folder.mkdir(exist_ok=True)
     (folder / "mutants.md").write_text(lists(MUTANTS))
+    peers = runpy.run_path(str(root / ".ci" / "peers.py"))
+    (folder / "peers.md").write_text(peers["table"](peers["FEATURES"]))
     (folder / "speed.md").write_text(figures.format_table(figures.read_kept(), figures.read_targets()))
 
 
@@ -116,6 +129,8 @@ def write_mathjax(app, exception):
 
 
 def setup(app):
+    reference.connect(app)
+    table_downloads.connect(app)
     app.connect("builder-inited", write_tables)
     app.connect("build-finished", write_mathjax)
     app.add_directive("sends", Sends)

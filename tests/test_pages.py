@@ -81,6 +81,18 @@ def test_each_fault_is_named(faults_of, text, fault):
     assert faults_of(text) == [f"page.html: {fault}"]
 
 
+def test_a_word_that_the_search_does_not_find_is_named(pages, tmp_path):
+    index = '{"docnames":["a","b"],"terms":{"cite":[0,1],"deprec":0},"titleterms":{"instal":[1]}}'
+    (tmp_path / "searchindex.js").write_text(f"Search.setIndex({index})")
+    found = {"cite": "b", "deprecate": "a", "install": "b"}
+    assert list(pages.unfound(tmp_path, found)) == []
+    wrong = {"deprecate": "b", "recall": "a"}
+    assert list(pages.unfound(tmp_path, wrong)) == [
+        "the search for 'deprecate' does not find b",
+        "the search for 'recall' does not find a",
+    ]
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium on the path")
 def test_a_browser_names_the_page_that_is_too_wide(tmp_path):

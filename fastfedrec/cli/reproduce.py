@@ -119,7 +119,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def run_reproduce(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Compute, show, and write the same as JSON, as a page and as a plot."""
+    """Compute, show, and write the same as JSON, as CSV, as a page and as a plot."""
     out = arguments.out
     check_folder("--out", out)
     is_table = arguments.table is not None
@@ -143,10 +143,11 @@ def run_reproduce(arguments: argparse.Namespace) -> dict[str, Any] | str:
     document = figure.to_dict() | {"machine": machine}
     out.mkdir(parents=True, exist_ok=True)
     write_text(out / f"{name}.json", json.dumps(document, indent=2, allow_nan=False))
+    write_text(out / f"{name}.csv", figure.to_csv())
     write_text(out / f"{name}.md", figure.to_markdown(plot=plot, machine=machine))
     if plot:
         figure.plot(out / plot)
-    written = f"Written to {out}: {name}.json, .md{', .png' if plot else ''}"
+    written = f"Written to {out}: {name}.json, .csv, .md{', .png' if plot else ''}"
     return document if arguments.json else f"{figure.summary()}\n\n{written}"
 
 

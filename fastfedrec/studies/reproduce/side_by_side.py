@@ -1,6 +1,8 @@
 """What every reproduced figure or table can do: show itself as text, as a page, as plain numbers and as a plot."""
 
+import csv
 import functools
+import io
 import json
 import zlib
 from abc import ABC, abstractmethod
@@ -88,6 +90,19 @@ class SideBySide(ABC):
         """
         table = format_table(*self._rows())
         return "\n".join([self.source, self.title, "", table, "", self.legend, *self.remarks, self.verdict()])
+
+    def to_csv(self) -> str:
+        """Lay out the table as comma-separated values.
+
+        Returns
+        -------
+        str
+            The header and the rows of `summary`.
+        """
+        text = io.StringIO()
+        header, rows = self._rows()
+        csv.writer(text, lineterminator="\n").writerows([header, *rows])
+        return text.getvalue()
 
     def to_markdown(self, plot: str | None = None, machine: str | None = None) -> str:
         """Lay out the whole as a page.

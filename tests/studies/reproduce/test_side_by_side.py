@@ -1,10 +1,12 @@
 """What all reproductions share: their options, and parts of long computations that are kept."""
 
+import csv
 import json
 
 import numpy as np
 import pytest
 
+from fastfedrec.cli.main import main
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.studies.reproduce.liang2021 import fedrec_table
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, kept
@@ -29,6 +31,16 @@ def test_a_part_is_kept_and_a_broken_file_is_made_again(tmp_path, content):
 def test_options_are_plain_values():
     assert RunOptions().n_threads == resolve_n_threads(0)
     assert RunOptions(quick=np.True_).quick is True
+
+
+def test_the_same_cells_as_csv_and_as_a_page(tmp_path, capsys):
+    assert main(["reproduce", "privrec", "--table", "4", "--out", str(tmp_path), "--quiet"]) == 0
+    assert ".csv" in capsys.readouterr().out
+    rows = list(csv.reader((tmp_path / "table-4.csv").read_text().splitlines()))
+    page = (tmp_path / "table-4.md").read_text()
+    assert len(rows) > 2
+    assert len({len(row) for row in rows}) == 1
+    assert all(f"| {' | '.join(row)} |" in page for row in rows)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
