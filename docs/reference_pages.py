@@ -13,6 +13,7 @@ from fastfedrec.core.names import HOMES, MODULES
 #: Folders whose `__all__` is what one imports from.
 FOLDERS = ("evaluation", "accounting", "datasets", "mechanisms", "audit", "engines", "testing")
 LISTED = re.compile(r"^   (fastfedrec\.[\w.]+)$", re.MULTILINE)
+BACK = re.compile(r'(<a class="viewcode-back" href="[^"#]*)#[^"]*')
 _SHORT = {f"fastfedrec.{place}": f"fastfedrec.{name}" for name, place in MODULES.items() if name not in FOLDERS}
 
 
@@ -99,6 +100,7 @@ class Reference:
         app.connect("builder-inited", lambda _: self.write(self.index.parent / "generated"))
         app.connect("source-read", self.expand)
         app.connect("missing-reference", self.resolve)
+        app.connect("html-page-context", self.open_at_the_top)
 
     def expand(self, app, name, source):
         """Put public names in place of the index's modules."""
@@ -112,3 +114,8 @@ class Reference:
             return None
         domain = environment.domains["py"]
         return domain.resolve_xref(environment, node["refdoc"], app.builder, "obj", full, node, content)
+
+    def open_at_the_top(self, app, page, template, context, doctree):
+        """Lead from sources back to pages, not to anchors of names by module, which pages by public name do not have."""
+        if page.startswith("_modules/"):
+            context["body"] = BACK.sub(r"\1", context.get("body", ""))

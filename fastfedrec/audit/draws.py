@@ -1,5 +1,6 @@
 """How the audit draws: mechanisms of this package, of OpenDP and diffprivlib, and functions, each as it is."""
 
+import inspect
 from collections.abc import Callable
 from itertools import count
 from typing import Any
@@ -80,9 +81,24 @@ def _adapt(mechanism: Any, key: Key | None) -> Draw:
     if key is not None:
         raise TypeError("key is for mechanisms of this package, others draw their own bits; pass key=None")
     if randomise is None and not is_opendp(mechanism):
+        if not _takes_two(mechanism):
+            raise TypeError(
+                "mechanism must be callable as mechanism(x, n), and return n outputs; one that makes a single draw is "
+                "lambda x, n: [mechanism(x) for _ in range(n)]"
+            )
         return mechanism
     call = mechanism if randomise is None else randomise
     return lambda x, n: [call(x) for _ in range(n)]
+
+
+def _takes_two(mechanism: Any) -> bool:
+    try:
+        inspect.signature(mechanism).bind(None, 1)
+    except TypeError:
+        return False
+    except ValueError:  # compiled, without a signature
+        return True
+    return True
 
 
 def _adapt_ours(mechanism: Any, method: Any, key: Key | None) -> Draw:

@@ -133,7 +133,11 @@ def _recognized(
     found = {role: chosen.get(role, known.get(role)) for role in wanted}
     for role in missing:
         if found[role] is None:
-            raise KeyError(f"{role} is not given, and none of {show_names(names)} of {path} is known as one; name it")
+            example = next((name for name in names if name not in found.values()), "COLUMN")
+            raise KeyError(
+                f"{role} is not given, and none of {show_names(names)} of {path} is known as one; name it, as "
+                f"{role}={example!r} (in a shell --{role} {example})"
+            )
     columns = {role: column for role, column in found.items() if column is not None}
     _logger.info("%s: %s", path, ", ".join(f"{role}={column!r}" for role, column in columns.items()))
     return columns

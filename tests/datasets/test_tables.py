@@ -362,7 +362,8 @@ def test_places_in_messages(tmp_path):
 
 def test_headers_that_name_no_columns_we_know(tmp_path):
     with pytest.raises(
-        KeyError, match=r"item is not given, and none of \['user', 'what'\] of .* is known as one; name it"
+        KeyError,
+        match=r"item is not given, and none of \['user', 'what'\] of .* is known as one; name it, as item='what'",
     ):
         load_table(write(tmp_path, "user,what\n1,2\n"))
     with pytest.raises(

@@ -69,6 +69,8 @@ def parts_of(
         why = (
             "" if serves or given is None else f", and {type(model).__name__} serves nobody whom it was not fitted with"
         )
+        if not any(aligned.dropped.values()):
+            why = f"; test is empty, and nothing can be held out of a user with a single item{why}"
         raise ValueError(f"test has nothing to rank: no interaction is left, dropped were {aligned.dropped}{why}")
     parts = []
     if (rows := np.flatnonzero(~aligned.is_given)).size:
