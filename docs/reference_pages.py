@@ -116,6 +116,6 @@ class Reference:
         return domain.resolve_xref(environment, node["refdoc"], app.builder, "obj", full, node, content)
 
     def open_at_the_top(self, app, page, template, context, doctree):
-        """Lead from sources back to pages, not to anchors of names by module, which pages by public name do not have."""
+        """Lead from sources back to pages: their anchors are public names, not those of modules."""
         if page.startswith("_modules/"):
             context["body"] = BACK.sub(r"\1", context.get("body", ""))
