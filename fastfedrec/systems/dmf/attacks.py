@@ -35,7 +35,7 @@ def neighbor_gradients(record: SentRound, truth: InteractionsLike) -> AttackResu
     -----
     All of a user's gradients are ``e x`` and a little more, where x begins with positive numbers, so that the longest
     of them tells the direction of x.  Of an item that the user has, e is a prediction minus 1, and mostly negative; of
-    a drawn one it is a prediction, times 1 / n_negatives.  The score is -e |x|.
+    a drawn one it is a prediction, times 1 / n_negatives.  The score is ``-e |x|``.
     """
     cells, data = _cells(record, truth)
     gradients = record.gradients.astype(np.float64)
