@@ -14,6 +14,8 @@ MODELS = {
     "FedRec": ("fedrec.model.FedRec", {}),
     "FedRec++": ("fedrec.plus_plus.FedRecPlusPlus", {"n_denoisers": 30, "min_clients_per_denoiser": 10}),
     "SDCF": ("sdcf.model.SDCF", {}),
+    "FedGNN": ("fedgnn.model.FedGNN", {}),
+    "FedGNN, published": ("fedgnn.model.FedGNN", {"variant": "published"}),
     "private prototypes": ("private_prototypes.model.PrivatePrototypes", {"epsilon": 5.0}),
     "PrivRec": ("privrec.model.PrivRec", {"preset": "recommended"}),
     "DP-PrivRec": (
@@ -46,6 +48,8 @@ SHORT = {
     "FedRec": {"n_rounds": 3},
     "FedRec++": {"n_rounds": 3},
     "SDCF": {"n_rounds": 3},
+    "FedGNN": {"n_rounds": 3},
+    "FedGNN, published": {"n_rounds": 3, "expansion_round": 1},
     "PrivRec": {"n_rounds": 2},
     "DP-PrivRec": {"n_rounds": 2},
 }

@@ -19,6 +19,7 @@ from fastfedrec import (
     DPGram,
     DPPopularity,
     DPSubspace,
+    FedGNN,
     FedRec,
     FedRecPlusPlus,
     GlobalMean,
@@ -80,6 +81,8 @@ OF_SOMEBODY = {
     "PrivRec": lambda: PrivRec(n_rounds=2, cohort_size="all", clip_norm=0.1, noise_multiplier=1.0, **NETWORK),
     "PrivRec popularity": lambda: PrivRec(n_rounds=0, popularity_epsilon=1.0, **NETWORK),
     "FedRec": lambda: FedRec(divisor=5.0, **CENTRAL),
+    "FedGNN": lambda: FedGNN(n_rounds=2, n_factors=2, user_steps=1),
+    "FedGNN ranking": lambda: FedGNN(n_rounds=2, n_factors=2, user_steps=1, negatives=1),
     "FedRec counts": lambda: FedRec(max_items=5, **CENTRAL),
     "FedRec responses": lambda: FedRec(
         divisor=5.0, filling="randomized_response", keep_probability=0.75, add_probability=0.25, **CENTRAL
@@ -292,7 +295,9 @@ def test_one_dislike_is_a_rating_or_no_interaction_and_what_is_refused_has_cost_
     dense[0, 0] = -1
     data, ledger = of(dense), Ledger()
     model = PRIVATE[name]()
-    if isinstance(model, LaplaceRRSVD | FedRec | PrivatePrototypes):  # of ratings: moved to the nearest on the scale
+    if isinstance(
+        model, LaplaceRRSVD | FedGNN | FedRec | PrivatePrototypes
+    ):  # of ratings: moved to the nearest on the scale
         assert told(fit(name, data)) == told(fit(name, of(ratings())))
         return
     key = Key.from_entropy()

@@ -17,6 +17,7 @@ from fastfedrec import (
     DPGram,
     DPPopularity,
     DPSubspace,
+    FedGNN,
     FedRec,
     FedRecPlusPlus,
     Interactions,
@@ -70,6 +71,12 @@ RUNS = {
     "FedRec by response": fitted(lambda: FedRec(n_rounds=3, n_factors=2, **RESPONSES)),
     "FedRecPlusPlus": fitted(lambda: FedRecPlusPlus(2, n_rounds=3, n_factors=2, min_clients_per_denoiser=1, **CENTRAL)),
     "SDCF": fitted(lambda: SDCF(True, 2, min_clients_per_denoiser=1, prior="wishart", n_rounds=3, n_factors=2)),
+    "FedGNN('published')": fitted(
+        lambda: FedGNN(
+            "published", n_rounds=3, n_factors=2, n_pseudo_items=3, n_neighbors=2, expansion_round=1, negatives=1
+        )
+    ),
+    "FedGNN": fitted(lambda: FedGNN(n_rounds=3, n_factors=2, cohort_size=20)),
     "PrivatePrototypes": alone(lambda: PrivatePrototypes(2, 2, 4.0), entities=np.arange(40) % 3),
     "PrivatePrototypes of all parts": alone(
         lambda: PrivatePrototypes(

@@ -50,6 +50,8 @@ SYSTEMS = {
     "EASE": "EASE(20.0)",
     "FMFLDP": "FMFLDP(n_rounds=2, n_reports=10)",
     "FMFLDP, turned": "FMFLDP(n_rounds=2, n_reports=10, normalize='l2', rotate=True)",
+    "FedGNN": "FedGNN(n_rounds=2, n_factors=3, cohort_size=20)",
+    "FedGNN, published": "FedGNN('published', n_rounds=3, n_factors=3, n_pseudo_items=5, expansion_round=1)",
     "FedRec": "FedRec(rho=1, n_rounds=3, n_factors=3)",
     "FedRecPlusPlus": "FedRecPlusPlus(2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3)",
     "ItemKNN": "ItemKNN(n_neighbors=5)",

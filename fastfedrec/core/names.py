@@ -14,6 +14,7 @@ SYSTEMS = {
     "fedrec": "systems.fedrec.model.FedRec",
     "fedrec-plus-plus": "systems.fedrec.plus_plus.FedRecPlusPlus",
     "sdcf": "systems.sdcf.model.SDCF",
+    "fedgnn": "systems.fedgnn.model.FedGNN",
     "private-prototypes": "systems.private_prototypes.model.PrivatePrototypes",
     "privrec": "systems.privrec.model.PrivRec",
     "dp-gram": "systems.gram.dp_gram.DPGram",

@@ -14,6 +14,7 @@ from fastfedrec import (
     DPGram,
     DPPopularity,
     DPSubspace,
+    FedGNN,
     FedRec,
     FedRecPlusPlus,
     GlobalMean,
@@ -83,6 +84,8 @@ MODELS = [
     PrivateRecommender(4.0),
     SDCF(True, 2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
     DMF(3, 2),
+    FedGNN("published", n_pseudo_items=5, n_neighbors=2, expansion_round=1, n_rounds=3, n_factors=3, user_steps=1),
+    FedGNN(epsilon=8.0, n_rounds=2, n_factors=3, cohort_size=20),
 ]
 
 

@@ -377,6 +377,7 @@ SYSTEMS = {
         "n_rounds": 2, "cohort_size": 5, "local_epochs": 1, "learning_rate": HALF, "server_learning_rate": HALF,
         "negatives": 2, "clip_norm": HALF, "target_epsilon": 2.0, "popularity_epsilon": HALF, "delta": SMALL,
     },
+    "FedGNN": {"delta": SMALL, "learning_rate": HALF, "clip": HALF, "noise_scale": HALF, "init_scale": HALF},
     "PrivatePrototypes": {"n_prototypes": 2, "delta": SMALL},
     "PrivateRecommender": {"delta": SMALL, "n_users": 50, "row_length": 8.0},
     "SDCF": {

@@ -19,6 +19,7 @@ from fastfedrec import (
     NCF,
     DPGram,
     DPSubspace,
+    FedGNN,
     FedRecPlusPlus,
     Interactions,
     Key,
@@ -133,6 +134,9 @@ CALLS = {
         next(RandomHoldout(share=0.5).split(data(), key=KEY)).train.indices
     ),  # always on all processors
     "systems.fedrec.model": lambda n: FedRecPlusPlus(n_rounds=2).fit(ratings(), key=KEY, n_threads=n).item_factors_,
+    "systems.fedgnn.model": lambda n: (
+        FedGNN(n_rounds=2, n_factors=4).fit(ratings(), key=KEY, n_threads=n).item_factors_
+    ),
     "systems.fmf.fmf_ldp": lambda n: FMFLDP(n_rounds=2).fit(data(), key=KEY, n_threads=n).item_factors_,
     "mechanisms.frequencies.frequency": lambda n: GRR(1.0, 5).privatize(values(), key=KEY, n_threads=n),
     "datasets.generate": lambda n: datasets.generate_implicit(400, 60, key=KEY, n_threads=n).indices,

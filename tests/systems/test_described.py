@@ -18,6 +18,7 @@ TRUST = {
     "fedrec": ["none", "local", "central"],
     "fedrec-plus-plus": ["none"],
     "sdcf": ["none", "local"],
+    "fedgnn": ["central"],
     "private-prototypes": ["entity"],
     "privrec": ["none", "central"],
     "dp-gram": ["central"],

@@ -52,7 +52,7 @@ def lookup(
     const int32_t[::1] guide,       # IN  (n_cells,)
     int shift,
 ):
-    """The draws of given 128-bit numbers, for tests: ties do not come up otherwise."""
+    """The draws of given 128-bit numbers."""
     cdef Py_ssize_t n = high.shape[0] - 1, i, found
     for i in range(words.shape[0]):
         found = find(&high[0], &guide[0], shift, words[i, 0])

@@ -21,6 +21,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.system import FederatedSystem, Update
 from fastfedrec.systems.dp_als.model import DPALS
+from fastfedrec.systems.fedgnn.model import FedGNN
 from fastfedrec.systems.fedrec.devices import pack_devices, unpack_devices
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.fmf.dp_fmf import DPFMF
@@ -61,6 +62,12 @@ def _objection_to_fedrec(model: FedRec) -> str | None:
         return "max_items must be None, and divisor given: raters are counted by fit where all data are"
     if getattr(model, "fill_by", "uniform") != "uniform":
         return "fill_by must be 'uniform': raters are counted by fit where all data are"
+    return None
+
+
+def _objection_to_fedgnn(model: FedGNN) -> str | None:
+    if model.variant != "guaranteed":
+        return "variant must be 'guaranteed': a third party, and what users send, are simulated where all data are"
     return None
 
 
@@ -108,6 +115,11 @@ TERMS: dict[type, Terms] = {
     ),
     PrivRec: Terms(
         _objection_to_privrec,
+        only_simulated="its guarantee rests on a secret cohort, and every node is told the whole cohort",
+        names_users=True,
+    ),
+    FedGNN: Terms(
+        _objection_to_fedgnn,
         only_simulated="its guarantee rests on a secret cohort, and every node is told the whole cohort",
         names_users=True,
     ),

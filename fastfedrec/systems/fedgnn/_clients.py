@@ -1,0 +1,208 @@
+"""What clients of FedGNN compute: which items they predict, gradients, and the rows of pseudo items."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec._kernels.systems.fedgnn import model as _kernel
+from fastfedrec.core.arrays import as_uniform
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.interactions import Interactions
+
+JOINED, HIDDEN, OTHER = 0, 1, 2  # as in the kernel
+
+_PARTS = "fedgnn.parts"
+_NEGATIVES = "fedgnn.negatives"
+_PSEUDO = "fedgnn.pseudo_items"
+_PSEUDO_ROWS = "fedgnn.pseudo_rows"
+_SERVED = Key.from_seed(0)
+
+
+class Parameters(NamedTuple):
+    """The model that the server sends, as parts of one vector.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_factors, n_factors), float64
+        W.
+    attention : ndarray of shape (2, n_factors), float64
+        Of a node that looks, and of one that is looked at.
+    embeddings : ndarray of shape (n_items, n_factors), float64
+        Of items.
+    """
+
+    weights: NDArray[np.float64]
+    attention: NDArray[np.float64]
+    embeddings: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, vector: np.ndarray, n_factors: int) -> "Parameters":
+        """Views of the parts, as `flat` joins them."""
+        d = n_factors
+        weights, attention, embeddings = np.split(vector, [d * d, d * d + 2 * d])
+        return cls(weights.reshape(d, d), attention.reshape(2, d), embeddings.reshape(-1, d))
+
+    def flat(self) -> NDArray[np.float64]:
+        """One vector; the items' embeddings come last."""
+        return np.concatenate([part.ravel() for part in self])
+
+    def projected(self) -> NDArray[np.float64]:
+        """The items' embeddings, multiplied by W."""
+        with one_blas_thread():
+            return np.ascontiguousarray(self.embeddings @ self.weights.T)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The items that some clients train on, in ascending order for each.
+
+    Parameters
+    ----------
+    indptr : ndarray of shape (n_clients + 1,), int64
+        Where each client's begin.
+    items : ndarray of shape (n_entries,), int32
+        Columns.
+    wanted : ndarray of shape (n_entries,), float64
+        Values, less the middle of the grid.
+    kinds : ndarray of shape (n_entries,), uint8
+        JOINED, HIDDEN or OTHER.
+    """
+
+    indptr: NDArray[np.int64]
+    items: NDArray[np.int32]
+    wanted: NDArray[np.float64]
+    kinds: NDArray[np.uint8]
+
+    def counts(self) -> NDArray[np.int64]:
+        """How many each client has."""
+        return np.diff(self.indptr)
+
+
+def draw_entries(
+    shard: Interactions, grid: tuple[float, float], negatives: int, key: Key | None, round_number: int = 0
+) -> Entries:
+    """Each user's own items, in two parts at random, and `negatives` others for each, as many as are new.
+
+    Each user's draws are of its own stream, and depend on nobody else's data.  Without a key they are public, and the
+    same for equal rows: those of a device that serves its user.
+    """
+    users = shard.global_user_ids
+    if key is None:
+        key, users = _SERVED, np.zeros(shard.n_users, dtype=np.uint64)
+    lengths = shard.interactions_per_user()
+    middle = sum(grid) / 2
+    parts, _ = key.ragged_words(_PARTS, users, lengths, round=round_number)
+    wanted = np.clip(shard.values_or_ones(np.float64), *grid) - middle
+    rows, n_items = np.repeat(np.arange(shard.n_users), lengths), shard.n_items
+    codes = rows * np.int64(n_items) + shard.indices
+    kinds = np.where(parts >> np.uint64(63), HIDDEN, JOINED).astype(np.uint8)
+    if negatives:
+        words, _ = key.ragged_words(_NEGATIVES, users, negatives * lengths, round=round_number)
+        drawn = ((words >> np.uint64(32)) * np.uint64(n_items) >> np.uint64(32)).astype(np.int64)
+        others = np.setdiff1d(np.repeat(np.arange(shard.n_users), negatives * lengths) * n_items + drawn, codes)
+        codes = np.concatenate([codes, others])
+        wanted = np.concatenate([wanted, np.full(len(others), grid[0] - middle)])
+        kinds = np.concatenate([kinds, np.full(len(others), OTHER, dtype=np.uint8)])
+    order = np.argsort(codes, kind="stable")
+    rows, items = np.divmod(codes[order], n_items)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shard.n_users))])
+    return Entries(indptr, items.astype(np.int32), wanted[order], kinds[order])
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """What some clients found.
+
+    Parameters
+    ----------
+    users : ndarray of shape (n_clients, n_factors), float64
+        Their own embeddings, which they keep.
+    shared : ndarray of shape (n_clients, n_factors ** 2 + 2 * n_factors), float64
+        By W and by the attention.
+    rows : ndarray of shape (n_entries, n_factors), float64
+        By the embedding of each entry's item.
+    moments : ndarray of shape (n_clients, n_factors, n_factors), float64
+        Sums of products of a client's rows; empty where they were not asked for.
+    """
+
+    users: NDArray[np.float64]
+    shared: NDArray[np.float64]
+    rows: NDArray[np.float64]
+    moments: NDArray[np.float64]
+
+
+def find_gradients(
+    parameters: Parameters, projected: np.ndarray, entries: Entries, neighbors: np.ndarray, rate: float, n_steps: int,
+    n_threads: int, *, with_moments: bool,
+) -> Gradients:  # fmt: skip
+    """Run the kernel on some clients."""
+    n, d = len(entries.indptr) - 1, len(parameters.weights)
+    found = Gradients(
+        np.empty((n, d)), np.empty((n, d * d + 2 * d)), np.empty((len(entries.items), d)),
+        np.empty((n, d, d) if with_moments else (0, 0, 0)),
+    )  # fmt: skip
+    losses = np.empty(n)
+    _kernel.client_gradients(
+        entries.indptr, entries.items, entries.wanted, entries.kinds, neighbors, parameters.embeddings, projected,
+        parameters.weights, parameters.attention, found.users, found.shared, found.rows, found.moments, losses,
+        rate, n_steps, n_threads,
+    )  # fmt: skip
+    if n and np.isnan(losses).any() and np.isfinite(parameters.flat()).all():
+        raise MemoryError("no memory for a client's graph; use fewer threads or factors")
+    return found
+
+
+def find_states(
+    parameters: Parameters, entries: Entries, neighbors: np.ndarray, rate: float, n_steps: int, n_threads: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each user's embedding, and its hidden state where it is joined with all its items."""
+    n, d = len(entries.indptr) - 1, len(parameters.weights)
+    users, hidden, failed = np.empty((n, d)), np.empty((n, d)), np.zeros(n, dtype=np.int64)
+    _kernel.client_states(
+        entries.indptr, entries.items, entries.wanted, entries.kinds, neighbors, parameters.embeddings,
+        parameters.projected(), parameters.weights, parameters.attention, users, hidden, failed, rate, n_steps,
+        n_threads,
+    )  # fmt: skip
+    if failed.any():
+        raise MemoryError("no memory for a client's graph; use fewer threads or factors")
+    return users, hidden
+
+
+def draw_pseudo_items(
+    entries: Entries, users: np.ndarray, n_items: int, n_pseudo: int, key: Key, round_number: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Items that a client has no entry of, uniformly and without replacement: how many each has, and which."""
+    counts = entries.counts()
+    n_drawn = np.minimum(n_pseudo, n_items - counts)
+    words = key.words_by_user(_PSEUDO, users, round=round_number, size=n_items)
+    # Those with the least words; an item with an entry comes last, whatever its word.
+    words >>= np.uint64(1)
+    words[np.repeat(np.arange(len(users)), counts), entries.items] = np.uint64(2**64 - 1)
+    order = np.argsort(words, axis=1)[:, : n_drawn.max(initial=0)]
+    return n_drawn, order[np.arange(order.shape[1]) < n_drawn[:, None]]
+
+
+def draw_pseudo_rows(
+    gradients: Gradients, entries: Entries, users: np.ndarray, n_drawn: np.ndarray, key: Key, round_number: int
+) -> NDArray[np.float64]:
+    """Normal rows with the mean and the covariance of a client's own (section 3.3); zeros for one without entries."""
+    from scipy.special import ndtri
+
+    counts, d = entries.counts(), gradients.rows.shape[1]
+    divisors = np.maximum(counts, 1)[:, None]
+    sums = np.add.reduceat(np.vstack([gradients.rows, np.zeros((1, d))]), entries.indptr[:-1], axis=0)
+    means = np.where(counts[:, None] > 0, sums, 0.0) / divisors
+    covariances = gradients.moments / divisors[:, :, None] - means[:, :, None] * means[:, None, :]
+    words, starts = key.ragged_words(_PSEUDO_ROWS, users, n_drawn * d, round=round_number)
+    normal = ndtri(as_uniform(words)).reshape(-1, d)
+    with one_blas_thread(), np.errstate(invalid="ignore"):
+        values, vectors = np.linalg.eigh(np.nan_to_num(covariances))
+        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        blocks = [
+            normal[first // d : last // d] @ root.T
+            for first, last, root in zip(starts, starts[1:], roots, strict=False)
+        ]
+    return np.concatenate(blocks) + np.repeat(means, n_drawn, axis=0)

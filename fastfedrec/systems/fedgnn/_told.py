@@ -1,0 +1,39 @@
+"""What a ledger says of FedGNN's published variant: what its noise gives, and what each party learns."""
+
+import math
+
+from fastfedrec.accounting import Ledger
+from fastfedrec.core.text import format_epsilon
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, PublishedNoise
+
+
+def tell_published(ledger: Ledger, system: FedGNNRounds, data: Interactions, *, n_neighbors: int) -> None:
+    """Put into the ledger what the rounds' own event cannot say."""
+    noise = system.noise
+    assert isinstance(noise, PublishedNoise)
+    ledger.note(
+        "not protected: a round shows which items a user does not have, for those that it has are always among the "
+        "rows that it sends; pseudo items are drawn anew, so items of all its rounds are soon its own"
+    )
+    one = noise.epsilon_of_a_number
+    if math.isinf(one):
+        ledger.note("not protected: there is no noise on the numbers that are sent")
+    else:
+        many = one * system.n_shared
+        ledger.note(
+            f"the paper's epsilon, 2 clip / noise_scale = {format_epsilon(one)} a round, is that of one number: the "
+            f"{system.n_shared:,} numbers that every user sends of the layer alone cost {format_epsilon(many)} a "
+            f"round, those of a row {format_epsilon(one * system.n_factors)} more, and rounds add up; none is a "
+            "guarantee for what is sent, for the choice of rows has none"
+        )
+    if n_neighbors:
+        ledger.note(
+            "third party: it learns who has how many items, who shares which of them with whom under other names, "
+            "and each user's embedding; whoever knows how popular items are can name many, and with the server it "
+            "can name all; not protected"
+        )
+        ledger.note(
+            f"neighbours: each user is sent the embeddings of up to {n_neighbors} others who share an item with it, "
+            "without names; not protected"
+        )

@@ -1,0 +1,348 @@
+"""FedGNN: federated graph attention on each client's own graph (Wu et al. 2021).
+
+Each round some clients send the gradients of their predictions; as published each hides them alone, by pseudo items and
+Laplace noise, which gives no guarantee.  Decisions and corrections: docs/explanation/systems/fedgnn/fedgnn.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec.accounting import Gaussian, Ledger, PLDAccountant, calibrate_noise_multiplier
+from fastfedrec.core.check import check_choice, check_integer, check_noise_epsilon, check_real
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
+from fastfedrec.data.conversion import InteractionsLike
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.rounds.engine import Engine
+from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.rounds.system import ArrayRule, DivergenceError
+from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
+from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.fedgnn._clients import Parameters, draw_entries, find_states
+from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
+from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining, PublishedNoise
+from fastfedrec.systems.fedgnn._told import tell_published
+from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, warn_off_grid
+
+__all__ = ["FedGNN", "FedGNNState"]
+
+_START = "fedgnn.start"
+_LARGEST_PARAMETER = 1e3  # beyond, predictions have left every scale
+_SERVED_BLOCK = 256  # users whose scores are in memory together, where pairs are asked for
+
+
+@dataclass(repr=False, eq=False)
+class FedGNN(OwnRows, RatingModel):
+    """Federated ratings, or rankings, by one layer of graph attention over each client's own graph.
+
+    **Guarantee.** ``variant="guaranteed"``: everything that is released is (`epsilon`, `delta`)-differentially private
+    for replacing all data of one user ("replace", privacy unit "user"), the whole run together, if the server is
+    trusted with clipped gradients and with the secret of who is asked ("central").  ``variant="published"``: none, and
+    the ledger says so: which items a gradient is of shows items that a user does not have, and the noise is worth the
+    paper's epsilon for one number of a gradient, not for the thousands of a message.
+
+    Parameters
+    ----------
+    variant : {"guaranteed", "published"}
+        Noise of the server on sums of clipped gradients; or the paper's: every client clips, hides and perturbs alone,
+        and has neighbours.
+    epsilon, delta : float
+        Of the whole run, guaranteed.
+    clip_norm : float
+        Guaranteed: of a client's whole gradient, in l2.
+    clip, noise_scale : float
+        Published: of each number of a gradient, in absolute value; scale of the Laplace noise on it, 0 for none.
+    n_pseudo_items : int
+        Published: items without an interaction that a client sends rows of.
+    n_neighbors : int
+        Published: anonymous users in a client's graph, whose embeddings a third party sends; 0 for no third party.
+    expansion_round : int
+        Published: the first round with neighbours.
+    n_factors : int
+        Of embeddings and hidden states, 1 to 256.
+    n_rounds, cohort_size : int
+        How often the server asks, and how many clients, drawn without replacement; all where there are fewer.
+    learning_rate : float
+        Of the server's steps, which are Adam's.
+    user_learning_rate : float
+        Of a user's own embedding, which its device finds anew.
+    user_steps : int
+        Steps in which it does.
+    negatives : int
+        Other items that are predicted as the least of `grid`, beside each of the user's own: 0 for ratings.
+    init_scale : float
+        Standard deviation of items' first embeddings.
+    grid : sequence of float
+        The values there are; predictions are cut off at its ends.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (n_factors, n_factors), float64
+        W of the layer, released.
+    attention_ : ndarray of shape (2, n_factors), float64
+        Of a node that looks, and of one that is looked at; released.
+    item_factors_ : ndarray of shape (n_items, n_factors), float64
+        Embeddings of items, released.
+    user_neighbors_ : ndarray of shape (n_users, n_neighbors, n_factors), float64
+        What the third party sent each device; an empty place is all zeros.
+    ledger_ : fastfedrec.accounting.Ledger
+        What the run cost each user, and in its notes what each party learns.
+    communication_ : fastfedrec.accounting.CommunicationLedger
+        What each user received and sent.
+
+    Notes
+    -----
+    A device scores with its user's own items and neighbours.  Users that `with_users` serves have no neighbours.
+
+    References
+    ----------
+    .. [1] Wu, Wu, Cao, Huang, Xie, "FedGNN: federated graph neural network for privacy-preserving recommendation",
+       arXiv:2102.04925, 2021, Algorithms 1 and 2.
+    .. [2] Velickovic et al., "Graph attention networks", ICLR 2018.
+
+    Examples
+    --------
+    >>> from fastfedrec import FedGNN, Interactions, Key
+    >>> data = Interactions.from_arrays([1, 1, 2, 3], [10, 30, 10, 20], [5, 3, 4, 1])
+    >>> model = FedGNN(n_rounds=3, n_factors=4).fit(data, key=Key.from_seed(1))
+    >>> model.predict([1, 3], [20, 10]).shape
+    (2,)
+    >>> bool(model.ledger_.epsilon("public") <= 2.0)
+    True
+    >>> FedGNN("published", n_rounds=3, n_factors=4).fit(data, key=Key.from_seed(1)).ledger_.epsilon()
+    inf
+    """
+
+    _communicates = True
+    _saved: ClassVar[tuple[str, ...]] = ("weights_", "attention_", "item_factors_", "user_neighbors_")
+
+    variant: str = "guaranteed"
+    epsilon: float = 2.0
+    delta: float = 1e-6
+    clip_norm: float = 1.0
+    clip: float = 0.1
+    noise_scale: float = 0.2
+    n_pseudo_items: int = 1000
+    n_neighbors: int = 10
+    expansion_round: int = 20
+    n_factors: int = 32
+    n_rounds: int = 60
+    cohort_size: int = 128
+    learning_rate: float = 0.02
+    user_learning_rate: float = 1.0
+    user_steps: int = 4
+    negatives: int = 0
+    init_scale: float = 0.1
+    grid: Sequence[float] = STARS
+
+    def _check_parameters(self) -> None:
+        self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
+        self.epsilon = check_noise_epsilon("epsilon", self.epsilon)
+        self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
+        for name in ("clip_norm", "clip", "init_scale"):
+            setattr(self, name, check_real(name, getattr(self, name), low=1e-6, high=1e6))
+        self.noise_scale = check_real("noise_scale", self.noise_scale, low=0.0, high=1e6)
+        if 0 < self.noise_scale < 1e-6:
+            raise ValueError(f"noise_scale must be 0 or at least 1e-06, got {self.noise_scale}")
+        for name in ("learning_rate", "user_learning_rate"):
+            setattr(self, name, check_real(name, getattr(self, name), low=0.0, exclusive=True))
+        least = {"n_pseudo_items": 0, "n_neighbors": 0, "expansion_round": 1, "n_rounds": 1, "cohort_size": 1}
+        for name, low in least.items():
+            setattr(self, name, check_integer(name, getattr(self, name), low=low, high=2**31 - 1))
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=256)
+        self.user_steps = check_integer("user_steps", self.user_steps, low=0, high=2**15)
+        self.negatives = check_integer("negatives", self.negatives, low=0, high=2**15)
+        self._check_grid()
+
+    @property
+    def _is_published(self) -> bool:
+        return self.variant == "published"
+
+    @property
+    def _n_places(self) -> int:
+        """Of neighbours in a graph."""
+        return self.n_neighbors if self._is_published else 0
+
+    # ---- training -----------------------------------------------------------------------------------------------
+
+    @transactional
+    def fit(
+        self,
+        interactions: InteractionsLike,
+        key: Key | None = None,
+        n_threads: int = 0,
+        show_progress: bool = False,
+        ledger: Ledger | None = None,
+        *,
+        engine: Engine | None = None,
+    ) -> Self:
+        """Train by `n_rounds` federated rounds.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Ratings as values, cut off at the ends of `grid`.  Guaranteed, or with `negatives`, data without values are
+            not refused, and each counts as 1.
+
+        Raises
+        ------
+        DivergenceError
+            The parameters left the range in which predictions mean anything.
+
+        Warns
+        -----
+        UserWarning
+            Published: ratings that are not on the grid.
+        """
+        self._check_parameters()
+        takes_ones = not self._is_published or self.negatives > 0
+        data = check_ratings(interactions, is_private=takes_ones, least_users=1)
+        fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        if self._is_published:
+            warn_off_grid(data, self.grid, "are cut off at its ends", stacklevel=3)
+        phases = self._plan(data, fit.key)
+        system, state, _ = phases[0]
+        self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
+        if self._is_published:
+            system.mean_rows = min(data.n_items, (1 + self.negatives) * _mean_length(data) + self.n_pseudo_items)
+            tell_published(self.ledger_, system, data, n_neighbors=self._n_places if len(phases) > 1 else 0)
+        self.user_neighbors_ = np.zeros((data.n_users, self._n_places, self.n_factors))
+        done = 0
+        for phase in phases:
+            if done:
+                self._expand(system, state, data, fit)
+            state = fit.rounds(
+                system, state, data, done + phase.n_rounds, first_round=done, after_round=self._check_convergence
+            )
+            done += phase.n_rounds
+        self._take_over(state)
+        return self
+
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """One phase, or those before and after the neighbours come; on public numbers alone."""
+        cohort_size = min(self.cohort_size, data.n_users)
+        local = LocalTraining(self._bounds, self.negatives, self.user_learning_rate, self.user_steps)
+        system = FedGNNRounds(
+            data.global_user_ids, cohort_size, data.n_items, self.n_factors, local, self._noise(data.n_users),
+            self.learning_rate, key,
+        )  # fmt: skip
+        state = system.initial_state(self._start(data.n_items, key))
+        if self._n_places and self.expansion_round < self.n_rounds:
+            return [
+                Phase(system, state, self.expansion_round),
+                Phase(system, state, self.n_rounds - self.expansion_round),
+            ]
+        return [Phase(system, state, self.n_rounds)]
+
+    def _noise(self, n_users: int) -> PublishedNoise | GridNoise:
+        if self._is_published:
+            return PublishedNoise(self.clip, self.noise_scale, self.n_pseudo_items)
+        event = Gaussian(
+            1.0, neighboring="replace", sampling="without_replacement", n_users=n_users,
+            cohort_size=min(self.cohort_size, n_users),
+        )  # fmt: skip
+        # A part in a million less: room for the rounding of the grid and for the delta of the table.
+        multiplier = calibrate_noise_multiplier(
+            event, epsilon=self.epsilon * (1 - 1e-6), delta=self.delta * (1 - 1e-6), count=self.n_rounds,
+            accountant=PLDAccountant,
+        )  # fmt: skip
+        return GridNoise.calibrated("gaussian", self.clip_norm, multiplier)
+
+    def _start(self, n_items: int, key: Key) -> NDArray[np.float64]:
+        d = self.n_factors
+        normal = key.normal(_START, size=2 * d + n_items * d)
+        attention, embeddings = normal[: 2 * d] / np.sqrt(d), self.init_scale * normal[2 * d :]
+        return Parameters(np.eye(d), attention.reshape(2, d), embeddings.reshape(-1, d)).flat()
+
+    def _expand(self, system: FedGNNRounds, state: FedGNNState, data: Interactions, fit: Fit) -> None:
+        """Algorithm 2: every user sends its embedding and its encrypted items, and gets its neighbours' embeddings."""
+        parameters = Parameters.of(state.parameters, self.n_factors)
+        entries = draw_entries(data, self._bounds, self.negatives, None)
+        alone = np.zeros((data.n_users, 0, self.n_factors))
+        own, _ = find_states(
+            parameters, entries, alone, self.user_learning_rate, self.user_steps, resolve_n_threads(fit.n_threads)
+        )
+        upload = encrypt_items(data, own, fit.key)
+        self.user_neighbors_ = find_neighbors(upload, data.global_user_ids, self._n_places, fit.key)
+        system.give_neighbors(data.global_user_ids, self.user_neighbors_)
+
+    def _check_convergence(self, round_number: int, state: FedGNNState) -> None:
+        largest = float(np.abs(state.parameters).max())
+        if not largest <= _LARGEST_PARAMETER:
+            raise DivergenceError(
+                f"training diverged in round {round_number}: the largest parameter is {largest:.3g}; lower "
+                f"learning_rate (now {self.learning_rate!r})"
+            )
+
+    def _take_over(self, state: FedGNNState) -> None:
+        self.weights_, self.attention_, self.item_factors_ = (
+            part.copy() for part in Parameters.of(state.parameters, self.n_factors)
+        )
+
+    def _as_fitted(self, data: Interactions) -> Interactions:
+        return data
+
+    def _serving(self, data: Interactions) -> Self:
+        model = super()._serving(data)
+        model.user_neighbors_ = np.zeros((data.n_users, self._n_places, self.n_factors))
+        return model
+
+    # ---- scoring ------------------------------------------------------------------------------------------------
+
+    @property
+    def _parameters(self) -> Parameters:
+        return Parameters(self.weights_, self.attention_, self.item_factors_)
+
+    def _score_block(self, users: np.ndarray) -> np.ndarray:
+        own = self.interactions_._take_users(users)
+        entries = draw_entries(own, self._bounds, self.negatives, None)
+        embeddings, hidden = find_states(
+            self._parameters, entries, self.user_neighbors_[users], self.user_learning_rate, self.user_steps,
+            resolve_n_threads(0),
+        )  # fmt: skip
+        projected = self._parameters.projected()
+        with one_blas_thread():
+            looks, looked_at = self.attention_ @ projected.T
+            z = embeddings @ self.weights_.T
+            shares = _bend(looks + looked_at) - _bend(looks + (z @ self.attention_[1])[:, None])
+            shares = 1 / (1 + np.exp(-np.clip(shares, -700, 700)))
+            by_user = np.einsum("uf,uf->u", hidden, z)[:, None]
+            return sum(self._bounds) / 2 + by_user + shares * (hidden @ projected.T - by_user)
+
+    def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
+        scores = np.empty(len(users))
+        asked, place = np.unique(users, return_inverse=True)
+        for start in range(0, len(asked), _SERVED_BLOCK):
+            block = self._score_block(asked[start : start + _SERVED_BLOCK])
+            here = np.flatnonzero((place >= start) & (place < start + _SERVED_BLOCK))
+            scores[here] = block[place[here] - start, items[here]]
+        return scores
+
+    def _popularity(self) -> np.ndarray | None:
+        return self._popular_values(popularity_of_factors(self._parameters.projected()))
+
+    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+        return similar_by_factors(self._parameters.projected(), columns, n)
+
+    # ---- state --------------------------------------------------------------------------------------------------
+
+    def _saved_rules(self) -> Mapping[str, ArrayRule]:
+        (n_users, n_items), d = self.interactions_.shape, self.n_factors
+        shapes: dict[str, Any] = {"weights_": (d, d), "attention_": (2, d), "item_factors_": (n_items, d)}
+        return rules_of(np.float64, **shapes, user_neighbors_=(n_users, self._n_places, d))
+
+
+def _bend(x: np.ndarray) -> np.ndarray:
+    """The leaky rectifier of the kernel."""
+    return np.where(x > 0, x, 0.2 * x)
+
+
+def _mean_length(data: Interactions) -> float:
+    return data.n_interactions / max(data.n_users, 1)

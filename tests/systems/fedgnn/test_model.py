@@ -1,0 +1,482 @@
+"""FedGNN: gradients of clients' graphs, what the two variants send, what the server takes, and what the ledger says."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.fedgnn import model as naive
+from scipy import stats
+from support.fedrec_case import random_ratings, small_data
+from support.significance import ALPHA, assert_only, mean_is
+
+from fastfedrec import DivergenceError, FedGNN, Interactions, Key, load
+from fastfedrec.accounting import Gaussian, Unprotected
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.rounds.receiver import RoundReceiver
+from fastfedrec.rounds.system import Update
+from fastfedrec.systems.fedgnn._clients import (
+    Entries,
+    Gradients,
+    Parameters,
+    draw_entries,
+    draw_pseudo_rows,
+    find_gradients,
+)
+from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
+from fastfedrec.systems.fedgnn._rounds import PublishedNoise, clip_factors
+
+SMALL = {"n_factors": 3, "n_rounds": 3, "cohort_size": 8}
+PUBLISHED = {"variant": "published", "n_pseudo_items": 5, "n_neighbors": 2, "expansion_round": 1, **SMALL}
+
+
+def planned(model, data, key):
+    """System and first state."""
+    system, state, _ = model._plan(data, key)[0]
+    return system, state
+
+
+def gradients_of(model, state, data, key, round_number, neighbors):
+    """The twin's gradients of each client, with the entries that the system draws."""
+    system, _ = planned(model, data, key)
+    parameters = Parameters.of(state.parameters, model.n_factors)
+    entries = draw_entries(data, model._bounds, model.negatives, key, round_number)
+    found = []
+    for c in range(data.n_users):
+        own = slice(*entries.indptr[c : c + 2])
+        rows = parameters.embeddings[entries.items[own]]
+        near = [q for q in neighbors[c] if q.any()]
+        found.append(
+            naive.gradients(
+                rows, entries.wanted[own], entries.kinds[own], near, parameters.weights, parameters.attention,
+                model.user_learning_rate, model.user_steps,
+            )
+        )  # fmt: skip
+    return entries, found, system
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=20)
+@given(
+    data=small_data,
+    seed=st.integers(0, 99),
+    n_factors=st.integers(1, 6),
+    n_neighbors=st.integers(0, 2),
+    negatives=st.integers(0, 2),
+    user_steps=st.integers(0, 3),
+)
+def test_gradients_equal_complex_steps(data, seed, n_factors, n_neighbors, negatives, user_steps):
+    key, rng = Key.from_seed(seed), np.random.default_rng(seed)
+    model = FedGNN(n_factors=n_factors, negatives=negatives, user_steps=user_steps, init_scale=0.7)
+    _, state = planned(model, data, key)
+    state = replace(state, parameters=state.parameters + 0.3 * rng.normal(size=len(state.parameters)))
+    neighbors = rng.normal(size=(data.n_users, n_neighbors, n_factors))
+    neighbors[:, 1:] = 0.0  # an empty place
+    entries, expected, _ = gradients_of(model, state, data, key, 3, neighbors)
+    parameters = Parameters.of(state.parameters, n_factors)
+    found = find_gradients(
+        parameters, parameters.projected(), entries, neighbors, model.user_learning_rate, user_steps, 2,
+        with_moments=True,
+    )  # fmt: skip
+    for c, (user, by_weights, by_attention, by_rows) in enumerate(expected):
+        close = {"rtol": 1e-9, "atol": 1e-11}
+        np.testing.assert_allclose(found.users[c], user, **close)
+        shared = np.concatenate([by_weights.ravel(), by_attention.ravel()])
+        np.testing.assert_allclose(found.shared[c], shared, **close)
+        own = slice(*entries.indptr[c : c + 2])
+        np.testing.assert_allclose(found.rows[own], by_rows, **close)
+        np.testing.assert_allclose(found.moments[c], by_rows.T @ by_rows, **close)
+
+
+def test_scores_equal_naive_twin():
+    data, key = random_ratings(9, 12, 1), Key.from_seed(2)
+    model = FedGNN(**{**PUBLISHED, "n_rounds": 4, "learning_rate": 0.1}).fit(data, key=key)
+    assert model.user_neighbors_.any()
+    entries = draw_entries(data, (1.0, 5.0), 0, None)
+    for c in range(data.n_users):
+        own = slice(*entries.indptr[c : c + 2])
+        rows = model.item_factors_[entries.items[own]]
+        near = [q for q in model.user_neighbors_[c] if q.any()]
+        layer = model.weights_, model.attention_
+        user = naive.tuned(rows, entries.wanted[own], entries.kinds[own], near, *layer, 1.0, model.user_steps)
+        expected = 3.0 + np.array(naive.score(user, rows, near, model.item_factors_, *layer))
+        np.testing.assert_allclose(model.score_items(data.user_ids[[c]])[0], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_server_takes_steps_of_adam():
+    data, key = random_ratings(9, 12, 1), Key.from_seed(2)
+    model = FedGNN("published", noise_scale=0.0, clip=1e3, n_pseudo_items=0, n_neighbors=0, **SMALL)
+    system, state = planned(model, data, key)
+    neighbors = np.zeros((data.n_users, 0, 3))
+    moved, means, squares = state.parameters.copy(), 0.0, 0.0
+    for t in range(3):
+        entries, found, _ = gradients_of(model, state, data, key, t, neighbors)
+        total = np.zeros(len(moved))
+        for c in np.flatnonzero(np.isin(data.global_user_ids, state.cohort)):
+            _, by_weights, by_attention, by_rows = found[c]
+            total[:15] += np.concatenate([by_weights.ravel(), by_attention.ravel()])
+            own = entries.items[slice(*entries.indptr[c : c + 2])]
+            np.add.at(total[15:].reshape(-1, 3), own, by_rows)
+        mean = total / 8
+        means, squares = 0.9 * means + 0.1 * mean, 0.99 * squares + 0.01 * mean**2
+        step = means / (1 - 0.9 ** (t + 1)) / (np.sqrt(squares / (1 - 0.99 ** (t + 1))) + 1e-8)
+        moved = moved - model.learning_rate * step
+        state = system.apply(state, system.local_round(state, data, key, t))
+        # Where a gradient is all but 0 a step of the grid decides its sign.
+        large = np.abs(mean) > 1e-3
+        np.testing.assert_allclose(state.parameters[large], moved[large], rtol=1e-3, atol=1e-4)
+        moved = state.parameters
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(data=small_data, seed=st.integers(0, 99), clip_norm=st.floats(1e-3, 10), negatives=st.integers(0, 2))
+def test_a_guaranteed_client_moves_the_sum_by_no_more_than_its_bound(data, seed, clip_norm, negatives):
+    """In whole numbers, so exactly: the l2 sensitivity that the noise is calibrated for."""
+    key = Key.from_seed(seed)
+    model = FedGNN(clip_norm=clip_norm, negatives=negatives, init_scale=2.0, **SMALL)
+    system, state = planned(model, data, key)
+    for row in range(data.n_users):
+        one = data.select_users(data.user_ids[[row]])
+        everybody = replace(state, cohort=data.global_user_ids)
+        total = system.local_round(everybody, one, key, 1).arrays["total"]
+        square = sum(int(x) ** 2 for x in total)
+        assert Fraction(square) * Fraction(system.noise.step) ** 2 <= Fraction(clip_norm) ** 2
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, 1e200])
+def test_a_gradient_that_is_no_number_counts_as_zero(bad):
+    gradients = Gradients(np.zeros((2, 2)), np.ones((2, 8)), np.ones((3, 2)), np.zeros((0, 0, 0)))
+    gradients.rows[2, 1] = bad
+    factors = clip_factors(gradients, np.array([0, 2, 3]), 2.0)
+    assert factors[1] == 0.0
+    assert factors[0] == pytest.approx(2 / math.sqrt(12))
+
+
+@settings(max_examples=25)
+@given(data=small_data, seed=st.integers(0, 99), n_pseudo=st.integers(0, 30), negatives=st.integers(0, 2))
+def test_published_messages_add_up_to_the_update_and_hide_own_items_among_others(data, seed, n_pseudo, negatives):
+    key = Key.from_seed(seed)
+    model = FedGNN(**{**PUBLISHED, "n_pseudo_items": n_pseudo, "negatives": negatives, "n_neighbors": 0})
+    system, state = planned(model, data, key)
+    messages = system.messages(state, data, key, 0)
+    total = system.local_round(state, data, key, 0).arrays["total"]
+    assert set(messages.users) == set(state.cohort)
+    np.testing.assert_array_equal(messages.shared.sum(axis=0), total[: system.n_shared])
+    items = np.zeros((data.n_items, 3), dtype=np.int64)
+    np.add.at(items, messages.items, messages.rows)
+    np.testing.assert_array_equal(items.ravel(), total[system.n_shared :])
+    entries = draw_entries(data, model._bounds, negatives, key, 0)
+    for user, first, last in zip(messages.users, messages.indptr, messages.indptr[1:], strict=False):
+        (row,) = np.flatnonzero(data.global_user_ids == user)
+        own = entries.items[slice(*entries.indptr[row : row + 2])]
+        sent = messages.items[first:last]
+        assert len(set(sent)) == len(sent) == min(len(own) + n_pseudo, data.n_items)
+        assert set(own) <= set(sent)
+
+
+def test_parts_of_a_users_items_and_others():
+    data = random_ratings(40, 50, 3, density=0.3)
+    entries = draw_entries(data, (1.0, 5.0), 2, Key.from_seed(1), 0)
+    for row in range(data.n_users):
+        own = slice(*entries.indptr[row : row + 2])
+        mine = slice(*data.indptr[row : row + 2])
+        is_own = np.isin(entries.items[own], data.indices[mine])
+        assert (np.diff(entries.items[own]) > 0).all()
+        np.testing.assert_array_equal(entries.kinds[own] == 2, ~is_own)
+        np.testing.assert_array_equal(entries.items[own][is_own], data.indices[mine])
+        np.testing.assert_array_equal(entries.wanted[own][is_own], data.values[mine] - 3)
+        assert (entries.wanted[own][~is_own] == -2).all()
+        assert 0 < (~is_own).sum() <= 2 * is_own.sum()
+
+
+def test_neighbors_share_an_item_and_are_others():
+    data = random_ratings(60, 40, 3, density=0.05)
+    embeddings = np.arange(1.0, 61.0)[:, None]  # tells who it is
+    upload = encrypt_items(data, embeddings, Key.from_seed(1))
+    found = find_neighbors(upload, data.global_user_ids, 3, Key.from_seed(2))[:, :, 0]
+    matrix = (data.to_scipy().toarray() > 0).astype(int)
+    shared = matrix @ matrix.T
+    n_found = 0
+    for user, row in enumerate(found):
+        others = row[row > 0].astype(int) - 1
+        n_found += len(others)
+        assert len(set(others)) == len(others)
+        assert user not in others
+        assert (shared[user, others] > 0).all()
+        assert (len(others) > 0) == (shared[user].sum() > shared[user, user])
+    assert n_found > 60
+    # The third party's names: the same lists of items, under other names.
+    assert not np.array_equal(upload.names, data.indices)
+    pairs = set(zip(data.indices, upload.names, strict=True))
+    assert len(pairs) == len(set(data.indices)) == len(set(upload.names))
+
+
+def test_neighbors_come_at_their_round_and_to_their_devices():
+    data = random_ratings(30, 20, 3)
+    fitted = [
+        FedGNN(**{**PUBLISHED, "n_rounds": 4, "expansion_round": n, "n_neighbors": k}).fit(data, key=Key.from_seed(1))
+        for n, k in ((2, 2), (2, 0), (4, 2))
+    ]
+    assert fitted[0].user_neighbors_.any(axis=2).all()
+    assert fitted[1].user_neighbors_.shape == (30, 0, 3)
+    assert not fitted[2].user_neighbors_.any()
+    np.testing.assert_array_equal(fitted[1].item_factors_, fitted[2].item_factors_)
+    assert (fitted[0].item_factors_ != fitted[2].item_factors_).any()
+
+
+def test_the_guaranteed_ledger_keeps_its_budget():
+    data = random_ratings(50, 12, 3)
+    model = FedGNN(epsilon=1.5, delta=1e-5, n_rounds=7, cohort_size=10, n_factors=3).fit(data, key=Key.from_seed(1))
+    ((event, times),) = model.ledger_.events.items()
+    assert isinstance(event, Gaussian)
+    assert (event.neighboring, event.sampling, event.n_users, event.cohort_size) == (
+        "replace", "without_replacement", 50, 10
+    )  # fmt: skip
+    assert times == 7
+    assert 1.4 < model.ledger_.epsilon("public") <= 1.5
+    assert model.ledger_.epsilon("server") == math.inf
+
+
+def test_the_published_ledger_promises_nothing_and_says_what_each_party_learns():
+    data = random_ratings(50, 12, 3)
+    model = FedGNN(**PUBLISHED, clip=0.125, noise_scale=0.25).fit(data, key=Key.from_seed(1))
+    (event,) = model.ledger_.events
+    assert isinstance(event, Unprotected)
+    assert model.ledger_.epsilon() == model.ledger_.epsilon("public") == math.inf
+    told = model.ledger_.summary()
+    assert "2 clip / noise_scale = 1.0000 a round, is that of one number: the 15 numbers" in told
+    assert "of the layer alone cost 15.00 a round, those of a row 3.000 more" in told
+    assert "third party: it learns who has how many items" in told
+    assert "neighbours: each user is sent the embeddings of up to 2 others" in told
+    alone = FedGNN(**{**PUBLISHED, "n_neighbors": 0, "noise_scale": 0.0}).fit(data, key=Key.from_seed(1))
+    assert "third party" not in alone.ledger_.summary()
+    assert "there is no noise on the numbers" in alone.ledger_.summary()
+
+
+def test_an_item_that_is_not_sent_is_not_the_users():
+    """The event for which no epsilon holds: impossible for whoever has the item, likely for others."""
+    data, key = random_ratings(30, 60, 3, density=0.1), Key.from_seed(1)
+    model = FedGNN(**{**PUBLISHED, "n_pseudo_items": 20, "n_neighbors": 0, "cohort_size": 30})
+    system, state = planned(model, data, key)
+    n_missing = 0
+    for t in range(5):
+        messages = system.messages(state, data, key, t)
+        for user, first, last in zip(messages.users, messages.indptr, messages.indptr[1:], strict=False):
+            (row,) = np.flatnonzero(data.global_user_ids == user)
+            missing = np.setdiff1d(np.arange(60), messages.items[first:last])
+            assert not set(missing) & set(data.indices[slice(*data.indptr[row : row + 2])])
+            n_missing += len(missing)
+    assert n_missing > 30 * 5 * 25
+
+
+def test_the_whole_message_tells_more_than_the_papers_epsilon():
+    """Two users whose gradients lie at opposite ends of the clip: the sum of signs tells them apart.
+
+    At the paper's 2 clip / noise_scale = 1 nobody is right more often than e / (1 + e) = .73.
+    """
+    noise = PublishedNoise(0.1, 0.2, 0)
+    n, d = 400, 64
+    users = np.arange(2 * n, dtype=np.uint64)
+    draws, _ = noise.draw(users, np.full(2 * n, d), Key.from_seed(1), 0, 1)
+    ends = noise.to_grid(np.repeat([0.1, -0.1], n))[:, None]
+    guesses = (ends + draws.reshape(2 * n, d)).sum(axis=1) > 0
+    right = (guesses == (ends[:, 0] > 0)).mean()
+    assert right > 0.98 > math.e / (1 + math.e)
+
+
+def test_saved_and_loaded(tmp_path):
+    data = random_ratings(20, 8, 1)
+    for options in (PUBLISHED, SMALL):
+        model = FedGNN(**options).fit(data, key=Key.from_seed(1))
+        model.save(tmp_path / "model.npz")
+        again = load(tmp_path / "model.npz")
+        np.testing.assert_array_equal(again.predict([0, 1], [1, 2]), model.predict([0, 1], [1, 2]))
+        np.testing.assert_array_equal(again.user_neighbors_, model.user_neighbors_)
+        assert again.get_params() == model.get_params()
+        model.save(tmp_path / "shared.npz", include_users=False)
+        shared = load(tmp_path / "shared.npz")
+        assert not len(shared.user_neighbors_)
+        served = shared.with_users(data)
+        alone = model.with_users(data)
+        np.testing.assert_array_equal(served.score_items(data.user_ids), alone.score_items(data.user_ids))
+
+
+def test_training_learns():
+    """Items of two kinds, and users who like one of them: errors fall well below those of the first model."""
+    rng = np.random.default_rng(1)
+    likes = rng.integers(0, 2, 120)
+    users, items = np.nonzero(rng.random((120, 30)) < 0.5)
+    data = Interactions.from_arrays(users, items, np.where(likes[users] == items % 2, 5.0, 1.0))
+    options = {"n_factors": 8, "cohort_size": 120, "learning_rate": 0.1}
+    first, last = (
+        FedGNN("published", noise_scale=0.0, n_pseudo_items=0, n_neighbors=0, clip=10.0, n_rounds=n, **options)
+        .fit(data, key=Key.from_seed(1))
+        .evaluate(data)["rmse"]
+        for n in (1, 50)
+    )
+    assert last < 1.5 < 1.9 < first
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"variant": "private"}, "variant must be one of"),
+        ({"epsilon": 0.0}, "epsilon must be"),
+        ({"delta": 1.0}, "delta must be less than 1"),
+        ({"clip_norm": 0.0}, "clip_norm must be at least"),
+        ({"clip": math.nan}, "clip must be finite"),
+        ({"noise_scale": -0.1}, "noise_scale must be at least 0"),
+        ({"noise_scale": 1e-9}, "noise_scale must be 0 or at least 1e-06"),
+        ({"n_pseudo_items": -1}, "n_pseudo_items must be at least 0"),
+        ({"n_neighbors": 1.5}, "n_neighbors must be"),
+        ({"expansion_round": 0}, "expansion_round must be at least 1"),
+        ({"n_factors": 0}, "n_factors must be at least 1"),
+        ({"cohort_size": 0}, "cohort_size must be at least 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
+        ({"user_steps": -1}, "user_steps must be at least 0"),
+        ({"negatives": -1}, "negatives must be at least 0"),
+        ({"grid": [1.0]}, "grid must"),
+    ],
+)
+def test_bad_parameters(options, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        FedGNN(**options)
+
+
+def test_ratings_are_asked_for_where_nothing_is_promised():
+    ones = Interactions.from_arrays([0, 1, 1], [0, 0, 1])
+    with pytest.raises(ValueError, match="interactions must hold ratings"):
+        FedGNN("published").fit(ones)
+    FedGNN(**PUBLISHED, negatives=1, grid=(0.0, 1.0)).fit(ones, key=Key.from_seed(1))
+    FedGNN(**SMALL).fit(ones, key=Key.from_seed(1))
+    with pytest.warns(UserWarning, match="not on the grid"):
+        FedGNN(**PUBLISHED, grid=(1.0, 5.0)).fit(random_ratings(9, 8, 1), key=Key.from_seed(1))
+
+
+def test_divergence_is_named():
+    with pytest.raises(DivergenceError, match=r"diverged in round \d+: .*learning_rate \(now 600"):
+        FedGNN(**SMALL, learning_rate=600.0).fit(random_ratings(9, 8, 1), key=Key.from_seed(1))
+
+
+def test_messages_by_themselves_are_those_of_the_published_variant():
+    data, key = random_ratings(9, 8, 1), Key.from_seed(1)
+    system, state = planned(FedGNN(**SMALL), data, key)
+    with pytest.raises(TypeError, match="variant must be 'published'"):
+        system.messages(state, data, key, 0)
+
+
+@pytest.mark.parametrize("options", [SMALL, PUBLISHED])
+def test_server_refuses_what_cannot_be(options):
+    data, key = random_ratings(9, 6, 1), Key.from_seed(1)
+    system, state = planned(FedGNN(**options), data, key)
+    good = system.local_round(state, data, key, 0)
+    total = good.arrays["total"]
+    most = int(system.rules(state, 9)["total"].high)
+    bad = [
+        {"total": total.astype(float)},
+        {"total": total[:-1]},
+        {"total": np.full(total.shape, most + 1)},
+        {"total": total, "more": total},
+        {},
+    ]
+    if options is SMALL:  # every number may be sent, but not all at once
+        bad.append({"total": np.full(total.shape, most)})
+    receiver = RoundReceiver(system, state, 0, {"shard-0": 9})
+    for arrays in bad:
+        assert not receiver.receive(Update(0, "shard-0", 9, arrays))
+    assert receiver.receive(good)
+    assert len(receiver.rejections) == len(bad)
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [SMALL, PUBLISHED, {**PUBLISHED, "negatives": 1}])
+def test_threads_and_shards_do_not_change_the_model(options):
+    data = random_ratings(60, 30, 5)
+    options = {**options, "cohort_size": 40}
+    one, four, shards = (
+        FedGNN(**options).fit(data, key=Key.from_seed(3), n_threads=n, engine=engine)
+        for n, engine in ((1, None), (4, None), (1, LocalEngine(3)))
+    )
+    for other in (four, shards):
+        for name in FedGNN._saved:
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sent():
+    """What users of the published variant send in one round, with noise and without."""
+    data, key = random_ratings(300, 40, 7), Key.from_seed(5)
+    found = []
+    for scale in (0.2, 0.0):
+        model = FedGNN("published", noise_scale=scale, n_pseudo_items=10, n_neighbors=0, n_factors=4, cohort_size=300)
+        system, state = planned(model, data, key)
+        messages = system.messages(state, data, key, 0)
+        found.append([system.noise.step * part for part in (messages.shared, messages.rows)])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [0, 1])
+def test_every_number_has_the_noise_that_its_ledger_says(sent, part):
+    noise = (sent[0][part] - sent[1][part]).ravel()
+    # Numbers are cut to steps of two sizes, which are less than a hundredth of the noise.
+    stddev = math.sqrt(2) * 0.2
+    assert len(noise) > 5_000
+    assert mean_is(noise, 0.0, stddev)
+    assert not mean_is(noise + 0.1 * stddev, 0.0, stddev)
+    assert_only(lambda factor: mean_is(np.abs(noise), 0.2 * factor, 0.2))
+    assert stats.kstest(noise / 0.2, "laplace").pvalue > ALPHA
+    assert stats.kstest(noise / 0.2 * 1.1, "laplace").pvalue < ALPHA
+
+
+@pytest.mark.slow
+def test_released_parameters_have_the_noise_of_the_ledgers_event():
+    """The guaranteed server's sums, less what clients sent: normal, of the event's multiplier times 2 clip_norm."""
+    data, key = random_ratings(60, 3_000, 3, density=0.01), Key.from_seed(1)
+    model = FedGNN(epsilon=3.0, clip_norm=0.5, n_factors=4, cohort_size=20, n_rounds=3)
+    system, state = planned(model, data, key)
+    sent = system.local_round(state, data, key, 0)
+    after = system.apply(state, sent)
+    mean = (after.means - 0.9 * state.means) / 0.1
+    noise = mean * 20 - sent.arrays["total"] * system.noise.step
+    stddev = system.event.noise_multiplier * 2 * 0.5
+    assert len(noise) > 10_000
+    assert mean_is(noise, 0.0, stddev)
+    assert_only(lambda factor: mean_is(noise**2, (factor * stddev) ** 2, math.sqrt(2) * stddev**2))
+    assert stats.kstest(noise / stddev, "norm").pvalue > ALPHA
+
+
+@pytest.mark.slow
+def test_pseudo_rows_have_the_mean_and_covariance_of_a_clients_own():
+    rng, n, d = np.random.default_rng(1), 40, 3
+    rows = rng.normal(size=(n, d)) @ np.array([[2.0, 0, 0], [1, 0.5, 0], [0, 0, 0.1]]) + [1, 0, -1]
+    gradients = Gradients(np.zeros((1, d)), np.zeros((1, 15)), rows, (rows.T @ rows)[None])
+    entries = Entries(np.array([0, n]), np.arange(n, dtype=np.int32), np.zeros(n), np.zeros(n, dtype=np.uint8))
+    found = draw_pseudo_rows(gradients, entries, np.zeros(1, np.uint64), np.array([50_000]), Key.from_seed(1), 0)
+    mean, covariance = rows.mean(axis=0), np.cov(rows.T, bias=True)
+    for k in range(d):
+        stddev = math.sqrt(covariance[k, k])
+        assert mean_is(found[:, k], mean[k], stddev)
+        assert not mean_is(found[:, k] + 0.1 * stddev, mean[k], stddev)
+        squares = (found[:, k] - mean[k]) ** 2
+        assert_only(lambda factor, s=squares, v=covariance[k, k]: mean_is(s, factor * v, math.sqrt(2) * v))
+    product = (found[:, 0] - mean[0]) * (found[:, 1] - mean[1])
+    spread = math.sqrt(covariance[0, 0] * covariance[1, 1] + covariance[0, 1] ** 2)
+    assert mean_is(product, covariance[0, 1], spread)
+    assert not mean_is(product, 0.9 * covariance[0, 1], spread)
