@@ -62,6 +62,14 @@ def calibrate_noise_multiplier(
     """
     if not isinstance(event, Gaussian | Laplace):
         raise TypeError(f"event must be Gaussian or Laplace, got {type(event).__name__}; pass the event of one round")
+    target = (*_checked(epsilon, delta, count), accountant)
+    # Each seed of a study asks again; what else makes accountants may make another each time.
+    least = _least_noise if accountant is PLDAccountant else _least_noise.__wrapped__
+    return least(replace(event, noise_multiplier=1.0), *target)
+
+
+@lru_cache(maxsize=64)
+def _least_noise(event, epsilon, delta, count, accountant):
     meets = _target(epsilon, delta, count, accountant)
     if epsilon > _ABSURD:
         # Accounts of huge costs under sampling are slow; without it the cost is higher, and has a closed form.
@@ -206,11 +214,17 @@ def _most_reports(event, epsilon, delta):
     return few
 
 
+def _checked(epsilon, delta, count):
+    return (
+        check_epsilon("epsilon", epsilon),
+        check_real("delta", delta, low=0.0, high=1.0, exclusive=True),
+        check_integer("count", count, low=1),
+    )
+
+
 def _target(epsilon, delta, count, accountant):
     """Whether an event, so many times, stays within the target."""
-    epsilon = check_epsilon("epsilon", epsilon)
-    delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-    count = check_integer("count", count, low=1)
+    epsilon, delta, count = _checked(epsilon, delta, count)
 
     def meets(event: Event) -> bool:
         return accountant().compose(event, count).get_epsilon(delta) <= epsilon

@@ -178,4 +178,5 @@ def _calibrate(
     if not numbers["n_rounds"]:
         return None, first
     # Stage one is composed with the rounds, not added to them.
-    return least(budget, numbers["cohort_size"], numbers["n_rounds"], after_stage1), first
+    accountant = PLDAccountant if first is None else after_stage1
+    return least(budget, numbers["cohort_size"], numbers["n_rounds"], accountant), first
