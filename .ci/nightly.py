@@ -30,6 +30,7 @@ ASKS_FOR_DATA = "--data is required"
 OTHER_DATA = {
     "laplace-rr-svd": "movielens-100k",
     "fedrec": "movielens-100k",
+    "sdcf": "movielens-100k",
     "fedrec --table communication": "movielens-1m",
     "privrec --table 3": "frappe",
     "privrec --figure 5": "frappe",

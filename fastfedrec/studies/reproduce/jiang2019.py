@@ -31,7 +31,7 @@ __all__ = ["PartyRow", "SDCFTable", "TemperatureRow", "sdcf_table"]
 
 TABLES = ("temperature", "parties")
 TEMPERATURES = (0.01, 0.1, 1.0)
-N_ROUNDS, QUICK_ROUNDS, N_RECORDED = 100, 20, 3
+N_ROUNDS, N_RECORDED = 100, 3
 _PLAIN, _DENOISED, _BARE = "SDCF", "SDCF, denoised", "SDCF, rated items alone"
 _TITLES = {"temperature": "errors over the temperature, denoised and not", "parties": "what the parties find out"}
 _LEGEND = {
@@ -194,7 +194,7 @@ def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
         "temperature": MAE and RMSE.  "parties": the attacks of `fastfedrec.attacks` on the first split, on what was
         sent in the last rounds, and membership.
     **options : object
-        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: one split and few rounds.
+        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: one split.
 
     Returns
     -------
@@ -209,17 +209,16 @@ def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
     check_choice("table", table, TABLES)
     how = RunOptions(**options)
     folds = check_folds(folds, "use evaluation.KFold", quick=how.quick or table == "parties")
-    n_rounds = QUICK_ROUNDS if how.quick else N_ROUNDS
     settings = {
         "version": __version__,
         "n_ratings": sum(part.n_interactions for part in folds[0]),
         "checksum": checksum(itertools.chain.from_iterable(folds)),
         "n_splits": len(folds),
-        "n_rounds": n_rounds,
+        "n_rounds": N_ROUNDS,
     }
     rows: list[Any] = []
     first, _ = folds[0]
-    cases = _runs(n_rounds) if table == "parties" else _models(n_rounds)
+    cases = _runs() if table == "parties" else _models()
     for name, heat, model in each(cases, how, f"Table {table}", "model"):
         place = settings | {"model": repr(model), "recorded": N_RECORDED}
         part = f"sdcf-{table}-{name}-{heat}".replace(" ", "-").replace(",", "")
@@ -234,23 +233,23 @@ def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
     return SDCFTable(describe_folds(folds), settings, table, tuple(rows))
 
 
-def _models(n_rounds: int) -> list[tuple[str, float | None, Any]]:
+def _models() -> list[tuple[str, float | None, Any]]:
     rows: list[tuple[str, float | None, Any]] = []
     for heat in TEMPERATURES:
-        options: dict[str, Any] = {"temperature": heat, "n_rounds": n_rounds}
+        options: dict[str, Any] = {"temperature": heat, "n_rounds": N_ROUNDS}
         rows += [
             (_PLAIN, heat, SDCF(**options)),
             (_DENOISED, heat, SDCF(True, **options)),
             (_BARE, heat, SDCF(filling="none", **options)),
         ]
-    return [*rows, ("FedRec, rho 0", None, FedRec(0, n_rounds=n_rounds)), ("BiasedMF", None, BiasedMF())]
+    return [*rows, ("FedRec, rho 0", None, FedRec(0, n_rounds=N_ROUNDS)), ("BiasedMF", None, BiasedMF())]
 
 
-def _runs(n_rounds: int) -> list[tuple[str, float | None, Any]]:
+def _runs() -> list[tuple[str, float | None, Any]]:
     return [
-        (_PLAIN, 1.0, SDCF(n_rounds=n_rounds)),
-        (f"{_DENOISED}, published", 1.0, SDCF(True, sharing="published", n_rounds=n_rounds)),
-        (f"{_DENOISED}, additive", 1.0, SDCF(True, n_rounds=n_rounds)),
+        (_PLAIN, 1.0, SDCF(n_rounds=N_ROUNDS)),
+        (f"{_DENOISED}, published", 1.0, SDCF(True, sharing="published", n_rounds=N_ROUNDS)),
+        (f"{_DENOISED}, additive", 1.0, SDCF(True, n_rounds=N_ROUNDS)),
     ]
 
 
