@@ -34,6 +34,7 @@ from fastfedrec.studies.reproduce.wang2021 import accuracy as wang2021
 from fastfedrec.studies.reproduce.wang2021 import activity as wang2021_activity
 from fastfedrec.studies.reproduce.wang2021 import attacks as wang2021_attacks
 from fastfedrec.studies.reproduce.wang2021 import figures as wang2021_figures
+from fastfedrec.studies.reproduce.wang2021 import gap as wang2021_gap
 from fastfedrec.studies.reproduce.wang2021 import stage1 as wang2021_stage1
 from fastfedrec.studies.reproduce.wang2021.accuracy import accuracy_table, epsilon_table
 from fastfedrec.studies.reproduce.wang2021.figures import privrec_figure
@@ -50,7 +51,7 @@ _TABLES = {
     "dp-subspace": (SIZES,),
     "fedrec": liang2021.TABLES,
     "sdcf": jiang2019.TABLES,
-    "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES),
+    "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES, wang2021_gap.TABLE),
 }
 
 
@@ -94,7 +95,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
         "sdcf: temperature (MAE and RMSE, denoised and not) or parties (what attacks find out); "
         "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data), stage1 (what its first "
-        "stage is worth), 6 (membership inference), or attacks (the same on every system)",
+        "stage is worth), 6 (membership inference), attacks (the same on every system), or gap (trials to reach tables "
+        "2 and 3)",
     )
     command.add_argument(
         "--data",
@@ -102,7 +104,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="PATH",
         help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
         "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; figures 2 and 3 take either), or 100K (table "
-        "stage1; without it sequences are generated; tables 6 and attacks generate data without it); for "
+        "stage1; without it sequences are generated; tables 6 and attacks generate data without it; gap: any); for "
         "private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
@@ -113,7 +115,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--seeds",
         type=int,
         metavar="N",
-        help="runs with seeds 0 to N - 1 (fmf-ldp, stage1, movielens, sizes: 3, with --quick 1; else 1)",
+        help="runs with seeds 0 to N - 1 (fmf-ldp, stage1, gap, movielens, sizes: 3, with --quick 1; else 1)",
     )
     command.add_argument("--threads", type=int, default=0, metavar="N", help="0: all there are; changes no hit ratio")
 
@@ -213,8 +215,9 @@ def _compute_liang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBy
 
 
 def _compute_wang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
-    if arguments.seeds is not None and arguments.table != wang2021_stage1.TABLE:
-        raise ValueError(f"--seeds is for table {wang2021_stage1.TABLE} of privrec; its other figures and tables use 0")
+    many = (wang2021_stage1.TABLE, wang2021_gap.TABLE)
+    if arguments.seeds is not None and arguments.table not in many:
+        raise ValueError(f"--seeds is for tables {' and '.join(many)} of privrec; its other figures and tables use 0")
     if arguments.table in ("4", "5"):
         if arguments.data is not None:
             raise ValueError(f"--data is not for table {arguments.table} of privrec, which is computed, not measured")
@@ -228,11 +231,16 @@ def _compute_wang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideByS
         what = "table" if arguments.table else "figure"
         raise ValueError(f"--data is required for {what} {wanted} of privrec: MovieLens 1M or frappe.csv")
     is_frappe = arguments.table == "3" or arguments.figure in wang2021_figures.OF_LOG
-    if arguments.figure in (wang2021_activity.FIGURE, *wang2021_figures.OF_EITHER):
+    if arguments.table == wang2021_gap.TABLE or arguments.figure in (
+        wang2021_activity.FIGURE,
+        *wang2021_figures.OF_EITHER,
+    ):
         is_frappe = "frappe" in arguments.data.name.lower()
     data = load_frappe(arguments.data) if is_frappe else load_movielens(arguments.data)
     if arguments.figure == wang2021_activity.FIGURE:
         return wang2021_activity.activity_figure(data)
+    if arguments.table == wang2021_gap.TABLE:
+        return wang2021_gap.gap_table(data, n_seeds=_n_seeds(arguments, 3), **how)
     compute = accuracy_table if arguments.table else privrec_figure
     return compute(data, wanted, **how)
 

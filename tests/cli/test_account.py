@@ -173,7 +173,7 @@ def test_account_of_gaussian_noise(capsys):
         ("reproduce dp-subspace --figure map", "--table of dp-subspace must be one of sizes"),
         ("reproduce fedrec --table 2 --data x --seeds 2", "--seeds is for fmf-ldp; fedrec runs over five"),
         ("reproduce laplace-rr-svd --figure 2 --data x --seeds 2", "--seeds is for fmf-ldp"),
-        ("reproduce privrec --figure 2 --data x.zip --seeds 3", "--seeds is for table stage1 of privrec"),
+        ("reproduce privrec --figure 2 --data x.zip --seeds 3", "--seeds is for tables stage1 and gap of privrec"),
         ("reproduce fedrec --table 2", "--data is required for fedrec"),
         ("reproduce laplace-rr-svd --figure 2", "--data is required for laplace-rr-svd"),
         ("reproduce private-prototypes --figure 8", "--data is required for figure 8"),

@@ -346,7 +346,7 @@ def test_each_field_of_a_header_is_looked_at(tmp_path, monkeypatch, name, field,
 @pytest.mark.parametrize(
     ("name", "change", "complaint"),
     [
-        ("state", lambda arrays: {}, "must have the array 'parameters'"),
+        ("state", lambda arrays: {}, r"must have the arrays \['parameters'\]"),
         ("state", lambda arrays: {"parameters": arrays["parameters"][:-1]}, "parameters must have shape"),
         ("state", lambda arrays: {"parameters": arrays["parameters"].astype(float)}, "parameters must have dtype"),
         ("state", lambda arrays: {"parameters": arrays["parameters"] * np.float32(np.nan)}, "NaN or infinite"),

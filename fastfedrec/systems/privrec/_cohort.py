@@ -24,6 +24,8 @@ from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 
 _CLIENT_BLOCK = 64  # clients whose updates are in memory together; fixed, so that sums do not depend on threads
+OPTIMIZERS = ("sgd", "adam")  # of the server
+_DECAYS, _LEAST_SCALE = (0.9, 0.99), 1e-5  # Adam's betas and its epsilon: a mean update is about .001 in a parameter
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,13 @@ class PrivRecState:
         Of the network.
     cohort : ndarray of shape (cohort_size,), uint64
         Global ids of the clients of the open round; secret, for the amplification by sampling rests on it.
+    moments : ndarray of shape (2, n_parameters) or (0, n_parameters), float64
+        Decayed sums of mean updates and of their squares, with Adam: of what was released, so they cost nothing.
     """
 
     parameters: NDArray[np.float32]
     cohort: NDArray[np.uint64]
+    moments: NDArray[np.float64]
 
 
 class CohortRounds(FederatedSystem):
@@ -71,6 +76,7 @@ class CohortRounds(FederatedSystem):
     streams: ClassVar[str]  # names of random streams begin with it: no two stages share a draw
     cohorts: ClassVar[str]
     _what: ClassVar[str]  # clients send, for the ledger
+    server_optimizer: str = "sgd"
 
     network: TwoTower | GRUEncoder
     population: NDArray[np.uint64]
@@ -105,12 +111,14 @@ class CohortRounds(FederatedSystem):
         """The first parameters, which are public, and the first cohort."""
         return self.state_of(self.network.initial_parameters(self.key, purpose=f"{self.streams}.start"), 0)
 
-    def state_of(self, parameters: np.ndarray, round_number: int) -> PrivRecState:
-        """The state of a round, from what is released of it and the key."""
+    def state_of(self, parameters: np.ndarray, round_number: int, moments: np.ndarray | None = None) -> PrivRecState:
+        """The state of a round, from what is released of it and the key; without `moments`, of the first."""
         cohort = FixedSizeSampling(self.cohort_size).sample(
             len(self.population), key=self.key, round=round_number, purpose=self.cohorts
         )
-        return PrivRecState(parameters, self.population[cohort])
+        if moments is None:
+            moments = np.zeros((2 if self.server_optimizer == "adam" else 0, len(parameters)))
+        return PrivRecState(parameters, self.population[cohort], moments)
 
     def local_round(
         self,
@@ -143,15 +151,22 @@ class CohortRounds(FederatedSystem):
         return update
 
     def apply(self, state: PrivRecState, update: Update) -> PrivRecState:
-        """Add noise, divide by the planned size of the cohort, and step along the mean (equation 6)."""
+        """Add noise, divide by the planned size of the cohort, and step along the mean (equation 6), or by Adam."""
         total = update.arrays["total"]
         if self.noise is not None:
             purpose = f"{self.streams}.noise"
             self.key.claim_message(purpose, update.round, "server")
             total = self.noise.release(total, self.key, purpose, update.round, self.n_threads)
         with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
-            moved = state.parameters + self.server_learning_rate / self.cohort_size * total
-            return self.state_of(moved.astype(np.float32), update.round + 1)
+            if self.server_optimizer == "sgd":
+                step, moments = self.server_learning_rate / self.cohort_size * total, state.moments
+            else:
+                mean = total / self.cohort_size
+                powers = [(1 - decay) * mean**power for power, decay in enumerate(_DECAYS, 1)]
+                moments = np.array(_DECAYS)[:, None] * state.moments + powers
+                first, second = (m / (1 - d ** (update.round + 1)) for m, d in zip(moments, _DECAYS, strict=True))
+                step = self.server_learning_rate * first / (np.sqrt(second) + _LEAST_SCALE)
+            return self.state_of((state.parameters + step).astype(np.float32), update.round + 1, moments)
 
     def _as_sent(self, total: np.ndarray) -> np.ndarray:
         return total if self.noise is None else total.astype(np.int64)

@@ -18,6 +18,7 @@ from fastfedrec.systems.privrec._cohort import CohortRounds, PrivRecState
 
 _LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
 _FIELDS = ("ledger", "rounds", "round")  # of a state
+_MOMENTS = "moments"
 _NOISE_TO_LEARN_WITH = 0.003  # in each parameter of a step of the server
 
 
@@ -38,33 +39,37 @@ class Run:
         """What the run has cost so far."""
         return self.account.ledger
 
-    def open(self, system: CohortRounds, start: Callable[[], np.ndarray], n_rounds: int) -> tuple[np.ndarray, int]:
-        """Parameters and number of a stage's next round; `start` gives the first ones where nothing was kept."""
+    def open(self, system: CohortRounds, start: Callable[[], np.ndarray], n_rounds: int) -> tuple[PrivRecState, int]:
+        """State and number of a stage's next round; `start` gives the first parameters where nothing was kept."""
         folder = system.checkpoint
         found = None if folder is None else folder.restore(_FIELDS)
         if folder is None or found is None:
-            parameters = start()
-            self._keep(folder, -1, parameters)
-            return parameters, 0
+            state = system.state_of(start(), 0)
+            self._keep(folder, -1, state)
+            return state, 0
         header, arrays = found
         with folder.checking_state():
-            if set(arrays) != {"parameters"}:
-                raise ValueError(f"it must have the array 'parameters', got {sorted(arrays)}")
-            rule = ArrayRule(np.float32, (system.network.n_parameters,))
-            if violation := rule.violation(arrays["parameters"]):
-                raise ValueError(f"parameters {violation}")
+            shape = (system.network.n_parameters,)
+            rules = {"parameters": ArrayRule(np.float32, shape)}
+            if system.server_optimizer == "adam":
+                rules[_MOMENTS] = ArrayRule(np.float64, (2, *shape))
+            if arrays.keys() != rules.keys():
+                raise ValueError(f"it must have the arrays {sorted(rules)}, got {sorted(arrays)}")
+            for name, rule in rules.items():
+                if violation := rule.violation(arrays[name]):
+                    raise ValueError(f"{name} {violation}")
             last_round = check_integer("round", header["round"], low=-1, high=n_rounds - 1)
             communication = CommunicationLedger([read_traffic(traffic) for traffic in header["rounds"]])
             ledger = Ledger.from_dict(header["ledger"], check_costs=False)
         self.account.resume(ledger)
         self.communication = communication
-        return arrays["parameters"], last_round + 1
+        return system.state_of(arrays["parameters"], last_round + 1, arrays.get(_MOMENTS)), last_round + 1
 
     def rounds(
         self,
         system: CohortRounds,
         data: Interactions | InteractionLog,
-        parameters: np.ndarray,
+        state: PrivRecState,
         first_round: int,
         n_rounds: int,
         after_round: Callable[[int, np.ndarray], None] | None = None,
@@ -73,13 +78,13 @@ class Run:
 
         def after(round_number: int, state: PrivRecState) -> None:
             check_convergence(system, state.parameters, round_number)
-            self._keep(system.checkpoint, round_number, state.parameters)
+            self._keep(system.checkpoint, round_number, state)
             if after_round is not None:
                 after_round(round_number, state.parameters)
 
         return self.engine.run(
             system,
-            system.state_of(parameters, first_round),
+            state,
             data,  # type: ignore[arg-type]
             key=self.key,
             n_rounds=n_rounds,
@@ -92,12 +97,13 @@ class Run:
             name=self.name,
         ).parameters
 
-    def _keep(self, folder: Checkpoint | None, round_number: int, parameters: np.ndarray) -> None:
+    def _keep(self, folder: Checkpoint | None, round_number: int, state: PrivRecState) -> None:
         if folder is None:
             return
         rounds = [astuple(traffic) for traffic in self.communication.rounds]
         header = {"ledger": self.ledger.to_dict(), "rounds": rounds, "round": round_number}
-        folder.keep_state(header, {"parameters": parameters})
+        moments = {_MOMENTS: state.moments} if len(state.moments) else {}
+        folder.keep_state(header, {"parameters": state.parameters} | moments)
 
 
 def check_convergence(system: CohortRounds, parameters: np.ndarray, round_number: int) -> None:

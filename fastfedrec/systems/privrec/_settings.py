@@ -13,10 +13,12 @@ from fastfedrec.accounting import (
 )
 from fastfedrec.compute.networks.tiles import check_widths
 from fastfedrec.core.check import check_choice, check_integer, check_noise_epsilon, check_real
+from fastfedrec.systems.privrec._cohort import OPTIMIZERS
 from fastfedrec.systems.privrec._meta import METAS
 from fastfedrec.systems.privrec.stage1 import STAGES, Stage1Settings, check_options, has_joint_loss, resolve_options
 
-#: Chosen on MovieLens 1M; the paper's own are those of its section 4.1 (docs/explanation/systems/privrec/privrec.md).
+#: The paper's own are those of its section 4.1; others were chosen on MovieLens 100K (Adam) and on MovieLens 1M
+#: (docs/explanation/systems/privrec/privrec.md).
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "n_rounds": 80, "cohort_size": 20, "local_epochs": 100, "learning_rate": 0.05, "server_learning_rate": 1.0,
@@ -26,6 +28,10 @@ PRESETS: dict[str, dict[str, Any]] = {
         "n_rounds": 50, "cohort_size": 200, "local_epochs": 5, "learning_rate": 0.05, "server_learning_rate": 1.0,
         "negatives": 4,
     },
+}  # fmt: skip
+_ADAM: dict[str, Any] = {
+    "n_rounds": 300, "cohort_size": 200, "local_epochs": 2, "learning_rate": 0.1, "server_learning_rate": 0.005,
+    "negatives": 4,
 }  # fmt: skip
 
 
@@ -41,12 +47,14 @@ class PrivRecSettings:
     negatives: int
     clip_norm: float | None
     noise_multiplier: float | None
+    server_optimizer: str
     stage1: Stage1Settings | None = None
 
     @classmethod
     def resolve(cls, parameters: Mapping[str, Any], n_users: int, n_public: int = 0) -> "PrivRecSettings":
         """Put numbers for "auto" and "all", and calibrate the noise, for a run over `n_users` users."""
-        preset = PRESETS[parameters["preset"]]
+        optimizer = choose_optimizer(parameters)
+        preset = _ADAM if optimizer == "adam" else PRESETS[parameters["preset"]]
         given = {name: parameters[name] for name in preset}
         numbers = {name: preset[name] if value == "auto" else value for name, value in given.items()}
         if numbers["cohort_size"] == "all":
@@ -67,7 +75,28 @@ class PrivRecSettings:
             private = parameters["stage1"] == "dp"
             bound = {"clip_norm": options["clip_norm"] if private else None}
             stage1 = Stage1Settings(**(options | bound), noise_multiplier=first if private else None)
-        return cls(**numbers, clip_norm=parameters["clip_norm"], noise_multiplier=multiplier, stage1=stage1)
+        return cls(
+            **numbers, clip_norm=parameters["clip_norm"], noise_multiplier=multiplier, server_optimizer=optimizer,
+            stage1=stage1,
+        )  # fmt: skip
+
+    @classmethod
+    def on_device(cls, parameters: Mapping[str, Any]) -> "PrivRecSettings":
+        """What a user's device fine-tunes with."""
+        # Nothing there depends on the noise or on the number of users, so there is nothing to calibrate.
+        changed = {"noise_multiplier": 1.0, "target_epsilon": None, "stage1": "none"}
+        changed["server_optimizer"] = choose_optimizer(parameters)
+        return cls.resolve({**parameters, **changed}, 2**31)
+
+
+def choose_optimizer(parameters: Mapping[str, Any]) -> str:
+    """What "auto" stands for."""
+    if parameters["server_optimizer"] != "auto":
+        return str(parameters["server_optimizer"])
+    # Adam divides by how much a parameter moves: what hardly moves but for noise would follow the noise.
+    exact = all(parameters[name] is None for name in ("noise_multiplier", "target_epsilon", "popularity_epsilon"))
+    is_free = parameters["server_learning_rate"] == "auto" and parameters["preset"] == "recommended"
+    return "adam" if exact and is_free else "sgd"
 
 
 def is_private(parameters: Mapping[str, Any]) -> bool:
@@ -82,6 +111,8 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     parameters["preset"] = check_choice("preset", parameters["preset"], tuple(PRESETS))
     parameters["noise"] = check_choice("noise", parameters["noise"], ("gaussian", "laplace"))
     parameters["meta"] = check_choice("meta", parameters["meta"], METAS)
+    optimizers = ("auto", *OPTIMIZERS)
+    parameters["server_optimizer"] = check_choice("server_optimizer", parameters["server_optimizer"], optimizers)
     least = {"n_rounds": 0, "cohort_size": 1, "local_epochs": 1, "negatives": 0}
     for name, low in least.items():
         value = parameters[name]

@@ -80,6 +80,10 @@ class PrivRec(_TwoTowerRecommender):
         Passes of a client over its own examples (E2).
     learning_rate, server_learning_rate : float or "auto"
         Of a client's steps, and of the server's along the mean update.
+    server_optimizer : {"auto", "sgd", "adam"}
+        Whether the server multiplies the mean update by its rate (equation 6), or steps by Adam with the mean as its
+        gradient [4]_, which costs no privacy but follows noise, too.  "auto" is Adam where the preset is "recommended",
+        there is no noise, and `server_learning_rate` is "auto".
     negatives : int or "auto"
         Items that a user has not visited, drawn for each positive, in each round anew.
     meta : {"reptile", "first-order-maml", "maml", "meta-sgd"}
@@ -144,6 +148,7 @@ class PrivRec(_TwoTowerRecommender):
     .. [2] Nichol, Achiam, Schulman, "On first-order meta-learning algorithms", arXiv:1803.02999, 2018 (Reptile).
     .. [3] Chen, Luo, Dong, Li, He, "Federated meta-learning with fast convergence and efficient communication",
        arXiv:1802.07876, 2018 (MAML, Meta-SGD).
+    .. [4] Reddi, Charles, Zaheer, et al., "Adaptive federated optimization", ICLR 2021 (FedAdam).
 
     Examples
     --------
@@ -167,6 +172,7 @@ class PrivRec(_TwoTowerRecommender):
     local_epochs: int | str = "auto"
     learning_rate: float | str = "auto"
     server_learning_rate: float | str = "auto"
+    server_optimizer: str = "auto"
     negatives: int | str = "auto"
     meta: str = "reptile"
     clip_norm: float | None = None
@@ -269,11 +275,11 @@ class PrivRec(_TwoTowerRecommender):
                 if callback is not None:
                     callback(self, round_number)
 
-            parameters, first_round = run.open(
+            state, first_round = run.open(
                 system, lambda: self._start(data, system, run, sequences, learnt), settings.n_rounds
             )
-            self._take(run, system, parameters)
-            run.rounds(system, data, parameters, first_round, settings.n_rounds, after_round)
+            self._take(run, system, state.parameters)
+            run.rounds(system, data, state, first_round, settings.n_rounds, after_round)
         return self
 
     def personalize(
@@ -316,10 +322,7 @@ class PrivRec(_TwoTowerRecommender):
         own = data.interactions if isinstance(data, InteractionLog) else data
         if not np.array_equal(own.item_ids, fitted.interactions_.item_ids):
             raise ValueError("data must have the items the model was fitted with; see Interactions.select_items")
-        # Nothing here depends on the noise or on the number of users, so there is nothing to calibrate.
-        settings = PrivRecSettings.resolve(
-            fitted.get_params() | {"noise_multiplier": 1.0, "target_epsilon": None, "stage1": "none"}, 2**31
-        )
+        settings = PrivRecSettings.on_device(fitted.get_params())
         epochs = settings.local_epochs
         if local_epochs is not None:
             epochs = check_integer("local_epochs", local_epochs, low=0, high=2**31 - 1)
@@ -359,7 +362,7 @@ class PrivRec(_TwoTowerRecommender):
             noise = GridNoise.calibrated(self.noise, settings.clip_norm, settings.noise_multiplier)
         described = (
             self.interactions_.global_user_ids, settings.cohort_size, self._local(settings, settings.local_epochs),
-            settings.server_learning_rate, settings.clip_norm, noise, key, n_threads, folder,
+            settings.server_learning_rate, settings.clip_norm, noise, key, n_threads, folder, settings.server_optimizer,
         )  # fmt: skip
         if settings.stage1 is not None and settings.stage1.contrastive_weight:
             return JointRounds(self.features_, JointNetwork(self._network), *described, settings.stage1)

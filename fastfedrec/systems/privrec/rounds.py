@@ -113,7 +113,7 @@ class PrivRecRounds(CohortRounds):
     local : LocalTraining
         What each of them does.
     server_learning_rate : float
-        What the mean update is multiplied by, after the noise.
+        What the mean update is multiplied by, after the noise; or the rate of Adam.
     clip_norm : float or None
         Bound of every client's update.
     noise : GridNoise or None
@@ -124,6 +124,8 @@ class PrivRecRounds(CohortRounds):
         For the noise.
     checkpoint : Checkpoint or None
         Where messages are recorded, and found again.
+    server_optimizer : {"sgd", "adam"}
+        How the server steps along the mean update.
     """
 
     streams: ClassVar[str] = "privrec"
@@ -141,6 +143,7 @@ class PrivRecRounds(CohortRounds):
     key: Key
     n_threads: int = 0
     checkpoint: Checkpoint | None = None
+    server_optimizer: str = "sgd"
     _ready: dict[int, tuple[Any, ClientData]] = field(default_factory=dict, init=False)
 
     def network_part(self, parameters: np.ndarray) -> np.ndarray:

@@ -277,5 +277,5 @@ def learn_items(
     encoder = GRUEncoder(sequences.n_items, n_factors=n_factors)
     ids = sequences.global_user_ids
     system = PretrainingRounds(encoder, ids, settings, noise, run.key, run.n_threads, folder)
-    parameters, first_round = run.open(system, lambda: system.initial_state().parameters, settings.n_rounds)
-    return run.rounds(system, sequences, parameters, first_round, settings.n_rounds)
+    state, first_round = run.open(system, lambda: system.initial_state().parameters, settings.n_rounds)
+    return run.rounds(system, sequences, state, first_round, settings.n_rounds)

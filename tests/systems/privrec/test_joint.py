@@ -75,7 +75,7 @@ def test_rounds_equal_the_twin_and_begin_where_stage_one_ended():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JointRounds, "apply", keep)
-        model = fit("published")
+        model = fit("published", parameters={"server_optimizer": "sgd"})
     system = rounds_of(model)
     state = system.state_of(seen[0], 0)
     for number in range(2):

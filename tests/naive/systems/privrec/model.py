@@ -17,3 +17,18 @@ def server_step(parameters, updates, *, cohort_size, server_learning_rate, clip_
     if noise is not None:
         total += noise
     return parameters + server_learning_rate * total / cohort_size
+
+
+def adam(parameters, means, *, learning_rate):
+    """Kingma and Ba, Algorithm 1, upward along each mean update of the list, one parameter after the other."""
+    out = []
+    for value, path in zip(parameters, np.array(means).T, strict=True):
+        first = second = 0.0
+        for step, mean in enumerate(path, 1):
+            first = 0.9 * first + 0.1 * mean
+            second = 0.99 * second + 0.01 * mean * mean
+            value = np.float32(
+                value + learning_rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.99**step)) + 1e-5)
+            )
+        out.append(value)
+    return np.array(out)

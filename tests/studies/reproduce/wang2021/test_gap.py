@@ -1,0 +1,142 @@
+"""Trials behind PrivRec's accuracy: ranks by hand, what the printed tables cannot be, and who plays the test users."""
+
+import numpy as np
+import pytest
+from support.reproduce_case import told, written
+from support.wang2021_case import apps, movies, small_networks
+
+from fastfedrec import Interactions, Key, Popularity
+from fastfedrec.evaluation.new_users import METRICS, evaluate_personalized, personalization_split
+from fastfedrec.studies.reproduce.wang2021 import gap
+from fastfedrec.studies.reproduce.wang2021.accuracy import PUBLISHED
+from fastfedrec.studies.reproduce.wang2021.gap import ALL_HELD_OUT, CHOSEN, JUDGED, TEXT, TRIED, gap_table, largest_ndcg
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """Networks that train in no time."""
+    make = gap.models_of
+
+    def both(*arguments, **options):
+        return tuple(small_networks(lambda found=found: found)() for found in make(*arguments, **options))
+
+    monkeypatch.setattr(gap, "models_of", both)
+
+
+def in_order():
+    data = movies()
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    return Interactions.from_arrays(users, data.indices, data.values_or_ones(), np.arange(1, len(users) + 1))
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+class Ids:
+    """Likes what has the largest id, but for items 30 and 31, which it likes alike."""
+
+    def score_items(self, user_ids):
+        scores = np.arange(50.0)
+        scores[31] = 30.0
+        return np.tile(scores, (len(user_ids), 1))
+
+
+def test_every_reading_by_hand():
+    key = Key.from_seed(3)
+    split = personalization_split(movies(), threshold=3, key=key)
+    found = gap.other_readings(Ids(), split, key)
+    rows = {name: [] for name in ("all items", ALL_HELD_OUT)}
+    scores = Ids().score_items([0])[0]
+    for user in split.test_users:
+        own = split.held_out.indices[split.held_out.indptr[user] : split.held_out.indptr[user + 1]].tolist()
+        known = set(split.known.indices[split.known.indptr[user] : split.known.indptr[user + 1]].tolist())
+        if own:
+            for name, others in (("all items", set(range(50))), (ALL_HELD_OUT, set(range(50)) - known)):
+                rows[name].append([
+                    1 + sum((scores[j] > scores[i]) + 0.5 * (scores[j] == scores[i]) for j in others - {i}) for i in own
+                ])  # fmt: skip
+    for name, ranks in rows.items():
+        assert found[name]["10"] == pytest.approx(np.mean([np.mean(np.array(r) <= 10) for r in ranks]))
+    any_hit = np.mean([min(r) <= 5 for r in rows[ALL_HELD_OUT]])
+    assert found[f"{ALL_HELD_OUT}, any hit of a user"]["5"] == pytest.approx(any_hit)
+    # All unvisited items of so few are sampled: the text's reading once more.
+    expected = evaluate_personalized(Ids(), split, metrics=METRICS[:4])["all"]
+    assert found["99 of the unvisited items"]["20"] == pytest.approx(expected["hr@20"])
+
+
+def test_the_bound_holds_for_every_ranking_and_is_reached():
+    ranks = Key.from_seed(1).words("test.ranks", size=1200).reshape(200, 6) % 40 + 1
+    for row in ranks:
+        hits = tuple(float(np.mean(row <= k)) for k in (5, 10, 20, 30))
+        assert np.mean(np.where(row <= 30, 1 / np.log2(row + 1.0), 0)) <= largest_ndcg(hits) + 1e-12
+    at_best = np.array([1, 6, 11, 21])
+    assert np.mean(1 / np.log2(at_best + 1.0)) == pytest.approx(largest_ndcg((0.25, 0.5, 0.75, 1.0)))
+
+
+def test_no_printed_row_is_possible():
+    printed = [row for table in PUBLISHED.values() for row in table.values()]
+    assert len(printed) == 14
+    assert all(row[-1] > largest_ndcg(row) + 0.005 for row in printed)  # rounding of all eight figures moves less
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_trials_see_train_users_alone(tiny, monkeypatch):
+    seen = []
+    run = gap._run
+
+    def watched(model, split, *rest, every):
+        seen.append((every, set(split.visited.user_ids.tolist())))
+        return run(model, split, *rest, every=every)
+
+    monkeypatch.setattr(gap, "_run", watched)
+    found = gap_table(in_order(), n_seeds=1, quick=True)
+    test = personalization_split(in_order(), threshold=3, key=Key.from_seed(0))
+    real = set(test.visited.user_ids[test.test_users].tolist())
+    tried = [users for every, users in seen if not every]
+    assert tried
+    assert all(not users & real for users in tried)
+    assert {row["on"] for row in found.rows} == {TRIED}
+    assert any("first stage" in row["what"] for row in found.rows)
+
+
+def test_what_is_shown(tiny, tmp_path):
+    found = gap_table(movies(), n_seeds=2, quick=True, folder=tmp_path)
+    text, _ = told(found, tmp_path)
+    assert {row["on"] for row in found.rows} == {JUDGED}  # no order, no trials
+    chosen = next(row for row in found.rows if (row["what"], row["ranked"]) == (CHOSEN, TEXT))
+    assert len(chosen["hits"]["10"]) == 2
+    assert f"Hits@10 {np.mean(chosen['hits']['10']) - 0.168:+.3f} beside PrivRec as published" in text
+    assert "Of the 14 printed rows of Tables 2 and 3, 14 have" in text
+    popularity = next(row for row in found.rows if (row["what"], row["ranked"]) == ("popularity", "all items"))
+    assert len(popularity["hits"]) == 4
+    assert gap_table(movies(), n_seeds=2, quick=True, folder=tmp_path).rows == found.rows
+    apart = gap_table(apps(), n_seeds=1, quick=True)
+    assert "NCF as published" in apart.verdict()
+
+
+def test_a_row_by_hand(tiny):
+    found, key = gap_table(movies(), n_seeds=1, quick=True), Key.from_seed(0)
+    split = personalization_split(movies(), threshold=3, key=key)
+    popularity = Popularity().fit(split.known_positives, key=key)
+    row = next(row for row in found.rows if (row["what"], row["ranked"]) == ("popularity", TEXT))
+    assert row["hits"]["10"] == [evaluate_personalized(popularity, split)["all"]["hr@10"]]
+
+
+def test_the_command(tmp_path, capsys, monkeypatch):
+    from fastfedrec.cli import reproduce
+
+    monkeypatch.setattr(reproduce, "load_movielens", lambda path: movies())
+    words = "privrec --table gap --data there.zip --quick --seeds 1"
+    assert written(words, tmp_path, "gap", capsys)["table"] == "2"
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs():
+    with pytest.raises(ValueError, match="n_seeds must be at least 1"):
+        gap_table(movies(), n_seeds=0)
+    with pytest.raises(TypeError, match="data must be"):
+        gap_table([1, 2])
