@@ -5,10 +5,9 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 from support.network_case import Case
-from support.strategies import seeds
+from support.strategies import any_bound
 
 from fastfedrec.compute.networks.client_examples import ClientExamples
 
@@ -34,12 +33,7 @@ def norm_at_most(values, bound, order):
 
 
 @settings(max_examples=20)
-@given(
-    seed=seeds(),
-    bound=st.floats(1e-4, 10.0),
-    order=st.sampled_from([1, 2]),
-    dtype=st.sampled_from([np.float32, np.float64]),
-)
+@any_bound
 def test_clipped_norms_never_exceed_the_bound(seed, bound, order, dtype):
     case = Case(seed=seed, dtype=dtype, n_users=3, n_events=10)
     free, clipped = case.train(), case.train(clip_norm=bound, clip_order=order)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from naive.compute.networks import gru as naive
 from support.gru_case import KEY, Case
 from support.network_case import assert_equals_twin, assert_within_bound
-from support.strategies import seeds
+from support.strategies import any_bound, seeds
 
 from fastfedrec import Key, hardware
 from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
@@ -174,12 +174,7 @@ def test_every_width_of_vectors_equals_the_twin(instruction_set):
 
 
 @settings(max_examples=15)
-@given(
-    seed=seeds(),
-    bound=st.floats(1e-4, 10.0),
-    order=st.sampled_from([1, 2]),
-    dtype=st.sampled_from([np.float32, np.float64]),
-)
+@any_bound
 def test_clipped_norms_never_exceed_the_bound(seed, bound, order, dtype):
     case = Case(seed=seed, dtype=dtype, n_clients=2)
     assert_within_bound(case, bound, order)

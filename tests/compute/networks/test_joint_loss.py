@@ -7,13 +7,12 @@ import sys
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import settings
 from naive.compute.networks import joint_loss as naive
 from naive.compute.networks import two_tower as naive_network
 from support.joint_loss_case import KEY, Case
 from support.network_case import assert_equals_twin, assert_within_bound
-from support.strategies import seeds
+from support.strategies import any_bound
 
 from fastfedrec import Key, hardware
 from fastfedrec.compute.networks.client_examples import Events, draw_examples
@@ -186,12 +185,7 @@ def test_both_start_as_alone_and_come_apart_again():
 
 
 @settings(max_examples=15)
-@given(
-    seed=seeds(),
-    bound=st.floats(1e-4, 10.0),
-    order=st.sampled_from([1, 2]),
-    dtype=st.sampled_from([np.float32, np.float64]),
-)
+@any_bound
 def test_clipped_norms_never_exceed_the_bound(seed, bound, order, dtype):
     case = Case(seed=seed, dtype=dtype, n_users=2)
     assert_within_bound(case, bound, order)
