@@ -5,6 +5,7 @@ What is left are the gradients of rated items alone.  Corrections: docs/explanat
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,16 +172,7 @@ class FedRecPlusPlus(FedRec):
         denoisers[order] = interactions.global_user_ids[order[np.arange(n_users) % self.n_denoisers]]
         if self.fill_by == "popularity":
             weights = count_raters(interactions, None, key, 1).astype(np.float64)
-        return FedRecState(
-            state.item_factors,
-            state.learning_rate,
-            state.global_user_ids,
-            state.cohort_size,
-            state.seed,
-            denoisers,
-            weights,
-            state.divisors,
-        )
+        return replace(state, denoisers=denoisers, weights=weights)
 
     def real_sums(self, update: Update) -> NDArray[np.int64]:
         """What the server has less what denoisers have: for each item the sum of gradients of those who rated it.

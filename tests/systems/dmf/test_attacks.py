@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import find_data
 
 from fastfedrec import DMF, Interactions, Key, attacks, datasets
+from fastfedrec.datasets import load_movielens
+from fastfedrec.evaluation import RandomHoldout
 from fastfedrec.systems.dmf._views import SentRound
 
 KEY = Key.from_seed(3)
@@ -83,3 +86,20 @@ def test_bad_inputs(sent):
         attacks.neighbor_intersection([], data)
     with pytest.raises(ValueError, match="truth must be the data that the model was fitted on"):
         attacks.neighbor_gradients(records[0], data.select_users(np.arange(5)))
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.nightly
+def test_on_movielens_a_neighbour_learns_what_the_page_says():
+    """docs/explanation/systems/dmf/dmf.md, "What a neighbour learns"."""
+    data, key = load_movielens(find_data("ml-100k.zip")).binarize(), Key.from_seed(0)
+    train = next(RandomHoldout(share=0.2).split(data, key=key)).train
+    model = DMF().fit(train, key=key, record_views=[0, 4, 9])
+    for record, recall, auc in zip(model.records_, (1, 0.996, 0.972), (1, 0.998, 0.986), strict=True):
+        found = attacks.neighbor_gradients(record, train)
+        assert (round(found.recall, 3), round(found.auc, 3)) == (recall, auc)
+        assert round(found.base_rate, 2) == 0.28
+    found = attacks.neighbor_intersection(model.records_, train)
+    assert (round(found.precision, 3), found.recall, round(found.auc, 3)) == (0.822, 1, 0.982)
