@@ -10,6 +10,7 @@ from mutants.central import CENTRAL
 from mutants.choice import CHOICE
 from mutants.contributions import CONTRIBUTIONS
 from mutants.engines import ENGINES
+from mutants.fedgnn import FEDGNN
 from mutants.front_door import FRONT_DOOR
 from mutants.local import LOCAL
 from mutants.mean_gate import MEAN_GATE
@@ -22,7 +23,7 @@ from mutants.subspace import SUBSPACE
 
 MUTANTS = {
     "Mechanisms and keys": [*MECHANISMS, *NOISE],
-    "Systems with a trusted server": [*CENTRAL, *MEAN_GATE, *REFINEMENT, *SUBSPACE, *PRIVREC],
+    "Systems with a trusted server": [*CENTRAL, *MEAN_GATE, *REFINEMENT, *SUBSPACE, *PRIVREC, *FEDGNN],
     "Systems of local reports": LOCAL,
     "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,
