@@ -38,7 +38,7 @@ def is_rising(values):
 
 def test_every_program_has_a_test():
     programs = {path.stem.removeprefix("plot_") for path in GALLERY.glob("*.py")}
-    assert len(programs) >= 5
+    assert len(programs) >= 15
     assert {name.removeprefix("test_") for name in globals()} >= programs
 
 
@@ -129,3 +129,94 @@ def test_rating_channels(run):
             assert [model.channel.mean(x) for x in range(5)] == [1, 2, 3, 4, 5]
             assert model.ledger_.epsilon() == np.inf
     assert all(best < min(others) for best, *others in zip(*reversed(errors.values()), strict=True))
+
+
+def test_compare_systems(run):
+    names = run("plot_compare_systems")
+    reached = {name: result["recall@20"] for name, result in names["results"].items()}
+    assert reached["popularity"] < reached["DPGram"] < reached["EASE, no privacy"]
+    spent = [names["fitted"][name].ledger_.epsilon("public") for name in ("DPGram", "DPPopularity")]
+    np.testing.assert_allclose(spent, 2.0, rtol=2e-3)
+    (low, high) = names["comparison"].intervals["DPGram"]["recall@20"]
+    assert names["comparison"].intervals["popularity"]["recall@20"][1] < low < reached["DPGram"] < high
+
+
+def test_own_csv(run):
+    names = run("plot_own_csv")
+    assert (names["data"].n_users, names["data"].n_interactions) == (8000, names["generated"].n_interactions)
+    assert names["model"].ledger_.epsilon("public") <= 2
+    assert names["model"].chosen_.startswith(("DPGram", "DPSubspace"))
+    for shares, of in ((names["shares"], 10), (names["bought"], names["data"].n_interactions / 8000)):
+        assert shares.sum() == pytest.approx(of)
+    assert (names["shares"] > 0).sum() > 20  # far more products than the ten of one list for everybody
+
+
+def test_choose_epsilon(run):
+    names = run("plot_choose_epsilon")
+    for found in names["answers"].values():
+        assert all(answer.best.epsilon <= answer.epsilon for answer in found)
+        assert is_rising([answer.best.expected for answer in found if answer.best.expected is not None])
+    assert all(answer.popularity_is_as_good for answer in names["answers"]["local"])
+    assert names["answers"]["central"][0].best.expected > names["answers"]["local"][-1].best.expected
+
+
+def test_read_ledger(run):
+    names = run("plot_read_ledger")
+    costs = names["costs"]
+    assert costs["FMFLDP"]["server"] == pytest.approx(2 * 10 * 1.0)
+    assert costs["FMFLDP"]["shuffled_server"] < 1
+    assert costs["DPGram"]["server"] == costs["DPGram"]["shuffled_server"] == np.inf
+    once, twice = costs["DPGram"]["public"], costs["DPGram, twice"]["public"]
+    assert once < twice < 2 * once  # Gaussian noise adds up by squares
+
+
+def test_audit_others(run):
+    results = run("plot_audit_others")["results"]
+    assert [result.verdict for result in results.values()] == ["consistent", "violated", "violated"]
+    assert 1.8 < results["half the noise"].lower_bound < 2.0
+    assert "multiple of 2^-53" in results["floating point"].event
+
+
+def test_shuffled_users(run):
+    names = run("plot_shuffled_users")
+    for n_reports, epsilons in names["costs"].items():
+        assert is_rising(-np.array(epsilons))
+        assert epsilons[0] < n_reports * names["EPSILON_0"]
+    assert 2.8 < names["ratio"] < 3.6  # the root of ten is 3.2
+
+
+def test_large_catalogue(run):
+    names = run("plot_large_catalogue")
+    private, popular = names["found"].values()
+    assert is_rising(private)
+    assert is_rising(names["signals"])
+    assert private[0] < popular[0]
+    assert names["signals"][0] < 0.75 < names["signals"][-1]
+    assert private[-1] > popular[-1] + 0.05
+
+
+def test_deploy_traffic(run):
+    names = run("plot_deploy_traffic")
+    moved, rounds = names["moved"], names["rounds"]
+    assert rounds["ShuffledSketchGram"] == 1
+    assert rounds["FMFLDP"] == 20
+    n_items = names["data"].n_items
+    assert moved["DPGram"][1] == pytest.approx(8 * (n_items + n_items * (n_items - 1) / 2), rel=0.01)
+    reports = {name: moved.pop(name)[1] for name in ("ShuffledSketchGram", "FMFLDP")}
+    assert max(reports.values()) < min(up for _, up in moved.values()) / 10
+
+
+def test_sampled_metrics(run):
+    names = run("plot_sampled_metrics")
+    for values in names["found"].values():
+        assert is_rising(-np.array(values))
+    ease, _, popular = (values for values in names["found"].values())
+    assert ease[0] - popular[0] < 0.05 < ease[-1] - popular[-1]
+
+
+def test_explain(run):
+    names = run("plot_explain")
+    assert names["parts"].sum() == pytest.approx(names["scores"][0, 0], rel=1e-3)
+    assert sum(names["values"]) == pytest.approx(names["scores"][0, 0], rel=1e-3)
+    row = names["data"].select_users([names["person"]])
+    assert set(names["reasons"]) == set(row.item_ids[row.indices])

@@ -21,7 +21,7 @@ from fastfedrec.systems.rating_svd.baselines import ItemMean
 
 TOTALS = [1.0, 2.0, 4.0]
 data = generate_implicit(
-    2000, 300, key=Key.from_seed(1), ratings=True, mean_interactions=60
+    1500, 200, key=Key.from_seed(1), ratings=True, mean_interactions=50
 )
 train, test = next(KFold(5).split(data, key=Key.from_seed(2)))
 

@@ -1,0 +1,46 @@
+"""
+From a CSV file of your own to recommendations
+==============================================
+
+A file with a row for each purchase, a private model of it, and what it recommends to
+one person. Here the file is written first; put the name of yours.
+"""
+
+import tempfile
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from fastfedrec import Key, PrivateRecommender
+from fastfedrec.datasets import generate_implicit, load_table
+
+generated = generate_implicit(8000, 200, key=Key.from_seed(1), mean_interactions=30)
+rows = generated.to_scipy().tocoo()
+file = Path(tempfile.mkdtemp()) / "purchases.csv"
+pairs = np.column_stack([rows.row, rows.col])
+np.savetxt(file, pairs, fmt="%d", delimiter=",", header="customer,product", comments="")
+
+# %%
+# Which columns hold people and things is all that must be said. The list of products
+# is public: with ``item_ids`` it comes from the shop, not from the purchases.
+
+data = load_table(file, user="customer", item="product", item_ids=range(200))
+model = PrivateRecommender(epsilon=2.0, trust="central", row_length=30)
+model = model.fit(data, key=Key.from_seed(2))
+print(model.chosen_, "epsilon:", round(model.ledger_.epsilon("public"), 2))
+
+# %%
+# One list for everybody would be cheaper. Is this one personal?
+
+ids, scores = model.recommend(data.user_ids, n=10)
+shares = np.bincount(ids.ravel(), minlength=data.n_items) / data.n_users
+bought = np.bincount(data.indices, minlength=data.n_items) / data.n_users
+shares, bought = shares[data.item_ids], bought[data.item_ids]
+
+figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
+axes.plot(np.sort(bought)[::-1], "k--", label="bought it")
+axes.plot(np.sort(shares)[::-1], label="are recommended it")
+axes.axhline(1 / 20, color="0.7", linewidth=1, label="if all products were shown alike")
+axes.set(xlabel="products, most frequent first", ylabel="share of customers", ylim=0)
+axes.legend()
