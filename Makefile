@@ -16,7 +16,7 @@ VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_produc
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo environments test test-fast test-plain test-levels test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench lint clean
+.PHONY: demo environments test test-fast test-plain test-levels test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench browse lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -79,7 +79,7 @@ $(VENV)-flower/.installed: $(VENV)/.built
 
 # With `make -k` one that fails does not keep the other from running.  A night that was broken off goes on: what has
 # passed since a source or a test was changed is not run again.
-NIGHTLY := reproduce-quick mutants test-nightly test-levels fuzz test-flower-slow test-lowest
+NIGHTLY := reproduce-quick mutants test-nightly test-levels fuzz test-flower-slow test-lowest browse
 nightly: $(NIGHTLY:%=nightly-output/%.passed)
 
 nightly-output/%.passed: $(VENV)/.built $(shell find tests .ci -name '*.py')
@@ -112,6 +112,16 @@ test-fast: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-docs
 	$(BIN)/sphinx-build -j 2 -W --keep-going -b html docs docs/_build/html
 	$(BIN)/python -P .ci/pages.py docs/_build/html
+
+# The pages and the demo's report in Chromium: none wider than a phone, and nothing that axe calls serious, light or dark.
+browse: docs demo $(VENV)/axe
+	for folder in docs/_build/html demo-output; do for dark in "" --dark; do \
+		$(BIN)/python -P .ci/browser.py $$folder --axe $(VENV)/axe $$dark || exit 1; \
+	done; done
+
+# axe-core's one file, of which this package is an envelope; what it requires is not needed.
+$(VENV)/axe: | $(VENV)/bin/python
+	$(BIN)/$(INSTALL) --no-deps --target $@ axe-playwright-python==0.1.8
 
 # The source archive, and a wheel built from it and tried on every Python at hand; VERSIONS="3.11 3.12" are only these.
 dist:

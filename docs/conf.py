@@ -78,6 +78,7 @@ highlight_options = {"python": {"stripnl": True}}
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["layout.css"]
+html_js_files = ["scrolling.js"]
 html_title = "fastfedrec"
 
 

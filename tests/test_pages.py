@@ -104,6 +104,22 @@ def test_a_browser_names_the_page_that_is_too_wide(tmp_path):
     assert found["too wide.html"]["elements"][-1].startswith("pre.: wide wide")
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium on the path")
+def test_what_axe_finds_serious_is_named_with_the_page(tmp_path):
+    """Of the colours of the device, too: the stand-in finds a fault where the page was asked for dark."""
+    (tmp_path / "page.html").write_text(f"{HEAD}<p>text</p>")
+    axe = """window.axe = {run: async page => {
+      const found = (id, impact, ...nodes) => ({id, impact, nodes: nodes.map(html => ({html}))});
+      const dark = matchMedia("(prefers-color-scheme: dark)").matches ? [found("dark", "critical", "")] : [];
+      return {violations: [found("grave", "serious", "<p>", "<b>"), found("small", "minor", "<p>"), ...dark]};
+    }}"""
+    browser = load_program(".ci/browser")
+    light, dark = (browser.measure(tmp_path, 390, "chromium", 120, axe, dark) for dark in (False, True))
+    assert light["page.html"]["findings"] == ["grave (2): <p>"]
+    assert dark["page.html"]["findings"] == ["grave (2): <p>", "dark (1): "]
+
+
 def test_the_test_of_links_sees_a_dead_one():
     text = "[a](LICENSE) [b](https://example.org) [c](#start) [d](docs/gone.md#there)"
     assert list(dead_links(ROOT / "README.md", text)) == ["README.md: docs/gone.md#there"]

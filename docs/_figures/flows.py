@@ -214,6 +214,36 @@ FLOWS = {
             ),
         ),
     ),
+    "dmf": Flow(
+        {"user": "no server at all", "neighbours": "not trusted"},
+        (
+            Repeat(
+                "each round",
+                (
+                    Do("user", "steps on its items, and on others that are drawn"),
+                    Send("user", "neighbours", "a gradient of each of these items", EXACT),
+                    Do("neighbours", "move their own factors by it"),
+                ),
+            ),
+            Do("user", "scores with its own model"),
+        ),
+    ),
+    "fedgnn": Flow(
+        {"device": "has its graph", "server": "trusted: adds noise", "everyone": "sees the model"},
+        (
+            Repeat(
+                "each round, a secret cohort",
+                (
+                    Send("server", "device", "embeddings of items, W, a", PROTECTED),
+                    Do("device", "finds its user's embedding, clips its gradient"),
+                    Send("device", "server", "the gradient, of norm at most clip_norm", EXACT),
+                    Do("server", "adds up, adds noise, takes a step"),
+                ),
+            ),
+            Send("server", "everyone", "embeddings of items, W, a", PROTECTED),
+            Do("device", "scores on its own graph, and sends nothing"),
+        ),
+    ),
     "ncf": Flow(
         {"user": "", "server": "trusted with everything"},
         (

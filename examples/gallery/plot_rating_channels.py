@@ -43,27 +43,27 @@ errors = {
 exact_mean = evaluate_ratings(ItemMean().fit(train), test)["rmse"]
 
 # %%
-# Above, how far the unbiased reading of one report at a budget of 2 strays from the
-# rating; below, how well the model that is trained on such reports predicts.
+# Left, how far the unbiased reading of one report at a budget of 2 strays from the
+# rating; right, how well the model that is trained on such reports predicts.
 
-figure, (top, bottom) = plt.subplots(2, 1, figsize=(5.4, 7.2), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
 for (variant, fits), style in zip(models.items(), ("s-", "^-", "o-"), strict=True):
     channel = fits[TOTALS.index(2.0)].channel
-    top.plot(
+    left.plot(
         range(1, 6),
         [float(channel.variance(x)) ** 0.5 for x in range(5)],
         style,
         label=variant,
     )
-    bottom.plot(
+    right.plot(
         [model.channel.epsilon for model in fits], errors[variant], style, label=variant
     )
-top.set(xlabel="rating", ylabel="standard deviation of a report", xticks=range(1, 6))
-bottom.axhline(
+left.set(xlabel="rating", ylabel="standard deviation of a report", xticks=range(1, 6))
+right.axhline(
     exact_mean, color="0.3", linestyle=":", label="item means, without privacy"
 )
-bottom.set(xlabel="exact epsilon of one rating (nats)", ylabel="RMSE")
-bottom.legend()
+right.set(xlabel="exact epsilon of one rating (nats)", ylabel="RMSE")
+right.legend()
 
 # %%
 # What is protected is the value of a rating: a user's n ratings together cost n times
