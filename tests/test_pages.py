@@ -52,6 +52,10 @@ def test_links_in_the_repository_lead_to_files(name):
     assert list(dead_links(ROOT / name, (ROOT / name).read_text())) == []
 
 
+def test_the_readme_is_read_in_one_sitting():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
 def test_all_pages_together_can_be_read():
     """A page that grows makes another shorter; what a program writes is no page of the tree."""
     folders = (ROOT.glob("*.md"), *((ROOT / name).rglob("*.md") for name in ("docs", "benches", "examples")))
