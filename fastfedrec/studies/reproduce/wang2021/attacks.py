@@ -236,7 +236,7 @@ def privrec_targets(data: Interactions, *, quick: bool = False) -> dict[str, tup
     """
     # The values that may occur are public: another user's may be new to the members.
     features = {"user": {name: np.unique(data.user_features[name]).tolist() for name in _FEATURES}, "item": ["genres"]}
-    common: dict[str, Any] = {"features": features, "threshold": 3.0}
+    common: dict[str, Any] = {"features": features, "threshold": 3.0, "server_optimizer": "sgd"}  # equation 6
     private = common | {"local_epochs": 3, "server_learning_rate": 2.0, "cohort_size": "auto", "n_rounds": 25}
     n_aside = max(round(_SHADOW_USERS * data.n_users), 8)
     n_members = min((data.n_users - n_aside) // 2, round(0.8 * n_aside), data.n_users // 4)

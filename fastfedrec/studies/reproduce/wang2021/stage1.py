@@ -212,6 +212,7 @@ def stage_models(data: Interactions, split: PersonalizationSplit, *, quick: bool
     }
     n_train = len(split.train_users)
     common: dict[str, Any] = {"features": features, "threshold": split.threshold}
+    common["server_optimizer"] = "sgd"  # equation 6, with noise and without
     common |= {"n_factors": 32, "hidden": (64, 32, 16)}
     plain = common | {"cohort_size": min(200, n_train)}
     half = {"cohort_size": 2 * n_train // 5}
