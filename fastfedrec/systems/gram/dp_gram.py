@@ -33,7 +33,14 @@ from fastfedrec.systems.gram.dp_gram_rounds import (
     ShareSum,
     ShareSumAgain,
 )
-from fastfedrec.systems.gram.gram_model import LEAST_MEAN, LEAST_SIGNAL, GramModel, own_shares
+from fastfedrec.systems.gram.gram_model import (
+    LEAST_MEAN,
+    LEAST_REACH,
+    LEAST_REACH_WITH_FEATURES,
+    LEAST_SIGNAL,
+    GramModel,
+    own_shares,
+)
 from fastfedrec.systems.gram.refinement import N_COLUMNS, directions, refine_factors
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.subspace.model import floored, to_grid
@@ -48,11 +55,6 @@ _PAIRS_TO_REFINE = 0.6 / 0.95  # of what the mean leaves of the squared budget, 
 # Of the gate, where some of what pairs tell is known.  Features of noise lose up to .015 HR@10 there beside popularity,
 # and .01 to .03 below 20; MovieLens's genres and years gain .11.
 _LEAST_WITH_FEATURES = 22.0
-# Of the gate that looks at the mean.  On generated data of two kinds, rows of 6 to 100, 400 to 3,000 items and 2,500
-# to 50,000 users an open one had up to .14 less HR@10 than popularity below 80, from .04 less to .02 more at 80, and
-# from 100 on from .02 less to .23 more.
-_LEAST_REACH = 100.0
-_LEAST_REACH_WITH_FEATURES = 60.0  # what rows of 30 have there at that signal
 _FEW_ITEMS = 1_000  # of that gate; of 3,000 an open one lost up to .07 even at 34
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 # Of `ridge`, over signal and the fifth power of rows' mean root length: beyond 1 where HR@10 was best with more of it.
@@ -227,7 +229,7 @@ class DPGram(MeanGated, GramModel):
         return LEAST_SIGNAL if self.item_features is None or n_items > _FEW_ITEMS else _LEAST_WITH_FEATURES
 
     def _least_reach(self) -> float:
-        return _LEAST_REACH if self.item_features is None else _LEAST_REACH_WITH_FEATURES
+        return LEAST_REACH if self.item_features is None else LEAST_REACH_WITH_FEATURES
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

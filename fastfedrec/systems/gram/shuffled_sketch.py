@@ -30,7 +30,8 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
-from fastfedrec.systems.gram.gram_model import GramModel, own_shares
+from fastfedrec.systems.gram.dp_gram import short_row_factor
+from fastfedrec.systems.gram.gram_model import LEAST_REACH, LEAST_REACH_WITH_FEATURES, GramModel, own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, SketchRound, SketchState
 
@@ -64,10 +65,11 @@ class ShuffledSketchGram(GramModel):
         What devices compute from the estimated matrix: a linear model without a diagonal, one with it, or cosines of
         the 100 nearest items.
     gate : bool
-        Where the public numbers promise more noise than signal, ask for single items instead: popularity.
+        Where the public numbers promise more noise than signal, ask for single items instead: popularity.  Where the
+        estimated pairs tell that rows have too little in common, take popularity from them.
     ridge : float
         Added to the matrix's diagonal as the noise is: this times the standard deviation of an entry's noise times
-        the root of the number of items.
+        the root of the number of items, and more where rows are short (`dp_gram.short_row_factor`).
     honest_fraction : float
         Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.  Fewer hide less, so
         each user sends fewer reports.
@@ -261,6 +263,9 @@ class ShuffledSketchGram(GramModel):
 
     # ---- the server ---------------------------------------------------------------------------------------------
 
+    def _least_reach(self) -> float:
+        return LEAST_REACH if self.item_features is None else LEAST_REACH_WITH_FEATURES
+
     def _estimate(
         self, system: SketchRound, state: SketchState, n_threads: int, features: AlignedFeatures | None = None
     ) -> None:
@@ -276,7 +281,19 @@ class ShuffledSketchGram(GramModel):
             sums = self.item_factors_ @ self.item_factors_.sum(axis=0)
             # Where nothing is left of the pairs, their sums by item, of less noise, may still tell what is popular.
             self.item_means_ = (sums if self.item_factors_.shape[1] else pairs.sum(axis=1)) / state.n_users
-            self._prepare_scores(state.n_users * own_shares(self.item_means_), noise)
+            shares, length = own_shares(self.item_means_), mean_length(pairs, state.n_users)
+            strength = state.n_users / noise
+            # As DPGram's, by the squared norm of a mean row that has so many items, as popular as they are.
+            if self.gate and strength * length * float(shares @ shares) < self._least_reach():
+                self.ledger_.note(
+                    "ShuffledSketchGram: by what was estimated, users' rows have too little in common for pairs of "
+                    f"items to tell anything (below {self._least_reach():g}; looking at it costs nothing), so only "
+                    "popularity is taken from it, and everybody gets the same items"
+                )
+                self._release_popularity()
+                return
+            factor = short_row_factor(strength / math.sqrt(len(pairs)), math.sqrt(length))
+            self._prepare_scores(state.n_users * shares, noise * factor)
         else:
             self.item_means_ = state.decoded / answers
             self._release_popularity()
@@ -287,6 +304,24 @@ class ShuffledSketchGram(GramModel):
     def _read_header(self, saved: SavedModel) -> None:
         super()._read_header(saved)
         self.n_reports_ = saved.integer("n_reports", low=1)
+
+
+def mean_length(pairs: np.ndarray, n_users: int) -> float:
+    """How many items users have on average: a normalised row of n items has n (n - 1) pairs, 1 / n each.
+
+    Parameters
+    ----------
+    pairs : ndarray of shape (n_items, n_items), float64
+        Estimated sum of the pairs of all users' normalised rows; the diagonal is not looked at.
+    n_users : int
+        Of them.
+
+    Returns
+    -------
+    float
+        At least 1, whatever noise says.
+    """
+    return 1 + max(float(pairs.sum() - np.trace(pairs)), 0.0) / n_users
 
 
 @lru_cache(maxsize=16)

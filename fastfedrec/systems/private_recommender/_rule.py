@@ -7,21 +7,23 @@ from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.systems.baselines.popularity import best_n_reports
 from fastfedrec.systems.private_recommender._measured import RANDOM
 from fastfedrec.systems.private_recommender.advice import Offer
-from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, Planned, Recipe, calibrated, signal_of
+from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, Planned, Recipe, calibrated
 
 #: What is said first of an answer without sweeps.
 RULES = {
-    "central": "by rule, for want of sweeps: DPSubspace or DPGram where their numbers promise more than popularity in "
-    "rows of this length, else popularity, from whichever of them has its gate closed",
+    "central": "by rule, for want of sweeps: DPSubspace or DPGram, whose gates look at the rows too, else popularity, "
+    "from whichever of them has its gate closed by public numbers",
     "shuffle": "by rule, for want of sweeps: ShuffledSketchGram where its number promises more than popularity in rows "
     "of this length, else popularity, from it where its gate is closed",
     "local": "by rule, for want of sweeps: popularity, which is all that so strong a promise leaves, and items at "
     "random where fewer than one item in ten would get a yes",
 }
+_LOOKING = ("DPGram", "DPSubspace")  # whose gates look at the released mean, too: where rows are short they close
 GATED = ("DPGram", "DPSubspace", "ShuffledSketchGram")
 
 SHORT_ROW = 30.0  # items of a user that are counted on where nothing is known: the shortest rows of the sweeps
 _LEAST_REACH = 2_200.0  # from which pairs of items tell more than popularity
+_LEAST_UNTOLD = 1_500.0  # of a system that looks at rows itself, counting on rows of 30
 _LEAST_PAIRS = 8_000.0  # from which all pairs tell more than their strongest directions
 _MOST_GRAM = 3_000  # items up to which DPGram was tried beside DPSubspace
 _MOST_CLOSED_GRAM = 2_000  # items beyond which DPSubspace's popularity was found better than DPGram's
@@ -60,9 +62,12 @@ def by_rule(
         if offer.is_popularity:
             popularities.append(offer)
             continue
-        reach = _reach(recipe.system, signal_of(recipe.system, found[0], n_users, n_items), n_items, row_length)
-        if reach >= _LEAST_REACH and (recipe.system != "DPGram" or n_items <= _MOST_GRAM):
+        reach = _reach(recipe.system, found[1].signal, n_items, row_length)
+        is_far = reach >= (_LEAST_REACH if row_length is not None or recipe.system not in _LOOKING else _LEAST_UNTOLD)
+        if is_far and (recipe.system != "DPGram" or n_items <= _MOST_GRAM):
             offers.append(((recipe.system == "DPSubspace") == (reach < _LEAST_PAIRS), offer))
+        elif recipe.system == _LOOKING[n_items > _MOST_GRAM]:
+            offers.append((True, offer))
     return [offer for _, offer in sorted(offers, key=lambda entry: not entry[0])], in_order(
         [*popularities, at_random()], trust, n_users, n_items
     )

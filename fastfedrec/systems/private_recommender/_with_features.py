@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from fastfedrec.data.item_features import ItemFeatures
-from fastfedrec.systems.private_recommender._rule import without_figures
+from fastfedrec.systems.private_recommender._rule import SHORT_ROW, without_figures
 from fastfedrec.systems.private_recommender.advice import Advice, is_tie
-from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated, signal_of
+from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated
 
 __all__ = ["with_features"]
 
@@ -20,8 +20,7 @@ __all__ = ["with_features"]
 # features of noise had popularity's HR@10 on generated data, but for .005; those of topics had .01 to .17 more.
 _LEAST = {"DPGram": 1_200.0, "DPSubspace": 1_200.0, "ShuffledSketchGram": 4_000.0}
 _LEAST_SHORT = 4_000.0  # in short rows, where features told little more than there was
-_SHORT_ROW, _LONGEST_ROW = 25.0, 40.0  # longer ones tell of more pairs, but mostly of what is popular anyway
-_UNKNOWN_ROW = 10.0
+_SHORTER_ROW, _LONGEST_ROW = 25.0, 40.0  # longer ones tell of more pairs, but mostly of what is popular anyway
 _MOST_GRAM = 1_000  # items; of more DPSubspace tells more of what it asks about
 _SOME = ItemFeatures.of("item_features", "0" * 64)  # plans ask only whether there are any
 
@@ -57,10 +56,10 @@ def with_features(advice: Advice, row_length: float | None) -> Advice:
     if found is None:
         return _remarked(advice, f"{name}: features of items would help, but no setting costs so little")
     parameters, planned = found
-    length = _UNKNOWN_ROW if row_length is None else min(row_length, _LONGEST_ROW)
-    reach = length * signal_of(name, parameters, advice.n_users, advice.n_items)
+    length = SHORT_ROW if row_length is None else min(row_length, _LONGEST_ROW)
+    reach = length * planned.signal
     reach *= math.sqrt(advice.n_items) if name == "DPSubspace" else 1.0
-    least = max(_LEAST[name], _LEAST_SHORT if length < _SHORT_ROW else 0.0)
+    least = max(_LEAST[name], _LEAST_SHORT if length < _SHORTER_ROW else 0.0)
     if planned.is_popularity:
         return _remarked(advice, f"{name}: its gate is closed, so it makes nothing of features of items")
     if reach < least:

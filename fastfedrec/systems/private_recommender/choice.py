@@ -29,7 +29,7 @@ from fastfedrec.systems.private_recommender._measured import (
 from fastfedrec.systems.private_recommender._rule import GATED, RULES, at_random, by_rule, in_order, without_figures
 from fastfedrec.systems.private_recommender._with_features import with_features
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
-from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated
+from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated, most_users
 
 __all__ = ["Advice", "Offer", "advise", "stored_sweeps"]
 
@@ -74,10 +74,11 @@ def advise(
     Notes
     -----
     With fewer users, a smaller epsilon, shorter rows or another number of items than was measured, and where a gate is
-    open that was closed there, the answer is by a rule: DPSubspace or DPGram where n_users mu / sqrt(n_items) times the
-    length of rows (30 where it is not told) is at least 2,200, ShuffledSketchGram behind a shuffler where its gate's
-    number times that length is at least 4,400, and popularity elsewhere; then there are no figures, and the first
-    remark says so.
+    open that was closed there, the answer is by a rule: with n_users mu / sqrt(n_items) times the length of rows,
+    DPSubspace from 2,200 (where it is not told, 1,500 with 30), DPGram from 8,000 and below (with more than 3,000 items
+    DPSubspace), whose gates look at the rows themselves; ShuffledSketchGram behind a shuffler where its gate's number
+    times that length is at least 4,400; and popularity elsewhere.  Then there are no figures, and the first remark says
+    so.
 
     A system's figure is the least of those measured with the numbers of items (and lengths of rows) next below and
     above, with no more users and no larger epsilon, at delta 1e-6; where `delta` is less, the accountants say which
@@ -153,8 +154,13 @@ def _ruled(asked: tuple[int, int, float, float, str], row_length: float | None, 
     """The answer without sweeps."""
     n_users, n_items, epsilon, delta, trust = asked
     offers, popularities = by_rule(trust, epsilon, delta, n_users, n_items, row_length)
-    remarks = RULES[trust], *unknown
+    full = [f"{r.system}: {_no_room(r.system)}" for r in RECIPES if r.trust == trust and n_users > most_users(r.system)]
+    remarks = RULES[trust], *unknown, *full
     return Advice(*asked, tuple(offers), tuple(popularities), remarks, "Nothing was measured there")
+
+
+def _no_room(system: str) -> str:
+    return f"its sums have room for {most_users(system):,.0f} users at most"
 
 
 def _not_measured(rows: Sequence[Row], row_length: float | None, **asked: float) -> list[str]:
@@ -208,6 +214,8 @@ def _offer(
     stored_delta: float,
 ) -> Offer | str:
     """What a system is worth, or why that is not known."""
+    if n_users > most_users(recipe.system):
+        return _no_room(recipe.system)
     chosen = calibrated(recipe, epsilon, delta, n_users, n_items)
     if chosen is None:
         return f"no setting costs as little as epsilon {epsilon:g}"

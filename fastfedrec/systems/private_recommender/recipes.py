@@ -17,9 +17,9 @@ from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.randomness import Key
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
-from fastfedrec.systems.registry import make_system
+from fastfedrec.systems.registry import make_system, system_class
 
-__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "plan_run", "signal_of"]
+__all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "most_users", "plan_run"]
 
 POPULARITY = "DPPopularity"
 _COUNTS = {
@@ -145,10 +145,13 @@ class Planned:
         With the events of the whole run.
     communication : CommunicationLedger or None
         What a client receives and sends, at most; None where the system counts nothing.
+    signal : float
+        What the system's gate looks at before anything is released; 0 of a system without a gate.
     """
 
     ledger: Ledger
     communication: CommunicationLedger | None
+    signal: float = 0.0
 
     @property
     def is_popularity(self) -> bool:
@@ -198,33 +201,28 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float, item_ids: np.
     if isinstance(model, DPPopularity):
         ledger.record(model._event(n_users))
         return Planned(ledger, None)
-    for system, state, n_rounds in model._plan(_Sizes(n_users, n_items, item_ids), _NO_KEY):
+    phases = model._plan(_Sizes(n_users, n_items, item_ids), _NO_KEY)
+    for system, state, n_rounds in phases:
         for _ in range(n_rounds):
             ledger.record(system.round_event(n_users))
             communication.record(system.traffic(state, n_users))
-    return Planned(ledger, communication)
+    return Planned(ledger, communication, float(getattr(model, "signal_", 0.0)))
 
 
-def signal_of(system: str, parameters: dict[str, Any], n_users: int, n_items: int) -> float:
-    """The number that the gate of a system looks at.
+def most_users(system: str) -> float:
+    """How many users a system's sums have room for.
 
     Parameters
     ----------
     system : str
-        Name of a class with a gate.
-    parameters : dict
-        Of it.
-    n_users, n_items : int
-        Of the data.
+        Name of a class.
 
     Returns
     -------
     float
-        From public numbers only.
+        Infinite where there is no bound.
     """
-    model = make_system(system, parameters)
-    model._plan(_Sizes(n_users, n_items), _NO_KEY)
-    return float(model.signal_)
+    return float(getattr(system_class(system), "_most_users", math.inf))
 
 
 # ---- the setting that costs so much ---------------------------------------------------------------------------------
@@ -250,9 +248,10 @@ def calibrated(
     Returns
     -------
     tuple of dict and Planned, or None
-        Parameters that cost at most `epsilon`, as a rule more than .985 of it; None where no setting is so cheap.
+        Parameters that cost at most `epsilon`, as a rule more than .985 of it; None where no setting is so cheap, or
+        the system has no room for so many users or items.
     """
-    if recipe.most_items is not None and n_items > recipe.most_items:
+    if (recipe.most_items is not None and n_items > recipe.most_items) or n_users > most_users(recipe.system):
         return None
     view = TRUST_VIEWS[recipe.trust]
     found = None

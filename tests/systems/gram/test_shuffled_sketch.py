@@ -18,7 +18,7 @@ from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import shuffled_sketch_rounds as rounds
-from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
+from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest, mean_length
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 
 ALPHA = 1e-6
@@ -118,7 +118,32 @@ def test_mean_largest_is_the_limit_of_long_rows(has_pairs):
         assert mean_largest(n_candidates + 1, has_pairs) > 1.02 * found
 
 
+@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=20), seed=st.integers(0, 99))
+def test_pairs_tell_how_long_rows_are(lengths, seed):
+    rng = np.random.default_rng(seed)
+    rows = np.zeros((len(lengths), 9))
+    for row, length in zip(rows, lengths, strict=True):
+        row[rng.choice(9, length, replace=False)] = length**-0.5
+    pairs = rows.T @ rows
+    np.fill_diagonal(pairs, 77.0)  # nothing of which is known
+    assert mean_length(pairs, len(rows)) == pytest.approx(np.mean(lengths))
+    assert mean_length(-pairs, len(rows)) == 1.0
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_an_estimate_of_short_rows_is_used_for_popularity_alone_at_no_cost():
+    data = datasets.generate_implicit(4_000, 100, key=Key.from_seed(1), mean_interactions=30)
+    short = data.keep_interactions(Key.from_seed(2).uniform("test", size=data.n_interactions) < 0.07)
+    for rows, is_open in ((data, True), (short, False)):
+        gated, opened = (ShuffledSketchGram(2.0, gate=gate).fit(rows, key=Key.from_seed(3)) for gate in (True, False))
+        assert gated.signal_ > 30
+        assert (gated.item_factors_.shape[1] > 0) is is_open
+        assert opened.item_factors_.shape[1] > 0
+        assert ("so only popularity is taken from it" in gated.ledger_.summary()) is not is_open
+        assert gated.ledger_.events == opened.ledger_.events
+        np.testing.assert_array_equal(gated.item_means_, opened.item_means_)
 
 
 @pytest.mark.parametrize(

@@ -252,14 +252,15 @@ def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
     [
         # DPGram's number, n_users mu / sqrt(n_items), with mu = .216 at epsilon 2 (replace): 38 here, times rows of 60.
         (3_000, 290, 60, "central", "DPSubspace", False),
-        (3_000, 290, 40, "central", POPULARITY, True),
-        (3_000, 290, None, "central", POPULARITY, True),  # which counts on rows of 30
+        (3_000, 290, 40, "central", "DPGram", False),  # which looks at the rows, and may close its gate
+        (3_000, 290, None, "central", "DPGram", False),  # which counts on rows of 30
+        (4_500, 290, None, "central", "DPSubspace", False),
         (3_000, 290, 250, "central", "DPGram", False),
         (1_500, 290, 40, "central", "DPGram", True),  # whose gate is closed below 30
         (900, 2_000, None, "central", "DPGram", True),
         (900, 2_001, None, "central", "DPSubspace", True),
         (60_000, 10_000, 30, "central", "DPSubspace", False),
-        (60_000, 10_000, 10, "central", POPULARITY, True),
+        (60_000, 10_000, 10, "central", "DPSubspace", False),
         (30_000, 10_000, 30, "central", "DPSubspace", True),
         (100, 10**6, None, "central", "DPSubspace", True),
         (40_000, 290, None, "shuffle", "ShuffledSketchGram", False),
@@ -278,6 +279,23 @@ def test_the_rule_by_hand(n_users, n_items, row_length, trust, system, is_popula
     assert (found.best.system, found.best.is_popularity) == (system, is_popularity)
     assert found.popularity_is_as_good is (is_popularity or system == "Random")
     assert found.best.epsilon <= 2.0
+
+
+@pytest.mark.parametrize(
+    ("n_users", "n_items", "system"),
+    [
+        (2**22, 5_000, "DPSubspace"),
+        (2**22 + 1, 5_000, POPULARITY),
+        (2**22 + 1, 500, "DPGram"),
+        (2**25 + 1, 500, POPULARITY),
+    ],
+)
+def test_systems_have_room_for_so_many_users(n_users, n_items, system):
+    found = advise(n_users, n_items, 1.0, "central", row_length=30)
+    assert found.best.system == system
+    for name, most in (("DPSubspace", 2**22), ("DPGram", 2**25)):
+        said = f"{name}: its sums have room for {most:,} users at most"
+        assert (said in found.remarks) == (n_users > most)
 
 
 def test_what_is_too_little_for_any_noise_is_at_random():

@@ -9,7 +9,7 @@ from fastfedrec import DPGram, DPSubspace, Key, PrivateRecommender, ShuffledSket
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.cli.main import main
 from fastfedrec.systems.private_recommender.choice import advise
-from fastfedrec.systems.private_recommender.recipes import plan_run, signal_of
+from fastfedrec.systems.private_recommender.recipes import plan_run
 from fastfedrec.systems.registry import make_system
 
 KEY = Key.from_seed(3)
@@ -66,7 +66,7 @@ def test_signals_are_those_of_the_models():
         (ShuffledSketchGram, {"epsilon": 2.0}),
     ):
         model = kind(**parameters).fit(data, key=KEY)
-        assert signal_of(kind.__name__, parameters, 400, 60) == model.signal_
+        assert plan_run(kind(**parameters), 400, 60, 1e-6).signal == model.signal_
 
 
 def test_what_is_chosen_is_what_is_fitted_and_costs_as_was_said():
@@ -102,7 +102,7 @@ def test_popularity_is_given_no_features_which_would_open_its_gate():
 
 def signal(epsilon, n_users, n_items):
     parameters = next(o for o in all_offers(epsilon, n_users, n_items) if o.system == "DPGram").parameters
-    return signal_of("DPGram", parameters, n_users, n_items)
+    return plan_run(DPGram(**parameters), n_users, n_items, 1e-6).signal
 
 
 def all_offers(epsilon, n_users, n_items):
