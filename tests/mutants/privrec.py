@@ -25,6 +25,12 @@ PRIVREC = [
         (f"{ALIKE}[PrivRec]",),
     ),
     Mutant(
+        "privrec-adam-of-exact-sums", "PrivRec's Adam steps by the sum without its noise", "CohortRounds.apply",
+        "mean = total / self.cohort_size",
+        'mean = update.arrays["total"] / self.cohort_size',
+        ("test_adam_steps_by_what_is_released",),
+    ),
+    Mutant(
         "privrec-sensitivity-halved", "PrivRec's noise is for adding a client, and its ledger for replacing one",
         "GridNoise.calibrated",
         "Fraction(noise_multiplier) * 2 * Fraction(clip_norm)",

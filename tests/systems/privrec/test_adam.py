@@ -20,7 +20,7 @@ ADAM = SMALL | {"server_optimizer": "adam", "server_learning_rate": 0.01, "thres
 
 
 @pytest.mark.parametrize("noise", [None, GridNoise.calibrated("gaussian", 0.01, 0.3)])
-def test_rounds_equal_the_twin(noise):
+def test_adam_steps_by_what_is_released(noise):
     data = small_data()
     system = replace(
         rounds(data, noise=noise, clip_norm=0.01 if noise else None), server_optimizer="adam", server_learning_rate=0.01
