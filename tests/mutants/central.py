@@ -69,11 +69,11 @@ CENTRAL = [
         ("test_every_draw_is_paid_for[DPGram]",),
     ),
     Mutant(
-        "dpgram-counts-its-users", "DPGram divides by the number of users in the data, not by the public one",
-        "DPGram._release",
-        "self.item_means_ = shares / n_users",
-        "self.item_means_ = shares / data.n_users",
-        ("test_models_show_what_was_released_and_nothing_else[DPGram]",),
+        "mean-counts-its-users", "DPGram and DPSubspace divide by the number of users in the data, not by the public one",
+        "MeanGated._release_mean",
+        "divisor = first._unit * self._public_users(data)",
+        "divisor = first._unit * data.n_users",
+        tuple(f"test_models_show_what_was_released_and_nothing_else[{name}]" for name in ("DPGram", "DPSubspace")),
     ),
     Mutant(
         "dpgram-server-takes-more", "a shard may send sums of twice as many users as it has", "NoisySum.rules",
@@ -122,7 +122,7 @@ CENTRAL = [
     ),
     Mutant(
         "central-no-search", "what samplers take is not looked for", "CentralModel._within_delta",
-        "(distance := sum_distances(phases)) > room",
+        "(distance := max(map(sum_distances, self._courses(phases)))) > room",
         "(distance := 0.0)",
         tuple(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")),
     ),

@@ -36,6 +36,13 @@ MEAN_GATE = [
         (NO_DEARER,),
     ),
     Mutant(
+        "mean-gate-counts-its-users", "the gate counts the users in the data, not the public number",
+        "MeanGated._release_mean",
+        "self._public_users(data) * gaussian_mu(self.epsilon, self.delta)",
+        "data.n_users * gaussian_mu(self.epsilon, self.delta)",
+        ("test_the_gate_counts_the_public_number_of_users",),
+    ),
+    Mutant(
         "mean-gate-looks-at-data", "the gate looks at the exact mean", "MeanGated._release_mean",
         "reach_of(strength, self.item_means_, noise)",
         "reach_of(strength, np.bincount(data.indices, minlength=data.n_items) / data.n_users, 0.0)",

@@ -74,13 +74,6 @@ SUBSPACE = [
         ("test_every_draw_is_paid_for[DPSubspace]",),
     ),
     Mutant(
-        "subspace-counts-its-users", "DPSubspace divides by the number of users in the data, not by the public one",
-        "DPSubspace._release",
-        "UNIT * n_users",
-        "UNIT * data.n_users",
-        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]",),
-    ),
-    Mutant(
         "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace._release",
         "Projections(n_users, mean, () if features is None else prior_factors(features, mean))",
         "Projections(data.n_users, mean, () if features is None else prior_factors(features, mean))",

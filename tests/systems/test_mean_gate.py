@@ -91,6 +91,16 @@ def test_what_is_released_first_decides(model):
     assert opened.fit(SHORT, key=KEY).item_factors_.shape[1] > 0
 
 
+@pytest.mark.parametrize("model", SYSTEMS[:2], ids=NAMES[:2])
+def test_the_gate_counts_the_public_number_of_users(model):
+    """A third of them has rows; were only those counted, the same mean would not be enough."""
+    found = fitted(type(model)(**model.get_params() | {"n_users": 3_000}), LONG.select_users(range(1_000)))
+    noise = max(event.noise_multiplier for event in found.ledger_.events) / 3_000
+    reach = reach_of(gaussian_mu(4.0, 1e-6), found.item_means_, noise)
+    assert 1_000 * reach < found._least_reach() <= 3_000 * reach
+    assert found.item_factors_.shape[1]
+
+
 @pytest.mark.parametrize("model", SYSTEMS, ids=NAMES)
 def test_either_course_costs_no_more_than_was_asked_for(model):
     found = {name: fitted(model, data) for name, data in (("closed", SHORT), ("open", LONG))}
