@@ -5,7 +5,8 @@ import math
 from fastfedrec.accounting import Ledger
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, PublishedNoise
+from fastfedrec.systems.fedgnn._noise import PublishedNoise
+from fastfedrec.systems.fedgnn._rounds import FedGNNRounds
 
 
 def tell_published(ledger: Ledger, system: FedGNNRounds, data: Interactions, *, n_neighbors: int) -> None:

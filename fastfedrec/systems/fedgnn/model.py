@@ -26,7 +26,8 @@ from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fedgnn._clients import Parameters, draw_entries, find_states
 from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
-from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining, PublishedNoise
+from fastfedrec.systems.fedgnn._noise import PublishedNoise
+from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
 from fastfedrec.systems.fedgnn._told import tell_published
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, warn_off_grid

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.fedgnn import model as naive
-from scipy import stats
+from support.benches_module import load_benches
 from support.fedrec_case import random_ratings, small_data
-from support.significance import ALPHA, assert_only, mean_is
 
 from fastfedrec import DivergenceError, FedGNN, Interactions, Key, load
 from fastfedrec.accounting import Gaussian, Unprotected
@@ -19,15 +18,13 @@ from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.fedgnn._clients import (
-    Entries,
     Gradients,
     Parameters,
     draw_entries,
-    draw_pseudo_rows,
     find_gradients,
 )
 from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
-from fastfedrec.systems.fedgnn._rounds import PublishedNoise, clip_factors
+from fastfedrec.systems.fedgnn._noise import PublishedNoise, clip_factors
 
 SMALL = {"n_factors": 3, "n_rounds": 3, "cohort_size": 8}
 PUBLISHED = {"variant": "published", "n_pseudo_items": 5, "n_neighbors": 2, "expansion_round": 1, **SMALL}
@@ -91,6 +88,16 @@ def test_gradients_equal_complex_steps(data, seed, n_factors, n_neighbors, negat
         own = slice(*entries.indptr[c : c + 2])
         np.testing.assert_allclose(found.rows[own], by_rows, **close)
         np.testing.assert_allclose(found.moments[c], by_rows.T @ by_rows, **close)
+
+
+@pytest.mark.nightly
+def test_gradients_are_those_of_torch():
+    pytest.importorskip("torch", reason="torch is an oracle of this test, no dependency")
+    bench = load_benches("systems.fedgnn.bench_model")
+    problem = bench._problem(16)
+    for ours, theirs in zip(bench._fastfedrec(*problem)(), bench._torch(*problem)(), strict=True):
+        assert np.abs(theirs).max() > 0.1
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 def test_scores_equal_naive_twin():
@@ -427,69 +434,3 @@ def test_threads_and_shards_do_not_change_the_model(options):
     for other in (four, shards):
         for name in FedGNN._saved:
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-
-
-# ---- statistics -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def sent():
-    """What users of the published variant send in one round, with noise and without."""
-    data, key = random_ratings(300, 40, 7), Key.from_seed(5)
-    found = []
-    for scale in (0.2, 0.0):
-        model = FedGNN("published", noise_scale=scale, n_pseudo_items=10, n_neighbors=0, n_factors=4, cohort_size=300)
-        system, state = planned(model, data, key)
-        messages = system.messages(state, data, key, 0)
-        found.append([system.noise.step * part for part in (messages.shared, messages.rows)])
-    return found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("part", [0, 1])
-def test_every_number_has_the_noise_that_its_ledger_says(sent, part):
-    noise = (sent[0][part] - sent[1][part]).ravel()
-    # Numbers are cut to steps of two sizes, which are less than a hundredth of the noise.
-    stddev = math.sqrt(2) * 0.2
-    assert len(noise) > 5_000
-    assert mean_is(noise, 0.0, stddev)
-    assert not mean_is(noise + 0.1 * stddev, 0.0, stddev)
-    assert_only(lambda factor: mean_is(np.abs(noise), 0.2 * factor, 0.2))
-    assert stats.kstest(noise / 0.2, "laplace").pvalue > ALPHA
-
-
-@pytest.mark.slow
-def test_released_parameters_have_the_noise_of_the_ledgers_event():
-    """The guaranteed server's sums, less what clients sent: normal, of the event's multiplier times 2 clip_norm."""
-    data, key = random_ratings(60, 3_000, 3, density=0.01), Key.from_seed(1)
-    model = FedGNN(epsilon=3.0, clip_norm=0.5, n_factors=4, cohort_size=20, n_rounds=3)
-    system, state = planned(model, data, key)
-    sent = system.local_round(state, data, key, 0)
-    after = system.apply(state, sent)
-    mean = (after.means - 0.9 * state.means) / 0.1
-    noise = mean * 20 - sent.arrays["total"] * system.noise.step
-    stddev = system.event.noise_multiplier * 2 * 0.5
-    assert len(noise) > 10_000
-    assert mean_is(noise, 0.0, stddev)
-    assert_only(lambda factor: mean_is(noise**2, (factor * stddev) ** 2, math.sqrt(2) * stddev**2))
-    assert stats.kstest(noise / stddev, "norm").pvalue > ALPHA
-
-
-@pytest.mark.slow
-def test_pseudo_rows_have_the_mean_and_covariance_of_a_clients_own():
-    rng, n, d = np.random.default_rng(1), 40, 3
-    rows = rng.normal(size=(n, d)) @ np.array([[2.0, 0, 0], [1, 0.5, 0], [0, 0, 0.1]]) + [1, 0, -1]
-    gradients = Gradients(np.zeros((1, d)), np.zeros((1, 15)), rows, (rows.T @ rows)[None])
-    entries = Entries(np.array([0, n]), np.arange(n, dtype=np.int32), np.zeros(n), np.zeros(n, dtype=np.uint8))
-    found = draw_pseudo_rows(gradients, entries, np.zeros(1, np.uint64), np.array([50_000]), Key.from_seed(1), 0)
-    mean, covariance = rows.mean(axis=0), np.cov(rows.T, bias=True)
-    for k in range(d):
-        stddev = math.sqrt(covariance[k, k])
-        assert mean_is(found[:, k], mean[k], stddev)
-        assert not mean_is(found[:, k] + 0.1 * stddev, mean[k], stddev)
-        squares = (found[:, k] - mean[k]) ** 2
-        assert_only(lambda factor, s=squares, v=covariance[k, k]: mean_is(s, factor * v, math.sqrt(2) * v))
-    product = (found[:, 0] - mean[0]) * (found[:, 1] - mean[1])
-    spread = math.sqrt(covariance[0, 0] * covariance[1, 1] + covariance[0, 1] ** 2)
-    assert mean_is(product, covariance[0, 1], spread)
-    assert not mean_is(product, 0.9 * covariance[0, 1], spread)

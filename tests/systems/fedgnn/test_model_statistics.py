@@ -1,0 +1,84 @@
+"""FedGNN: the noise in what its clients send and in what its server releases, beside the ledger; pseudo rows."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.fedrec_case import random_ratings
+from support.significance import ALPHA, assert_only, mean_is
+
+from fastfedrec import FedGNN, Key
+from fastfedrec.systems.fedgnn._clients import Entries, Gradients, draw_pseudo_rows
+
+
+def planned(model, data, key):
+    """System and first state."""
+    system, state, _ = model._plan(data, key)[0]
+    return system, state
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sent():
+    """What users of the published variant send in one round, with noise and without."""
+    data, key = random_ratings(300, 40, 7), Key.from_seed(5)
+    found = []
+    for scale in (0.2, 0.0):
+        model = FedGNN("published", noise_scale=scale, n_pseudo_items=10, n_neighbors=0, n_factors=4, cohort_size=300)
+        system, state = planned(model, data, key)
+        messages = system.messages(state, data, key, 0)
+        found.append([system.noise.step * part for part in (messages.shared, messages.rows)])
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [0, 1])
+def test_every_number_has_the_noise_that_its_ledger_says(sent, part):
+    noise = (sent[0][part] - sent[1][part]).ravel()
+    # Numbers are cut to steps of two sizes, which are less than a hundredth of the noise.
+    stddev = math.sqrt(2) * 0.2
+    assert len(noise) > 5_000
+    assert mean_is(noise, 0.0, stddev)
+    assert not mean_is(noise + 0.1 * stddev, 0.0, stddev)
+    assert_only(lambda factor: mean_is(np.abs(noise), 0.2 * factor, 0.2))
+    assert stats.kstest(noise / 0.2, "laplace").pvalue > ALPHA
+
+
+@pytest.mark.slow
+def test_released_parameters_have_the_noise_of_the_ledgers_event():
+    """The guaranteed server's sums, less what clients sent: normal, of the event's multiplier times 2 clip_norm."""
+    data, key = random_ratings(60, 3_000, 3, density=0.01), Key.from_seed(1)
+    model = FedGNN(epsilon=3.0, clip_norm=0.5, n_factors=4, cohort_size=20, n_rounds=3)
+    system, state = planned(model, data, key)
+    sent = system.local_round(state, data, key, 0)
+    after = system.apply(state, sent)
+    mean = (after.means - 0.9 * state.means) / 0.1
+    noise = mean * 20 - sent.arrays["total"] * system.noise.step
+    stddev = system.event.noise_multiplier * 2 * 0.5
+    assert len(noise) > 10_000
+    assert mean_is(noise, 0.0, stddev)
+    assert_only(lambda factor: mean_is(noise**2, (factor * stddev) ** 2, math.sqrt(2) * stddev**2))
+    assert stats.kstest(noise / stddev, "norm").pvalue > ALPHA
+
+
+@pytest.mark.slow
+def test_pseudo_rows_have_the_mean_and_covariance_of_a_clients_own():
+    rng, n, d = np.random.default_rng(1), 40, 3
+    rows = rng.normal(size=(n, d)) @ np.array([[2.0, 0, 0], [1, 0.5, 0], [0, 0, 0.1]]) + [1, 0, -1]
+    gradients = Gradients(np.zeros((1, d)), np.zeros((1, 15)), rows, (rows.T @ rows)[None])
+    entries = Entries(np.array([0, n]), np.arange(n, dtype=np.int32), np.zeros(n), np.zeros(n, dtype=np.uint8))
+    found = draw_pseudo_rows(gradients, entries, np.zeros(1, np.uint64), np.array([50_000]), Key.from_seed(1), 0)
+    mean, covariance = rows.mean(axis=0), np.cov(rows.T, bias=True)
+    for k in range(d):
+        stddev = math.sqrt(covariance[k, k])
+        assert mean_is(found[:, k], mean[k], stddev)
+        assert not mean_is(found[:, k] + 0.1 * stddev, mean[k], stddev)
+        squares = (found[:, k] - mean[k]) ** 2
+        assert_only(lambda factor, s=squares, v=covariance[k, k]: mean_is(s, factor * v, math.sqrt(2) * v))
+    product = (found[:, 0] - mean[0]) * (found[:, 1] - mean[1])
+    spread = math.sqrt(covariance[0, 0] * covariance[1, 1] + covariance[0, 1] ** 2)
+    assert mean_is(product, covariance[0, 1], spread)
+    assert not mean_is(product, 0.9 * covariance[0, 1], spread)
