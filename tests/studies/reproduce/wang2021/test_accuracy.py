@@ -76,7 +76,7 @@ def test_what_is_shown(tiny, tmp_path):
         assert text.startswith("The data given: <Interactions: ")
         assert found.rows["NN-SELF"]["ours"] is not None
         assert "meta='maml'" in found.settings["models"]["NN-SELF"]
-        assert found.rows["FedGNN"]["ours"] is None
+        assert found.rows["FedGNN"]["ours"] is not None
         assert found.rows["EASE"]["published"] is None
         gain = found.rows["PrivRec"]["ours"]["hr@10"] - found.rows["popularity"]["ours"]["hr@10"]
         assert f"PrivRec: HR@10 {gain:+.3f} beside popularity" in text
