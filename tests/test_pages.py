@@ -112,7 +112,8 @@ def test_a_browser_names_the_page_that_is_too_wide(tmp_path):
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium on the path")
 def test_what_axe_finds_serious_is_named_with_the_page(tmp_path):
     """Of the colours of the device, too: the stand-in finds a fault where the page was asked for dark."""
-    (tmp_path / "page.html").write_text(f"{HEAD}<p>text</p>")
+    policy = """<meta http-equiv="Content-Security-Policy" content="default-src 'none'">"""  # as reports have
+    (tmp_path / "page.html").write_text(f"{HEAD}{policy}<p>text</p>")
     axe = """window.axe = {run: async page => {
       const found = (id, impact, ...nodes) => ({id, impact, nodes: nodes.map(html => ({html}))});
       const dark = matchMedia("(prefers-color-scheme: dark)").matches ? [found("dark", "critical", "")] : [];

@@ -92,7 +92,9 @@ def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], fo
     header, rows = table(results)
     said = "".join(f"<p>{escape(text)}</p>" for text in verdicts)
     guesses = [(f"{epsilon:g}", f"{most_right_guesses(epsilon):.1%}") for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
-    steps = "".join(f"<dt>{escape(what)}</dt><dd><code>{escape(command)}</code></dd>" for what, command in _NEXT)
+    steps = "".join(
+        f"<dt>{escape(what)}</dt><dd tabindex='0'><code>{escape(command)}</code></dd>" for what, command in _NEXT
+    )
     body = [
         f"<header><h1>Private recommenders, compared</h1><p>{escape(about)}</p></header>",
         f'<section class="verdict">{said}</section>',
