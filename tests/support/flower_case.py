@@ -79,9 +79,10 @@ SYSTEMS = CENTRAL | RATINGS | SIMULATED
 
 
 def fitted(model):
-    """All that a server has fitted; FedRec's users' own factors it never has."""
+    """All that a server has fitted; FedRec's users' own factors, and FedGNN's neighbours, it never has."""
     model = getattr(model, "model_", model)  # a front door's is the one that it took
-    kept = [name for name in model._saved if not (isinstance(model, FedRec) and name == "user_factors_")]
+    theirs = "user_factors_" if isinstance(model, FedRec) else "user_neighbors_"
+    kept = [name for name in model._saved if name != theirs]
     return {name: getattr(model, name) for name in kept}
 
 

@@ -198,7 +198,7 @@ class FitDeployment(Deployment):
         if devices is not None:
             system.put_devices(sender, (devices, []))
         update = system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
-        kept = system.take_devices(sender)
+        kept = system.take_devices(sender) if self.has_devices else None
         return update, {} if kept is None else pack_devices(kept[0])
 
     # ---- the server's end ---------------------------------------------------------------------------------------
