@@ -3,12 +3,12 @@
 import itertools
 import statistics
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
-from fastfedrec.core.check import check_instance
+from fastfedrec.core.check import check_choice, check_instance
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -25,6 +25,14 @@ def each(parts: Iterable[Part], how: RunOptions, description: str, unit: str) ->
     parts = list(parts)
     bar = progress_rounds(len(parts), show=how.show_progress, description=description, unit=unit)
     return (parts[number] for number in bar)
+
+
+def selected(models: Mapping[str, Part], only: Sequence[str] | None) -> dict[str, Part]:
+    """Those of the models that are named, in the order of the models; all of them for None."""
+    if only is None:
+        return dict(models)
+    wanted = [check_choice("only", name, tuple(models)) for name in only]
+    return {name: model for name, model in models.items() if name in wanted}
 
 
 def check_folds(folds: Folds, remedy: str, *, quick: bool) -> Folds:

@@ -5,6 +5,7 @@ Table 1 is notation.  Table 6 (membership inference): `attacks`.  Figures: `figu
 
 import functools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.new_users import METRICS, PersonalizationSplit, evaluate_personalized, personalization_split
-from fastfedrec.studies.reproduce._trials import each
+from fastfedrec.studies.reproduce._trials import each, selected
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.studies.reproduce.wang2021._runs import describe_split, first_test_users, fit_devices
 from fastfedrec.systems.baselines.item_models import EASE, ItemKNN, OwnHistory
@@ -90,10 +91,12 @@ class AccuracyTable(SideBySide):
         Returns
         -------
         str
-            A sentence for each of popularity and the best baseline.
+            A sentence for each of popularity and the best baseline; nothing where these were left out.
         """
         ours = {name: row["ours"]["hr@10"] for name, row in self.rows.items() if row["ours"] is not None}
         baselines = {name: ours[name] for name in ("popularity", "own history", "item-kNN", "EASE") if name in ours}
+        if "PrivRec" not in ours or "popularity" not in ours:
+            return ""
         best = max(baselines, key=lambda name: baselines[name])
         return (
             f"PrivRec: HR@10 {ours['PrivRec'] - ours['popularity']:+.3f} beside popularity, "
@@ -217,7 +220,14 @@ def epsilon_table(table: str) -> EpsilonTable:
     return EpsilonTable(f"No data: {n_users:,} users", settings, table, tuple(cells))
 
 
-def accuracy_table(data: Interactions | InteractionLog, table: str, *, seed: int = 0, **options: Any) -> AccuracyTable:
+def accuracy_table(
+    data: Interactions | InteractionLog,
+    table: str,
+    *,
+    seed: int = 0,
+    only: Sequence[str] | None = None,
+    **options: Any,
+) -> AccuracyTable:
     """Compute Table 2 or 3 of the paper, with the baselines that it lacks.
 
     Parameters
@@ -228,6 +238,8 @@ def accuracy_table(data: Interactions | InteractionLog, table: str, *, seed: int
         Which one.
     seed : int
         Of the split and of every draw: these are simulations.
+    only : sequence of str or None
+        Run these models alone; None for all.
     **options : object
         As for `RunOptions`; no figure depends on `n_threads`.  `quick`: few rounds: to see that everything runs.
 
@@ -250,7 +262,7 @@ def accuracy_table(data: Interactions | InteractionLog, table: str, *, seed: int
     split = personalization_split(data, threshold=3.0 if table == "2" else 0.0, key=key)
     if how.quick:
         split = first_test_users(split, _QUICK_TEST_USERS)
-    models = paper_models(data, quick=how.quick)
+    models = selected(paper_models(data, quick=how.quick), only)
     source, settings = describe_split(split, seed, quick=how.quick)
     found = {}
     for name, model in each(models.items(), how, f"Table {table}", "model"):

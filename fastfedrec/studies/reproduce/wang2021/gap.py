@@ -7,7 +7,7 @@ replaces, is run on the test users.
 import functools
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ from fastfedrec.evaluation.new_users import (
     personalization_split,
     score_rows,
 )
-from fastfedrec.studies.reproduce._trials import each, mean_and_deviation
+from fastfedrec.studies.reproduce._trials import each, mean_and_deviation, selected
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
 from fastfedrec.studies.reproduce.wang2021._runs import CUTOFFS, first_test_users, fit_devices
 from fastfedrec.studies.reproduce.wang2021.accuracy import PUBLISHED
@@ -99,10 +99,16 @@ class GapTable(SideBySide):
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         body = [
-            [row["what"], row["on"], row["ranked"], *(mean_and_deviation(row["hits"][str(k)]) for k in CUTOFFS)]
+            [
+                row["what"],
+                row["on"],
+                str(len(row["hits"]["10"])),
+                row["ranked"],
+                *(mean_and_deviation(row["hits"][str(k)]) for k in CUTOFFS),
+            ]
             for row in self.rows
         ]
-        return ["what", "judged on", "ranked", *(f"Hits@{k}" for k in CUTOFFS)], body
+        return ["what", "judged on", "seeds", "ranked", *(f"Hits@{k}" for k in CUTOFFS)], body
 
     def _draw(self, figure: Any) -> None:
         figure.set_size_inches(8, 1 + 0.25 * len(self.rows))
@@ -137,7 +143,9 @@ def largest_ndcg(row: tuple[float, ...]) -> float:
     return total
 
 
-def gap_table(data: Interactions | InteractionLog, *, n_seeds: int = 3, **options: Any) -> GapTable:
+def gap_table(
+    data: Interactions | InteractionLog, *, n_seeds: int = 3, only: Sequence[str] | None = None, **options: Any
+) -> GapTable:
     """Try what may explain the published accuracy of PrivRec (of NCF on Frappe), and run what was chosen.
 
     Parameters
@@ -147,6 +155,8 @@ def gap_table(data: Interactions | InteractionLog, *, n_seeds: int = 3, **option
         chosen there, by every reading of the evaluation.  Frappe: NCF.
     n_seeds : int
         Seeds 0 to n_seeds - 1, on the test users; trials on train users take seed 0.
+    only : sequence of str or None
+        Run these models alone; None for all.
     **options : object
         As for `RunOptions`; no figure depends on `n_threads`.  `quick`: few rounds and users: to see that it runs.
 
@@ -166,6 +176,9 @@ def gap_table(data: Interactions | InteractionLog, *, n_seeds: int = 3, **option
     if not is_log:
         check_instance("data", data, Interactions, "use a reader of fastfedrec.datasets")
     trials, judged = models_of(data, quick=how.quick)
+    if only is not None:
+        chosen = selected(trials | judged, only)
+        trials, judged = ({name: model for name, model in part.items() if name in chosen} for part in (trials, judged))
     visited = data.interactions if isinstance(data, InteractionLog) else data
     settings = {"version": __version__, "data": checksum([visited]), "quick": how.quick}
     tasks = [(TRIED, 0, *trial) for trial in trials.items()]

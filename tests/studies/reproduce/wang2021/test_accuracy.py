@@ -93,6 +93,16 @@ def test_finished_models_are_kept_and_read_again(tiny, tmp_path, monkeypatch):
         accuracy_table(movies(), "2", folder=tmp_path, seed=1)
 
 
+def test_rows_are_chosen(tiny, tmp_path):
+    only = ["popularity", "NCF"]
+    found = accuracy_table(movies(), "2", quick=True, only=only, folder=tmp_path)
+    assert {name for name, row in found.rows.items() if row["ours"] is not None} == set(only)
+    assert found.rows["PrivRec"] == {"published": found.rows["PrivRec"]["published"], "ours": None, "new": None}
+    assert found.verdict() == ""  # nothing of PrivRec was computed
+    whole = accuracy_table(movies(), "2", quick=True, folder=tmp_path)
+    assert all(found.rows[name] == whole.rows[name] for name in only)
+
+
 def test_the_command(tmp_path, capsys):
     assert len(written("privrec --table 4", tmp_path, "table-4", capsys)["cells"]) == 18
 
@@ -106,6 +116,7 @@ def test_the_command(tmp_path, capsys):
         ({"table": "4"}, ValueError, "table must be one of '2', '3'"),
         ({"table": "3"}, TypeError, "data of table 3 must be InteractionLog, got Interactions"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"only": ["nobody"]}, ValueError, "only must be one of 'PrivRec', .*, got 'nobody'"),
     ],
 )
 def test_bad_inputs(arguments, error, message):

@@ -128,8 +128,10 @@ def test_the_command(tmp_path, capsys, monkeypatch):
     from fastfedrec.cli import reproduce
 
     monkeypatch.setattr(reproduce, "load_movielens", lambda path: movies())
-    words = "privrec --table gap --data there.zip --quick --seeds 1"
-    assert written(words, tmp_path, "gap", capsys)["table"] == "2"
+    words = "privrec --table gap --data there.zip --quick --seeds 1 --only popularity"
+    found = written(words, tmp_path, "gap", capsys)
+    assert found["table"] == "2"
+    assert {row["what"] for row in found["rows"]} == {"popularity"}
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
@@ -140,3 +142,5 @@ def test_bad_inputs():
         gap_table(movies(), n_seeds=0)
     with pytest.raises(TypeError, match="data must be"):
         gap_table([1, 2])
+    with pytest.raises(ValueError, match=r"only must be one of .*, got 'Popularity'"):
+        gap_table(movies(), only=["Popularity"])
