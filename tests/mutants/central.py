@@ -69,7 +69,7 @@ CENTRAL = [
         ("test_every_draw_is_paid_for[DPGram]",),
     ),
     Mutant(
-        "mean-counts-its-users", "DPGram and DPSubspace divide by the number of users in the data, not by the public one",
+        "mean-counts-its-users", "central sketches divide by the number of users in the data, not by the public one",
         "MeanGated._release_mean",
         "divisor = first._unit * self._public_users(data)",
         "divisor = first._unit * data.n_users",
