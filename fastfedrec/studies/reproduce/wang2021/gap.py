@@ -117,7 +117,8 @@ class GapTable(SideBySide):
         names = [f"{row['what']}, {row['on']}, {row['ranked']}" for row in rows]
         panel.barh(names, [statistics.fmean(row["hits"]["10"]) for row in rows])
         panel.axvline(PUBLISHED[self.table]["PrivRec"][1], linestyle="--", color="black")
-        panel.set(xlabel="Hits@10 (dashed: PrivRec as published)", title=self.title)
+        figure.suptitle(self.title)  # of the panel, it would be cut: names of rows are long
+        panel.set(xlabel="Hits@10 (dashed: PrivRec as published)")
         panel.tick_params(axis="y", labelsize="x-small")
 
 
