@@ -141,6 +141,23 @@ def test_figure_9_times_each_method_by_its_own_rounds(tiny, monkeypatch):
     assert {p["model"] for p in found.points} == {f"{n}, 1 thread" for n in ("PrivRec", "first-order MAML", "NN-SELF")}
 
 
+def test_figure_9_takes_the_time_of_one_thread_from_the_processor(tiny, monkeypatch):
+    class Clocks:
+        def __init__(self):
+            self.ticks = 0
+
+        def process_time(self):
+            self.ticks += 1
+            return self.ticks
+
+        def perf_counter(self):
+            return 5 * self.process_time()
+
+    monkeypatch.setattr(_runs, "time", Clocks())
+    found = privrec_figure(movies(), "9", quick=True, n_threads=2)
+    assert {(p["model"].split(", ")[1], p["value"]) for p in found.points} == {("1 thread", 1e3), ("2 threads", 5e3)}
+
+
 def test_fewer_test_users_are_the_first_ones():
     for data in (movies(), apps()):
         split = personalization_split(data, key=Key.from_seed(0))
