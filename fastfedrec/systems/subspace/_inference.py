@@ -27,6 +27,7 @@ _LEAST_UNIQUENESS = 0.1  # of an item's own diagonal
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 _LEAST_FOUND = 0.01  # of a column's noise, in what is taken to be signal
 _LEAST_SEEN = 1e-9  # of the largest weight, for what no encoder asked about
+_LEAST_SQUARE = 1e-9  # of a singular value; noise alone has at least 1, and less is a direction that is not there
 _LEAST_PRECISION = 1e-9  # of an item whose own part rounding has taken away
 _LEAST_BELIEF = 3.0  # standard deviations of a prior's scale: one that tells nothing takes columns of the next encoder
 _ROOT_MEAN_SQUARE = 16.0  # of an encoder's entries
@@ -126,6 +127,8 @@ class Projections:
         n_asked = min(n_columns - believed.shape[1], _MORE_THAN_FOUND * n_found + _LEAST_COLUMNS)
         right = vectors[:, :n_asked] / np.sqrt(values[:n_asked])
         columns = likely(self._rows(unknown, right), np.square(right).sum(axis=0), self._shares)
+        if not columns.any():  # all sums were 0, as noise may have them where there is an item or two: ask again
+            return self.releases[0].encoder
         if believed.shape[1]:
             columns = np.column_stack([believed * _longest(columns), columns])
         return to_whole(columns)
@@ -242,7 +245,7 @@ class Projections:
                 gram += (sums * self._weights[part, None]).T @ sums
                 inner += sums.T @ asked
             values, vectors = np.linalg.eigh(gram)
-        return np.maximum(values[::-1], np.finfo(float).tiny), vectors[:, ::-1], inner
+        return np.maximum(values[::-1], _LEAST_SQUARE), vectors[:, ::-1], inner
 
     def _rows(self, diagonal: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Y times a few columns."""
@@ -314,7 +317,7 @@ def strength_of(sums: np.ndarray, encoder: np.ndarray, diagonal: np.ndarray, n_u
     sums : ndarray of shape (n_items, n_columns), float64
         C, in units of a user's norm.
     encoder : ndarray of shape (n_items, n_columns), int16
-        E.
+        E, not 0.
     diagonal : ndarray of shape (n_items,), float64
         Of A.
     n_users : int
@@ -325,14 +328,18 @@ def strength_of(sums: np.ndarray, encoder: np.ndarray, diagonal: np.ndarray, n_u
     float
         Above 0.
     """
-    trace, own = 0.0, 0.0
+    trace, own, squared = 0.0, 0.0, 0.0
     for start in range(0, len(sums), _ROWS):
         part = slice(start, start + _ROWS)
         asked = encoder[part].astype(np.float64)
+        lengths = np.square(asked).sum(axis=1)
         trace += float(np.vdot(asked, sums[part]))
-        own += float(np.square(asked).sum(axis=1) @ diagonal[part])
-    own = max(own, np.finfo(float).tiny)
-    return 2 * n_users / (trace + math.sqrt(trace**2 + 4 * own * n_users))
+        own += float(lengths @ diagonal[part])
+        squared += float(lengths.sum())
+    # A mean whose norm noise has brought to 1 leaves no diagonal; trace(A) is n_users nevertheless.
+    own = max(own, _LEAST_REST * n_users * squared / len(sums))
+    root = math.sqrt(trace**2 + 4 * own * n_users)
+    return 2 * n_users / (trace + root) if trace > 0 else (root - trace) / (2 * own)
 
 
 def likely(rows: np.ndarray, noise: np.ndarray, shares: np.ndarray) -> np.ndarray:

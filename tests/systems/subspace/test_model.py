@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from naive.systems.subspace import model as naive
 
@@ -200,6 +200,35 @@ def test_an_encoder_is_one_that_devices_answer(n_items, n_columns, power, one):
     assert 4 <= np.abs(encoder).max() <= FINEST
     largest = np.abs(columns).argmax()
     np.testing.assert_allclose(encoder / encoder.ravel()[largest], columns / columns.ravel()[largest], atol=0.2)
+
+
+@given(
+    item_means=st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=12),
+    n_columns=st.integers(1, 8),
+    n_users=st.integers(1, 50),
+    scales=st.lists(st.sampled_from([0.0, 1.0, 1e6]), min_size=2, max_size=4),
+    noise=st.sampled_from([1e-4, 1.0, 1e9]),
+    n_kinds=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+@example(item_means=[2.0] * 3, n_columns=2, n_users=1, scales=[1.0, 1.0], noise=1e9, n_kinds=1, seed=0)
+@example(item_means=[0.5] * 6, n_columns=1, n_users=9, scales=[0.0, 0.0], noise=1.0, n_kinds=2, seed=1)
+def test_no_noise_makes_a_fit_fail(item_means, n_columns, n_users, scales, noise, n_kinds, seed):
+    """Whatever is released, of a mean, too, that noise has made as long as it may be: warnings are errors here."""
+    mean, rng = floored(np.array(item_means)), np.random.default_rng(seed)
+    kinds = rng.integers(n_kinds, size=len(mean)).astype(str)
+    features = ItemFeatures.of("item_features", {"kind": kinds}).align("item_features", np.arange(len(mean)))
+    found = inference.Projections(n_users, mean, prior_factors(features, mean))
+    encoder = public_signs(len(mean), n_columns)
+    for scale in scales:
+        sums = scale * noise * rng.normal(size=encoder.shape)
+        found.add(sums if seed % 2 else -encoder * np.abs(sums), encoder, noise)
+        encoder = found.next_encoder()
+        assert encoder.any()
+    factors, uniqueness = found.model(0.5)
+    scoring = inference.Scoring.of(factors, uniqueness)
+    assert all(np.isfinite(array).all() for array in (factors, scoring.scales, scoring.itself))
+    assert (uniqueness > 0).all()
 
 
 def test_the_gate_spends_all_on_popularity_and_says_so():
