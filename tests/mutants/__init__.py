@@ -18,13 +18,14 @@ from mutants.mechanisms import MECHANISMS
 from mutants.noise import NOISE
 from mutants.privrec import PRIVREC
 from mutants.refinement import REFINEMENT
+from mutants.sketch_gate import SKETCH_GATE
 from mutants.streams import STREAMS
 from mutants.subspace import SUBSPACE
 
 MUTANTS = {
     "Mechanisms and keys": [*MECHANISMS, *NOISE],
     "Systems with a trusted server": [*CENTRAL, *MEAN_GATE, *REFINEMENT, *SUBSPACE, *PRIVREC, *FEDGNN],
-    "Systems of local reports": LOCAL,
+    "Systems of local reports": [*LOCAL, *SKETCH_GATE],
     "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,
     "Contributions": CONTRIBUTIONS,

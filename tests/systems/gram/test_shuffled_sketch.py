@@ -18,7 +18,7 @@ from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import shuffled_sketch_rounds as rounds
-from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest, mean_length
+from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 
 ALPHA = 1e-6
@@ -118,32 +118,7 @@ def test_mean_largest_is_the_limit_of_long_rows(has_pairs):
         assert mean_largest(n_candidates + 1, has_pairs) > 1.02 * found
 
 
-@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=20), seed=st.integers(0, 99))
-def test_pairs_tell_how_long_rows_are(lengths, seed):
-    rng = np.random.default_rng(seed)
-    rows = np.zeros((len(lengths), 9))
-    for row, length in zip(rows, lengths, strict=True):
-        row[rng.choice(9, length, replace=False)] = length**-0.5
-    pairs = rows.T @ rows
-    np.fill_diagonal(pairs, 77.0)  # nothing of which is known
-    assert mean_length(pairs, len(rows)) == pytest.approx(np.mean(lengths))
-    assert mean_length(-pairs, len(rows)) == 1.0
-
-
 # ---- invariants -----------------------------------------------------------------------------------------------------
-
-
-def test_an_estimate_of_short_rows_is_used_for_popularity_alone_at_no_cost():
-    data = datasets.generate_implicit(4_000, 100, key=Key.from_seed(1), mean_interactions=30)
-    short = data.keep_interactions(Key.from_seed(2).uniform("test", size=data.n_interactions) < 0.07)
-    for rows, is_open in ((data, True), (short, False)):
-        gated, opened = (ShuffledSketchGram(2.0, gate=gate).fit(rows, key=Key.from_seed(3)) for gate in (True, False))
-        assert gated.signal_ > 30
-        assert (gated.item_factors_.shape[1] > 0) is is_open
-        assert opened.item_factors_.shape[1] > 0
-        assert ("so only popularity is taken from it" in gated.ledger_.summary()) is not is_open
-        assert gated.ledger_.events == opened.ledger_.events
-        np.testing.assert_array_equal(gated.item_means_, opened.item_means_)
 
 
 @pytest.mark.parametrize(
@@ -206,40 +181,6 @@ def test_users_who_are_not_heard_hide_nobody():
     fewer = PLDAccountant().compose(system.round_event(2000)).get_epsilon(1e-6)
     assert f"only 2000 users were heard, so it was epsilon {fewer:.3g}" in model.ledger_.notes[0]
     assert fewer > 1.3 * PLDAccountant().compose(system.round_event(4000)).get_epsilon(1e-6)
-
-
-def test_the_gate_asks_for_popularity_and_says_so():
-    data = generated(300)
-    model = fitted(4.0, data)
-    assert model.signal_ < 30
-    assert model.item_factors_.shape == (60, 0)
-    assert "so all of epsilon went to popularity" in model.ledger_.summary()
-    ids, _ = model.recommend(data.user_ids, n=60, filter_seen=False)
-    assert (ids == ids[0]).all()
-    shares = data.to_scipy() / np.sqrt(data.interactions_per_user())[:, None]
-    # Weighed by what the largest entries of rows of their lengths are, over what they are in long rows.
-    lengths = data.interactions_per_user()
-    weigh = {n: naive.mean_largest(n, N_CANDIDATES, 1) / math.sqrt(n) for n in set(lengths.tolist())}
-    weights = np.array([weigh[n] for n in lengths.tolist()]) / mean_largest(N_CANDIDATES, has_pairs=False)
-    noise = LargestResponse(2.5).decoder / mean_largest(N_CANDIDATES, False) / math.sqrt(300 * model.n_reports_)
-    assert np.abs(model.item_means_ - (shares.T @ weights) / 300).max() < 6 * noise
-    assert 0.8 < weights.mean() < 1
-    assert fitted(4.0, data, gate=False).ledger_.events != model.ledger_.events
-
-
-def test_the_gate_sees_public_numbers_only():
-    found = {fitted(1.0, generated(500, seed=seed)).signal_ for seed in (1, 2)}
-    n_reports = fitted(1.0, generated(500)).n_reports_
-    assert len(found) == 1
-    weight = mean_largest(N_CANDIDATES, has_pairs=True) / LargestResponse(2.5).decoder
-    assert found.pop() == pytest.approx(weight * math.sqrt(500 * n_reports / 60))
-
-
-def test_popularity_of_the_open_model_is_about_the_share_of_users():
-    data = generated(5000, 60)
-    model = fitted(8.0, data)
-    shares = data.interactions_per_item() / data.n_users
-    assert np.corrcoef(model.item_means_, shares)[0, 1] > 0.97
 
 
 def test_new_users_are_served_and_files_keep_everything(tmp_path):
