@@ -25,9 +25,7 @@ demo: $(VENV)/.installed-cli
 # All tests, against the installed package (`pytest`, never `python -m pytest`: the checkout would shadow it).
 test: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist worksteal -m "not nightly"
-	$(MAKE) test-plain
-	$(MAKE) test-flower
-	$(MAKE) -j 2 test-docstrings test-pages
+	$(MAKE) -j 2 -O test-flower test-docstrings test-plain test-pages
 
 # Every example that is written down; an example takes milliseconds, and a second process its own seconds to start.
 test-docstrings: $(VENV)/.installed-dev

@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 _PARQUET = (".parquet", ".pq")
+_LONG_NAME = 40  # of a column, which no message gives as an example
 _ID = "an id"
 _VALUE = "a finite number"
 _TIME = (
@@ -133,7 +134,8 @@ def _recognized(
     found = {role: chosen.get(role, known.get(role)) for role in wanted}
     for role in missing:
         if found[role] is None:
-            example = next((name for name in names if name not in found.values()), "COLUMN")
+            others = (name for name in names if name not in found.values() and len(name) <= _LONG_NAME)
+            example = next(others, "COLUMN")
             raise KeyError(
                 f"{role} is not given, and none of {show_names(names)} of {path} is known as one; name it, as "
                 f"{role}={example!r} (in a shell --{role} {example})"

@@ -66,6 +66,7 @@ class Engine(ABC):
         key: Key,
         n_rounds: int,
         first_round: int = 0,
+        n_in_all: int = 0,
         ledger: Ledger,
         communication: CommunicationLedger,
         n_threads: int = 0,
@@ -89,6 +90,8 @@ class Engine(ABC):
             How many there are.
         first_round : int
             Above 0 where a run is resumed: the round that `state` belongs to.
+        n_in_all : int
+            Rounds of the whole fit, by which logs count; 0 where this run has the last of them.
         ledger, communication : Ledger and CommunicationLedger
             Written to as rounds begin.
         n_threads : int
@@ -139,7 +142,7 @@ class Engine(ABC):
                 state = system.apply(state, heard)
                 n_refused = len(receiver.rejections)
                 refused = f"; {n_refused} messages were refused (see rejections)" if n_refused else ""
-                tell_done(name, round_number + 1, n_rounds, rest=refused)
+                tell_done(name, round_number + 1, n_in_all or n_rounds, rest=refused)
                 if after_round is not None:
                     after_round(round_number, state)
         return state

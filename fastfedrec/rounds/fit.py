@@ -92,6 +92,7 @@ class Fit:
         n_rounds: int = 1,
         *,
         first_round: int = 0,
+        n_in_all: int = 0,
         after_round: Callable[[int, Any], None] | None = None,
     ) -> Any:
         """Run rounds on the engine and return the last state."""
@@ -102,6 +103,7 @@ class Fit:
             key=self.key,
             n_rounds=n_rounds,
             first_round=first_round,
+            n_in_all=n_in_all,
             ledger=self.ledger,
             communication=self.communication,
             n_threads=self.n_threads,

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 from support.interaction_case import assert_same
 
-from fastfedrec import EASE, FedRec, Interactions, Key, Popularity, PrivRec, attacks, choose_items
+from fastfedrec import DMF, EASE, FedRec, Interactions, Key, Popularity, PrivRec, attacks, choose_items
 from fastfedrec.compute.networks.client_examples import Events
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.data.conversion import as_interactions
@@ -43,6 +43,7 @@ ALONE = {
     "studies.membership.attack.membership_loss": "a loss of one's own is given Interactions",
     "systems.baselines.item_models.count_pairs": "called by systems, of what fit has checked",
     "systems.baselines.item_models.score_neighbors": "called by systems, of what fit has checked",
+    "systems.baselines.epochs.places_before": "called by systems, of what fit has checked",
     "systems.dplcf.sum_answers": "called by systems, of what fit has checked",
     "systems.fedrec.plus_plus.FedRecPlusPlus.initial_state": "called by systems, of what fit has checked",
     "systems.sdcf.model.SDCF.initial_state": "called by systems, of what fit has checked",
@@ -102,6 +103,11 @@ def of_attack(data):
     return found + [attack(views[0], data) for attack in (attacks.value_matching, attacks.group_sums)]
 
 
+def of_neighbors(data):
+    model = DMF(n_rounds=2).fit(as_interactions("data", data), key=KEY, record_views=range(2))
+    return [attacks.neighbor_gradients(model.records_[0], data), attacks.neighbor_intersection(model.records_, data)]
+
+
 FEW = Interactions.from_arrays(range(8), range(8), user_ids=range(8), item_ids=range(10))
 
 
@@ -151,6 +157,7 @@ CALLS = {
         EASE(), data, key=KEY, n_references=0, n_bootstrap=100
     ).scores,
     "studies.sweep.sweeps.sweep": lambda data: sweep([], data, seeds=1).cells[0].mean("hr@10"),
+    "systems.dmf.attacks.neighbor_gradients": of_neighbors,
     "systems.fedrec.attacks.run_attacks": of_attack,
     "systems.private_prototypes.prototypes.recover_prototypes": lambda data: recover_prototypes(
         data, np.arange(8) % 2, 2, Recovery("masked", max_entries=10, value_range=(0.0, 9.0)), key=KEY
@@ -170,6 +177,7 @@ ELSEWHERE = re.compile(
 BESIDE = {
     "studies.membership.attack.membership_shadow",  # by the same lines, before forests that take seconds
     "systems.privrec.model.PrivRec.personalize",
+    "systems.dmf.attacks.neighbor_intersection",
     *(f"systems.fedrec.attacks.{attack}" for attack in attacks.__all__ if attack in vars(fedrec_attacks)),
 }
 

@@ -50,7 +50,7 @@ OTHERS = [
 ]
 BASES = {
     "Baseline", "EpochBaseline", "OwnRows", "ExactModel", "ValueModel", "RatingModel", "RatingBaseline",
-    "AdditiveModel", "GramModel", "NeighborModel", "FeaturedModel", "CentralModel",
+    "AdditiveModel", "GramModel", "NeighborModel", "FeaturedModel", "CentralModel", "MeanGated",
 }  # fmt: skip
 
 

@@ -18,6 +18,8 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from _kernels.core._chacha20 cimport Stream, stream_below, stream_open
 
+include "_kernels/core/_level.pxi"
+
 
 cdef inline int64_t _unseen(const int32_t* seen, Py_ssize_t n_seen, int64_t rank) noexcept nogil:
     """The item that `rank` items which are not seen stand before; `seen` ascends."""

@@ -220,8 +220,9 @@ class FedGNN(OwnRows, RatingModel):
             if done:
                 self._expand(system, state, data, fit)
             state = fit.rounds(
-                system, state, data, done + phase.n_rounds, first_round=done, after_round=self._check_convergence
-            )
+                system, state, data, done + phase.n_rounds, first_round=done, n_in_all=self.n_rounds,
+                after_round=self._check_convergence,
+            )  # fmt: skip
             done += phase.n_rounds
         self._take_over(state)
         return self
