@@ -1,1 +1,14 @@
-"""How well models of item pairs recommend, and data drawn again."""
+"""Users' rows, given by which items they have, as data."""
+
+import numpy as np
+import scipy.sparse
+
+from fastfedrec import Interactions
+
+
+def interactions_of(rows, n_items):
+    """A user for each set of items."""
+    dense = np.zeros((len(rows), n_items), dtype=np.float32)
+    for user, row in enumerate(rows):
+        dense[user, list(row)] = 1
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))

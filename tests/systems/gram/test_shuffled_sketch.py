@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import shuffled_sketch as naive
 from scipy import stats
+from support.gram_case import interactions_of
 from support.movielens_users import hit_ratio, leave_one_out_users, resampled
 
 from fastfedrec import Interactions, Key, Popularity, ShuffledSketchGram, datasets, hardware, load
@@ -39,13 +40,6 @@ def sketches(draw):
 def n_words(system):
     """Of one user: for each report its candidates, two in a word, and one for the answer."""
     return system.n_reports * ((system.channel.n_candidates + 1) // 2 + 1)
-
-
-def interactions_of(rows, n_items):
-    dense = np.zeros((len(rows), n_items), dtype=np.float32)
-    for user, row in enumerate(rows):
-        dense[user, list(row)] = 1
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
 
 
 def event_of(n_users):

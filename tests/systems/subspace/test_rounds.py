@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.subspace import rounds as naive
+from support.gram_case import interactions_of
 from support.noise_case import mu_found
 
-from fastfedrec import Interactions, Key, datasets
+from fastfedrec import Key, datasets
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
@@ -41,13 +41,6 @@ def cases(draw):
     entry = st.integers(-FINEST, FINEST) | st.integers(-3, 3) | st.sampled_from([-FINEST, FINEST])
     encoder = draw(st.lists(entry, min_size=n_items * n_columns, max_size=n_items * n_columns))
     return rows, np.array(mean, np.int32), np.array(encoder, np.int16).reshape(n_items, n_columns)
-
-
-def interactions_of(rows, n_items):
-    dense = np.zeros((len(rows), n_items), dtype=np.float32)
-    for user, row in enumerate(rows):
-        dense[user, list(row)] = 1
-    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
 
 
 def sums_of(rows, mean, encoder, system=PROJECTIONS, n_threads=1):
