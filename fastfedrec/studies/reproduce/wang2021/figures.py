@@ -86,7 +86,9 @@ class PrivRecFigure(SideBySide):
     def legend(self) -> str:
         """What the columns mean."""
         if self.figure == "9":
-            return "Milliseconds of the fastest of three rounds: processor time of one thread, wall-clock time of more."
+            return (
+                "Milliseconds: one thread's processor time, of a round; of more the wall-clock time, the best of three."
+            )
         return (
             f"{self._measured}; a simulation on one split.  epsilon: what the run is proved to cost at delta 1e-6,\n"
             "for replacing all data of one user, against all who see what is released; - where nothing is guaranteed."
