@@ -17,7 +17,7 @@ from fastfedrec.datasets import load_item_features, load_movielens_items
 from fastfedrec.datasets.table_files import table_columns
 from fastfedrec.systems.registry import SYSTEMS, system_class
 
-__all__ = ["add_features", "give_features", "read_features"]
+__all__ = ["add_features", "aligned_features", "give_features", "read_features", "takes_features"]
 
 _OWN = "movielens"  # instead of a file
 _PARAMETER, _IDS = "item_features", "item"
@@ -45,7 +45,7 @@ def read_features(arguments: argparse.Namespace, models: Sequence[Any]) -> dict[
     takers = _takers(models)
     if not takers:
         names = ", ".join(dict.fromkeys(type(model).__name__ for model in models))
-        those = ", ".join(name for name in SYSTEMS if _takes(system_class(name)))
+        those = ", ".join(name for name in SYSTEMS if takes_features(system_class(name)))
         raise UsageError(f"--features is for systems that take public features of items ({those}), not for {names}")
     if given := [type(model).__name__ for model in takers if model.item_features is not None]:
         raise UsageError(f"--features and --set {_PARAMETER}=... both give {given[0]} features; leave one out")
@@ -58,22 +58,29 @@ def read_features(arguments: argparse.Namespace, models: Sequence[Any]) -> dict[
 def give_features(
     arguments: argparse.Namespace, columns: dict[str, Any] | None, models: Sequence[Any], data: Interactions
 ) -> None:
-    """Let the models that take features have them, with ids of the type that those of the data have."""
+    """Let the models that take features have them."""
     if columns is None:
         return
-    with _named(arguments.features):
-        features = ItemFeatures.of(_PARAMETER, columns | {_IDS: _alike(columns[_IDS], data.item_ids)})
-        features.align(_PARAMETER, data.item_ids)  # before a fit that may be one of many
+    features = aligned_features(arguments, columns, data.item_ids)
     for model in _takers(models):
         model.set_params(item_features=features)
 
 
-def _takes(system: Any) -> bool:
+def aligned_features(arguments: argparse.Namespace, columns: dict[str, Any], items: np.ndarray) -> ItemFeatures:
+    """Features with ids of the type that those of the items have; refused where they are of none of the items."""
+    with _named(arguments.features):
+        features = ItemFeatures.of(_PARAMETER, columns | {_IDS: _alike(columns[_IDS], items)})
+        features.align(_PARAMETER, items)  # before a fit that may be one of many
+    return features
+
+
+def takes_features(system: Any) -> bool:
+    """Whether a class has a parameter for them."""
     return _PARAMETER in system._parameter_names()
 
 
 def _takers(models: Sequence[Any]) -> list[Any]:
-    return [model for model in models if _takes(type(model))]
+    return [model for model in models if takes_features(type(model))]
 
 
 def _read(arguments: argparse.Namespace, source: str) -> dict[str, Any]:

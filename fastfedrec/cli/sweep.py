@@ -2,11 +2,15 @@
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.cli.evaluate import add_negatives
+from fastfedrec.cli.features import add_features, aligned_features, read_features, takes_features
 from fastfedrec.cli.inputs import (
     DATA_HELP,
     UsageError,
@@ -22,7 +26,11 @@ from fastfedrec.cli.outputs import can_show_progress, has_extra
 from fastfedrec.cli.parts import load_parts, named_parts
 from fastfedrec.cli.settings import add_systems
 from fastfedrec.core.files import check_folder
-from fastfedrec.systems.registry import SYSTEMS, system_class
+from fastfedrec.evaluation import Split
+from fastfedrec.systems.registry import SYSTEMS, make_system, system_class
+
+if TYPE_CHECKING:
+    from fastfedrec.studies.sweep.sweeps import Setting
 
 __all__ = ["add_sweep"]
 
@@ -39,6 +47,8 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
             "fastfedrec sweep --system dp-gram --set epsilon=0.5,1,2 --users 5000 --items 300 --seeds 1",
             "fastfedrec sweep --system dp-gram --system fmf-ldp --set epsilon=2,4 --data ratings.csv --jobs 2",
             "fastfedrec sweep --system dp-gram --set epsilon=1,2 --train a/train.csv --test a/test.csv",
+            "fastfedrec sweep --system dp-gram --set epsilon=0.5,1 --data ml-1m.zip --catalogue published "
+            "--features movielens",
         ],
     )
     add_systems(command, "NAME=V1,V2", "values of the system before it, all combined")
@@ -63,6 +73,7 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--items", type=positive, metavar="N", help="with --users")
     command.add_argument("--row-length", type=float, metavar="N", help="with --users: items of a user, on average")
     add_catalogue(command)
+    add_features(command)
     command.add_argument(
         "--top-items", type=positive, metavar="N", help="of --data: keep the N most used items, which is not covered"
     )
@@ -114,6 +125,8 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if arguments.advice or arguments.choices:
         if arguments.choices and arguments.system:
             raise UsageError("--choices has its own systems; leave --system out")
+        if arguments.features:
+            raise UsageError("--features is for a sweep of --system on data; leave it out, or --advice and --choices")
         return (_measure_choices if arguments.choices else _measure_advice)(arguments, show_progress)
     if arguments.quick:
         raise UsageError("--quick is for --choices")
@@ -130,11 +143,14 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if (arguments.users is None) != (arguments.items is None):
         raise UsageError("--users and --items go together")
     systems = [system_class(setting.system) for setting in settings]
+    columns = read_features(arguments, [make_system(setting.system, dict(setting.parameters)) for setting in settings])
     data: Any = load_parts(arguments, systems)
     if arguments.users is not None:
         data = GeneratedData(arguments.users, arguments.items, arguments.row_length)
     elif data is None:
         data = load_data(arguments, systems)
+    if columns is not None:
+        settings = _with_features(arguments, columns, settings, data)
     found = sweep(
         settings,
         data,
@@ -155,11 +171,26 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     return f"{found.summary()}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}"
 
 
-def _source(arguments: argparse.Namespace, data: Any) -> str | None:
-    """What people are told the data are; None of those that are generated, which say it themselves."""
+def _with_features(
+    arguments: argparse.Namespace, columns: dict[str, Any], settings: Sequence["Setting"], data: Any
+) -> list["Setting"]:
+    """Settings of the systems that take features have them, and the others are as they were."""
+    train = data.train if isinstance(data, Split) else data
+    items = train.item_ids if hasattr(train, "item_ids") else np.arange(train.n_items)  # of data that are generated
+    given = {"item_features": aligned_features(arguments, columns, items)}
+    return [
+        replace(s, parameters={**s.parameters, **given}) if takes_features(system_class(s.system)) else s
+        for s in settings
+    ]
+
+
+def _source(arguments: argparse.Namespace, data: Any) -> str:
+    """What people are told the data are."""
     if arguments.train is not None:
-        return "; ".join(f"{getattr(arguments, name)} ({name}): {part!r}" for name, part in named_parts(data))
-    return arguments.data and f"{arguments.data}: {data!r}"
+        said = "; ".join(f"{getattr(arguments, name)} ({name}): {part!r}" for name, part in named_parts(data))
+    else:
+        said = f"{arguments.data}: {data!r}" if arguments.data else str(data)
+    return said if arguments.features is None else f"{said}; public features of items: {arguments.features}"
 
 
 def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> dict[str, Any] | str:

@@ -37,7 +37,7 @@ def test_fit_equals_the_python_interface(table, tmp_path, capsys):
     assert "10 of their ids are none of the items" in " ".join(model.ledger_.notes)
 
 
-def test_evaluate_and_compare_take_them_too(table, capsys):
+def test_evaluate_compare_and_sweep_take_them_too(table, tmp_path, capsys):
     metrics = ["--metrics", "hr@10", "--negatives", 50, "--features", table]
     key = Key.from_seed(0)
     train, test = next(LeaveOneOut().split(datasets.generate_implicit(400, 300, key=key), key=key))
@@ -51,6 +51,13 @@ def test_evaluate_and_compare_take_them_too(table, capsys):
     assert ours["metrics"]["hr@10"]["value"] == expected
     assert ours["parameters"]["item_features"] == repr(model.item_features)
     assert "item_features" not in popular["parameters"]
+    where = ["--seeds", 1, "--no-baselines", "--out", tmp_path]
+    found = run_json(capsys, "sweep", *FIT[2:4], *systems, *metrics, *where)
+    assert str(table) in found["source"]
+    popular, ours = found["cells"]
+    assert ours["metrics"]["hr@10"] == [expected]
+    assert ours["parameters"]["item_features"] == repr(model.item_features)
+    assert popular["parameters"] == {}
 
 
 @pytest.mark.ignores_values
@@ -99,6 +106,9 @@ def test_what_is_refused_before_any_data_are_read(table, tmp_path, capsys):
     said = refusal(capsys, "fit", "fmf-ldp", *nowhere, table)
     assert "--features is for systems that take public features of items (private-recommender, dp-gram, " in said
     assert "not for FMFLDP" in said
+    sweep = ["sweep", "--out", tmp_path]
+    assert "not for EASE" in refusal(capsys, *sweep, "--system", "ease", *nowhere, table)
+    assert "--features is for a sweep of --system on data" in refusal(capsys, *sweep, "--advice", "--features", table)
     said = refusal(capsys, "compare", "--system", "ease", "--system", "popularity", *nowhere, table)
     assert "not for EASE, Popularity" in said
     said = refusal(capsys, "fit", "dp-gram", *nowhere, table, "--set", f"item_features={'f' * 64}")
@@ -114,3 +124,6 @@ def test_features_of_other_items_are_refused(tmp_path, capsys):
     (tmp_path / "other.csv").write_text("item,kind\n-1,a\n-2,b\n")
     said = refusal(capsys, *FIT, "--features", tmp_path / "other.csv")
     assert "item_features['item'] has none of the 300 items: it begins with -1" in said
+    sweep = ["sweep", "--system", "dp-gram", "--users", 40, "--items", 31, "--out", tmp_path]
+    said = refusal(capsys, *sweep, "--features", tmp_path / "other.csv")
+    assert "item_features['item'] has none of the 31 items: it begins with -1" in said
