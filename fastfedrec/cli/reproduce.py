@@ -16,9 +16,10 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 from fastfedrec.datasets.files import Files
 from fastfedrec.evaluation import KFold, PublishedFolds, Splitter
-from fastfedrec.studies.reproduce import jiang2019, liang2021
+from fastfedrec.studies.reproduce import he2017, jiang2019, liang2021
 from fastfedrec.studies.reproduce.gram_map import FIGURES as GRAM_FIGURES
 from fastfedrec.studies.reproduce.gram_map import gain_map
+from fastfedrec.studies.reproduce.he2017 import ncf_table
 from fastfedrec.studies.reproduce.jeyamohan2019 import FIGURES, rating_figure
 from fastfedrec.studies.reproduce.jiang2019 import sdcf_table
 from fastfedrec.studies.reproduce.liang2021 import fedrec_table
@@ -51,10 +52,11 @@ _TABLES = {
     "dp-subspace": (SIZES,),
     "fedrec": liang2021.TABLES,
     "sdcf": jiang2019.TABLES,
+    "ncf": he2017.TABLES,
     "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES, wang2021_gap.TABLE),
 }
 
-_ONLY = [("privrec", table) for table in ("2", "3", wang2021_gap.TABLE)]
+_ONLY = [("ncf", table) for table in he2017.TABLES] + [("privrec", table) for table in ("2", "3", wang2021_gap.TABLE)]
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -73,7 +75,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="SYSTEM",
         choices=list(dict.fromkeys([*_FIGURES, *_TABLES])),
         help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
-        "sdcf (Jiang et al. 2019), "
+        "sdcf (Jiang et al. 2019), ncf (He et al. 2017), "
         "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), or dp-gram and dp-subspace (ours, of no "
         "paper)",
     )
@@ -96,6 +98,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="dp-gram: movielens (HR@10 by four protocols); dp-subspace: sizes (HR@10 over items and users); "
         "fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
         "sdcf: temperature (MAE and RMSE, denoised and not) or parties (what attacks find out); "
+        "ncf: accuracy (HR@10 of its networks beside a dot product); "
         "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data), stage1 (what its first "
         "stage is worth), 6 (membership inference), attacks (the same on every system), or gap (trials to reach tables "
         "2 and 3)",
@@ -123,7 +126,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--only",
         nargs="+",
         metavar="MODEL",
-        help="privrec, tables 2, 3 and gap: compute the rows of these models alone, by their names in the table",
+        help="ncf, and tables 2, 3 and gap of privrec: the rows of these models alone, by their names in the table",
     )
     command.add_argument("--threads", type=int, default=0, metavar="N", help="0: all there are; changes no hit ratio")
 
@@ -142,7 +145,7 @@ def run_reproduce(arguments: argparse.Namespace) -> dict[str, Any] | str:
         ]
         raise ValueError("; ".join(offered))
     if arguments.only is not None and (arguments.system, wanted if is_table else None) not in _ONLY:
-        raise ValueError("--only is for tables 2, 3 and gap of privrec")
+        raise ValueError("--only is for ncf, and for tables 2, 3 and gap of privrec")
     show_progress, can_plot = (
         can_show_progress(arguments.quiet),
         has_extra("matplotlib", "no plot", quiet=arguments.quiet),
@@ -224,6 +227,14 @@ def _compute_liang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBy
     return (sdcf_table if arguments.system == "sdcf" else fedrec_table)(folds, arguments.table, **how)
 
 
+def _compute_ncf(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    if arguments.data is None:
+        raise ValueError("--data is required for ncf: MovieLens with timestamps, as downloaded")
+    if arguments.seeds is not None:
+        raise ValueError("--seeds is not for ncf, whose models are fitted with seed 0")
+    return ncf_table(load_movielens(arguments.data), only=arguments.only, **how)
+
+
 def _compute_wang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
     many = (wang2021_stage1.TABLE, wang2021_gap.TABLE)
     if arguments.seeds is not None and arguments.table not in many:
@@ -274,6 +285,7 @@ _COMPUTE: dict[str, Callable[[argparse.Namespace, dict[str, Any]], SideBySide]] 
     "laplace-rr-svd": _compute_jeyamohan,
     "fedrec": _compute_liang,
     "sdcf": _compute_liang,
+    "ncf": _compute_ncf,
     "privrec": _compute_wang,
     "private-prototypes": _compute_ribero,
 }

@@ -1,0 +1,194 @@
+"""NCF (He, Liao, Zhang, Nie, Hu, Chua 2017): hit ratios of its networks beside a dot product and popularity."""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.check import check_instance
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.version import __version__
+from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
+from fastfedrec.evaluation import LeaveOneOut, Split
+from fastfedrec.studies.reproduce._trials import each, evaluate_quietly, selected
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.systems.baselines.implicit_als import ImplicitALS
+from fastfedrec.systems.baselines.popularity import Baseline, Popularity
+from fastfedrec.systems.ncf.model import NCF
+
+__all__ = ["NCFRow", "NCFTable", "ncf_table"]
+
+TABLES = ("accuracy",)
+METRICS = ("hr@10", "ndcg@10")
+N_NEGATIVES = 99
+#: (HR@10, NDCG@10) as printed: He et al.; Ferrari Dacrema et al. 2019; Rendle et al. 2020.
+PRINTED = {
+    "popularity, printed": (0.454, 0.254),
+    "NeuMF, 64 factors, printed": (0.730, 0.447),
+    "NeuMF, printed later": (0.709, 0.435),
+    "dot product, printed": (0.7294, 0.4523),
+}
+#: Epochs and negatives were chosen by the newest item of what is trained on, with 32 factors.
+_TUNED: dict[str, Any] = {"n_epochs": 7, "n_negatives": 8}
+MODELS: dict[str, Baseline] = {
+    "popularity": Popularity(),
+    "GMF, 8 factors": NCF(8, kind="gmf"),
+    "GMF, 64 factors": NCF(64, kind="gmf"),
+    "NeuMF, 16 factors": NCF(16),
+    "NeuMF, 32 factors": NCF(32),
+    "NeuMF, 32 factors, tuned": NCF(32, **_TUNED),
+    "NeuMF, 64 factors, tuned": NCF(64, **_TUNED),
+    "ImplicitALS": ImplicitALS(),
+}
+_QUICK = ("popularity", "GMF, 8 factors", "ImplicitALS")
+
+
+@dataclass(frozen=True)
+class NCFRow:
+    """One model.
+
+    Parameters
+    ----------
+    algorithm : str
+        Which.
+    hr, ndcg : float
+        At 10.
+    """
+
+    algorithm: str
+    hr: float
+    ndcg: float
+
+
+@dataclass(frozen=True)
+class NCFTable(SideBySide):
+    """Hit ratios and NDCG of networks, a dot product and popularity.
+
+    Parameters
+    ----------
+    source, settings : object
+        As for `SideBySide`.
+    rows : tuple of NCFRow
+        Ours, then those that are printed, all of MovieLens 1M.
+    """
+
+    rows: tuple[NCFRow, ...]
+
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        return "NCF: the newest item of each user among 99 others"
+
+    @property
+    def legend(self) -> str:
+        """What the columns mean."""
+        return (
+            "All interactions as positives; the newest one of each user held out, 99 items that the user has not\n"
+            "beside it; one seed.  An interaction whose time is missing counts as older than all others.  Tuned:\n"
+            f"{_TUNED['n_epochs']} epochs and {_TUNED['n_negatives']} negatives.  Printed: of MovieLens 1M."
+        )
+
+    def verdict(self) -> str:
+        """Say which network comes next to the dot product.
+
+        Returns
+        -------
+        str
+            A sentence.
+        """
+        ours = [row for row in self.rows if row.algorithm not in PRINTED]
+        networks = [row for row in ours if isinstance(MODELS[row.algorithm], NCF)]
+        others = [row for row in ours if isinstance(MODELS[row.algorithm], ImplicitALS)]
+        if not networks or not others:
+            return "No network and dot product were computed to compare."
+        best, dot = max(networks, key=lambda row: row.hr), others[0]
+        word = "ahead of" if best.hr > dot.hr else "behind" if best.hr < dot.hr else "level with"
+        return f"The best network, {best.algorithm}, is {word} the dot product: HR@10 {best.hr:.3f} and {dot.hr:.3f}."
+
+    def _draw(self, figure: Any) -> None:
+        """Hit ratios, one bar a model."""
+        figure.set_size_inches(8, 5)
+        panel = figure.subplots()
+        rows = self.rows[::-1]
+        colors = ["0.7" if row.algorithm in PRINTED else "C0" for row in rows]
+        panel.barh([row.algorithm for row in rows], [row.hr for row in rows], color=colors)
+        panel.set(xlabel="HR@10", title=self.title)
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        return ["model", "HR@10", "NDCG@10"], [[row.algorithm, f"{row.hr:.3f}", f"{row.ndcg:.3f}"] for row in self.rows]
+
+
+def newest_split(data: Interactions, key: Key) -> Split:
+    """Hold out the newest item of each user; what has no time is older than all that has one.
+
+    Parameters
+    ----------
+    data : Interactions
+        With timestamps.
+    key : Key
+        Chooses among equals.
+
+    Returns
+    -------
+    Split
+        (train, test).
+    """
+    if data.timestamps is None:
+        raise ValueError("data must have timestamps; the newest item of each user is held out")
+    times = np.where(data.timestamps == MISSING_TIMESTAMP, np.iinfo(np.int64).min + 1, data.timestamps)
+    users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    dated = Interactions.from_arrays(data.user_ids[users], data.item_ids[data.indices], timestamps=times)
+    return next(LeaveOneOut(latest=True).split(dated, key=key))
+
+
+def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **options: Any) -> NCFTable:
+    """Compute the accuracy of NCF's networks by the published protocol.
+
+    Parameters
+    ----------
+    data : Interactions
+        With timestamps; MovieLens 1M is what the printed figures are of.
+    only : sequence of str or None
+        These models alone, by their names in the table.
+    **options : object
+        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: the smallest network, popularity and the dot
+        product.
+
+    Returns
+    -------
+    NCFTable
+        Ours, and what is printed.
+
+    References
+    ----------
+    .. [1] He, Liao, Zhang, Nie, Hu, Chua, "Neural collaborative filtering", WWW 2017, section 4.
+    .. [2] Ferrari Dacrema, Cremonesi, Jannach, "Are we really making much progress?", RecSys 2019.
+    .. [3] Rendle, Krichene, Zhang, Anderson, "Neural collaborative filtering vs. matrix factorization revisited",
+       RecSys 2020.
+    """
+    check_instance("data", data, Interactions, "use datasets.load_movielens")
+    how, key = RunOptions(**options), Key.from_seed(0)
+    split = newest_split(data, key)
+    settings = {
+        "version": __version__,
+        "n_interactions": data.n_interactions,
+        "checksum": checksum(split),
+        "n_negatives": N_NEGATIVES,
+    }
+    wanted = selected(MODELS, only if only is not None or not how.quick else _QUICK)
+    rows = []
+    for name, model in each(wanted.items(), how, "Table accuracy", "model"):
+        run = functools.partial(_accuracy, model, split, key, how)
+        part = "ncf-" + name.replace(",", "").replace(" ", "-")
+        rows.append(NCFRow(name, *kept(how.folder, part, settings | {"model": repr(model)}, run)))
+    rows += [NCFRow(name, *figures) for name, figures in PRINTED.items()]
+    source = f"The data given: {data.n_users:,} users x {data.n_items:,} items, {data.n_interactions:,} interactions"
+    return NCFTable(source, settings, tuple(rows))
+
+
+def _accuracy(model: Baseline, split: Split, key: Key, how: RunOptions) -> list[float]:
+    fitted = type(model)(**model.get_params()).fit(split.train, key=key, n_threads=how.n_threads)
+    found = evaluate_quietly(fitted, split.train, split.test, list(METRICS), N_NEGATIVES, key, how.n_threads)
+    return [found[name] for name in METRICS]

@@ -1,0 +1,94 @@
+"""The table of NCF on small data."""
+
+import numpy as np
+import pytest
+from support.reproduce_case import told, written
+
+from fastfedrec import NCF, Interactions, Key, Popularity, datasets
+from fastfedrec.data.interactions import MISSING_TIMESTAMP
+from fastfedrec.evaluation import Sampled, evaluate
+from fastfedrec.studies.reproduce import he2017
+from fastfedrec.studies.reproduce.he2017 import ncf_table, newest_split
+
+KEY = Key.from_seed(0)
+SMALL = {
+    "popularity": Popularity(),
+    "GMF, 8 factors": NCF(2, kind="gmf", n_epochs=2),
+    "ImplicitALS": he2017.ImplicitALS(4),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets.generate_implicit(80, 250, key=Key.from_seed(1), timestamps=True, mean_interactions=30.0)
+
+
+@pytest.fixture(autouse=True)
+def _small_models(monkeypatch):
+    monkeypatch.setattr(he2017, "MODELS", SMALL)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_rows_are_what_the_models_give(data):
+    table = ncf_table(data)
+    assert [row.algorithm for row in table.rows] == [*SMALL, *he2017.PRINTED]
+    train, test = newest_split(data, KEY)
+    for row, model in zip(table.rows, SMALL.values(), strict=False):
+        fitted = type(model)(**model.get_params()).fit(train, key=KEY)
+        expected = evaluate(
+            fitted, train, test, metrics=["hr@10", "ndcg@10"], candidates=Sampled(99, per="interaction"), key=KEY
+        )
+        assert (row.hr, row.ndcg) == (expected["hr@10"], expected["ndcg@10"])
+
+
+def test_what_has_no_time_is_held_out_only_where_nothing_has_one():
+    times = [5, 9, MISSING_TIMESTAMP, MISSING_TIMESTAMP, MISSING_TIMESTAMP, -3]
+    data = Interactions.from_arrays([1, 1, 1, 2, 2, 3], [10, 20, 30, 10, 20, 10], timestamps=times)
+    _, test = newest_split(data, KEY)
+    assert test.to_scipy().toarray()[0].tolist() == [0, 1, 0]
+    assert test.interactions_per_user().tolist() == [1, 1, 0]  # who has one item keeps it
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_models_can_be_named_and_quick_has_three(data):
+    assert [row.algorithm for row in ncf_table(data, only=["popularity"]).rows] == ["popularity", *he2017.PRINTED]
+    assert len(ncf_table(data, quick=True).rows) == 3 + len(he2017.PRINTED)
+
+
+@pytest.mark.parametrize(("hr", "word"), [(0.9, "ahead of"), (0.1, "behind"), (0.5, "level with")])
+def test_the_verdict_compares_the_best_network_with_the_dot_product(data, hr, word):
+    rows = (he2017.NCFRow("GMF, 8 factors", hr, 0.2), he2017.NCFRow("ImplicitALS", 0.5, 0.3))
+    assert f"is {word} the dot product" in he2017.NCFTable("", {}, rows).verdict()
+    assert "No network" in he2017.NCFTable("", {}, rows[1:]).verdict()
+
+
+def test_tables_are_told_in_every_form(data, tmp_path, monkeypatch, capsys):
+    text, _ = told(ncf_table(data, folder=tmp_path / "parts"), tmp_path)
+    assert "NeuMF, 64 factors, printed" in text
+    monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: data)
+    document = written(f"ncf --table accuracy --data {tmp_path} --quick", tmp_path / "out", "accuracy", capsys)
+    assert document["rows"][0]["algorithm"] == "popularity"
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs(data):
+    with pytest.raises(TypeError, match=r"data must be .*Interactions.*use datasets\.load_movielens"):
+        ncf_table(np.ones((3, 3)))
+    with pytest.raises(ValueError, match="data must have timestamps"):
+        ncf_table(datasets.generate_implicit(20, 120, key=KEY))
+    with pytest.raises(ValueError, match="only must be one of 'popularity'"):
+        ncf_table(data, only=["ease"])
+
+
+# ---- threads --------------------------------------------------------------------------------------------------------
+
+
+def test_threads_do_not_change_the_table(data):
+    one, four = (ncf_table(data, quick=True, n_threads=n) for n in (1, 4))
+    assert one == four
