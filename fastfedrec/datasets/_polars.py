@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -103,7 +104,8 @@ def parse_lines(
         n_lines, n_separators = _count_outside(text, separator)
     if len(frame) != n_lines or n_separators != n_lines * (len(fields) - 1):  # of too few fields the last are null
         return None
-    if any(series.null_count() and not fields[place].optional for series, place in zip(frame, kept, strict=True)):
+    empty = [fields[place] for series, place in zip(frame, kept, strict=True) if series.null_count()]
+    if not all(field.optional for field in empty) or (empty and is_doubtful and _has_blank_field(text, separator)):
         return None
     ids = [name for name, field in zip(schema, fields, strict=True) if field.kind is Kind.ID and not is_plain]
     n_letters = frame.select(pl.col(ids).str.len_bytes().sum()).to_dict(as_series=False) if ids else {}
@@ -123,6 +125,12 @@ def parse_lines(
             return None
         columns.append(column)
     return columns
+
+
+def _has_blank_field(text: bytes, separator: bytes) -> bool:
+    """Whether a field is of blanks alone: null to polars where a number is expected, and yet not empty."""
+    blanks, end = b"[" + b" \t".replace(separator, b"") + b"]+", re.escape(separator)
+    return re.search(b"(?:^|\n|" + end + b")" + blanks + b"(?:" + end + b"|\r?\n)", text) is not None
 
 
 def _is_utf8(lines: bytes) -> bool:

@@ -114,7 +114,7 @@ def zcdp_oracle(rho, delta):
     delta=st.sampled_from([1e-300, 1e-12, 0.9]) | st.floats(-9, -0.3).map(lambda x: 10**x),
 )
 def test_zcdp_is_not_below_its_minimum_and_hardly_above(rho, delta):
-    exact = zcdp_oracle(rho, delta)
+    exact = max(zcdp_oracle(rho, delta), 0)  # a minimum below 0 says that nothing is lost
     event = ZCDP("z", rho, neighboring="replace", sampling="none")
     cost = ZCDPAccountant().compose(event).get_epsilon(delta)
     if -math.expm1(-rho) < delta**2:

@@ -107,6 +107,7 @@ def test_integers_equal_pythons(field):
 @given(st.one_of(st.integers(-(2**64), 2**64).map(str), st.text(alphabet="0159-+. e", min_size=1, max_size=20)))
 @example("-9223372036854775808")
 @example(" +007")
+@example(" ")
 @example("7 ")
 def test_whole_numbers_may_be_written_in_any_way(field):
     is_whole = re.fullmatch(" *[-+]?[0-9]+", field)

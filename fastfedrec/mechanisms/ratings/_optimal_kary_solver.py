@@ -62,19 +62,20 @@ def _first_outputs(n: int) -> tuple[np.ndarray, np.ndarray]:
 def _linear_programme(factors, values, x):
     n = len(x)
     means = (factors * values[:, None]).T
-    result = linprog(
-        np.append(np.zeros(len(values)), 1.0),
-        A_ub=np.column_stack([(factors * values[:, None] ** 2).T, -np.ones(n)]),
-        b_ub=x**2,
-        A_eq=np.column_stack([np.concatenate([factors.T, means]), np.zeros(2 * n)]),
-        b_eq=np.concatenate([np.ones(n), x]),
-        bounds=[(0, None)] * (len(values) + 1),
-        method="highs",
-        options={"dual_feasibility_tolerance": _TOLERANCE, "primal_feasibility_tolerance": _TOLERANCE},
-    )
-    if result.status != 0:
-        raise ValueError(f"no optimal mechanism found for this epsilon and grid: {result.message}")
-    return result
+    for method in ("highs", "highs-ipm"):  # at a few epsilons the simplex method gives up
+        result = linprog(
+            np.append(np.zeros(len(values)), 1.0),
+            A_ub=np.column_stack([(factors * values[:, None] ** 2).T, -np.ones(n)]),
+            b_ub=x**2,
+            A_eq=np.column_stack([np.concatenate([factors.T, means]), np.zeros(2 * n)]),
+            b_eq=np.concatenate([np.ones(n), x]),
+            bounds=[(0, None)] * (len(values) + 1),
+            method=method,
+            options={"dual_feasibility_tolerance": _TOLERANCE, "primal_feasibility_tolerance": _TOLERANCE},
+        )
+        if result.status == 0:
+            return result
+    raise ValueError(f"no optimal mechanism found for this epsilon and grid: {result.message}")
 
 
 def _price(lam, mu, nu, ratio):

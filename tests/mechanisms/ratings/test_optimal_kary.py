@@ -56,6 +56,12 @@ def test_two_values_are_binary_response(kind):
     assert math.isclose(channel.worst_variance, answer.variance(0), rel_tol=1e-9)
 
 
+def test_there_is_a_mechanism_where_the_simplex_method_gives_up():
+    """As good as at the epsilons beside it."""
+    found = [OptimalKary(epsilon, 5).worst_variance for epsilon in (7.9999, 7.999999999999999, 8.0)]
+    assert found[2] * (1 - 1e-6) < found[1] < found[0]
+
+
 @pytest.mark.parametrize(("size", "epsilon"), [(2, 8.0), (3, 0.1), (5, 1.0), (7, 2.5)])
 def test_tables_are_what_the_generator_makes(size, epsilon):
     made, shipped = tables.optimal_entry(size, epsilon), read_tables("optimal_kary.json")[str(size)][str(epsilon)]
