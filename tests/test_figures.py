@@ -17,8 +17,8 @@ DETAILS = ("-privacy", "private-kmeans")  # pages of what is proved, and of a pa
 @pytest.fixture(scope="module")
 def figures():
     """The modules `flows`, `draw` and `reach`, which import each other by name."""
-    folder = str(ROOT / "docs" / "_figures")
-    sys.path.append(folder)
+    folders = [str(ROOT / "docs"), str(ROOT / "docs" / "_figures")]
+    sys.path += folders
     try:
         import draw
         import flows
@@ -26,8 +26,9 @@ def figures():
 
         yield flows, draw, reach
     finally:
-        sys.path.remove(folder)
-        for name in ("draw", "flows", "reach"):
+        for folder in folders:
+            sys.path.remove(folder)
+        for name in ("draw", "flows", "reach", "curves", "tables", "table_downloads"):
             sys.modules.pop(name, None)
 
 
@@ -47,7 +48,7 @@ def test_every_system_has_a_figure_and_every_figure_a_system(figures):
     for name, text in pages.items():
         assert re.findall(r"^```\{sends\} (.*)$", text, re.MULTILINE) == [name]
     plotted = {name for name, text in pages.items() if re.search(rf"^```\{{reaches\}} {name}$", text, re.MULTILINE)}
-    assert plotted == {"dp-gram", *reach.SYSTEMS}
+    assert plotted == set(reach.PLOTS)
 
 
 def test_every_figure_fits_and_says_every_step(figures):
@@ -90,6 +91,40 @@ def test_points_stand_where_the_kept_figures_say(figures):
     assert "9,000 users, 400 items" in data
     [line, _] = re.findall(r'<polyline class="own" points="([^"]*)"', svg)  # the curve, and its line of the legend
     heights = [float(point.split(",")[1]) for point in line.split()]
-    top = re.findall(r'baseline="middle">\.(\d)</text>', svg)[-1]
-    expected = [reach.BOTTOM - (reach.BOTTOM - reach.TOP) * values[x] * 10 / int(top) for x in sorted(values)]
+    top = float(re.findall(r'baseline="middle">(\.\d+)</text>', svg)[-1])
+    curves = sys.modules["curves"]
+    expected = [curves.BOTTOM - (curves.BOTTOM - curves.TOP) * values[x] / top for x in sorted(values)]
     assert heights == pytest.approx(expected, abs=0.06)
+
+
+def test_a_plot_of_a_table_says_its_figures(figures, tmp_path, monkeypatch):
+    *_, reach = figures
+    monkeypatch.setattr(sys.modules["tables"], "DOCS", tmp_path)
+    table = (
+        "| of 100 | k 5 | 10 |\n|---|---|---|\n| **new** `A` | .1 / .2 | 0.3 / .4 |\n| new | 9 | 9 |\n| old | .5 | |\n"
+    )
+    (tmp_path / "page.md").write_text(
+        f"# Page\n\n## First\n\ntext\n\n{table}\n## Second\n\n| a | x | y |\n|---|---|---|\n"
+        "| f | 1 / 2 | .6 / .7 |\n| g | none | .8 |\n| h | 3 | .9 |\n"
+    )
+    first, second = reach.Table("page.md", "First"), reach.Table("page.md", "Second", x="x", y="y")
+    assert first.curve("new") == [(5, 0.1), (10, 0.3)]
+    assert first.curve("new A", part=1) == [(5, 0.2), (10, 0.4)]
+    assert first.curve("old") == first.curve("old", column="k 5") == [(None, 0.5)]
+    assert second.curve("h", "f") == [(1, 0.6), (2, 0.7), (3, 0.9)]
+    assert second.curve("g") == [(None, 0.8)]
+    with pytest.raises(ValueError, match="begins with 'gone'"):
+        first.curve("gone")
+    with pytest.raises(ValueError, match="no section 'Third'"):
+        reach.Table("page.md", "Third").curve("new")
+
+
+def test_every_plot_has_room_for_its_curves(figures):
+    *_, reach = figures
+    for page, make in reach.PLOTS.items():
+        plot = make()
+        lowest, highest, _ = plot.heights()
+        assert plot.own in plot.curves
+        assert all(lowest <= y <= highest + 1e-9 for points in plot.curves.values() for _, y in points), page
+        assert all(0 <= plot.across(x) <= 1 for x in plot.places)
+        assert len(plot.about) * 6.1 < sys.modules["curves"].WIDTH

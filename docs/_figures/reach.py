@@ -1,14 +1,16 @@
-"""What a system reaches over epsilon, as SVG, from the figures in `docs/reproductions` when the pages are built."""
+"""What a system reaches: the plot of its page, from figures that are kept, and from tables of pages."""
 
 import json
-import math
-from html import escape
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
+from curves import Plot, draw
+from tables import Table
+
 KEPT = Path(__file__).parents[1] / "reproductions"
-WIDTH, LEFT, RIGHT, TOP, BOTTOM = 360, 36, 350, 8, 210  # units of which a phone shows one as a pixel
 TICKS = (0.5, 1, 2, 4, 8)
+OVER_EPSILON = "HR@10 over epsilon of the whole run, replacing a user"
 MAP_SIZE = {"n_users": 9000, "n_items": 400, "row_length": 60.0}  # where all systems of a trust model were fitted
 SYSTEMS = {
     "dp-subspace": ("central", "DPSubspace"),
@@ -53,56 +55,111 @@ def read_gram():
     return {name: sorted(points) for name, points in series.items()}
 
 
-def _mark(number, x, y, css):
-    shapes = ("M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "M-3.5 -3.5h7v7h-7z", "M0 -4.5l4.5 8h-9z", "M0 -5l5 5l-5 5l-5 -5z")
-    return f'<path class="{css}" transform="translate({x:.1f} {y:.1f})" d="{shapes[number % len(shapes)]}"/>'
+def of_map(trust, own):
+    """The plot of a system among those of its trust model."""
+    sizes = f"{MAP_SIZE['n_users']:,} users, {MAP_SIZE['n_items']} items, rows of {MAP_SIZE['row_length']:g}"
+    data = f"Generated data ({sizes}), 99 other items, three seeds"
+    series = {name: points for name, points in read_map(trust).items() if name == own or name != "what it takes"}
+    return Plot(series, own, OVER_EPSILON, data)
 
 
-def draw(series, own, title):
-    """The plot as one ``<svg>``: `own` in colour, what it is compared with in grey, each with a mark of its own."""
-    names = [own, *(name for name in series if name != own)]
-    highest = max(y for points in series.values() for _, y in points)
-    top = math.ceil(highest * 10) / 10
-    least, most = (choose(x for points in series.values() for x, _ in points) for choose in (min, max))
-    scale = (RIGHT - LEFT - 16) / math.log(most / least)
+def of_gram():
+    """That of DPGram."""
+    data = "MovieLens 1M, 1,000 items, 99 other items, three seeds"
+    return Plot(read_gram(), "50,000 users", OVER_EPSILON, data, ticks=TICKS)
 
-    def place(x, y):
-        return LEFT + 8 + scale * math.log(x / least), BOTTOM - (BOTTOM - TOP) * y / top
 
-    parts = []
-    for tenth in range(round(top * 10) + 1):
-        y = place(least, tenth / 10)[1]
-        parts.append(f'<line class="grid" x1="{LEFT}" y1="{y:.1f}" x2="{RIGHT}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 5}" y="{y:.1f}" text-anchor="end" dominant-baseline="middle">.{tenth}</text>')
-    for tick in TICKS:
-        if least * 0.9 <= tick <= most * 1.1:
-            label = f"{tick:g}".lstrip("0")
-            parts.append(f'<text x="{place(tick, 0)[0]:.1f}" y="{BOTTOM + 16}" text-anchor="middle">{label}</text>')
-    about = "HR@10 over epsilon of the whole run, replacing a user"
-    parts.append(f'<text x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 34}" text-anchor="middle">{about}</text>')
-    said = []
-    for number, name in reversed(list(enumerate(names))):
-        css = "own" if name == own else f"other n{number % 3}"
-        places = [place(x, y) for x, y in series[name]]
-        parts.append(f'<polyline class="{css}" points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in places)}"/>')
-        parts += [_mark(number, x, y, css) for x, y in places]
-        row = BOTTOM + 56 + 17 * number
-        parts.append(f'<polyline class="{css}" points="{LEFT},{row} {LEFT + 28},{row}"/>')
-        parts.append(_mark(number, LEFT + 14, row, css))
-        parts.append(f'<text x="{LEFT + 36}" y="{row}" dominant-baseline="middle">{escape(name)}</text>')
-        said.append(f"{name}: " + ", ".join(f"{y:.3f} at {x:.2g}" for x, y in series[name]) + ".")
-    words = escape(f"{title}. {about}. {' '.join(reversed(said))}", quote=True)
-    height = BOTTOM + 56 + 17 * len(names)
-    return f'<svg class="reach" role="img" aria-label="{words}" viewBox="0 0 {WIDTH} {height}">{"".join(parts)}</svg>'
+def of_fedrec():
+    """Errors by the number of virtual ratings, as printed and here."""
+    table = Table("explanation/systems/fedrec/fedrec.md", "What it reaches")
+    curves = {
+        "FedRec++": table.curve("FedRec++"),
+        "FedRec++, as printed": table.curve("FedRec++", part=1),
+        "FedRec": table.curve("FedRec"),
+        "FedRec, as printed": table.curve("FedRec", part=1),
+        "BiasedMF": table.curve("BiasedMF"),
+    }
+    about = "MAE over rho (less is better)"
+    return Plot(curves, "FedRec++", about, "MovieLens 100K, five splits", "linear", from_zero=False)
+
+
+def of_sdcf():
+    """Errors by the temperature of the noise."""
+    table = Table("explanation/systems/sdcf/sdcf.md", "What it reaches")
+    curves = {
+        "SDCF": table.curve("SDCF"),
+        "SDCF, denoised": table.curve("denoised"),
+        "FedRec": table.curve("FedRec(rho=0)"),
+        "BiasedMF": table.curve("BiasedMF"),
+    }
+    return Plot(curves, "SDCF", "MAE over temperature (less is better)", "MovieLens 100K, one split", from_zero=False)
+
+
+def of_prototypes():
+    """Errors of messages with a guarantee, and of models without."""
+    page = "explanation/systems/private_prototypes/private-prototypes.md"
+    table = Table(page, "What it reaches", x="epsilon", y="RMSE")
+    curves = {
+        "one private mean": table.curve("one mean"),
+        "one private mean, refined": table.curve("the same, refined"),
+        "50 private clusters": table.curve("50 private clusters"),
+        "an entity alone": table.curve("IndividualNMF(10)"),
+        "the mean of a user": table.curve("user mean"),
+        "all data in one place": table.curve("CentralNMF(20)"),
+    }
+    about = "RMSE over epsilon, adding a user (less is better)"
+    return Plot(curves, "one private mean", about, "MovieLens 1M, ten regions, three splits", from_zero=False)
+
+
+def of_privrec():
+    """Hits of rounds with noise, and of popularity with noise, fine-tuned."""
+    table = Table("reproductions/privrec.md", "Figures 6 and 7: over epsilon")
+    curves = {
+        "popularity_epsilon alone, fine-tuned": table.curve("fine-tuned"),
+        "rounds with noise": table.curve("MovieLens 1M: One"),
+        "private popularity": table.curve("DP popularity"),
+        "PrivRec by SGD, no privacy": table.curve("MovieLens 1M: One", column="none"),
+    }
+    about = "Hits@20 over epsilon of the run, replacing a user"
+    return Plot(curves, "popularity_epsilon alone, fine-tuned", about, "MovieLens 1M, one split")
+
+
+def of_dmf():
+    """Hits by how many hear a gradient."""
+    table = Table("explanation/systems/dmf/dmf.md", "What it reaches", x="heard by", y="HR@10")
+    curves = {
+        "DMF": table.curve("DMF(walk_length=0)", "DMF()", "DMF(n_neighbors=30, walk_length=2)"),
+        "popularity": table.curve("popularity"),
+        "ImplicitALS": table.curve("ImplicitALS(32)"),
+    }
+    about = "HR@10 over the number of users who hear a gradient"
+    return Plot(curves, "DMF", about, "MovieLens 100K, one split, all unrated items ranked", "even")
+
+
+def of_fedgnn():
+    """Hits at k, as printed and here, with the noise of the paper and without."""
+    table = Table("explanation/systems/fedgnn/fedgnn.md", "What it reaches")
+    curves = {
+        "FedGNN as published": table.curve("as published"),
+        "without noise and pseudo items": table.curve("without noise and pseudo items"),
+        "as printed by PrivRec's authors": table.curve("as printed"),
+    }
+    return Plot(curves, "FedGNN as published", "Hits@k over k", "MovieLens 1M, one split", "linear")
+
+
+PLOTS = {
+    "dp-gram": of_gram,
+    "fedrec": of_fedrec,
+    "sdcf": of_sdcf,
+    "private-prototypes": of_prototypes,
+    "privrec": of_privrec,
+    "dmf": of_dmf,
+    "fedgnn": of_fedgnn,
+}
+PLOTS |= {page: partial(of_map, *of) for page, of in SYSTEMS.items()}
 
 
 def plot(page):
     """The plot of a system's page, and what it is of."""
-    if page == "dp-gram":
-        data = "MovieLens 1M, 1,000 items, 99 other items, three seeds"
-        return draw(read_gram(), "50,000 users", data), data
-    trust, own = SYSTEMS[page]
-    sizes = f"{MAP_SIZE['n_users']:,} users, {MAP_SIZE['n_items']} items, rows of {MAP_SIZE['row_length']:g}"
-    data = f"Generated data ({sizes}), 99 other items, three seeds"
-    series = {name: points for name, points in read_map(trust).items() if name == own or name != "what it takes"}
-    return draw(series, own, data), data
+    found = PLOTS[page]()
+    return draw(found), found.data
