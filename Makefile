@@ -90,7 +90,8 @@ ONLY ?=
 mutants: $(VENV)/.installed-dev
 	PYTHONPATH=tests $(BIN)/python -P -m mutants --only '$(ONLY)'
 
-# Real data at full size, quality after minutes of training, thousands of random points.
+# Real data at full size, quality after minutes of training, thousands of random points, trajectories beside PyTorch's:
+# without it (`.venv/bin/pip install torch`) they fail.
 test-nightly: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 -m nightly
 

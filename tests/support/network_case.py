@@ -1,6 +1,7 @@
 """A small two-tower network with data, and its twin's answers: what tests of networks and of updates start from."""
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +14,19 @@ from fastfedrec.data.features import Features
 
 KEY = Key.from_seed(1)
 HIDDEN = (32, 16)
+
+#: What every `train_clients` refuses; "nan" are the case's own parameters, spoiled.
+BAD_STEPS = [
+    ({"parameters": np.zeros(3)}, r"parameters must have shape \(\d+,\), got \(3,\)"),
+    ({"parameters": "nan"}, r"parameters must be finite, got nan at \(7,\)"),
+    ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
+    ({"n_epochs": -1}, "n_epochs must be at least 0"),
+    ({"batch_size": 0}, "batch_size must be at least 1"),
+    ({"clip_norm": 0.0}, "clip_norm must be at least"),
+    ({"clip_order": 3}, "clip_order must be at most 2"),
+    ({"n_threads": -1}, "n_threads must be at least 0"),
+    ({"round": -1}, "round must be at least 0"),
+]
 
 
 class Fields:
@@ -123,3 +137,41 @@ def assert_within_bound(case, bound, order):
         norm = np.linalg.norm(a, order)
         scale = min(1, bound / norm) if norm else 1
         np.testing.assert_allclose(b, a * scale, rtol=1e-5, atol=1e-6 * np.abs(a).max())
+
+
+def assert_is_slope(update, parameters, loss):
+    """An update of one step of size 1 goes down the gradient of the loss, which differences tell at 200 places."""
+    rng = np.random.default_rng(0)
+    places = np.r_[rng.permutation(np.flatnonzero(update))[:150], rng.permutation(len(update))[:50]]
+    numeric = []
+    for place in places:
+        losses = []
+        for h in (1e-6, -1e-6):
+            moved = parameters.copy()
+            moved[place] += h
+            losses.append(loss(moved))
+        numeric.append((losses[1] - losses[0]) / 2e-6)
+    np.testing.assert_allclose(update[places], numeric, rtol=1e-5, atol=1e-8)
+    assert np.abs(numeric).max() > 1e-3
+
+
+def assert_order_is_named(case):
+    """Rounds and purposes name the order of examples."""
+    first = case.train()
+    assert (case.train(round=1).values != first.values).any()
+    assert (case.train(purpose="other").values != first.values).any()
+    assert (case.train().values == first.values).all()
+
+
+def train_with(case, change):
+    """Train with other arguments or columns of examples; one number is put into a column, after a 0."""
+    if isinstance(change.get("parameters"), str):
+        case.parameters[7] = np.nan
+        change = {}
+    fields = {name: value for name, value in change.items() if hasattr(case.examples, name)}
+    for name, value in fields.items():
+        if np.ndim(value) == 0:
+            column = getattr(case.examples, name).copy()
+            column.flat[0], column.flat[1] = 0, value
+            fields[name] = column
+    return case.train(**({"examples": replace(case.examples, **fields)} if fields else change))

@@ -45,61 +45,31 @@ def test_updates_equal_the_twin(name, dtype):
     assert [len(case.client(k)[1]) > 0 for k in range(4)] == [True, False, True, True]
 
 
-def torch_of(case):
-    """(torch, layers, GRU, items' layer, embeddings) with the same weights."""
-    torch = pytest.importorskip("torch", reason="torch is an oracle of this test, no dependency")
-    width = case.network.n_factors
-    layers, dense, embeddings = case.unpacked()
-
-    def reordered(part):  # n, r, z to torch's r, z, n
-        n, r, z = np.split(part, 3, axis=-1)
-        return np.concatenate([r, z, n], axis=-1)
-
-    gru = torch.nn.GRU(width, width, batch_first=True, dtype=torch.float64)
-    layer = torch.nn.Linear(width, width, dtype=torch.float64)
-    with torch.no_grad():
-        for theirs, ours in (
-            (gru.weight_ih_l0, dense["w"].T), (gru.weight_hh_l0, reordered(dense["u"]).T),
-            (gru.bias_ih_l0, dense["b"]), (gru.bias_hh_l0, reordered(dense["c"])),
-            (layer.weight, dense["v"].T), (layer.bias, dense["d"]),
-        ):  # fmt: skip
-            theirs.copy_(torch.tensor(ours.copy()))
-    stack = [[torch.tensor(part, requires_grad=True) for part in pair] for pair in layers]
-    return torch, stack, gru, layer, torch.tensor(embeddings, requires_grad=True)
-
-
 def torch_loss(torch, layers, gru, layer, table, case, examples, masked):
     """Equation 11: the mean cross-entropy, and the contrastive losses' mean times their weight."""
-    sides = []
-    for fields in examples[:2]:
-        zeros = torch.zeros(table.shape[1], dtype=torch.float64)
-        means = [[table[rows].mean(axis=0) if rows else zeros for rows in example] for example in fields]
-        sides.append(torch.stack([torch.cat(example) for example in means]))
-    x = torch.cat([torch.relu(side @ w + b) for side, (w, b) in zip(sides, layers, strict=False)], dim=1)
-    for w, b in layers[2:-1]:
-        x = torch.relu(x @ w + b)
-    w, b = layers[-1]
-    functional = torch.nn.functional
-    loss = functional.binary_cross_entropy_with_logits((x @ w + b)[:, 0], torch.tensor(np.array(examples[2])))
+    from support import torch_networks as theirs
+
+    loss = theirs.tower_loss(layers, table, *examples)
     items = table[case.first_item : case.first_item + case.data.n_items]
-    losses = []
-    for sequences, candidates in masked:
-        states = [gru(items[torch.tensor(s)][None])[1][0, 0] for s in sequences]
-        codes = torch.relu(layer(items[torch.tensor(candidates)]))
-        for scores in (codes @ states[0], torch.stack(states[2:]) @ states[1]):
-            losses.append(functional.cross_entropy(scores[None], torch.tensor([0])))
+    losses = [one for example in masked for one in theirs.contrastive_losses(gru, layer, items, *example)]
     if losses:
         loss = loss + case.options["contrastive_weight"] * torch.stack(losses).sum() / len(masked)
     return loss
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_trajectories_equal_autograd(name):
+    import torch
+    from support import torch_networks as theirs
+
     case = Case(**CASES[name])
     updates = case.train()
     at = case.network.n_dense
     for k in range(2):
-        torch, layers, gru, layer, table = torch_of(case)
+        arrays, dense, embeddings = case.unpacked()
+        layers = [[theirs.tensor(part) for part in pair] for pair in arrays]
+        (gru, layer), table = theirs.recurrent(dense), theirs.tensor(embeddings)
         parameters = [*itertools.chain(*layers), *gru.parameters(), *layer.parameters(), table]
         optimizer = torch.optim.SGD(parameters, lr=case.options["learning_rate"])
         examples, masked = case.client(k)
@@ -116,14 +86,8 @@ def test_trajectories_equal_autograd(name):
                 optimizer.zero_grad()
                 torch_loss(torch, layers, gru, layer, table, case, batch, some).backward()
                 optimizer.step()
-        r, z, n = np.split(gru.weight_hh_l0.detach().numpy().T, 3, axis=1)
-        own_r, own_z, own_n = np.split(gru.bias_hh_l0.detach().numpy(), 3)
-        encoder = [
-            gru.weight_ih_l0.detach().numpy().T, np.hstack([n, r, z]), gru.bias_ih_l0.detach().numpy(),
-            np.concatenate([own_n, own_r, own_z]), layer.weight.detach().numpy().T, layer.bias.detach().numpy(),
-        ]  # fmt: skip
         network = [part.detach().numpy().ravel() for part in itertools.chain(*layers)]
-        end = np.concatenate([*network, *(part.ravel() for part in encoder), table.detach().numpy().ravel()])
+        end = np.concatenate([*network, theirs.dense_of(gru, layer), table.detach().numpy().ravel()])
         got = case.spread(updates, k)
         np.testing.assert_allclose(got, end - case.parameters, rtol=0, atol=1e-10)
         assert (np.abs(got[at : case.joint.n_dense]).max() > 1e-3) == bool(masked)

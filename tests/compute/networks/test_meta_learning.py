@@ -150,35 +150,23 @@ def test_without_steps_both_orders_send_the_gradient_of_the_query_loss():
     np.testing.assert_array_equal(first.send(n_epochs=0).values, second.send(n_epochs=0).values)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_equal_double_backward(name):
-    torch = pytest.importorskip("torch", reason="torch is an oracle of this test, no dependency")
+    import torch
+    from support import torch_networks as theirs
+
     case = MetaCase("meta-sgd", **CASES[name])
     updates = case.send()
+    shapes = [part.shape for layer in case.unpacked()[0] for part in layer] + [case.unpacked()[1].shape]
     for k in range(2):
         support, query, words = case.twin(k)
-        theta = torch.tensor(case.parameters, requires_grad=True)
-        rates = torch.tensor(case.rates, requires_grad=True)
-        shapes = [part.shape for layer in case.unpacked()[0] for part in layer] + [case.unpacked()[1].shape]
+        theta, rates = theirs.tensor(case.parameters), theirs.tensor(case.rates)
 
-        def loss(flat, examples, shapes=shapes):
-            sizes = [int(np.prod(shape)) for shape in shapes]
-            parts = [part.reshape(shape) for part, shape in zip(torch.split(flat, sizes), shapes, strict=True)]
-            *dense, table = parts
-            layers = list(zip(dense[::2], dense[1::2], strict=True))
-            zeros = torch.zeros(table.shape[1], dtype=torch.float64)
-
-            def side(fields):
-                rows = [[table[r].mean(0) if r else zeros for r in example] for example in fields]
-                return torch.stack([torch.cat([zeros[:0], *parts]) for parts in rows])
-
-            sides = side(examples[0]), side(examples[1])
-            x = torch.cat([torch.relu(x @ w + b) for x, (w, b) in zip(sides, layers, strict=False)], dim=1)
-            for w, b in layers[2:-1]:
-                x = torch.relu(x @ w + b)
-            logits = (x @ layers[-1][0] + layers[-1][1])[:, 0]
-            target = torch.tensor(np.asarray(examples[2]))
-            return torch.nn.functional.binary_cross_entropy_with_logits(logits, target)
+        def loss(flat, examples):
+            parts = torch.split(flat, [int(np.prod(shape)) for shape in shapes])
+            *dense, table = (part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+            return theirs.tower_loss(list(zip(dense[::2], dense[1::2], strict=True)), table, *examples)
 
         moved = theta
         halves, order = naive.halves_of(words), list(range(len(support[2])))
