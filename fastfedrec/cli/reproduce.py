@@ -108,7 +108,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         type=Path,
         metavar="PATH",
         help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
-        "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; figures 2 and 3 take either), or 100K (table "
+        "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; table 6 and figures 2 and 3 take either), or 100K (table "
         "stage1; without it sequences are generated; tables 6 and attacks generate data without it; gap: any); for "
         "private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
     )
@@ -246,6 +246,8 @@ def _compute_wang(arguments: argparse.Namespace, how: dict[str, Any]) -> SideByS
     if arguments.table == wang2021_stage1.TABLE:
         return wang2021_stage1.stage1_table(_movielens(arguments), n_seeds=_n_seeds(arguments, 3), **how)
     if arguments.table in wang2021_attacks.TABLES:
+        if arguments.table == "6" and arguments.data is not None and "frappe" in arguments.data.name.lower():
+            return wang2021_attacks.attack_table(load_frappe(arguments.data), arguments.table, **how)
         return wang2021_attacks.attack_table(_movielens(arguments), arguments.table, **how)
     wanted = arguments.table or arguments.figure
     if arguments.data is None:

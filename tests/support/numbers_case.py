@@ -372,7 +372,7 @@ SYSTEMS = {
         "max_ratings": 5, "n_epochs": 2, "learning_rate": HALF, "regularization": HALF,
         "prior": (1.0, 2.0, 3.0, 2.0, 1.0),
     },
-    "NCF": {"learning_rate": HALF, "fusion_learning_rate": HALF, "layers": (4, 2)},
+    "NCF": {"learning_rate": HALF, "fusion_learning_rate": HALF, "regularization": HALF, "layers": (4, 2)},
     "PrivRec": {
         "n_rounds": 2, "cohort_size": 5, "local_epochs": 1, "learning_rate": HALF, "server_learning_rate": HALF,
         "negatives": 2, "clip_norm": HALF, "target_epsilon": 2.0, "popularity_epsilon": HALF, "delta": SMALL,

@@ -252,6 +252,18 @@ static double train_batch(const NcfShape& shape, const NcfState<T>& state, const
         }
         add_numbers(columns.by_example + j * 2 * tower, tower, dp + product);
         add_numbers(columns.by_example + j * 2 * tower + tower, tower, dq + product);
+        if (state.regularization != 0) {
+            const V shrink = spread<V>((T)(state.regularization / n));
+            for (ptrdiff_t k = 0; k < width; k += lanes) {
+                store(dp + k, multiply_add(shrink, load<V>(p + k), load<V>(dp + k)));
+                store(dq + k, multiply_add(shrink, load<V>(q + k), load<V>(dq + k)));
+            }
+        }
+    }
+    if (state.regularization != 0) {
+        const V shrink = spread<V>(state.regularization);
+        for (ptrdiff_t k = 0; k < n_dense; k += lanes)
+            store(gradient + k, multiply_add(shrink, load<V>(state.dense + k), load<V>(gradient + k)));
     }
     for (ptrdiff_t k = 0; k < n_rows; ++k) {
         const ptrdiff_t at = rows[k] * width;

@@ -29,6 +29,7 @@ struct NcfState {
     // Of step t (the last one from there on): rate / (1 - b1^t), and 1 / root of 1 - b2^t.
     const T *rates, *roots;
     ptrdiff_t n_rates;
+    T regularization;
     bool adam;  // otherwise SGD, whose rates are the first of them
 };
 

@@ -2,7 +2,8 @@
 
     z(u, i) = h'[p_u * q_i; phi_L] + b,   phi_k = relu(W_k' phi_(k-1) + b_k),   phi_0 = [P_u; Q_i]
 
-and the loss of an example with label y is log(1 + e^z) - y z.  Either half of z may be missing: then it is MLP or GMF.
+and the loss of an example with label y is log(1 + e^z) - y z.  With regularization r steps also follow r / 2 times the
+squared length of all that z is made of, which no figure has.  Either half of z may be missing: then it is MLP or GMF.
 
 Adam is that of all parameters, in every step, but a row of embeddings without a gradient takes its steps when it is
 next asked for (`_model.cpp`): they are then few or have faded, and nobody passes over all rows for each batch.
@@ -40,6 +41,7 @@ cdef extern from "_kernels/systems/ncf/_model.h" namespace "fastfedrec" nogil:
         const T* rates
         const T* roots
         Py_ssize_t n_rates
+        T regularization
         bint adam
 
     const Py_ssize_t NCF_BLOCK
@@ -166,13 +168,14 @@ def draw_examples(
 cdef NcfState[floating] _state(
     floating[:, ::1] table, floating[:, ::1] table_means, floating[:, ::1] table_squares, int64_t[::1] last,
     int32_t[::1] slots, floating[::1] dense, floating[::1] dense_means, floating[::1] dense_squares,
-    const floating[::1] rates, const floating[::1] roots, bint adam,
+    const floating[::1] rates, const floating[::1] roots, floating regularization, bint adam,
 ) noexcept:
     cdef NcfState[floating] state
     state.table, state.table_means, state.table_squares = &table[0, 0], &table_means[0, 0], &table_squares[0, 0]
     state.last, state.slots = &last[0], &slots[0]
     state.dense, state.dense_means, state.dense_squares = &dense[0], &dense_means[0], &dense_squares[0]
     state.rates, state.roots, state.n_rates, state.adam = &rates[0], &roots[0], rates.shape[0], adam
+    state.regularization = regularization
     return state
 
 
@@ -191,11 +194,13 @@ def train(
     const uint64_t[::1] examples,              # IN (n_examples,)
     Py_ssize_t batch_size,
     int64_t step,                              # taken before
+    double regularization,
     bint adam,
 ):
     """A step for each batch; the sum of the examples' losses, each before its step."""
     cdef NcfState[floating] state = _state(
-        table, table_means, table_squares, last, slots, dense, dense_means, dense_squares, rates, roots, adam
+        table, table_means, table_squares, last, slots, dense, dense_means, dense_squares, rates, roots,
+        <floating>regularization, adam,
     )
     cdef Py_ssize_t n = examples.shape[0]
     cdef size_t n_bytes = ncf_train_room(shape.shape, batch_size) * sizeof(floating)
@@ -229,7 +234,8 @@ def catch_up(
 ):
     """All rows as they are after so many steps of Adam."""
     cdef NcfState[floating] state = _state(
-        table, table_means, table_squares, last, slots, dense, dense_means, dense_squares, rates, roots, True
+        table, table_means, table_squares, last, slots, dense, dense_means, dense_squares, rates, roots,
+        <floating>0, True,
     )
     cdef Py_ssize_t row
     cdef floating* memory = <floating*>malloc_lines(table.shape[1] * sizeof(floating))

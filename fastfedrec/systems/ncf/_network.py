@@ -130,9 +130,16 @@ class Trainer:
     """Parameters being trained, and what Adam keeps of them."""
 
     def __init__(
-        self, network: Network, table: np.ndarray, dense: np.ndarray, *, learning_rate: float, adam: bool = True
+        self,
+        network: Network,
+        table: np.ndarray,
+        dense: np.ndarray,
+        *,
+        learning_rate: float,
+        regularization: float = 0.0,
+        adam: bool = True,
     ) -> None:
-        self._network, self._adam, self._step = network, adam, 0
+        self._network, self._adam, self._step, self._regularization = network, adam, 0, regularization
         real = table.dtype
         # A copy: training writes into it.
         padded = network.pad_table(table)
@@ -156,7 +163,7 @@ class Trainer:
         if not len(examples):
             return 0.0
         shape = self._network.shape
-        loss = _kernel.train(shape, *self._state, examples, batch_size, self._step, self._adam)
+        loss = _kernel.train(shape, *self._state, examples, batch_size, self._step, self._regularization, self._adam)
         self._step += -(-len(examples) // batch_size)
         return float(loss) / len(examples)
 

@@ -52,6 +52,9 @@ class NCF(EpochBaseline):
         Adam's.
     batch_size : int
         Examples of a step, of all users in random order.
+    regularization : float
+        Half of it times the squared length of all parameters that an example's score is made of, both embeddings and
+        all weights, is added to the example's loss; 0 or more.
     pretrain : bool
         Train GMF and MLP by themselves, start NeuMF from both, and go on by SGD, which needs no moments; otherwise
         NeuMF is trained by Adam from a random start.  Only NeuMF has halves to pretrain.
@@ -73,7 +76,7 @@ class NCF(EpochBaseline):
         Users with each item as a positive: what somebody without positives is offered.
     loss_ : ndarray of shape (n_epochs,), float64
         Mean logistic loss of each epoch's examples, each before its step, where `fit` was asked for it; of this fit,
-        and not saved.  Of pretraining it has nothing.
+        and not saved.  Of pretraining and `regularization` it has nothing.
     ledger_ : fastfedrec.accounting.Ledger
         One unprotected release.
 
@@ -123,6 +126,7 @@ class NCF(EpochBaseline):
     n_epochs: int = 20
     learning_rate: float = 0.001
     batch_size: int = 256
+    regularization: float = 0.0
     pretrain: bool = True
     fusion_learning_rate: float = 0.001
     threshold: float = 0.0
@@ -144,6 +148,7 @@ class NCF(EpochBaseline):
         self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1, high=2**32 - 1)
         self.learning_rate = check_real("learning_rate", self.learning_rate, low=0.0, exclusive=True)
         self.batch_size = check_integer("batch_size", self.batch_size, low=1, high=2**24)
+        self.regularization = check_real("regularization", self.regularization, low=0.0)
         self.pretrain = check_flag("pretrain", self.pretrain)
         self.fusion_learning_rate = check_real(
             "fusion_learning_rate", self.fusion_learning_rate, low=0.0, exclusive=True
@@ -203,7 +208,7 @@ class NCF(EpochBaseline):
         """Parameters after `n_epochs`, and the loss of each."""
         rate_name = "learning_rate" if adam else "fusion_learning_rate"
         rate = getattr(self, rate_name)
-        trainer = Trainer(network, *start, learning_rate=rate, adam=adam)
+        trainer = Trainer(network, *start, learning_rate=rate, regularization=self.regularization, adam=adam)
         room = np.empty(positives.n_interactions * (1 + self.n_negatives), dtype=np.uint64)
         losses = []
         for epoch in progress_rounds(self.n_epochs, show=show_progress, description=f"NCF {name}", unit="epoch"):

@@ -59,20 +59,23 @@ def shape_of(network):
     n_factors=st.sampled_from([1, 3, 16]),
     layers=st.sampled_from([(2,), (3, 2)]),
     batch_size=st.integers(1, 5),
+    regularization=st.sampled_from([0.0, 0.3]),
 )
-def test_steps_are_those_of_complex_steps_and_of_adam_as_printed(seed, kind, adam, n_factors, layers, batch_size):
+def test_steps_are_those_of_complex_steps_and_of_adam_as_printed(
+    seed, kind, adam, n_factors, layers, batch_size, regularization
+):
     rng = np.random.default_rng(seed)
     network = network_of(kind, n_factors=n_factors, layers=layers)
     start = start_of(network, 0.5, rng)
     # Few users in a row: most rows have no gradient in most steps, and catch up later.
     examples = [(int(rng.integers(3)), int(rng.integers(4)), int(rng.integers(2))) for _ in range(13)]
     batches = [examples[k : k + batch_size] for k in range(0, 13, batch_size)]
-    trainer = Trainer(network, *start, learning_rate=0.05, adam=adam)
+    trainer = Trainer(network, *start, learning_rate=0.05, regularization=regularization, adam=adam)
     losses = [trainer.train(code(examples[:10]), batch_size)] if 10 % batch_size == 0 else []
     trainer.train(code(examples[10:] if losses else examples), batch_size)
 
     def gradient(x, t):
-        return naive.gradient(x, batches[t], *shape_of(network))
+        return naive.gradient(x, batches[t], *shape_of(network), regularization=regularization)
 
     take_steps = naive.adam if adam else naive.sgd
     expected = take_steps(flat(start), gradient, len(batches), 0.05)
@@ -257,6 +260,7 @@ def test_it_finds_groups_of_users_that_popularity_cannot_see(kind):
         ({"n_epochs": 0}, "n_epochs must be at least 1"),
         ({"learning_rate": 0.0}, "learning_rate must be greater than 0"),
         ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"regularization": -0.1}, "regularization must be at least 0"),
         ({"fusion_learning_rate": 0.0}, "fusion_learning_rate must be greater than 0"),
         ({"threshold": -1.0}, "threshold must be at least 0"),
     ],

@@ -114,16 +114,18 @@ class AccuracyTable(SideBySide):
         return ["model", "", *(metric.upper() for metric in METRICS)], body
 
     def _draw(self, figure: Any) -> None:
-        figure.set_size_inches(9, 4.5)
+        figure.set_size_inches(9, 5.5)
         panel = figure.subplots()
         cutoffs = [5, 10, 20, 30]
-        for name, row in self.rows.items():
-            for kind, style in (("published", "--"), ("ours", "-o")):
+        for number, (name, row) in enumerate(self.rows.items()):  # a colour and a mark each; published are dashed
+            mark = "os^"[number // 10 % 3]
+            for kind, style in (("published", "--"), ("ours", f"-{mark}")):
                 found = row[kind]
                 if found is not None:
-                    panel.plot(cutoffs, [found[f"hr@{k}"] for k in cutoffs], style, label=f"{name}, {kind}")
+                    hits = [found[f"hr@{k}"] for k in cutoffs]
+                    panel.plot(cutoffs, hits, style, color=f"C{number % 10}", markersize=4, label=f"{name}, {kind}")
         panel.set(xlabel="k", ylabel="HR@k", title=self.title)
-        panel.legend(fontsize="x-small", ncols=2, bbox_to_anchor=(1.01, 1), loc="upper left")
+        panel.legend(fontsize="x-small", ncols=2, handlelength=3, bbox_to_anchor=(1.01, 1), loc="upper left")
 
 
 @dataclass(frozen=True)

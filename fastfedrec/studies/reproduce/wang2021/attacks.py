@@ -14,6 +14,7 @@ from fastfedrec.core.check import check_choice, check_instance, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.log import InteractionLog
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
 from fastfedrec.studies.reproduce._trials import each
@@ -29,16 +30,26 @@ from fastfedrec.systems.privrec.model import PrivRec
 __all__ = ["MembershipTable", "attack_table", "generated_population", "privrec_targets", "system_targets"]
 
 TABLES = ("6", "attacks")
-#: Accuracy of the attack on MovieLens, Table 6; the paper's Frappe column is .73, .54, .61, .65 and .69.
+#: Accuracy of the attack, Table 6.
 PUBLISHED = {
-    "PrivRec": 0.65,
-    "DP-PrivRec, epsilon 2": 0.51,
-    "DP-PrivRec, epsilon 5": 0.54,
-    "DP-PrivRec, epsilon 15": 0.55,
-    "LM-PrivRec, epsilon 15": 0.59,
+    "MovieLens": {
+        "PrivRec": 0.65,
+        "DP-PrivRec, epsilon 2": 0.51,
+        "DP-PrivRec, epsilon 5": 0.54,
+        "DP-PrivRec, epsilon 15": 0.55,
+        "LM-PrivRec, epsilon 15": 0.59,
+    },
+    "Frappe": {
+        "PrivRec": 0.73,
+        "DP-PrivRec, epsilon 5": 0.54,
+        "DP-PrivRec, epsilon 20": 0.61,
+        "DP-PrivRec, epsilon 40": 0.65,
+        "LM-PrivRec, epsilon 40": 0.69,
+    },
 }
 AS_PUBLISHED, SHADOW, LOSS = "as published", "shadow models", "loss"
 _FEATURES = ("gender", "age", "occupation")
+_PLACES = ("country", "city")  # of Frappe, whose users have no features but where they mostly were
 _SHADOW_USERS = 1000 / 6040  # the paper's share of MovieLens
 _QUICK_USERS = 300
 
@@ -77,7 +88,9 @@ class MembershipTable(SideBySide):
         """What the published column means."""
         if self.table != "6":
             return ()
-        return ("published: accuracy as printed for MovieLens; no interval, no guarantee of its epsilon",)
+        return (
+            f"published: accuracy as printed for {self.settings['column']}; no interval, no guarantee of its epsilon",
+        )
 
     def verdict(self) -> str:
         """Say who was found out, and where a printed accuracy is out of reach.
@@ -142,13 +155,15 @@ class MembershipTable(SideBySide):
         panel.set(xlabel="AUC (bar: allowed by the guarantee)", title=self.title, xlim=(0.35, 1.02))
 
 
-def attack_table(data: Interactions | None, table: str, *, seed: int = 0, **options: Any) -> MembershipTable:
+def attack_table(
+    data: Interactions | InteractionLog | None, table: str, *, seed: int = 0, **options: Any
+) -> MembershipTable:
     """Attack PrivRec, DP-PrivRec and LM-PrivRec as the paper does and better, or every system of the package.
 
     Parameters
     ----------
-    data : Interactions or None
-        MovieLens 1M or 100K; None generates data of random features.
+    data : Interactions, InteractionLog or None
+        MovieLens 1M or 100K, or Frappe for "6"; None generates data of random features.
     table : {"6", "attacks"}
         Which one.
     seed : int
@@ -169,27 +184,61 @@ def attack_table(data: Interactions | None, table: str, *, seed: int = 0, **opti
     check_choice("table", table, TABLES)
     key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
     how = RunOptions(**options)
+    column = "MovieLens"
     if data is None:
         source, population = "Generated data", generated_population(quick=how.quick)
     else:
+        if table == "6" and isinstance(data, InteractionLog):
+            column, data = "Frappe", users_by_place(data)
         population = check_instance("data", data, Interactions, "use datasets.load_movielens")
         source = "The data given"
         if how.quick:
             rows = key.permutation("wang2021_attacks.quick", size=population.n_users)[:_QUICK_USERS]
             population = population.select_users(np.sort(rows))
-    models = (
-        privrec_targets(population, quick=how.quick) if table == "6" else system_targets(population, quick=how.quick)
-    )
-    settings = {"version": __version__, "data": checksum([population]), "seed": seed, "quick": how.quick}
+    if table == "6":
+        models = privrec_targets(population, column, quick=how.quick)
+    else:
+        models = system_targets(population, quick=how.quick)
+    settings: dict[str, Any] = {
+        "version": __version__,
+        "data": checksum([population]),
+        "seed": seed,
+        "quick": how.quick,
+    }
     rows_by_target: dict[str, dict[str, Any]] = {}
     for name, target in each(models.items(), how, f"Table {table}", "target"):
         model, attacks = target
         own = settings | {"model": repr(model), "attacks": _described(attacks)}
         run = functools.partial(_attack, model, population, attacks, key, how.n_threads)
         found = kept(how.folder, f"attack-{name.replace(' ', '-')}", own, run)
-        rows_by_target[name] = {"published": PUBLISHED.get(name) if table == "6" else None, "attacks": found}
-    described = settings | {"models": {name: repr(model) for name, (model, _) in models.items()}}
+        rows_by_target[name] = {"published": PUBLISHED[column].get(name) if table == "6" else None, "attacks": found}
+    described = settings | {"column": column, "models": {name: repr(model) for name, (model, _) in models.items()}}
     return MembershipTable(f"{source}: {population!r}, seed {seed}", described, table, rows_by_target)
+
+
+def users_by_place(log: InteractionLog) -> Interactions:
+    """Users of a log and their items, with the country and the city that most of a user's entries name.
+
+    Parameters
+    ----------
+    log : InteractionLog
+        Frappe.
+
+    Returns
+    -------
+    Interactions
+        Without values; items keep their features.
+    """
+    if missing := [name for name in _PLACES if name not in log.contexts]:
+        raise ValueError(f"data must have the contexts {', '.join(_PLACES)}, got none of {', '.join(missing)}")
+    places = {}
+    for name in _PLACES:
+        values, numbers = np.unique(log.contexts[name], return_inverse=True)
+        counts = np.zeros((log.n_users, len(values)), dtype=np.int64)
+        np.add.at(counts, (log.users, numbers), 1)
+        places[name] = values[counts.argmax(axis=1)]
+    used = log.interactions.binarize()
+    return used.with_features(user_features=places, item_features=log.interactions.item_features)
 
 
 def generated_population(*, quick: bool = False) -> Interactions:
@@ -219,13 +268,17 @@ def generated_population(*, quick: bool = False) -> Interactions:
     )
 
 
-def privrec_targets(data: Interactions, *, quick: bool = False) -> dict[str, tuple[Any, dict[str, Any]]]:
+def privrec_targets(
+    data: Interactions, column: str = "MovieLens", *, quick: bool = False
+) -> dict[str, tuple[Any, dict[str, Any]]]:
     """The targets of Table 6, each with what is attacked how.
 
     Parameters
     ----------
     data : Interactions
-        With gender, age and occupation of the users, and genres of the items.
+        With gender, age and occupation of the users, and genres of the items; or as from `users_by_place`.
+    column : {"MovieLens", "Frappe"}
+        Of the table.
     quick : bool
         Train hardly at all.
 
@@ -235,8 +288,11 @@ def privrec_targets(data: Interactions, *, quick: bool = False) -> dict[str, tup
         By the name in the table: options of the attacks, by attack.
     """
     # The values that may occur are public: another user's may be new to the members.
-    features = {"user": {name: np.unique(data.user_features[name]).tolist() for name in _FEATURES}, "item": ["genres"]}
-    common: dict[str, Any] = {"features": features, "threshold": 3.0, "server_optimizer": "sgd"}  # equation 6
+    names, threshold, of_items = (_PLACES, 0.0, ["cost"]) if column == "Frappe" else (_FEATURES, 3.0, ["genres"])
+    features = {"user": {name: np.unique(data.user_features[name]).tolist() for name in names}, "item": of_items}
+    common: dict[str, Any] = {"features": features, "threshold": threshold, "server_optimizer": "sgd"}  # equation 6
+    if column == "Frappe":  # as in Table 3
+        common |= {"negatives": 2, "n_rounds": 10, "cohort_size": 30, "local_epochs": 20}
     private = common | {"local_epochs": 3, "server_learning_rate": 2.0, "cohort_size": "auto", "n_rounds": 25}
     n_aside = max(round(_SHADOW_USERS * data.n_users), 8)
     n_members = min((data.n_users - n_aside) // 2, round(0.8 * n_aside), data.n_users // 4)
@@ -245,15 +301,18 @@ def privrec_targets(data: Interactions, *, quick: bool = False) -> dict[str, tup
         small = {"n_rounds": 2, "local_epochs": 1, "n_factors": 16, "hidden": (16,), "cohort_size": min(20, n_members)}
         common, private = common | small, private | small
     models = {"PrivRec": PrivRec(**common)}
-    for epsilon in (2.0, 5.0, 15.0):
-        models[f"DP-PrivRec, epsilon {epsilon:g}"] = PrivRec(**private, clip_norm=0.3, target_epsilon=epsilon)
-    models["LM-PrivRec, epsilon 15"] = PrivRec(**private, clip_norm=2.0, target_epsilon=15.0, noise="laplace")
-    by_features = {"query": _by_features, "threshold": 3.0}
+    for name in PUBLISHED[column]:
+        kind, _, epsilon = name.partition(", epsilon ")
+        if kind == "DP-PrivRec":
+            models[name] = PrivRec(**private, clip_norm=0.3, target_epsilon=float(epsilon))
+        elif kind == "LM-PrivRec":
+            models[name] = PrivRec(**private, clip_norm=2.0, target_epsilon=float(epsilon), noise="laplace")
+    by_features = {"query": _by_features, "threshold": threshold}
     n_models = 1 if quick else 2
     options = {
         AS_PUBLISHED: by_features
-        | {"history": False, "n_shadows": 1, "n_shadow_users": n_aside, "shadow_members": 0.8, "features": _FEATURES},
-        SHADOW: by_features | {"n_shadows": n_models, "features": _FEATURES},
+        | {"history": False, "n_shadows": 1, "n_shadow_users": n_aside, "shadow_members": 0.8, "features": names},
+        SHADOW: by_features | {"n_shadows": n_models, "features": names},
         LOSS: by_features | {"n_references": n_models, "loss": "cross_entropy"},
     }
     return {name: (model, options) for name, model in models.items()}

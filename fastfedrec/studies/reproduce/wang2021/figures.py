@@ -56,7 +56,6 @@ SWEEPS = {
 }  # fmt: skip
 QUICK_SWEEPS = {ROUNDS: (1, 2), EPOCHS: (1, 2), COHORT: (2, 4)}
 EPSILONS = {"4": (2.0,), "5": (5.0,), "6": (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "7": (2.0, 5.0, 10.0, 20.0, 40.0)}
-_SECOND_ORDER = 3  # cohorts of Figure 9, the smallest: with more, a round takes many seconds
 _TEST_USERS = 300  # of Figure 3, whose 22 points fine-tune each for up to 120 epochs
 
 
@@ -209,8 +208,7 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
         MovieLens 1M with its features; Frappe for "5" and "7"; either for "3".
     figure : {"3", "4", "5", "6", "7", "8", "9"}
         "3": Hits@20 over rounds, local epochs and cohort, at the paper's other values.  "4", "5": Hits@k with and
-        without privacy.  "6", "7": Hits@20 over epsilon.  "8": on users with few items.  "9": time of a round
-        (second order: with the smallest cohorts).
+        without privacy.  "6", "7": Hits@20 over epsilon.  "8": on users with few items.  "9": time of a round.
     seed : int
         Of the split and of every draw: these are simulations.
     **options : object
@@ -254,7 +252,7 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
         described = {"threads": counts}
         tasks = [
             functools.partial(runs.milliseconds, papers, name, size, n)
-            for n in counts for name in METHODS for size in sweeps[COHORT][: _SECOND_ORDER if name == NN_SELF else None]
+            for n in counts for name in METHODS for size in sweeps[COHORT]
         ]  # fmt: skip
     else:
         epsilons = EPSILONS[figure][-1:] if how.quick else EPSILONS[figure]

@@ -32,10 +32,19 @@ def loss(parameters, batch, *shape):
     return np.mean(np.log(1 + np.exp(z)) - np.array(labels) * z)
 
 
-def gradient(parameters, batch, *shape):
+def lengths(parameters, batch, n_users, n_items, product, layers):
+    """Half the mean of the squared lengths of what each example's score is made of."""
+    n_rows, width = n_users + n_items, product + (layers[0] if layers else 0)
+    table = parameters[: n_rows * width].reshape(n_rows, width)
+    squares = [(table[user] ** 2).sum() + (table[n_users + item] ** 2).sum() for user, item, _ in batch]
+    return (np.mean(squares) + (parameters[n_rows * width :] ** 2).sum()) / 2
+
+
+def gradient(parameters, batch, *shape, regularization=0.0):
     moved = np.tile(parameters.astype(complex), (len(parameters), 1))
     np.fill_diagonal(moved, parameters + 1j * STEP)
-    return np.array([loss(row, batch, *shape).imag / STEP for row in moved])
+    whole = (loss(row, batch, *shape) + regularization * lengths(row, batch, *shape) for row in moved)
+    return np.array([value.imag / STEP for value in whole])
 
 
 def adam(parameters, gradient_of, n_steps, rate):

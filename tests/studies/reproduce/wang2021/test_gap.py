@@ -9,7 +9,16 @@ from fastfedrec import Interactions, Key, Popularity
 from fastfedrec.evaluation.new_users import METRICS, evaluate_personalized, personalization_split
 from fastfedrec.studies.reproduce.wang2021 import gap
 from fastfedrec.studies.reproduce.wang2021.accuracy import PUBLISHED
-from fastfedrec.studies.reproduce.wang2021.gap import ALL_HELD_OUT, CHOSEN, JUDGED, TEXT, TRIED, gap_table, largest_ndcg
+from fastfedrec.studies.reproduce.wang2021.gap import (
+    ADAM,
+    ALL_HELD_OUT,
+    CHOSEN,
+    JUDGED,
+    TEXT,
+    TRIED,
+    gap_table,
+    largest_ndcg,
+)
 
 
 @pytest.fixture
@@ -98,6 +107,8 @@ def test_trials_see_train_users_alone(tiny, monkeypatch):
     assert tried
     assert all(not users & real for users in tried)
     assert {row["on"] for row in found.rows} == {TRIED}
+    finalists = gap_table(in_order(), n_seeds=2, quick=True, only=[ADAM, CHOSEN, "popularity"]).rows
+    assert {row["what"]: len(row["hits"]["10"]) for row in finalists} == {ADAM: 2, CHOSEN: 2, "popularity": 1}
     assert any("first stage" in row["what"] for row in found.rows)
 
 
