@@ -1,7 +1,8 @@
-"""Attacks by experiment: on what parties of FedRec and DMF receive, and on whose data any model was fitted on."""
+"""Attacks by experiment: on what parties of FedRec, FedGNN and DMF get, and on whose data any model was fitted on."""
 
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
 from fastfedrec.systems.dmf.attacks import neighbor_gradients, neighbor_intersection
+from fastfedrec.systems.fedgnn.attacks import pseudo_item_intersection, pseudo_item_values
 from fastfedrec.systems.fedrec.attacks import (
     AttackResult,
     RatingResult,
@@ -24,6 +25,8 @@ __all__ = [
     "neighbor_gradients",
     "neighbor_intersection",
     "popularity",
+    "pseudo_item_intersection",
+    "pseudo_item_values",
     "run_attacks",
     "value_matching",
 ]

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse
 from support.interaction_case import assert_same
 
-from fastfedrec import DMF, EASE, FedRec, Interactions, Key, Popularity, PrivRec, attacks, choose_items
+from fastfedrec import DMF, EASE, FedGNN, FedRec, Interactions, Key, Popularity, PrivRec, attacks, choose_items
 from fastfedrec.compute.networks.client_examples import Events
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
 from fastfedrec.data.conversion import as_interactions
@@ -108,6 +108,13 @@ def of_neighbors(data):
     return [attacks.neighbor_gradients(model.records_[0], data), attacks.neighbor_intersection(model.records_, data)]
 
 
+def of_pseudo_items(data):
+    options = {"n_rounds": 2, "n_factors": 5, "n_pseudo_items": 2, "negatives": 1, "grid": (0.0, 1.0)}
+    own = as_interactions("data", data).binarize()
+    records = FedGNN("published", **options).fit(own, key=KEY, record_views=range(2)).records_
+    return [attacks.pseudo_item_values(records[0], data), attacks.pseudo_item_intersection(records, data)]
+
+
 FEW = Interactions.from_arrays(range(8), range(8), user_ids=range(8), item_ids=range(10))
 
 
@@ -158,6 +165,7 @@ CALLS = {
     ).scores,
     "studies.sweep.sweeps.sweep": lambda data: sweep([], data, seeds=1).cells[0].mean("hr@10"),
     "systems.dmf.attacks.neighbor_gradients": of_neighbors,
+    "systems.fedgnn.attacks.pseudo_item_values": of_pseudo_items,
     "systems.fedrec.attacks.run_attacks": of_attack,
     "systems.private_prototypes.prototypes.recover_prototypes": lambda data: recover_prototypes(
         data, np.arange(8) % 2, 2, Recovery("masked", max_entries=10, value_range=(0.0, 9.0)), key=KEY
@@ -178,6 +186,7 @@ BESIDE = {
     "studies.membership.attack.membership_shadow",  # by the same lines, before forests that take seconds
     "systems.privrec.model.PrivRec.personalize",
     "systems.dmf.attacks.neighbor_intersection",
+    "systems.fedgnn.attacks.pseudo_item_intersection",
     *(f"systems.fedrec.attacks.{attack}" for attack in attacks.__all__ if attack in vars(fedrec_attacks)),
 }
 

@@ -1,6 +1,6 @@
 """The rounds of FedGNN, and what its server accepts; `model.FedGNN` is the model around them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,6 +24,7 @@ from fastfedrec.systems.fedgnn._clients import (
     find_gradients,
 )
 from fastfedrec.systems.fedgnn._noise import PublishedNoise, clip_factors
+from fastfedrec.systems.fedgnn._views import Messages
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 
 _ROUND = "fedgnn.round"
@@ -75,34 +76,6 @@ class LocalTraining:
     user_steps: int
 
 
-@dataclass(frozen=True)
-class Messages:
-    """What the server of the published variant receives of some users, each by itself.
-
-    Parameters
-    ----------
-    round : int
-        Of the messages.
-    users : ndarray of shape (n_users,), uint64
-        Global ids of the senders.
-    indptr : ndarray of shape (n_users + 1,), int64
-        Where each user's rows begin.
-    items : ndarray of shape (n_rows,), int64
-        Columns of the items that rows are of, ascending for each user: own items and others.
-    rows : ndarray of shape (n_rows, n_factors), int64
-        Clipped gradients with noise, in steps.
-    shared : ndarray of shape (n_users, n_factors ** 2 + 2 * n_factors), int64
-        Those by W and the attention.
-    """
-
-    round: int
-    users: NDArray[np.uint64]
-    indptr: NDArray[np.int64]
-    items: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    shared: NDArray[np.int64]
-
-
 @dataclass
 class Devices:
     """What the devices of a shard keep between rounds.
@@ -146,7 +119,9 @@ class FedGNNRounds(FederatedSystem):
     ):  # fmt: skip
         self.population, self.cohort_size, self.n_items, self.n_factors = population, cohort_size, n_items, n_factors
         self.local, self.noise, self.learning_rate, self.key = local, noise, learning_rate, key
+        self.recorded: Collection[int] = ()  # rounds of which all messages of the published variant are kept
         self._devices: dict[str, Devices] = {}
+        self._records: list[Messages] = []
 
     @property
     def n_shared(self) -> int:
@@ -253,6 +228,8 @@ class FedGNNRounds(FederatedSystem):
     ) -> None:  # fmt: skip
         """Add what some clients of the published variant send."""
         sent = self._messages(state, shard._take_users(rows), neighbors, key, round_number, n_threads)
+        if round_number in self.recorded:
+            self._records.append(sent)
         np.add.at(items, sent.items, sent.rows)
         shared += sent.shared.sum(axis=0)
 
@@ -277,7 +254,8 @@ class FedGNNRounds(FederatedSystem):
         of_shared = starts[:-1, None] + np.arange(self.n_shared)
         sent_shared += draws[of_shared]
         sent += np.delete(draws, of_shared).reshape(sent.shape)
-        return Messages(round_number, users, indptr, columns[order], sent, sent_shared)
+        known = Parameters.of(state.parameters, d)
+        return Messages(round_number, users, indptr, columns[order], sent, sent_shared, known.weights, known.attention)
 
     def messages(
         self, state: FedGNNState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0",
@@ -341,18 +319,31 @@ class FedGNNRounds(FederatedSystem):
         for devices in self._devices.values():
             devices.neighbors = neighbors[order[np.searchsorted(users, devices.users, sorter=order)]]
 
-    def take_devices(self, sender: str) -> Devices | None:
-        """The neighbours of a shard's users."""
-        return self._devices.get(sender)
+    def take_devices(self, sender: str) -> tuple[Devices | None, list[Messages]]:
+        """The neighbours of a shard's users, and what has been recorded of it."""
+        records, self._records = self._records, []
+        return self._devices.get(sender), records
 
-    def put_devices(self, sender: str, devices: Devices | None) -> None:
+    def put_devices(self, sender: str, devices: tuple[Devices | None, list[Messages]]) -> None:
         """Give them back."""
-        if devices is not None:
-            self._devices[sender] = devices
+        if devices[0] is not None:
+            self._devices[sender] = devices[0]
+        self._records += devices[1]
 
     def forget_devices(self) -> None:
         """Drop them all."""
-        self._devices = {}
+        self._devices, self._records = {}, []
+
+    def records(self) -> list[Messages]:
+        """What was sent in the rounds to be recorded, one for each that was, in order.
+
+        Returns
+        -------
+        list of Messages
+            Of all shards.
+        """
+        numbers = sorted({part.round for part in self._records})
+        return [Messages.joined([part for part in self._records if part.round == number]) for number in numbers]
 
     # ---- what a server accepts ----------------------------------------------------------------------------------
 

@@ -1,12 +1,15 @@
 """What a ledger says of FedGNN's published variant: what its noise gives, and what each party learns."""
 
 import math
+from collections.abc import Sequence
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems.fedgnn._noise import PublishedNoise
 from fastfedrec.systems.fedgnn._rounds import FedGNNRounds
+from fastfedrec.systems.fedgnn._views import Messages
+from fastfedrec.systems.fedgnn.attacks import pseudo_item_intersection, pseudo_item_values
 
 
 def tell_published(ledger: Ledger, system: FedGNNRounds, data: Interactions, *, n_neighbors: int) -> None:
@@ -38,3 +41,14 @@ def tell_published(ledger: Ledger, system: FedGNNRounds, data: Interactions, *, 
             f"neighbours: each user is sent the embeddings of up to {n_neighbors} others who share an item with it, "
             "without names; not protected"
         )
+
+
+def tell_attacks(ledger: Ledger, records: Sequence[Messages], data: Interactions) -> None:
+    """Put into the ledger what the attacks reach on what was recorded."""
+    if not records:
+        ledger.note("what attacks on these data reach is measured, and stated here, by fit(record_views=...)")
+        return
+    ledger.note("what is stated by experiment is computed from the data, and covered by no guarantee")
+    ledger.note(pseudo_item_values(records[0], data).statement())
+    if len(records) > 1:
+        ledger.note(pseudo_item_intersection(records, data).statement())

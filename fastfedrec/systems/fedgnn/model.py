@@ -4,7 +4,7 @@ Each round some clients send the gradients of their predictions; as published ea
 Laplace noise, which gives no guarantee.  Decisions and corrections: docs/explanation/systems/fedgnn/fedgnn.md.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -22,13 +22,13 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule, DivergenceError
 from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems._own_rows import OwnRows
-from fastfedrec.systems._saved import rules_of
+from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.fedgnn._clients import Parameters, draw_entries, find_states
 from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
 from fastfedrec.systems.fedgnn._noise import PublishedNoise
 from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
-from fastfedrec.systems.fedgnn._told import tell_published
+from fastfedrec.systems.fedgnn._told import tell_attacks, tell_published
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, warn_off_grid
 
@@ -97,6 +97,8 @@ class FedGNN(OwnRows, RatingModel):
         What the run cost each user, and in its notes what each party learns.
     communication_ : fastfedrec.accounting.CommunicationLedger
         What each user received and sent.
+    records_ : list of Messages
+        What the server received in the rounds that `fit` was asked to record; of this fit, and not saved.
 
     Notes
     -----
@@ -182,6 +184,7 @@ class FedGNN(OwnRows, RatingModel):
         show_progress: bool = False,
         ledger: Ledger | None = None,
         *,
+        record_views: Collection[int] = (),
         engine: Engine | None = None,
     ) -> Self:
         """Train by `n_rounds` federated rounds.
@@ -191,6 +194,9 @@ class FedGNN(OwnRows, RatingModel):
         interactions : Interactions, SciPy sparse matrix or array, or frame
             Ratings as values, cut off at the ends of `grid`.  Guaranteed, or with `negatives`, data without values are
             not refused, and each counts as 1.
+        record_views : collection of int
+            Published: rounds of which all that the server received is kept in `records_`; 8 n_factors bytes a row.  The
+            attacks of `fastfedrec.attacks` are then carried out on it, and what they reach is put into the ledger.
 
         Raises
         ------
@@ -206,10 +212,14 @@ class FedGNN(OwnRows, RatingModel):
         takes_ones = not self._is_published or self.negatives > 0
         data = check_ratings(interactions, is_private=takes_ones, least_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
+        recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
+        if recorded and not self._is_published:
+            raise ValueError("record_views must be empty where variant is 'guaranteed': the server sees sums alone")
         if self._is_published:
             warn_off_grid(data, self.grid, "are cut off at its ends", stacklevel=3)
         phases = self._plan(data, fit.key)
         system, state, _ = phases[0]
+        system.recorded = recorded
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         if self._is_published:
             system.mean_rows = min(data.n_items, (1 + self.negatives) * _mean_length(data) + self.n_pseudo_items)
@@ -225,6 +235,9 @@ class FedGNN(OwnRows, RatingModel):
             )  # fmt: skip
             done += phase.n_rounds
         self._take_over(state)
+        self.records_ = system.records()
+        if self._is_published:
+            tell_attacks(self.ledger_, self.records_, data)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
@@ -334,6 +347,10 @@ class FedGNN(OwnRows, RatingModel):
         return similar_by_factors(self._parameters.projected(), columns, n)
 
     # ---- state --------------------------------------------------------------------------------------------------
+
+    def _read_header(self, saved: SavedModel) -> None:
+        super()._read_header(saved)
+        self.records_ = []
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         (n_users, n_items), d = self.interactions_.shape, self.n_factors

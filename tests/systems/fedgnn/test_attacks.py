@@ -1,0 +1,137 @@
+"""What the server of FedGNN finds out about a user's items among pseudo items."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.fedrec_case import random_ratings
+
+from fastfedrec import FedGNN, Interactions, Key, attacks
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.systems.fedgnn._views import Messages
+
+KEY = Key.from_seed(3)
+OPTIONS = {"n_rounds": 6, "cohort_size": 20, "n_factors": 8, "n_pseudo_items": 60, "n_neighbors": 3}
+
+
+def recorded(data, rounds, **options):
+    model = FedGNN("published", **{**OPTIONS, **options}).fit(data, key=KEY, record_views=rounds)
+    return model.records_
+
+
+@pytest.fixture(scope="module")
+def data():
+    return random_ratings(25, 400, 7, density=0.08)
+
+
+@pytest.fixture(scope="module")
+def sent(data):
+    """Without noise, and with the printed noise."""
+    return [recorded(data, range(6), noise_scale=scale, expansion_round=2) for scale in (0.0, 0.2)]
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+def test_own_rows_are_told_by_hand():
+    """Six rows along two lines, of any length; others in the plane of the lines; all moved by what W' a explains."""
+    d, rng = 6, np.random.default_rng(1)
+    attention, (g, h) = rng.normal(size=(2, d)), rng.normal(size=(2, d))
+    lines = [g, -2 * g, 0.5 * g, h, 3 * h, -h]
+    plane = [np.cos(t) * g + np.sin(t) * h for t in np.linspace(0.2, 1.4, 5)]
+    rows = np.array(lines + plane) + rng.normal(size=(11, 2)) @ attention
+    record = Messages(
+        0, np.array([0], np.uint64), np.array([0, 11]), np.arange(11), np.round(1e9 * rows).astype(np.int64),
+        np.zeros((1, d * d + 2 * d), np.int64), np.eye(d), attention,
+    )  # fmt: skip
+    truth = Interactions.from_arrays(np.zeros(6, int), np.arange(6), np.ones(6), item_ids=np.arange(11))
+    found = attacks.pseudo_item_values(record, truth)
+    assert found.claims.tolist() == [1] * 6 + [-1] * 5
+    assert (found.precision, found.recall, found.auc) == (1, 1, 1)
+    layer = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    turned = replace(record, rows=np.round(record.rows @ layer).astype(np.int64), weights=layer)
+    assert attacks.pseudo_item_values(turned, truth).claims.tolist() == found.claims.tolist()
+    other = replace(turned, weights=np.eye(d))  # of another layer than the server's, nothing is told
+    assert (attacks.pseudo_item_values(other, truth).claims < 0).all()
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_values_tell_own_rows_where_there_is_no_noise(data, sent):
+    for record in (sent[0][0], sent[0][5]):  # neighbours change nothing
+        found = attacks.pseudo_item_values(record, data)
+        assert found.recall > 0.9
+        assert found.precision > 0.95 > 0.4 > found.base_rate
+        assert found.auc > 0.95
+        assert found.statement().startswith("not protected, by experiment: row values of one round")
+
+
+def test_values_tell_nothing_of_rows_under_the_printed_noise(data, sent):
+    """The negative control of the attack: what it claims then is true as often as by chance."""
+    found = attacks.pseudo_item_values(sent[1][0], data)
+    assert abs(found.auc - 0.5) < 0.05
+    assert not found.beats_chance
+
+
+def test_what_is_sent_in_every_round_is_had_whatever_the_noise(data, sent):
+    for records in sent:
+        found = attacks.pseudo_item_intersection(records, data)
+        assert found.recall == 1
+        assert found.precision > 0.8 > 0.3 > found.base_rate
+        assert found.beats_chance
+
+
+def test_intersection_tells_nothing_of_other_peoples_items_or_of_one_round(data, sent):
+    """The negative controls."""
+    rows = np.roll(np.arange(data.n_users), 1)
+    others = data._take_users(rows)._replace(global_user_ids=data.global_user_ids)
+    found = attacks.pseudo_item_intersection(sent[0], others)
+    assert abs(found.auc - 0.5) < 0.05
+    assert not found.beats_chance
+    assert len(attacks.pseudo_item_intersection(sent[0][:1], data).claims) == 0  # nobody was asked twice
+
+
+def test_records_are_those_of_the_rounds_asked_for_on_any_engine(data):
+    whole, shards = (
+        FedGNN("published", **OPTIONS).fit(data, key=KEY, record_views=[1, 4], engine=engine).records_
+        for engine in (None, LocalEngine(3))
+    )
+    assert [record.round for record in whole] == [1, 4]
+    for one, other in zip(whole, shards, strict=True):
+        assert set(one.users) == set(other.users)
+        order = np.argsort(one.users), np.argsort(other.users)
+        for name in ("shared", "users"):
+            np.testing.assert_array_equal(getattr(one, name)[order[0]], getattr(other, name)[order[1]])
+        assert one.rows.sum() == other.rows.sum()
+
+
+def test_what_attacks_reach_is_in_the_ledger(data):
+    fitted = [
+        FedGNN("published", **OPTIONS, noise_scale=0.0).fit(data, key=KEY, record_views=rounds).ledger_.summary()
+        for rounds in ((), (0, 1))
+    ]
+    assert "by fit(record_views=...)" in fitted[0]
+    assert "by experiment: row values" not in fitted[0]
+    assert "not protected, by experiment: row values of one round, the server" in fitted[1]
+    assert "not protected, by experiment: intersection of 2 rounds, the server" in fitted[1]
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs(data, sent):
+    record = sent[0][0]
+    with pytest.raises(TypeError, match="record must be Messages"):
+        attacks.pseudo_item_values(sent[0], data)
+    with pytest.raises(ValueError, match="records must hold at least one round"):
+        attacks.pseudo_item_intersection([], data)
+    for attack, argument in ((attacks.pseudo_item_values, record), (attacks.pseudo_item_intersection, [record])):
+        with pytest.raises(ValueError, match="truth must be the data that the model was fitted on"):
+            attack(argument, data.select_users(data.user_ids[:5]))
+    with pytest.raises(ValueError, match="record_views must be empty where variant is 'guaranteed'"):
+        FedGNN().fit(data, key=KEY, record_views=[0])
+    with pytest.raises(ValueError, match="record_views must be at least 0"):
+        FedGNN("published").fit(data, key=KEY, record_views=[-1])
+    narrow = recorded(data, [0], n_factors=4, noise_scale=0.0)[0]
+    assert (attacks.pseudo_item_values(narrow, data).claims < 0).all()  # there is no plane to look for

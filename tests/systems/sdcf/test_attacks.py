@@ -1,0 +1,58 @@
+"""What the parties of SDCF find out about which items are rated: nothing where nothing is to be found."""
+
+import numpy as np
+import pytest
+from support.fedrec_case import random_ratings
+
+from fastfedrec import SDCF, Key, attacks
+
+KEY = Key.from_seed(3)
+OPTIONS = {"n_factors": 4, "n_rounds": 4, "keep_probability": 0.9, "add_probability": 0.1, "report_probability": 0.8}
+
+
+@pytest.fixture(scope="module")
+def data():
+    return random_ratings(40, 200, 7, density=0.15)
+
+
+def recorded(data, **options):
+    return SDCF(**{**OPTIONS, **options}).fit(data, key=KEY, record_views=range(4)).records_
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_intersection_finds_what_both_stages_let_through(data):
+    found = attacks.intersection(recorded(data, false_report_probability=0.1), data)
+    assert found.auc > 0.75
+    assert found.precision > 2 * found.base_rate
+    assert found.beats_chance
+
+
+def test_intersection_finds_nothing_where_answers_hardly_depend_on_ratings(data):
+    """The negative control: both stages nearly alike for rated items and others."""
+    alike = {"keep_probability": 0.5001, "add_probability": 0.5, "report_probability": 0.5, "sharing": "additive"}
+    found = attacks.intersection(recorded(data, **alike, false_report_probability=0.4999), data)
+    assert abs(found.auc - 0.5) < 0.03
+    assert not found.beats_chance
+
+
+@pytest.mark.parametrize("sharing", ["published", "additive"])
+def test_vectors_name_what_is_virtual_to_denoisers_and_server_together_and_to_nobody_alone(data, sharing):
+    record = recorded(data, denoise=True, sharing=sharing, n_denoisers=2, min_clients_per_denoiser=10)[0]
+    together = attacks.value_matching(record, data)
+    assert together.precision == together.recall == 1 > together.base_rate
+    alone = attacks.value_matching(record, data, colluding=False)
+    # Of an item that one user of a group speaks of, the sum is that user's vector; of the others nothing is found.
+    assert alone.recall == 1
+    assert alone.told < alone.base_rate + 0.1
+    assert not alone.is_rated[alone.claims < 0].any()
+
+
+def test_value_matching_with_the_records_of_another_round_finds_nothing(data):
+    """The negative control: noise is drawn anew, so that no vector is sent twice."""
+    first, last = recorded(data, denoise=True)[::3]
+    mixed = type(first)(**{**vars(first), "denoisers": last.denoisers})
+    found = attacks.value_matching(mixed, data)
+    assert found.precision == found.base_rate
+    assert np.all(found.claims == 1)
