@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.audit._digits import SayBits, digit_families
-from fastfedrec.audit._outputs import Outputs
+from fastfedrec.audit._outputs import Outputs, are_text
 
 _N_THRESHOLDS = 256  # quantiles of both samples together; the tails get more, down to single draws
 _N_ENDS = 24  # of intervals; every pair of them is tried
@@ -77,10 +77,13 @@ def candidates(outputs: Sequence[Outputs], inputs: Sequence[object]) -> Iterator
     """All candidate events for two samples of outputs, the simplest first."""
     if outputs[0].labels is not None:
         yield from _equal_labels(outputs)
+    is_text = outputs[0].keys is not None and all(map(are_text, outputs))
+    if is_text:  # words before letters
+        yield from _equal_keys(outputs)
     for i, names in enumerate(outputs[0].names):
         for batch in _array_candidates([y.parts[i] for y in outputs], names, inputs, outputs[0].n_columns == 1):
             yield _of_part(i, batch)
-    if outputs[0].keys is not None:
+    if outputs[0].keys is not None and not is_text:
         yield from _equal_keys(outputs)
 
 

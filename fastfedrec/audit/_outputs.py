@@ -21,6 +21,7 @@ from fastfedrec.core.numbers import show
 _N_COLUMNS = 64  # of outputs that are taken apart; what lies beyond counts in `keys` alone
 _N_SHOWN = 60  # characters of an output in the words of an event
 _MOST_BITS = 10_000  # of an integer that is written in decimal digits
+_TEXT = "text of length "
 _PLAIN: dict[type, str] = {int: "int", float: "float"}
 _MISSING = int(np.iinfo(np.int64).min)
 _LARGEST = int(np.iinfo(np.int64).max)
@@ -54,6 +55,11 @@ class Outputs:
     def n_columns(self) -> int:
         """Numbers in an output."""
         return sum(len(names) for names in self.names)
+
+
+def are_text(outputs: Outputs) -> bool:
+    """Whether each output is text, and so a name rather than letters in places."""
+    return outputs.labels is not None and bool(np.char.startswith(outputs.labels, _TEXT).all())
 
 
 def read_outputs(raws: Sequence[Any], n: int) -> list[Outputs]:
@@ -146,7 +152,9 @@ def _as_rows(array: np.ndarray) -> Outputs:
 def _take_apart(items: list[list[Any]]) -> list[Outputs]:
     read = [[_read(item) for item in some] for some in items]
     half = len(read[0]) // 2
-    columns, names = _plan([atoms for some in read for _, atoms, _ in some[:half]])
+    chosen_on = [some[:half] for some in read]
+    is_text = all(label.startswith(_TEXT) for some in chosen_on for label, _, _ in some)
+    columns, names = _plan([atoms for some in chosen_on for _, atoms, _ in some], is_text)
     shown: dict[int, str] = {}
     outputs = []
     for some in read:
@@ -225,7 +233,7 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
         return type(item).__name__
     if isinstance(item, str):
         atoms += map(ord, item)
-        return f"text of length {len(item)}"
+        return f"{_TEXT}{len(item)}"
     if isinstance(item, bytes | bytearray | memoryview):
         atoms += bytes(item)
         return f"{type(item).__name__} of length {len(bytes(item))}"
@@ -271,7 +279,7 @@ def _as_text(value: Any) -> str:
     return hex(value) if type(value) is int and value.bit_length() > _MOST_BITS else repr(value)
 
 
-def _plan(seen: list[list[Any]]) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
+def _plan(seen: list[list[Any]], is_text: bool) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
     """For each type, the functions that take one column's number out of an output's, and what the columns are called.
 
     Where an output has no such number, integers are the least int64 and floats are NaN: its label says so already.
@@ -289,6 +297,7 @@ def _plan(seen: list[list[Any]]) -> tuple[dict[Any, list[Any]], dict[Any, list[s
         add(np.int64, "length of the output", len)
     for j in range(min(longest, _N_COLUMNS)):
         name = "output" if longest == 1 else f"output[{j}]"
+        name = f"ord({name})" if is_text else name
         present = [atoms[j] for atoms in seen if len(atoms) > j]
         integers = [value for value in present if isinstance(value, int)]
         if len(integers) < len(present):

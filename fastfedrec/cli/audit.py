@@ -57,7 +57,10 @@ def run_audit(arguments: argparse.Namespace) -> dict[str, Any] | str | None:
         return None
     if arguments.mechanism not in CASES:
         meant = did_you_mean(arguments.mechanism, [*CASES, _ALL])
-        raise ValueError(f"unknown mechanism {arguments.mechanism!r}{meant}; there are {', '.join(CASES)}, and {_ALL}")
+        raise ValueError(
+            f"unknown mechanism {arguments.mechanism!r}{meant}; there are {', '.join(CASES)}, and {_ALL}; one of your "
+            "own is audited in Python, by fastfedrec.audit.audit(mechanism, x0, x1, claim)"
+        )
     entry = CASES[arguments.mechanism]
     claim = check_epsilon("--epsilon", 1.0 if arguments.epsilon is None else arguments.epsilon)
     if entry.measure == "mu":

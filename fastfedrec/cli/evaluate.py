@@ -90,7 +90,8 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         )
     model = make_system(arguments.system, arguments.set)
     metrics, of_ratings = check_metrics(arguments.metrics, [model])
-    baselines: tuple[Any, ...] = (GlobalMean(), ItemMean()) if of_ratings else (Random(), Popularity())
+    scale = {"grid": model.grid} if hasattr(model, "grid") else {}  # of the same ratings
+    baselines: tuple[Any, ...] = (GlobalMean(**scale), ItemMean(**scale)) if of_ratings else (Random(), Popularity())
     models = {type(model).__name__: model}
     for baseline in baselines:
         models.setdefault(type(baseline).__name__, baseline)  # the model may be one of them, with its own parameters
@@ -157,7 +158,8 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         tested = " and ".join(f"{name} {path}" for name, path in sources(arguments).items())
         tested += f", by {stated}" if stated else ""
     against = "" if of_ratings else f", against {first.protocol}"
-    note = catalogue_note(data)
+    note, own = catalogue_note(data), f"{type(model).__name__}: "
+    told = [text.removeprefix(own) for text in model.ledger_.notes if text != note and "SIMULATION" not in text]
     return "\n".join(
         [
             f"{model!r}\n{data!r}, {tested}{against}, seeds 0 to {arguments.seeds - 1} (simulations)\n",
@@ -165,6 +167,7 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
             *tell_dropped(first.dropped),
             EPSILON_LEGEND,
             *([f"{note[0].upper()}{note[1:]}."] if note else []),
+            *(f"{type(model).__name__}: {said}" for said in told),
         ]
     )
 

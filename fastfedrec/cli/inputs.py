@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfedrec.cli.completion import complete_set, complete_system
 from fastfedrec.cli.tables import add_columns, holds_lists, is_table, read_lists, read_table, told_columns
+from fastfedrec.core.check import check_real
 from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -90,7 +91,7 @@ def make_system(name: str, assignments: Sequence[str]) -> Any:
 
 
 def add_catalogue(command: argparse.ArgumentParser) -> None:
-    """The arguments that name a public list of items."""
+    """The arguments that name a public list of items, say which values count, and describe a table."""
     command.add_argument(
         "--catalogue", metavar="FILE",
         help="the public list of items of --data, in this order: a text file with an id a line, a .npy file, or "
@@ -99,6 +100,10 @@ def add_catalogue(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--drop-unlisted", action="store_true", help="drop entries whose item --catalogue does not list"
     )
+    command.add_argument(
+        "--binarize", type=float, metavar="X",
+        help="implicit feedback of ratings: values above X count, and count alike; others are left out",
+    )  # fmt: skip
     add_columns(command)
 
 
@@ -213,6 +218,10 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
         data = load_netflix(source, **catalogue)
     else:
         data = load_movielens(source, **catalogue)
+    if arguments.binarize is not None:
+        if of_ratings:
+            raise UsageError(f"{of_ratings} fits ratings, of which --binarize leaves none")
+        data = data.binarize(check_real("--binarize", arguments.binarize, low=0.0))
     if arguments.top_items is not None:
         data = data.top_items(arguments.top_items)
     if arguments.min_interactions is not None:
@@ -221,7 +230,7 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
             min_interactions_per_user=arguments.min_interactions, min_interactions_per_item=0 if catalogue else 1
         )
     if not data.n_interactions:
-        raise ValueError(f"--data {source} has no interactions left; lower --min-interactions")
+        raise ValueError(f"--data {source} has no interactions left; lower --min-interactions or --binarize")
     return data
 
 

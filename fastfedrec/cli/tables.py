@@ -9,6 +9,7 @@ from typing import Any
 
 from fastfedrec.cli.outputs import show
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.pairs import DUPLICATES
 from fastfedrec.data.times import UNITS
 from fastfedrec.datasets import load_adjacency, load_table
 from fastfedrec.datasets.adjacency import is_adjacency
@@ -36,6 +37,10 @@ def add_columns(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--separator", metavar="TEXT", help=r"between two fields, as ',' '::' or '\t'; found if not given"
     )
+    group.add_argument(
+        "--duplicates", choices=DUPLICATES,
+        help="what becomes of the values where a user has an item twice (default: sum, with a warning)",
+    )  # fmt: skip
     group.add_argument("--no-header", action="store_true", help="the first line is a row")
     group.add_argument("--no-quotes", action="store_true", help="double quotes are a part of the text")
     command.add_argument(
@@ -59,7 +64,8 @@ def is_table(path: Path) -> bool:
 
 def told_columns(arguments: argparse.Namespace) -> list[str]:
     """The options given that are about the columns of a table."""
-    named = [role for role in (*_COLUMNS, "separator", "timestamp_unit") if getattr(arguments, role, None) is not None]
+    options = (*_COLUMNS, "separator", "timestamp_unit", "duplicates")
+    named = [role for role in options if getattr(arguments, role, None) is not None]
     return [f"--{role.replace('_', '-')}" for role in named] + [
         f"--no-{what}" for what in ("header", "quotes") if getattr(arguments, f"no_{what}", False)
     ]
@@ -128,4 +134,4 @@ def read_table(
         )
     if options["user"] is None and columns != {role: role for role in columns} and not arguments.quiet:
         show(f"fastfedrec: {path}: {', '.join(f'--{role} {name}' for role, name in columns.items())}", file=sys.stderr)
-    return load_table(path, **options, **catalogue)
+    return load_table(path, **options, duplicates=arguments.duplicates, **catalogue)

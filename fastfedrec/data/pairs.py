@@ -139,7 +139,7 @@ def summed_warning(n_duplicates: int) -> str:
     """What is said where nobody has said what becomes of repeated pairs."""
     return (
         f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose duplicates='sum', 'mean', "
-        "'first', 'last', 'max' or 'error' to say what is meant"
+        "'first', 'last', 'max' or 'error' to say what is meant (in a shell --duplicates last)"
     )
 
 

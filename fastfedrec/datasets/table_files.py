@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -132,14 +133,16 @@ def _recognized(
     known = known_columns([name for name in names if name not in chosen.values()])
     wanted = [role for role in _KINDS if role in chosen or len(missing) == 2 or role in missing]
     found = {role: chosen.get(role, known.get(role)) for role in wanted}
-    for role in missing:
-        if found[role] is None:
-            others = (name for name in names if name not in found.values() and len(name) <= _LONG_NAME)
-            example = next(others, "COLUMN")
-            raise KeyError(
-                f"{role} is not given, and none of {show_names(names)} of {path} is known as one; name it, as "
-                f"{role}={example!r} (in a shell --{role} {example})"
-            )
+    if unknown := [role for role in missing if found[role] is None]:
+        others = [name for name in names if name not in found.values() and len(name) <= _LONG_NAME]
+        example = dict(zip(unknown, [*others, "COLUMN", "COLUMN"], strict=False))
+        in_python = ", ".join(f"{role}={name!r}" for role, name in example.items())
+        in_a_shell = " ".join(f"--{role} {shlex.quote(name)}" for role, name in example.items())
+        are, one, it = ("are", "either", "them") if len(unknown) > 1 else ("is", "one", "it")
+        raise KeyError(
+            f"{' and '.join(unknown)} {are} not given, and none of {show_names(names)} of {path} is known as {one}; "
+            f"name {it}, as {in_python} (in a shell {in_a_shell})"
+        )
     columns = {role: column for role, column in found.items() if column is not None}
     _logger.info("%s: %s", path, ", ".join(f"{role}={column!r}" for role, column in columns.items()))
     return columns

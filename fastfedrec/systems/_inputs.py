@@ -85,7 +85,7 @@ def check_counts(
         name = type(model).__name__
         warnings.warn(
             f"{name} looks at which items each user has, and not at values, which vary here: all above 0 count alike; "
-            "call data.binarize(threshold) first, to say which count",
+            "call data.binarize(threshold) first, to say which count (in a shell --binarize X)",
             stacklevel=_level_of_caller(),
         )
     return data

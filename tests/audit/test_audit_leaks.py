@@ -112,7 +112,13 @@ LEAKS = {
         lambda rng, n, x: [np.zeros(k) for k in rng.integers(3, 5, n) + 2 * x], r"shape|length"
     ),
     "the length of a text": (lambda rng, n, x: ["a" * int(k) for k in rng.geometric(0.1, n) + 9 * x], "length|text"),
-    "a text": (lambda rng, n, x: np.array(["yes", "no"])[(rng.random(n) < 0.1 + 0.8 * x).astype(int)], "output"),
+    "a text": (
+        lambda rng, n, x: np.array(["yes", "nay"])[(rng.random(n) < 0.1 + 0.8 * x).astype(int)],
+        "output == '(yes|nay)'",
+    ),
+    "a letter of a text": (
+        lambda rng, n, x: [f"{'ab'[x]}{k}" for k in rng.integers(10**9, 10**10 - 1, n)], r"ord\(output\[0\]\) [<>]= 9"
+    ),
     "bytes": (lambda rng, n, x: [bytes([int(v), 7]) for v in rng.integers(0, 99, n) + 99 * x], r"output\[0\]"),
     "a bool": (lambda rng, n, x: [bool(v) for v in rng.random(n) < 0.1 + 0.8 * x], "output"),
     "a bool in the place of an integer": (lambda rng, n, x: [True if x else 1] * n, "output is (int|bool)"),

@@ -144,6 +144,10 @@ def test_rating_baselines_are_systems_with_their_own_parameters(tmp_path, capsys
         found = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
         assert len(found[0]["items"]) == 2
     assert expected != evaluate_ratings(GlobalMean().fit(train, key=key), test, metrics=["rmse"])["rmse"]
+    halves = tmp_path / "halves.csv"  # the means beside a model take its scale: on their own they would warn
+    halves.write_text("user,item,rating\n" + "".join(f"{k % 9},{k % 7},{k % 6 / 2}\n" for k in range(63)))
+    argv = ["user-mean", "--data", halves, "--set", "grid=[0,.5,1,1.5,2,2.5]", "--metrics", "rmse", "--seeds", 1]
+    assert set(run_json(capsys, "evaluate", *argv)["results"]) == {"UserMean", "GlobalMean", "ItemMean"}
 
 
 def test_a_matrix_that_unpacks_to_more_than_its_file_may_is_not_read(tmp_path, capsys):
@@ -255,6 +259,11 @@ def test_text_of_evaluate_and_recommend(tmp_path, capsys):
     out = capsys.readouterr().out
     assert "all unseen items" in out
     assert out.count("Popularity") == 2  # its line of the table, and the model above it
+    private = ["evaluate", "dp-gram", "--data", "generated:60x40", "--set", "epsilon=1", "--seeds", "1", "--quiet"]
+    assert main([*private, "--negatives", "5"]) == 0
+    out = capsys.readouterr().out
+    assert "DPGram: the noise would cover the pairs of items" in out  # so that popularity has the same figures
+    assert "SIMULATION" not in out
     assert main(["fit", "popularity", "--data", DATA, "--out", str(tmp_path / "m")]) == 0
     assert "Saved" in capsys.readouterr().out
     assert main(["recommend", str(tmp_path / "m"), "--users", "3", "-n", "2"]) == 0
@@ -332,7 +341,7 @@ def test_errors_about_saved_models(tmp_path, capsys):
         (["fit", "random", "--data", tmp_path / "text.npz"], "is not a SciPy sparse matrix"),
         (["fit", "random", "--data", DATA, "--out", tmp_path], "--out"),
         (["fit", "random", "--data", tmp_path / "absent.csv"], "absent.csv' is no file"),
-        (["fit", "random", "--data", tmp_path / "names.csv"], "user is not given, and none of"),
+        (["fit", "random", "--data", tmp_path / "names.csv"], "user and item are not given, and none of"),
         (["demo", "--out", path], "must be a folder, and a file is there"),
     ):
         assert message in refusal(capsys, *argv)

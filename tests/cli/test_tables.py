@@ -1,6 +1,7 @@
 """Tables of any name and form as --data: told by what they hold, with columns that are named or known."""
 
 import gzip
+import shlex
 import zipfile
 
 import numpy as np
@@ -109,6 +110,36 @@ def test_evaluate_and_sweep_take_the_same(tmp_path, monkeypatch, command):
     assert main([*command, "--data", str(path), "--user", "who", "--item", "what", "--seeds", "1", "--quiet"]) == 0
 
 
+def test_rows_that_repeat_a_pair_are_the_callers_choice(tmp_path, capsys):
+    path = write(tmp_path, "x.csv", "user,item,rating\na,1,1\na,1,3\na,1,1\nb,1,2\n")
+    for how, expected in (("sum", 5.0), ("last", 1.0), ("first", 1.0), ("max", 3.0)):
+        status, data = fit(tmp_path, path, "--duplicates", how, system="item-mean")
+        assert (status, data.values.tolist()) == (0, [expected, 2.0])
+        assert "rows repeat" not in capsys.readouterr().err
+    assert fit(tmp_path, path, "--duplicates", "error")[0] == 2
+    assert "2 rows repeat a user-item pair, the first user 'a' and item 1" in capsys.readouterr().err
+    fit(tmp_path, path)
+    assert "(in a shell --duplicates last)" in capsys.readouterr().err
+
+
+def test_ratings_above_a_threshold_count_alike(tmp_path, capsys):
+    path = write(tmp_path, "x.csv", text())
+    status, data = fit(tmp_path, path, "--binarize", "2")
+    assert (status, data.values, data.n_interactions) == (0, None, sum(rating > 2 for _, _, rating in ROWS))
+    assert "values" not in capsys.readouterr().err
+    assert fit(tmp_path, path, "--binarize", "2", system="item-mean")[0] == 2
+    assert "ItemMean fits ratings, of which --binarize leaves none" in capsys.readouterr().err
+
+
+def test_a_header_of_words_is_answered_with_what_to_type(tmp_path, capsys):
+    path = write(tmp_path, "x.csv", text(header="Customer Name,It's,Stars"))
+    assert fit(tmp_path, path)[0] == 2
+    told = capsys.readouterr().err
+    typed = shlex.split(told.partition("(in a shell ")[2].strip().removesuffix(")"))
+    assert typed == ["--user", "Customer Name", "--item", "It's"]
+    assert fit(tmp_path, path, *typed)[0] == 0
+
+
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
 
 
@@ -121,7 +152,10 @@ def test_evaluate_and_sweep_take_the_same(tmp_path, monkeypatch, command):
             "--user must be a place from 0 with --no-header, got 'userId'",
         ),
         (["--no-header"], "user and item must be given where there is no header: places from 0 to 2"),
-        (["--separator", ";"], "user is not given, and none of ['userId,movieId,rating']"),
+        (["--separator", ";"], "user and item are not given, and none of ['userId,movieId,rating']"),
+        (["--duplicates", "median"], "argument --duplicates: invalid choice: 'median'"),
+        (["--binarize", "-1"], "--binarize must be at least 0.0, got -1.0"),
+        (["--binarize", "4"], "has no interactions left; lower --min-interactions or --binarize"),
         (["--catalogue", "published"], "--catalogue published is for MovieLens and Netflix"),
     ],
 )
