@@ -13,6 +13,7 @@ from sphinx.util.docutils import SphinxDirective
 import fastfedrec
 
 sys.path += [str(Path(__file__).parent), str(Path(__file__).parent / "_figures")]
+import beside
 import draw as figure_of
 import reach
 import table_downloads
@@ -119,6 +120,16 @@ class Reaches(SphinxDirective):
         return [nodes.raw("", svg, format="html"), nodes.paragraph("", nodes.Text(f"The plot: {data}."))]
 
 
+class Beside(SphinxDirective):
+    """A figure or table of a paper, ours and theirs in one plot, read off the page's own tables."""
+
+    required_arguments = 1
+
+    def run(self):
+        self.env.note_dependency(beside.__file__)
+        return [nodes.raw("", beside.plot(*self.arguments), format="html")]
+
+
 def write_mathjax(app, exception):
     """MathJax in one file, drawing SVG, so that it asks for no fonts; and its license, which is also ours."""
     if exception is None:
@@ -136,3 +147,4 @@ def setup(app):
     app.connect("build-finished", write_mathjax)
     app.add_directive("sends", Sends)
     app.add_directive("reaches", Reaches)
+    app.add_directive("beside", Beside)

@@ -128,3 +128,45 @@ def test_every_plot_has_room_for_its_curves(figures):
         assert all(lowest <= y <= highest + 1e-9 for points in plot.curves.values() for _, y in points), page
         assert all(0 <= plot.across(x) <= 1 for x in plot.places)
         assert len(plot.about) * 6.1 < sys.modules["curves"].WIDTH
+
+
+@pytest.fixture
+def beside(figures):
+    """The module of plots that stand ours beside the papers'."""
+    import beside as module
+
+    yield module
+    sys.modules.pop("beside", None)
+
+
+def test_every_paper_plot_is_on_a_page_and_shows_the_papers_figures(beside):
+    pages = [ROOT / "docs" / "index.md", *(ROOT / "docs" / "reproductions").glob("*.md")]
+    text = "".join(path.read_text() for path in pages)
+    assert sorted(re.findall(r"^```\{beside\} (.*)$", text, re.MULTILINE)) == sorted(beside.PLOTS)
+    without_printed = {"landing", "fmf-ldp-figure-2", "fmf-ldp-figure-3"}
+    for name in beside.PLOTS:
+        svg = ElementTree.fromstring(beside.plot(name))
+        assert ("the paper" in svg.get("aria-label")) == (name not in without_printed), name
+        for text in svg.iter("text"):
+            start, width = float(text.get("x")), 6.1 * len(text.text)
+            start -= {"middle": width / 2, "end": width}.get(text.get("text-anchor"), 0)
+            assert 0 <= start <= start + width <= beside.WIDTH, (name, text.text)
+
+
+def test_marks_stand_at_the_figures_of_the_table(beside):
+    plot = beside.Dots([("a", {"ours": 0.1, "the paper": 0.3}), ("of b", {}), ("b", {"ours": 0.2})], "hits")
+    svg = beside.draw(plot)
+    width = beside.RIGHT - beside.LEFT
+    for css, value in (("paper", 0.3), ("own", 0.1), ("own", 0.2)):
+        assert f'<path class="{css}" transform="translate({beside.LEFT + width * value / 0.3:.1f} ' in svg
+    assert "a: ours 0.1, the paper 0.3." in svg
+    assert svg.count('class="between"') == 1
+    assert plot.axis()[1] == pytest.approx(0.3)
+    assert beside.Dots([("a", {"ours": 170, "the paper": 81550})], "n", "log").axis()[2] == [100, 1000, 10_000]
+
+
+def test_figures_of_a_cell(beside):
+    assert beside.figures_of("81,590 / 81,550") == [81590, 81550]
+    assert beside.figures_of("0.022 [0.2163]") == [0.022, 0.2163]
+    assert beside.figures_of(".177 ± .006") == [0.177, 0.006]
+    assert beside.figures_of("-") == beside.figures_of("none") == []

@@ -12,17 +12,17 @@ NUMBER = re.compile(r"\d*\.?\d+")
 
 @dataclass(frozen=True)
 class Table:
-    """One table of a page.  Its columns are the abscissae, unless two columns are named that hold x and y."""
+    """One table of a page, the first of all without a section.  Its columns are the abscissae, unless two columns are named that hold x and y."""
 
     page: str
-    section: str
+    section: str | None
     x: str | None = None
     y: str | None = None
 
     def rows(self):
         """The head and the other rows, as cells without marks."""
         text = (DOCS / self.page).read_text()
-        _, found, section = text.partition(f"\n## {self.section}\n")
+        _, found, section = text.partition(f"\n## {self.section}\n" if self.section else "\n")
         if not found:
             raise ValueError(f"{self.page} has no section {self.section!r}")
         return list(rows_of(TABLE.search(section)[0]))

@@ -1,0 +1,301 @@
+"""Plots read off a page's own tables when the pages are built: the papers' figures, ours and theirs in one."""
+
+import math
+import re
+from dataclasses import dataclass
+from html import escape
+
+from curves import LINES, STEPS, Plot, short
+from curves import draw as draw_curves
+from tables import Table
+
+WIDTH, LEFT, RIGHT, ROW = 360, 18, 342, 30  # units of which a phone shows one as a pixel
+NUMBER = re.compile(r"\d[\d,]*\.?\d*|\.\d+")
+OURS, PAPER = "ours", "the paper"
+_MARKS = {  # by the place of a series in its plot; the paper's is a cross wherever it stands
+    PAPER: "M-4.5 -4.5l9 9M-4.5 4.5l9 -9",
+    0: "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z",
+    1: "M-4 -4h8v8h-8z",
+    2: "M0 -5l5 9h-10z",
+    3: "M0 -5.5l5.5 5.5l-5.5 5.5l-5.5 -5.5z",
+}
+
+
+@dataclass(frozen=True)
+class Dots:
+    """A line for each row: its label, and a mark for each series that has a figure there."""
+
+    rows: list  # (label, {series: figure}); a heading has no figures
+    about: str
+    scale: str = "linear"  # or "log"
+    from_zero: bool = True
+
+    @property
+    def series(self):
+        """Names, in the order in which they come first."""
+        return list(dict.fromkeys(name for _, figures in self.rows for name in figures))
+
+    def axis(self):
+        """Where the plot begins and ends, and what is written below it."""
+        values = [value for _, figures in self.rows for value in figures.values()]
+        if self.scale == "log":
+            low, high = math.floor(math.log10(min(values))), math.log10(max(values)) + 0.05
+            return low, high, [10.0**k for k in range(low, math.floor(high) + 1)]
+        least, most = 0 if self.from_zero else min(values), max(values)
+        step = next((step for step in (0.0005, 0.001, 0.002, *STEPS) if (most - least) / step <= LINES - 2), STEPS[-1])
+        first, last = math.floor(least / step + 1e-9), math.ceil(most / step - 1e-9)
+        return first * step, last * step, [round(k * step, 6) for k in range(first, last + 1)]
+
+
+def draw(plot):
+    """The plot as one ``<svg>``."""
+    low, high, ticks = plot.axis()
+    names = plot.series
+    bottom = 6 + ROW * len(plot.rows)
+
+    def right(value):
+        place = math.log10(value) if plot.scale == "log" else value
+        return LEFT + (RIGHT - LEFT) * (place - low) / (high - low)
+
+    def mark(name, x, y):
+        number = [other for other in names if other != PAPER].index(name) if name != PAPER else PAPER
+        css = "paper" if name == PAPER else "own" if number == 0 else "other"
+        return f'<path class="{css}" transform="translate({x:.1f} {y:.1f})" d="{_MARKS[number]}"/>'
+
+    parts = []
+    for tick in ticks:
+        x = f"{right(tick):.1f}"
+        parts.append(f'<line class="grid" x1="{x}" y1="4" x2="{x}" y2="{bottom}"/>')
+        parts.append(f'<text x="{x}" y="{bottom + 14}" text-anchor="middle">{short(tick)}</text>')
+    said = []
+    for number, (label, figures) in enumerate(plot.rows):
+        y = 16 + ROW * number
+        css = "" if figures else ' class="name"'
+        parts.append(f'<text{css} x="{LEFT}" y="{y if figures else y + 8}">{escape(label)}</text>')
+        places = {name: right(value) for name, value in figures.items()}
+        if len(places) > 1:
+            y_line = f'y1="{y + 11}" y2="{y + 11}"'
+            parts.append(
+                f'<line class="between" x1="{min(places.values()):.1f}" x2="{max(places.values()):.1f}" {y_line}/>'
+            )
+        parts += [
+            mark(name, x, y + 11)
+            for name, x in sorted(places.items(), key=lambda item: (item[0] == PAPER, -names.index(item[0])))
+        ]
+        said.append(f"{label}: " + ", ".join(f"{name} {value:,g}" for name, value in figures.items()) + ".")
+    parts.append(f'<text x="{WIDTH / 2}" y="{bottom + 32}" text-anchor="middle">{escape(plot.about)}</text>')
+    for number, name in enumerate(names):
+        y = bottom + 52 + 17 * number
+        parts += [
+            mark(name, LEFT + 8, y),
+            f'<text x="{LEFT + 22}" y="{y}" dominant-baseline="middle">{escape(name)}</text>',
+        ]
+    words = escape(f"{plot.about}. {' '.join(said)}", quote=True)
+    height = bottom + 52 + 17 * len(names)
+    return f'<svg class="reach" role="img" aria-label="{words}" viewBox="0 0 {WIDTH} {height}">{"".join(parts)}</svg>'
+
+
+def figures_of(cell):
+    """The numbers of a cell."""
+    return [float(found.replace(",", "")) for found in NUMBER.findall(cell)]
+
+
+def _figures(cells):
+    """Those series of {name: cell} that have a number, by the first one."""
+    return {name: found[0] for name, cell in cells.items() if (found := figures_of(cell))}
+
+
+# ---- the papers ----------------------------------------------------------------------------------------------------
+
+
+def _curves(page, section, own, about, data, label, **how):
+    """A curve for each row of a table, by what `label` makes of its first two cells."""
+    (_, _, *head), *rows = Table(page, section).rows()
+    places = [figures_of(x)[0] for x in head]
+    curves = {
+        label(first, second): [(x, found[0]) for x, y in zip(places, cells, strict=True) if (found := figures_of(y))]
+        for first, second, *cells in rows
+    }
+    return Plot(curves, own, about, data, **how)
+
+
+def fmf_ldp_epsilon():
+    """Figure 2."""
+    return _curves(
+        "reproductions/fmf-ldp.md", "Figure 2: HR@10 over epsilon of a report", "50,000 users, k = 250",
+        "HR@10 over epsilon of a report", "Generated data", lambda users, model: f"{users} users, {model}",
+    )  # fmt: skip
+
+
+def fmf_ldp_rounds():
+    """Figure 3."""
+    return _curves(
+        "reproductions/fmf-ldp.md", "Figure 3: HR@10 over rounds", "50,000 users, k = 100", "HR@10 over rounds",
+        "Generated data", lambda users, model: f"{users} users, {model}", scale="linear",
+    )  # fmt: skip
+
+
+def fmf_ldp_sizes():
+    """Figure 4."""
+    _, *rows = Table("reproductions/fmf-ldp.md", "Figure 4: users and items").rows()
+    return Dots(
+        [
+            (
+                f"{size.replace(' ×', ' users ×')} items",
+                _figures({"ours, as published": ours, PAPER: paper, "FMFLDP()": new, "popularity": popular}),
+            )
+            for size, paper, ours, new, _, popular, _ in rows
+        ],
+        "HR@10",
+    )
+
+
+def fmf_ldp_lengths():
+    """Figure 5: the paper's in brackets."""
+    (_, *lengths, _), *rows = Table("reproductions/fmf-ldp.md", "Figure 5: HR@K over K").rows()
+    found = []
+    for place, length in enumerate(lengths, start=1):
+        found.append((f"K = {length}", {}))
+        for row in rows:
+            if not row[0].startswith("DP popularity"):  # at every K where popularity is
+                found.append((row[0], dict(zip((OURS, PAPER), figures_of(row[place]), strict=False))))
+    return Dots(found, "HR@K")
+
+
+def _fedrec_errors(column):
+    """Table 2: a row of FedRec++ holds for three rho, as the paper's three do."""
+    _, *rows = Table("reproductions/fedrec.md", "Table 2: errors").rows()
+    found = []
+    for row in rows:
+        printed = figures_of(row[column + 1])
+        for rho, paper in zip(row[1].split(", "), printed or [None], strict=True):
+            label = row[0] if rho == "-" else f"{row[0]}, rho = {rho}"
+            found.append((label, _figures({OURS: row[column]}) | ({PAPER: paper} if paper else {})))
+    return found
+
+
+def fedrec_mae():
+    """Table 2, the systems of the paper alone: the others' errors are far from all of these."""
+    return Dots([row for row in _fedrec_errors(2) if PAPER in row[1]], "MAE, MovieLens 100K", from_zero=False)
+
+
+def fedrec_rmse():
+    """The same."""
+    return Dots([row for row in _fedrec_errors(4) if PAPER in row[1]], "RMSE, MovieLens 100K", from_zero=False)
+
+
+def fedrec_communication():
+    """Vectors of a round."""
+    (_, *head), *rows = Table("reproductions/fedrec.md", "Communication").rows()
+    found = []
+    for first in (0, 2):
+        found.append((f"MovieLens {head[first].partition(':')[0]}", {}))
+        for denoisers, *cells in rows:
+            for who, cell in (("a denoiser", cells[first]), ("an ordinary client", cells[first + 1])):
+                ours, paper = figures_of(cell)
+                if ours:
+                    found.append((f"{denoisers} denoisers: {who}", {OURS: ours, PAPER: paper}))
+    return Dots(found, "latent vectors a round", "log")
+
+
+def _privrec_models(first):
+    """Table 2 or 3: models that either has a figure of."""
+    _, *rows = Table("reproductions/privrec.md", "Tables 2 and 3: all models").rows()
+    rows = [(row[0], _figures({OURS: row[first + 1], PAPER: row[first]})) for row in rows]
+    return [row for row in rows if row[1]]
+
+
+def privrec_movielens():
+    """Table 2."""
+    return Dots(_privrec_models(1), "HR@10, MovieLens 1M")
+
+
+def privrec_frappe():
+    """Table 3."""
+    return Dots(_privrec_models(3), "HR@10, Frappe")
+
+
+def privrec_epsilon():
+    """Tables 4 and 5."""
+    _, *rows = Table("reproductions/privrec.md", "Tables 4 and 5: epsilon").rows()
+    return Dots(
+        [
+            (f"{users} users, {cohort} a round", _figures({"upper bound": bound, PAPER: paper, "Renyi": renyi}))
+            for users, cohort, paper, renyi, bound in rows
+        ],
+        "epsilon at delta 1e-6",
+        "log",
+    )
+
+
+def privrec_membership():
+    """Table 6: the attacks that the paper prints."""
+    _, *rows = Table("reproductions/privrec.md", "Table 6: membership inference, MovieLens 1M").rows()
+    return Dots(
+        [
+            (
+                f"{target}, {attack}",
+                _figures({OURS: ours, PAPER: paper, "the most that any attack on these can have": top}),
+            )
+            for target, attack, paper, ours, top, *_ in rows
+            if figures_of(paper)
+        ],
+        "accuracy of the attack (.5 is chance)",
+        from_zero=False,
+    )
+
+
+def privrec_gap():
+    """What was missing, at every k."""
+    page, section = "reproductions/privrec.md", "What was missing: the server's optimiser"
+    (_, _, *head), *rows = Table(page, section).rows()
+    shown = {
+        "first-order MAML, server by Adam": "first-order MAML, server by Adam",
+        "PrivRec, as published": "PrivRec, the paper",
+        "Reptile, server by Adam": "Reptile, server by Adam",
+        "popularity": "popularity",
+    }
+    curves = {
+        shown[name]: [(figures_of(k)[0], figures_of(cell)[0]) for k, cell in zip(head, cells, strict=True)]
+        for name, _, *cells in rows
+        if name in shown
+    }
+    return Plot(curves, "first-order MAML, server by Adam", "Hits@k over k", "MovieLens 1M", "linear")
+
+
+def landing():
+    """The picture of the first page: README's table."""
+    _, *rows = Table("../README.md", None).rows()
+    curves = {}
+    for who, system, epsilon, hits, *_ in rows:
+        names = [name.partition(",")[0] for name in system.split(" / ")]
+        points = list(zip(figures_of(epsilon) or [None] * len(names), figures_of(hits), strict=True))
+        shared = [points] if len(names) == 1 else [[point] for point in points]
+        for name, of in zip(names, shared, strict=True):
+            trusted = "no privacy" if who == "-" else f"{who} is trusted"
+            curves[f"{name[:1].upper()}{name[1:]}, {trusted}"] = of
+    about = "HR@10 over epsilon of the whole run, replacing a user"
+    return Plot(curves, "DPGram, a server is trusted", about, "Generated data", ticks=(0.5, 2, 10, 100, 1000, 5000))
+
+
+PLOTS = {
+    "landing": landing,
+    "fmf-ldp-figure-2": fmf_ldp_epsilon,
+    "fmf-ldp-figure-3": fmf_ldp_rounds,
+    "fmf-ldp-figure-4": fmf_ldp_sizes,
+    "fmf-ldp-figure-5": fmf_ldp_lengths,
+    "fedrec-table-2-mae": fedrec_mae,
+    "fedrec-table-2-rmse": fedrec_rmse,
+    "fedrec-communication": fedrec_communication,
+    "privrec-table-2": privrec_movielens,
+    "privrec-table-3": privrec_frappe,
+    "privrec-tables-4-and-5": privrec_epsilon,
+    "privrec-table-6": privrec_membership,
+    "privrec-gap": privrec_gap,
+}
+
+
+def plot(name):
+    """The named plot."""
+    found = PLOTS[name]()
+    return draw_curves(found) if isinstance(found, Plot) else draw(found)
