@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
+from fastfedrec.core.threads import threads_for_rows
 from fastfedrec.data.pairs import sort_pairs
 
 _N_SWEEPS = 20
@@ -44,6 +45,7 @@ def fit_biases(
     A bias is drawn towards a line in the logarithm of the number of ratings, for items that are rated more are rated
     better, by rest variance / bias variance many ratings.
     """
+    n_threads = threads_for_rows(len(values), n_threads, least=500_000)
     mean = float(values.mean()) if len(values) else 0.0
     biases = [np.zeros(n_users), np.zeros(n_items)]
     groups = (users, items)
