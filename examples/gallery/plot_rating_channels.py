@@ -43,27 +43,26 @@ errors = {
 exact_mean = evaluate_ratings(ItemMean().fit(train), test)["rmse"]
 
 # %%
-# Left, how far the unbiased reading of one report at a budget of 2 strays from the
-# rating; right, how well the model that is trained on such reports predicts.
+# How far the unbiased reading of one report strays from the rating, at a budget of 2:
+# standard deviations for the ratings 1 to 5.
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(8, 4), layout="constrained")
-for (variant, fits), style in zip(models.items(), ("s-", "^-", "o-"), strict=True):
+for variant, fits in models.items():
     channel = fits[TOTALS.index(2.0)].channel
-    left.plot(
-        range(1, 6),
-        [float(channel.variance(x)) ** 0.5 for x in range(5)],
-        style,
-        label=variant,
-    )
-    right.plot(
-        [model.channel.epsilon for model in fits], errors[variant], style, label=variant
-    )
-left.set(xlabel="rating", ylabel="standard deviation of a report", xticks=range(1, 6))
-right.axhline(
+    deviations = [float(channel.variance(x)) ** 0.5 for x in range(5)]
+    print(f"{variant:8}", *(f"{deviation:.2f}" for deviation in deviations))
+
+# %%
+# And how well the model that is trained on such reports predicts.
+
+figure, axes = plt.subplots(figsize=(5.4, 4.2), layout="constrained")
+for (variant, fits), style in zip(models.items(), ("s-", "^-", "o-"), strict=True):
+    spent = [model.channel.epsilon for model in fits]
+    axes.plot(spent, errors[variant], style, label=variant)
+axes.axhline(
     exact_mean, color="0.3", linestyle=":", label="item means, without privacy"
 )
-right.set(xlabel="exact epsilon of one rating (nats)", ylabel="RMSE")
-right.legend()
+axes.set(xlabel="exact epsilon of one rating (nats)", ylabel="RMSE")
+axes.legend()
 
 # %%
 # What is protected is the value of a rating: a user's n ratings together cost n times
