@@ -40,6 +40,10 @@ class Points:
     def __init__(self, seed):
         self.random = random.Random(seed)
 
+    def check(self, check, times):
+        for _ in range(times):
+            check(self)
+
     def between(self, low, high):
         return 10 ** self.random.uniform(low, high)
 
@@ -72,7 +76,8 @@ def is_tight(exact, found):
 # ---- closed forms ---------------------------------------------------------------------------------------------------
 
 
-def check_pure(point):
+def check_pure(points):
+    point = points.parameters()
     sampling = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": point["q"]}
     for fields in (sampling, {"neighboring": "zero_out", "sampling": "none"}):
         event = CentralRelease("m", point["epsilon"], count=point["count"], **fields)
@@ -88,7 +93,8 @@ def check_pure(point):
         assert is_tight(min(azuma, total), AdvancedAccountant().compose(event).get_epsilon(point["delta"]))
 
 
-def check_gaussian(point):
+def check_gaussian(points):
+    point = points.parameters()
     z, delta = point["z"], point["delta"]
     event = Gaussian(z, neighboring="replace", sampling="none", count=point["count"])
     square = point["count"] / Fraction(z) ** 2
@@ -103,7 +109,8 @@ def check_gaussian(point):
     assert naive.exact_delta(Fraction(mu * 1.01) ** 2, point["epsilon"]) > delta
 
 
-def check_renyi(point):
+def check_renyi(points):
+    point = points.parameters()
     order = float(ORDERS[point["count"] % 100])
     if not (order == int(order) and 1e-3 < point["z"] < 1e9):
         return
@@ -132,8 +139,9 @@ def any_divergence(order, q, z):
         return mpmath.log1p(total / scale / mpmath.sqrt(2 * mpmath.pi)) / (order - 1)
 
 
-def check_fractional_renyi(point):
+def check_fractional_renyi(points):
     """Of orders that are not whole: 1.001 to 10.9; equal within 1e-6, and never below."""
+    point = points.parameters()
     orders = ORDERS[(ORDERS < 11) & (ORDERS % 1 > 0)]
     order, q = float(orders[point["count"] % len(orders)]), point["q"]
     z = 10 ** (-0.6 + 3 * math.log10(point["count"] + 1) / 12)  # 0.25 to 250
@@ -143,9 +151,7 @@ def check_fractional_renyi(point):
 
 @pytest.mark.parametrize("check", [check_pure, check_gaussian, check_renyi])
 def test_closed_forms_at_some_points(check):
-    points = Points(46)
-    for _ in range(60):
-        check(points.parameters())
+    Points(46).check(check, 60)
 
 
 @pytest.mark.parametrize(("q", "z"), [(0.3, 0.25), (1e-9, 2.0), (0.9, 40.0)])
@@ -155,26 +161,20 @@ def test_the_sum_for_fractional_orders_is_that_of_whole_ones(q, z):
 
 
 def test_fractional_orders_at_some_points():
-    points = Points(47)
-    for _ in range(6):
-        check_fractional_renyi(points.parameters())
+    Points(47).check(check_fractional_renyi, 6)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(4))
 def test_fractional_orders_at_many_points(seed):
-    points = Points(seed + 200)
-    for _ in range(100):
-        check_fractional_renyi(points.parameters())
+    Points(seed + 200).check(check_fractional_renyi, 100)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("check", [check_pure, check_gaussian, check_renyi])
 @pytest.mark.parametrize("seed", range(10))
 def test_closed_forms_at_many_points(check, seed):
-    points = Points(seed)
-    for _ in range(300):
-        check(points.parameters())
+    Points(seed).check(check, 300)
 
 
 @pytest.mark.parametrize("wrong", [0.999, 1.02])
@@ -251,9 +251,7 @@ def test_every_account_ends_at_some_points():
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(10))
 def test_every_account_ends_at_many_points_and_needs_little_memory(seed):
-    points = Points(seed + 100)
-    for _ in range(100):
-        check_any(points)
+    Points(seed + 100).check(check_any, 100)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < MEMORY
 
 
@@ -305,9 +303,7 @@ def check_pure_composition(points, fewer=0):
 
 
 def test_pure_compositions_at_some_points():
-    points = Points(4601)
-    for _ in range(12):
-        check_pure_composition(points)
+    Points(4601).check(check_pure_composition, 12)
 
 
 def test_the_check_of_pure_compositions_sees_a_use_that_was_dropped():
@@ -320,23 +316,17 @@ def test_the_check_of_pure_compositions_sees_a_use_that_was_dropped():
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(4))
 def test_pure_compositions_at_many_points(seed):
-    points = Points(seed + 3000)
-    for _ in range(100):
-        check_pure_composition(points)
+    Points(seed + 3000).check(check_pure_composition, 100)
 
 
 def test_compositions_at_some_points():
-    points = Points(4600)
-    for _ in range(6):
-        check_composition(points)
+    Points(4600).check(check_composition, 6)
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("seed", range(4))
 def test_compositions_at_many_points(seed):
-    points = Points(seed + 1000)
-    for _ in range(50):
-        check_composition(points)
+    Points(seed + 1000).check(check_composition, 50)
 
 
 def test_one_release_below_the_smallest_of_the_transforms_errors():

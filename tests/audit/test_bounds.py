@@ -12,6 +12,7 @@ from naive.audit import bounds as naive
 from scipy import stats
 from support import broken
 from support.significance import ALPHA
+from support.strategies import counts_of
 
 from fastfedrec import Key
 from fastfedrec.audit import AuditResult, audit
@@ -31,11 +32,17 @@ NAIVE_BOUNDS = {"ratio": naive.ratio_bound, "one bit": naive.one_bit_bound, "gau
 def channels(draw):
     """Up to 4 inputs and 5 outputs; any count may be 0."""
     n_outputs = draw(st.integers(1, 5))
-    rows = []
-    for _ in range(draw(st.integers(1, 4))):
-        cuts = sorted(draw(st.lists(st.integers(0, TOTAL), min_size=n_outputs - 1, max_size=n_outputs - 1)))
-        rows.append([b - a for a, b in zip([0, *cuts], [*cuts, TOTAL], strict=True)])
+    rows = draw(counts_of(n_outputs))
     return Channel(rows, inputs=range(len(rows)), outputs=range(n_outputs))
+
+
+any_draws = given(
+    method=st.sampled_from(sorted(NAIVE_BOUNDS)),
+    n=st.integers(1, 3000),
+    shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    alpha=st.sampled_from([0.25, 0.05, 1e-6]),
+    delta=st.sampled_from([0.0, 0.01]),
+)
 
 
 def sampled(mechanism):
@@ -58,13 +65,7 @@ def test_exact_epsilon_equals_the_best_of_all_events(channel, delta, data):
     assert (found.method, found.draws, found.alpha) == ("exact", 0, 0.0)
 
 
-@given(
-    method=st.sampled_from(sorted(NAIVE_BOUNDS)),
-    n=st.integers(1, 3000),
-    shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-    alpha=st.sampled_from([0.25, 0.05, 1e-6]),
-    delta=st.sampled_from([0.0, 0.01]),
-)
+@any_draws
 @example(method="ratio", n=50, shares=(1.0, 0.0), alpha=0.05, delta=0.0)
 @example(method="one bit", n=50, shares=(0.0, 1.0), alpha=0.05, delta=0.0)
 def test_bounds_equal_naive_twin(method, n, shares, alpha, delta):
@@ -140,13 +141,7 @@ def test_events_hold_as_often_as_they_were_counted(kind, seed):
     assert n_events > 1
 
 
-@given(
-    method=st.sampled_from(sorted(NAIVE_BOUNDS)),
-    n=st.integers(1, 3000),
-    shares=st.tuples(st.floats(0, 1), st.floats(0, 1)),
-    alpha=st.sampled_from([0.25, 0.05, 1e-6]),
-    delta=st.sampled_from([0.0, 0.01]),
-)
+@any_draws
 def test_no_bound_exceeds_its_ceiling(method, n, shares, alpha, delta):
     counts = [np.array([round(share * n)]) for share in shares]
     with np.errstate(all="ignore"):

@@ -58,10 +58,10 @@ PRIVREC = [
     ),
     Mutant(
         "privrec-clip-after-sum", "PrivRec clips the sum, and no client's update", "CohortRounds.local_round",
-        "updates = self._train(clients, block, state.parameters, clip_order, key, round, n_threads)",
+        "updates = self._train(clients, block, state.parameters, clip_order, **draws)",
         """
         bound, self.clip_norm = self.clip_norm, None
-        updates = self._train(clients, block, state.parameters, clip_order, key, round, n_threads)
+        updates = self._train(clients, block, state.parameters, clip_order, **draws)
         self.clip_norm = bound
         norm = np.linalg.norm(updates.total())
         updates = replace(updates, values=updates.values * min(1.0, (bound or norm) / max(norm, 1e-30)))

@@ -21,3 +21,10 @@ small_data = st.builds(random_ratings, st.integers(1, 9), st.integers(1, 8), st.
 
 
 SHARINGS = ["additive", "published"]
+
+
+def add_up(messages, shape):
+    """The sum of what was sent of each item."""
+    total = np.zeros(shape, dtype=np.uint64)
+    np.add.at(total, messages.items, messages.values)
+    return total

@@ -1,11 +1,16 @@
 """Small runs of PrivRec."""
 
+from contextlib import contextmanager
+from dataclasses import replace
+
 import numpy as np
+import pytest
 
 from fastfedrec import Interactions, Key, datasets
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
 from fastfedrec.data.log import InteractionLog
+from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.systems.privrec.rounds import LocalTraining, PrivRecRounds
 
 KEY = Key.from_seed(3)
@@ -39,3 +44,34 @@ def rounds(data, *, noise=None, clip_norm=None, checkpoint=None, cohort_size=5):
     return PrivRecRounds(
         features, network, data.global_user_ids, cohort_size, local, 0.5, clip_norm, noise, KEY, 1, checkpoint
     )
+
+
+@contextmanager
+def power_cut(kind, round_number):
+    """The run inside breaks in a round of this kind, before what it released is kept; yields what rounds released."""
+    apply, released = kind.apply, []
+
+    def broken(self, state, update):
+        moved = apply(self, state, update)
+        released.append(moved.parameters)
+        if update.round == round_number:
+            raise RuntimeError("power cut")
+        return moved
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kind, "apply", broken)
+        with pytest.raises(RuntimeError, match="power cut"):
+            yield released
+
+
+def assert_hostile_messages_are_refused(system, data, *, private):
+    state = system.initial_state()
+    honest = system.local_round(state, data, KEY, 0)
+    total = honest.arrays["total"]
+    broken = total.astype(np.float64)
+    broken[0] = np.nan
+    server = RoundReceiver(system, state, 0, {"shard-0": data.n_users})
+    for bad in (total[:-1], broken, total.astype(np.float32), np.full_like(total, 10**9) if private else broken):
+        assert not server.receive(replace(honest, arrays={"total": bad}))
+    assert server.receive(honest)
+    np.testing.assert_array_equal(server.close().arrays["total"], total)

@@ -1,5 +1,7 @@
 """Hypothesis strategies, named by what they draw."""
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,11 +9,21 @@ from hypothesis import strategies as st
 from fastfedrec import Key
 from fastfedrec.testing import interactions as interaction_matrices
 
-__all__ = ["any_bound", "interaction_matrices", "keys", "seeds"]
+__all__ = ["any_bound", "counts_of", "interaction_matrices", "keys", "seeds"]
 
 
 def seeds():
     return st.integers(0, 2**32 - 1)
+
+
+@st.composite
+def counts_of(draw, n_outputs, most_inputs=4):
+    """Rows of counts out of 2^64, zeros included: a channel's table."""
+    rows = []
+    for _ in range(draw(st.integers(1, most_inputs))):
+        cuts = sorted(draw(st.lists(st.integers(0, 2**64), min_size=n_outputs - 1, max_size=n_outputs - 1)))
+        rows.append([b - a for a, b in itertools.pairwise([0, *cuts, 2**64])])
+    return rows
 
 
 def keys():

@@ -94,16 +94,9 @@ class CohortRounds(FederatedSystem):
 
     @abstractmethod
     def _train(
-        self,
-        clients: Any,
-        rows: np.ndarray,
-        parameters: np.ndarray,
-        clip_order: int,
-        key: Key,
-        round: int,
-        n_threads: int,
+        self, clients: Any, rows: np.ndarray, parameters: np.ndarray, clip_order: int, **draws: Any
     ) -> ClientUpdates:
-        """What some of these users send, clipped."""
+        """What some of these users send, clipped; `draws` are the key, the round and the number of threads."""
 
     # ---- the three functions ------------------------------------------------------------------------------------
 
@@ -139,9 +132,10 @@ class CohortRounds(FederatedSystem):
         rows = np.flatnonzero(np.isin(clients.visited.global_user_ids, state.cohort))
         total = np.zeros(self.network.n_parameters)
         clip_order = 1 if self.noise is None else self.noise.clip_order
+        draws = {"key": key, "round": round, "n_threads": n_threads}
         for start in range(0, len(rows), _CLIENT_BLOCK):
             block = rows[start : start + _CLIENT_BLOCK]
-            updates = self._train(clients, block, state.parameters, clip_order, key, round, n_threads)
+            updates = self._train(clients, block, state.parameters, clip_order, **draws)
             if self.noise is not None:  # sums of whole numbers are exact in float64
                 updates = replace(updates, values=self.noise.to_grid(updates.values))
             total += updates.total()

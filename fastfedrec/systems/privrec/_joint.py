@@ -1,13 +1,13 @@
 """Rounds of PrivRec that go on with the losses of stage one beside the recommender's (equation 11 of the paper)."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.joint_loss import JointNetwork
 from fastfedrec.compute.networks.sequences import draw_contrastive_examples
-from fastfedrec.core.randomness import Key
 from fastfedrec.data.features import Features
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems.privrec.rounds import ClientData, PrivRecRounds
@@ -49,25 +49,18 @@ class JointRounds(PrivRecRounds):
         return JointData(shard, self.features, self.network, self.local.threshold, self.noise is not None)
 
     def _train(  # type: ignore[override]
-        self,
-        clients: JointData,
-        rows: np.ndarray,
-        parameters: np.ndarray,
-        clip_order: int,
-        key: Key,
-        round: int,
-        n_threads: int,
+        self, clients: JointData, rows: np.ndarray, parameters: np.ndarray, clip_order: int, **draws: Any
     ) -> ClientUpdates:
         assert self.contrast is not None
         local, chosen = self.local, self.contrast
-        examples = clients.draw(rows, local, key, self.streams, round, n_threads)
+        examples = clients.draw(rows, local, self.streams, **draws)
         masked = draw_contrastive_examples(
             clients.sequences, rows, length=chosen.length, n_negatives=chosen.negatives,
-            key=key, purpose=f"{self.streams}.masks", round=round, n_threads=n_threads,
+            purpose=f"{self.streams}.masks", **draws,
         )  # fmt: skip
         return clients.joint.train_clients(
             parameters, examples, masked, contrastive_weight=chosen.contrastive_weight,
             learning_rate=local.learning_rate, n_epochs=local.epochs, batch_size=local.batch_size,
             masked_batch_size=chosen.batch_size, clip_norm=self.clip_norm, clip_order=clip_order,
-            key=key, purpose=f"{self.streams}.order", round=round, n_threads=n_threads,
+            purpose=f"{self.streams}.order", **draws,
         )  # fmt: skip

@@ -1,6 +1,7 @@
 """Rounds of PrivRec in which clients send gradients through their own steps: MAML, its first order, Meta-SGD."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,7 @@ class MetaData(ClientData):
     ) -> ClientUpdates:
         """How far each of these users (rows) comes on all of its data."""
         return self.meta.adapt_clients(
-            parameters, self.draw(users, local, key, purpose, 0, n_threads), n_epochs=local.epochs,
+            parameters, self.draw(users, local, purpose, key=key, round=0, n_threads=n_threads), n_epochs=local.epochs,
             batch_size=local.batch_size, key=key, purpose=f"{purpose}.order", n_threads=n_threads,
         )  # fmt: skip
 
@@ -72,21 +73,13 @@ class MetaRounds(PrivRecRounds):
         return MetaData(shard, self.features, self.network, self.local.threshold, self.noise is not None)
 
     def _train(  # type: ignore[override]
-        self,
-        clients: MetaData,
-        rows: np.ndarray,
-        parameters: np.ndarray,
-        clip_order: int,
-        key: Key,
-        round: int,
-        n_threads: int,
+        self, clients: MetaData, rows: np.ndarray, parameters: np.ndarray, clip_order: int, **draws: Any
     ) -> ClientUpdates:
         local = self.local
-        examples = clients.draw(rows, local, key, self.streams, round, n_threads)
-        split = split_examples(examples, key=key, purpose=f"{self.streams}.support", round=round)
+        examples = clients.draw(rows, local, self.streams, **draws)
+        split = split_examples(examples, key=draws["key"], purpose=f"{self.streams}.support", round=draws["round"])
         # One bound on all that a client sends, learning rates too: its sensitivity is that of Reptile's update.
         return clients.meta.train_clients(
             parameters, *split, n_epochs=local.epochs, batch_size=local.batch_size,
-            clip_norm=self.clip_norm, clip_order=clip_order,
-            key=key, purpose=f"{self.streams}.order", round=round, n_threads=n_threads,
+            clip_norm=self.clip_norm, clip_order=clip_order, purpose=f"{self.streams}.order", **draws,
         )  # fmt: skip

@@ -331,7 +331,7 @@ class PrivRec(_TwoTowerRecommender):
         if fitted.learning_rates_ is None:
             clients = ClientData(data, fitted.features_, fitted._network, fitted.threshold)
             updates = clients.train(
-                fitted.parameters_, users, local, key=key, purpose=purpose, round_number=0, n_threads=n_threads
+                fitted.parameters_, users, local, key=key, purpose=purpose, round=0, n_threads=n_threads
             )
         else:
             learnt = MetaNetwork(fitted._network, fitted.meta, learning_rate=settings.learning_rate)

@@ -65,14 +65,9 @@ class ClientData:
         self.network = TwoTower(encoded, n_factors=network.n_factors, hidden=network.hidden)
         self.events = _events(data, threshold, with_contexts=contexts is not None)
 
-    def draw(
-        self, users: np.ndarray, local: LocalTraining, key: Key, purpose: str, round_number: int, n_threads: int
-    ) -> ClientExamples:
+    def draw(self, users: np.ndarray, local: LocalTraining, purpose: str, **draws: Any) -> ClientExamples:
         """What these users (rows) train on in a round."""
-        return draw_examples(
-            self.visited, self.events, users, local.negatives,
-            key=key, purpose=f"{purpose}.negatives", round=round_number, n_threads=n_threads,
-        )  # fmt: skip
+        return draw_examples(self.visited, self.events, users, local.negatives, purpose=f"{purpose}.negatives", **draws)
 
     def train(
         self,
@@ -82,17 +77,15 @@ class ClientData:
         *,
         clip_norm: float | None = None,
         clip_order: int = 2,
-        key: Key,
         purpose: str,
-        round_number: int,
-        n_threads: int,
+        **draws: Any,
     ) -> ClientUpdates:
         """What each of these users (rows) sends."""
-        examples = self.draw(users, local, key, purpose, round_number, n_threads)
+        examples = self.draw(users, local, purpose, **draws)
         return self.network.train_clients(
             parameters, examples, learning_rate=local.learning_rate, n_epochs=local.epochs,
             batch_size=local.batch_size, clip_norm=clip_norm, clip_order=clip_order,
-            key=key, purpose=f"{purpose}.order", round=round_number, n_threads=n_threads,
+            purpose=f"{purpose}.order", **draws,
         )  # fmt: skip
 
 
@@ -159,20 +152,12 @@ class PrivRecRounds(CohortRounds):
         return network
 
     def _train(
-        self,
-        clients: ClientData,
-        rows: np.ndarray,
-        parameters: np.ndarray,
-        clip_order: int,
-        key: Key,
-        round: int,
-        n_threads: int,
+        self, clients: ClientData, rows: np.ndarray, parameters: np.ndarray, clip_order: int, **draws: Any
     ) -> ClientUpdates:
         # Each update is clipped where it is trained, in compute/networks/_client_steps.py, before any is added.
         return clients.train(
-            parameters, rows, self.local, clip_norm=self.clip_norm, clip_order=clip_order,
-            key=key, purpose=self.streams, round_number=round, n_threads=n_threads,
-        )  # fmt: skip
+            parameters, rows, self.local, clip_norm=self.clip_norm, clip_order=clip_order, purpose=self.streams, **draws
+        )
 
     def _client_data(self, shard: Any) -> ClientData:
         # A shard is the same object in every round, and encoding its features takes longer than a short round.

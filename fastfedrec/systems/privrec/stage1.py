@@ -234,24 +234,17 @@ class PretrainingRounds(CohortRounds):
         return SequenceData(shard if self.noise is None else in_order(shard))
 
     def _train(
-        self,
-        clients: SequenceData,
-        rows: np.ndarray,
-        parameters: np.ndarray,
-        clip_order: int,
-        key: Key,
-        round: int,
-        n_threads: int,
+        self, clients: SequenceData, rows: np.ndarray, parameters: np.ndarray, clip_order: int, **draws: Any
     ) -> ClientUpdates:
         chosen = self.settings
         examples = draw_contrastive_examples(
             clients.visited, rows, length=chosen.length, n_negatives=chosen.negatives,
-            key=key, purpose=f"{self.streams}.masks", round=round, n_threads=n_threads,
+            purpose=f"{self.streams}.masks", **draws,
         )  # fmt: skip
         return self.network.train_clients(
             parameters, examples, learning_rate=chosen.learning_rate, n_epochs=chosen.local_epochs,
             batch_size=chosen.batch_size, clip_norm=self.clip_norm, clip_order=clip_order,
-            key=key, purpose=f"{self.streams}.order", round=round, n_threads=n_threads,
+            purpose=f"{self.streams}.order", **draws,
         )  # fmt: skip
 
 

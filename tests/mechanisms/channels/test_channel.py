@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from naive.mechanisms.channels import binary_response as naive_bounds
 from naive.mechanisms.channels import channel as naive
 from support.significance import assert_only, counts_are, mean_is, tilted
+from support.strategies import counts_of
 
 from fastfedrec import Key
 from fastfedrec._kernels.mechanisms.channels import channel as kernel
@@ -27,11 +28,7 @@ THREE = Channel(
 def tables(draw):
     """Counts of 1 to 4 inputs by 1 to 5 outputs, zeros included, with output values."""
     n_outputs = draw(st.integers(1, 5))
-    rows = []
-    for _ in range(draw(st.integers(1, 4))):
-        cuts = sorted(draw(st.lists(st.integers(0, TOTAL), min_size=n_outputs - 1, max_size=n_outputs - 1)))
-        edges = [0, *cuts, TOTAL]
-        rows.append([b - a for a, b in itertools.pairwise(edges)])
+    rows = draw(counts_of(n_outputs))
     values = draw(st.lists(st.fractions(-9, 9, max_denominator=99), min_size=n_outputs, max_size=n_outputs))
     return rows, values
 

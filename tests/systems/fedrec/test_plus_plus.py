@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.fedrec import model as naive
 from scipy import stats
-from support.fedrec_case import RESPONSES, SHARINGS, random_ratings, small_data
+from support.fedrec_case import RESPONSES, SHARINGS, add_up, random_ratings, small_data
 from support.interaction_case import rows_of
 from support.significance import ALPHA
 
@@ -22,12 +22,6 @@ from fastfedrec.systems.fedrec._views import Messages
 
 def plus_plus(n_denoisers=1, sharing="additive", **options):
     return FedRecPlusPlus(n_denoisers, sharing, 1, **options)
-
-
-def add_up(messages, shape):
-    total = np.zeros(shape, dtype=np.uint64)
-    np.add.at(total, messages.items, messages.values)
-    return total
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------

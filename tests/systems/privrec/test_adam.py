@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from naive.systems.privrec import model as naive
-from support.privrec_case import FEATURES, KEY, SMALL, rounds, small_data
+from support.privrec_case import FEATURES, KEY, SMALL, power_cut, rounds, small_data
 
 from fastfedrec import PrivRec
 from fastfedrec.systems.privrec._settings import PrivRecSettings
@@ -48,18 +48,10 @@ def test_adam_steps_by_what_is_released(noise):
 
 @pytest.mark.parametrize("private", [{}, {"clip_norm": 0.01, "noise_multiplier": 0.5}])
 def test_a_resumed_run_goes_on_with_its_moments(tmp_path, monkeypatch, private):
-    data, apply = small_data(), PrivRecRounds.apply
+    data = small_data()
     model = PrivRec(FEATURES, **ADAM, **private)
-
-    def power_cut(self, state, update):
-        if update.round == 2:
-            raise RuntimeError("power cut")
-        return apply(self, state, update)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(PrivRecRounds, "apply", power_cut)
-        with pytest.raises(RuntimeError, match="power cut"):
-            model.fit(data, key=KEY, checkpoint=tmp_path)
+    with power_cut(PrivRecRounds, 2):
+        model.fit(data, key=KEY, checkpoint=tmp_path)
     resumed = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)
     whole = PrivRec(**model.get_params()).fit(data, key=KEY)
     np.testing.assert_array_equal(resumed.parameters_, whole.parameters_)

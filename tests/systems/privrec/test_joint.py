@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from naive.systems.privrec import model as naive
+from support.privrec_case import power_cut
 
 from fastfedrec import Interactions, Key, NoAnswerError, PrivRec, load
 from fastfedrec.accounting import Unprotected
@@ -193,17 +194,8 @@ def test_shards_and_threads_change_nothing(kind):
 
 
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch):
-    apply = JointRounds.apply
-
-    def power_cut(self, state, update):
-        if update.round == 1:
-            raise RuntimeError("power cut")
-        return apply(self, state, update)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(JointRounds, "apply", power_cut)
-        with pytest.raises(RuntimeError, match="power cut"):
-            fit("dp", checkpoint=tmp_path)
+    with power_cut(JointRounds, 1):
+        fit("dp", checkpoint=tmp_path)
     with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
         fit("dp", key=None, checkpoint=tmp_path, options=FEW | {"contrastive_weight": 0.6})
     resumed, whole = fit("dp", key=None, checkpoint=tmp_path), fit("dp")

@@ -6,7 +6,15 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from naive.systems.privrec import model as naive
-from support.privrec_case import FEATURES, KEY, SMALL, rounds, small_data, small_log
+from support.privrec_case import (
+    FEATURES,
+    KEY,
+    SMALL,
+    assert_hostile_messages_are_refused,
+    rounds,
+    small_data,
+    small_log,
+)
 from support.significance import mean_is
 
 from fastfedrec import DivergenceError, Interactions, Key, PrivRec, load
@@ -335,19 +343,8 @@ def test_bad_contexts_and_new_users():
 @pytest.mark.parametrize("private", [False, True])
 def test_hostile_messages(private):
     data = small_data()
-    system = rounds(
-        data, **({"noise": GridNoise.calibrated("gaussian", 0.01, 1.0), "clip_norm": 0.01} if private else {})
-    )
-    state = system.initial_state()
-    honest = system.local_round(state, data, KEY, 0)
-    total = honest.arrays["total"]
-    broken = total.astype(np.float64)
-    broken[0] = np.nan
-    server = RoundReceiver(system, state, 0, {"shard-0": 30})
-    for bad in (total[:-1], broken, total.astype(np.float32), np.full_like(total, 10**9) if private else broken):
-        assert not server.receive(replace(honest, arrays={"total": bad}))
-    assert server.receive(honest)
-    np.testing.assert_array_equal(server.close().arrays["total"], total)
+    noise = {"noise": GridNoise.calibrated("gaussian", 0.01, 1.0), "clip_norm": 0.01} if private else {}
+    assert_hostile_messages_are_refused(rounds(data, **noise), data, private=private)
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------

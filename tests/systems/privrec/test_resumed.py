@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from support.privrec_case import FEATURES, KEY, SMALL, rounds, small_data
+from support.privrec_case import FEATURES, KEY, SMALL, power_cut, rounds, small_data
 
 from fastfedrec import Key, PrivRec
 from fastfedrec.rounds.checkpoint import Checkpoint
@@ -18,20 +18,8 @@ pytestmark = pytest.mark.ignores_values
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
     data = small_data()
     model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=0.5, **(SMALL | {"n_rounds": 5}))
-    apply = PrivRecRounds.apply
-    released = []
-
-    def power_cut(self, state, update):
-        moved = apply(self, state, update)
-        released.append(moved.parameters)
-        if update.round == 2:
-            raise RuntimeError("power cut")
-        return moved
-
-    monkeypatch.setattr(PrivRecRounds, "apply", power_cut)
-    with pytest.raises(RuntimeError, match="power cut"):
+    with power_cut(PrivRecRounds, 2) as released:
         model.fit(data, key=key, checkpoint=tmp_path)
-    monkeypatch.setattr(PrivRecRounds, "apply", apply)
     # Even on other clients' answers the open round is the recorded one.
     asked = []
     train = PrivRecRounds._client_data

@@ -1,13 +1,13 @@
 """PrivRec's first stage: rounds against a twin, what each kind costs, refusals, resumption, and learning from order."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from naive.systems.privrec import model as naive
 from scipy.stats import binomtest
+from support.privrec_case import assert_hostile_messages_are_refused, power_cut
 from support.significance import ALPHA
 from support.stage1_case import FEW, KEY, SMALL, fit, item_rows, model_of, people, rounds
 
@@ -18,7 +18,6 @@ from fastfedrec.data.interactions import MISSING_TIMESTAMP
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.datasets import generate_sequences
 from fastfedrec.engines import LocalEngine
-from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
 from fastfedrec.systems.privrec.stage1 import OPTIONS, PretrainingRounds, resolve_options
@@ -120,22 +119,11 @@ def test_shards_and_threads_change_nothing(kind):
 @pytest.mark.parametrize("key", [KEY, None])
 @pytest.mark.parametrize("broken", [PretrainingRounds, PrivRecRounds])
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key, broken):
-    apply, released = broken.apply, []
-
-    def power_cut(self, state, update):
-        moved = apply(self, state, update)
-        released.append(moved.parameters)
-        if update.round == 1:
-            raise RuntimeError("power cut")
-        return moved
-
-    with monkeypatch.context() as patch:
-        patch.setattr(broken, "apply", power_cut)
-        with pytest.raises(RuntimeError, match="power cut"):
-            fit("dp", key=key, checkpoint=tmp_path)
+    with power_cut(broken, 1) as released:
+        fit("dp", key=key, checkpoint=tmp_path)
     # The open round is the recorded one: nobody is asked again.
     asked, again = [], []
-    train = PretrainingRounds._client_data
+    train, apply = PretrainingRounds._client_data, broken.apply
     monkeypatch.setattr(PretrainingRounds, "_client_data", lambda *args: asked.append(1) or train(*args))
     monkeypatch.setattr(broken, "apply", lambda *args: again.append(apply(*args)) or again[-1])
     resumed = fit("dp", key=None, checkpoint=tmp_path)
@@ -189,17 +177,7 @@ def test_a_diverged_client_sends_zeros_and_too_much_noise_is_named():
 def test_hostile_messages(private):
     data = people()
     noise = {"noise": GridNoise.calibrated("gaussian", 0.01, 1.0), "clip_norm": 0.01} if private else {}
-    system = rounds(data, **noise)
-    state = system.initial_state()
-    honest = system.local_round(state, data, KEY, 0)
-    total = honest.arrays["total"]
-    broken = total.astype(np.float64)
-    broken[0] = np.nan
-    server = RoundReceiver(system, state, 0, {"shard-0": 40})
-    for bad in (total[:-1], broken, total.astype(np.float32), np.full_like(total, 10**9) if private else broken):
-        assert not server.receive(replace(honest, arrays={"total": bad}))
-    assert server.receive(honest)
-    np.testing.assert_array_equal(server.close().arrays["total"], total)
+    assert_hostile_messages_are_refused(rounds(data, **noise), data, private=private)
 
 
 def test_users_without_a_sequence_send_zeros():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from naive.systems.fedrec import model as fedrec_naive
 from naive.systems.sdcf import model as naive
 from scipy import stats
-from support.fedrec_case import SHARINGS, random_ratings, small_data
+from support.fedrec_case import SHARINGS, add_up, random_ratings, small_data
 from support.interaction_case import rows_of
 from support.significance import ALPHA, assert_only, counts_are, mean_is, share_is, tilted
 
@@ -33,12 +33,6 @@ def thresholds(model):
     """Of both stages (on no, on yes), out of 2^64."""
     first, second = model._first_stage, model.report_channel
     return [[row[1] for row in stage.counts] for stage in (first, second)]
-
-
-def total_of(messages, shape):
-    total = np.zeros(shape, dtype=np.uint64)
-    np.add.at(total, messages.items, messages.values)
-    return total
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -115,8 +109,8 @@ def test_denoised_the_same_bits_as_without_unrated_items(data, n_denoisers, n_sh
     # And by nothing but the recorded messages: the server's, less what each denoiser sends of what it was sent.
     shape = data.n_items, 4
     for record, truth in zip(model.records_, bare.records_, strict=True):
-        denoised = total_of(record.server, shape) - total_of(record.denoiser_sums(), shape)
-        np.testing.assert_array_equal(denoised, total_of(truth.server, shape))
+        denoised = add_up(record.server, shape) - add_up(record.denoiser_sums(), shape)
+        np.testing.assert_array_equal(denoised, add_up(truth.server, shape))
 
 
 def test_without_denoisers_unrated_items_matter():
