@@ -2,12 +2,12 @@
 
 import math
 from collections import Counter
-from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 
 from fastfedrec.accounting._conversion import zcdp_delta, zcdp_epsilon
+from fastfedrec.accounting._costs import discrete_gaussian_rho, gaussian_rho, pure_cost
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
@@ -16,28 +16,22 @@ from fastfedrec.accounting.events import (
     Event,
     Gaussian,
     Laplace,
-    LocalReports,
-    ShuffledReports,
     Unprotected,
     UnsupportedEventError,
     check_event,
 )
 from fastfedrec.accounting.rounding import (
     count_up,
-    inverse_up,
     pure_delta,
-    sampled_epsilon,
     stretched_delta,
     sum_up,
     up,
 )
 from fastfedrec.core.check import check_integer, check_real
-from fastfedrec.core.numbers import float_up
 
 __all__ = ["Accountant", "AdvancedAccountant", "PureAccountant", "ZCDPAccountant"]
 
 _MOST_STEPS = 100  # of a search that ends after two or three where delta is not nearly used up
-_SAMPLING_THEOREMS = (("poisson", "add_remove"), ("without_replacement", "replace"))
 
 
 class Accountant:
@@ -338,109 +332,12 @@ class ZCDPAccountant(Accountant):
         return zcdp_delta(up(float(self._sum())), epsilon)
 
 
-def gaussian_rho(event: Gaussian) -> float:
-    """The rho of unsampled Gaussian noise, all uses of one event.
-
-    Parameters
-    ----------
-    event : Gaussian
-        What happened; its sampling is not looked at.
-
-    Returns
-    -------
-    float
-        Rounded up; infinite where no float is as large.
-    """
-    return float_up(event.count / (2 * Fraction(event.noise_multiplier) ** 2))
-
-
-def discrete_gaussian_rho(event: DiscreteGaussianRelease) -> float:
-    """The rho of discrete Gaussian noise, all uses of one event.
-
-    Parameters
-    ----------
-    event : DiscreteGaussianRelease
-        What happened.
-
-    Returns
-    -------
-    float
-        Rounded up; infinite where no float is as large.
-    """
-    return float_up(event.count * Fraction(event.sensitivity) ** 2 / (2 * Fraction(event.stddev) ** 2))
-
-
-def pure_cost(event: Event) -> tuple[float, int]:
-    """The pure epsilon of one use, and how many uses of it an event is.
-
-    Parameters
-    ----------
-    event : LocalReports, ShuffledReports, CentralRelease or Laplace
-        What happened.
-
-    Returns
-    -------
-    epsilon : float
-        After amplification by sampling.
-    uses : int
-        All on the same user.
-
-    Raises
-    ------
-    UnsupportedEventError
-        It has no pure epsilon, or no theorem covers its sampling.
-    """
-    if isinstance(event, LocalReports | ShuffledReports):
-        return event.epsilon, event.n_reports
-    if isinstance(event, CentralRelease):
-        epsilon = event.epsilon
-    elif isinstance(event, Laplace):
-        epsilon = inverse_up(event.noise_multiplier)
-    else:
-        raise UnsupportedEventError("it has no pure epsilon")
-    check_sampling(event)
-    if event.sampling == "none":
-        return epsilon, event.count
-    return sampled_epsilon(epsilon, event.sampling_rate), event.count
-
-
 def _pure_cost_or_none(event):
     """As `pure_cost`; infinite for what has no pure epsilon."""
     try:
         return pure_cost(event)
     except UnsupportedEventError:
         return math.inf, 1
-
-
-def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
-    """Raise unless amplification by the event's sampling is proved for its neighbouring relation.
-
-    Parameters
-    ----------
-    event : event of a trusted server
-        What happened.
-
-    Raises
-    ------
-    UnsupportedEventError
-        Poisson sampling needs "add_remove", or for Gaussian noise on sums any relation; sampling without replacement
-        needs "replace".
-
-    Notes
-    -----
-    A unit that adds nothing to a sum is as good as one that was not drawn, so for sums "zero_out" has the pair of
-    distributions of "add_remove".  Another release may tell a unit without data from none, and where cohorts have a
-    fixed size, a unit that was not drawn has made room for another, who may be further from it than it is from none.
-    A unit's clipped vector is no further from 0 than from the vectors that may replace it, so for sums "replace" under
-    Poisson sampling has the pair of sampling without replacement (docs/explanation/accounting/accounting.md).
-    """
-    pair = (event.sampling, event.neighboring)
-    of_sums = (("poisson", "zero_out"), ("poisson", "replace")) if isinstance(event, Gaussian) else ()
-    if event.sampling != "none" and pair not in (*_SAMPLING_THEOREMS, *of_sums):
-        why = "; only Gaussian noise on clipped sums states how far a unit is from none" if pair[0] == "poisson" else ""
-        raise UnsupportedEventError(
-            f"no theorem is known here for sampling={pair[0]!r} with neighboring={pair[1]!r}{why}"
-        )
 
 
 def _leaves(event, times):

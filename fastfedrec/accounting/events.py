@@ -1,7 +1,7 @@
 """Events: frozen records of what happened to people's data. What it costs is the accountants' business."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from fastfedrec.accounting._event_checks import (
     SAMPLING_FIELDS,
@@ -12,7 +12,7 @@ from fastfedrec.accounting._event_checks import (
     store,
 )
 from fastfedrec.core.check import check_choice, check_epsilon, check_instance, check_integer, check_real
-from fastfedrec.core.docstrings import complete_docstring
+from fastfedrec.core.docstrings import shares_docstring
 
 __all__ = [
     "ZCDP",
@@ -153,12 +153,7 @@ distance : float
     Total variation distance of one release from what is described here: that of noise from a table,
     ``noise.total_distance(n_draws)``."""
 
-C = TypeVar("C", bound=type)
-
-
-def _described(kind: C) -> C:
-    kind.__doc__ = complete_docstring(kind, _RELEASE)
-    return kind
+_described = shares_docstring(_RELEASE)
 
 
 @dataclass(frozen=True, kw_only=True)

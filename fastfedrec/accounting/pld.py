@@ -9,10 +9,11 @@ import numpy as np
 import scipy
 
 from fastfedrec.accounting import _loss
+from fastfedrec.accounting._costs import check_sampling, pure_cost
 from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_gaussian_loss
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
 from fastfedrec.accounting.blanket import largest_response_loss
-from fastfedrec.accounting.composition import Accountant, check_sampling, pure_cost
+from fastfedrec.accounting.composition import Accountant
 from fastfedrec.accounting.events import (
     DiscreteGaussianRelease,
     Event,

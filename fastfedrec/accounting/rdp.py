@@ -7,13 +7,8 @@ import numpy as np
 
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._conversion import renyi_delta, renyi_epsilon
-from fastfedrec.accounting.composition import (
-    Accountant,
-    check_sampling,
-    discrete_gaussian_rho,
-    gaussian_rho,
-    pure_cost,
-)
+from fastfedrec.accounting._costs import check_sampling, discrete_gaussian_rho, gaussian_rho, pure_cost
+from fastfedrec.accounting.composition import Accountant
 from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease, Event, Gaussian, Laplace
 from fastfedrec.accounting.rounding import count_up, up
 from fastfedrec.core.check import check_real

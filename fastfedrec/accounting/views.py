@@ -6,7 +6,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from fastfedrec.accounting.composition import Accountant, ZCDPAccountant, pure_cost
+from fastfedrec.accounting._costs import pure_cost
+from fastfedrec.accounting.composition import Accountant, ZCDPAccountant
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,

@@ -3,9 +3,11 @@
 import inspect
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["complete_docstring"]
+__all__ = ["complete_docstring", "shares_docstring"]
+
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 def complete_docstring(target: Callable[..., Any], shared: str, returned: str = "") -> str | None:
@@ -45,6 +47,27 @@ def complete_docstring(target: Callable[..., Any], shared: str, returned: str = 
     if returned:
         sections.append(f"Returns\n-------\n{returned}")
     return "\n\n".join([*sections, *others]) + "\n"
+
+
+def shares_docstring(shared: str, returned: str = "") -> Callable[[C], C]:
+    """A decorator by which functions or classes have a part of their docstring in common.
+
+    Parameters
+    ----------
+    shared, returned : str
+        As for `complete_docstring`.
+
+    Returns
+    -------
+    callable
+        It gives back what it decorates.
+    """
+
+    def complete(target: C) -> C:
+        target.__doc__ = complete_docstring(target, shared, returned)
+        return target
+
+    return complete
 
 
 def _entries(section: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.core import randomness as _kernel
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_instance, check_integer, plain_array
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 
 __all__ = ["Key", "claim_call", "resolve_key"]
@@ -23,6 +24,21 @@ __all__ = ["Key", "claim_call", "resolve_key"]
 _SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
 _PERSON = b"fastfedrec-1"
 _LEAST_WORDS = 16_384  # that are worth a thread to sort them
+
+#: Of a method that draws from a stream, its docstring's part that all of them have in common.
+_draws_words = shares_docstring("""\
+purpose : str
+    What the bits are for, which names the stream.
+round : int
+    Below 2**32.
+user : int
+    A global user id, or a block number; below 2**64.
+users : ndarray of shape (n_users,), uint64
+    Global user ids.
+size : int
+    How many.
+n_threads : int
+    0 for all; the bits do not depend on it.""")
 
 _lineage = object()  # of this process; a fork has another one, and unlike a process's number none comes twice
 
@@ -142,6 +158,7 @@ class Key:
         digest = hashlib.blake2b(purpose.encode(), key=self._secret, person=_PERSON, digest_size=32).digest()
         return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
+    @_draws_words
     def words(
         self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1
     ) -> NDArray[np.uint64]:
@@ -149,16 +166,8 @@ class Key:
 
         Parameters
         ----------
-        purpose : str
-            The stream's purpose.
-        round : int
-            Below 2**32.
-        user : int
-            A global user id, or a block number; below 2**64.
         size : int
             How many words; at most 2**35, where the block counter ends.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------
@@ -169,6 +178,7 @@ class Key:
         users = np.array([user], dtype=np.uint64)
         return self.words_by_user(purpose, users, round=round, size=size, n_threads=n_threads)[0]
 
+    @_draws_words
     def words_by_user(
         self, purpose: str, users: np.ndarray, *, round: int = 0, size: int, n_threads: int = 1
     ) -> NDArray[np.uint64]:
@@ -176,16 +186,8 @@ class Key:
 
         Parameters
         ----------
-        purpose : str
-            The streams' purpose.
-        users : ndarray of shape (n_users,), uint64
-            Global user ids.
-        round : int
-            Below 2**32.
         size : int
             Words a user; at most 2**35.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------
@@ -200,6 +202,7 @@ class Key:
             _kernel.stream_words(self.subkey(purpose), users, out, round_number, resolve_n_threads(n_threads))
         return out
 
+    @_draws_words
     def ragged_words(
         self, purpose: str, users: np.ndarray, sizes: np.ndarray, *, round: int = 0, n_threads: int = 1
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -207,16 +210,8 @@ class Key:
 
         Parameters
         ----------
-        purpose : str
-            The streams' purpose.
-        users : ndarray of shape (n_users,), uint64
-            Global user ids.
         sizes : ndarray of shape (n_users,), int64
             Words of each user; at least 0, at most 2**35.
-        round : int
-            Below 2**32.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------
@@ -236,19 +231,9 @@ class Key:
         _kernel.ragged_words(self.subkey(purpose), users, starts, out, round_number, resolve_n_threads(n_threads))
         return out, starts
 
+    @_draws_words
     def uniform(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> NDArray[np.float64]:
         """Doubles in the open interval (0, 1), 52 bits each.
-
-        Parameters
-        ----------
-        purpose : str
-            The stream's purpose.
-        round : int
-            Below 2**32.
-        user : int
-            A global user id, or a block number.
-        size : int
-            How many.
 
         Returns
         -------
@@ -257,19 +242,9 @@ class Key:
         """
         return as_uniform(self.words(purpose, round=round, user=user, size=size))
 
+    @_draws_words
     def normal(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> NDArray[np.float64]:
         """Standard normal doubles, by the inverse distribution function; for initial values, never for privacy.
-
-        Parameters
-        ----------
-        purpose : str
-            The stream's purpose.
-        round : int
-            Below 2**32.
-        user : int
-            A global user id, or a block number.
-        size : int
-            How many.
 
         Returns
         -------
@@ -280,23 +255,11 @@ class Key:
 
         return ndtri(self.uniform(purpose, round=round, user=user, size=size))
 
+    @_draws_words
     def permutation(
         self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1
     ) -> NDArray[np.int64]:
         """A uniformly random order of ``range(size)``.
-
-        Parameters
-        ----------
-        purpose : str
-            The stream's purpose.
-        round : int
-            Below 2**32.
-        user : int
-            A global user id, or a block number.
-        size : int
-            How many.
-        n_threads : int
-            0 for all; the order does not depend on it.
 
         Returns
         -------

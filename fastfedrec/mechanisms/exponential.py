@@ -17,7 +17,7 @@ from fastfedrec.core.check import (
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, below, exp_minus, words
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
-from fastfedrec.mechanisms.report_checks import check_integers
+from fastfedrec.mechanisms.report_checks import check_integers, draws_reports
 
 __all__ = ["ExponentialMechanism"]
 
@@ -123,6 +123,7 @@ class ExponentialMechanism:
         distance = self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
         return extra_delta(self.epsilon, distance)
 
+    @draws_reports
     def privatize(self, scores: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.int64]:
         """Choose items.
 
@@ -130,10 +131,6 @@ class ExponentialMechanism:
         ----------
         scores : array_like of shape (n,)
             Integers for the exact sampler; finite real numbers for "gumbel".
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
 
         Returns
         -------

@@ -9,8 +9,27 @@ from numpy.typing import ArrayLike
 
 from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_exact, check_integer, plain_array
+from fastfedrec.core.docstrings import shares_docstring
 
-__all__ = ["CODES", "check_codes", "check_grid", "check_integers", "check_reals", "code_type", "report_array"]
+__all__ = [
+    "CODES",
+    "check_codes",
+    "check_grid",
+    "check_integers",
+    "check_reals",
+    "code_type",
+    "draws_reports",
+    "report_array",
+]
+
+#: Of a method that draws reports from a key, its docstring's part that all of them have in common.
+draws_reports = shares_docstring("""\
+key : Key or None
+    Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+round : int
+    Part of the stream's name; use a new one for each call under one seed.
+n_threads : int
+    0 for all; the bits do not depend on it.""")
 
 #: Integer types the samplers read and write; the least that holds a report is used where the caller does not choose.
 CODES = (np.uint8, np.uint16, np.int32, np.int64)

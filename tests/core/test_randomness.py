@@ -2,7 +2,6 @@
 
 import copy
 import hashlib
-import os
 import pickle
 import threading
 from fractions import Fraction
@@ -13,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from naive.core import randomness as naive
 from scipy import special, stats
-from support.key_draws import DRAWS, outcomes_in_a_fork
-from support.key_draws import outcome as outcome_of
 from support.significance import ALPHA, assert_only, counts_are
 
 from fastfedrec import Key
@@ -295,59 +292,6 @@ def test_resolve_key():
     key = Key.from_seed(1)
     assert resolve_key(key) is key
     assert not resolve_key(None).is_simulation
-
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-
-
-@pytest.mark.ignores_values
-@pytest.mark.parametrize("name", DRAWS)
-def test_each_draw_works_in_the_process_that_made_the_key(name):
-    assert outcome_of(DRAWS[name], Key.from_entropy()) == "drawn"
-
-
-@pytest.mark.ignores_values
-@needs_fork
-@forks
-@pytest.mark.parametrize("generations", [1, 2])
-def test_a_fork_cannot_draw_from_an_entropy_key_by_any_function(generations):
-    for name, outcome in outcomes_in_a_fork(Key.from_entropy, generations).items():
-        assert outcome.startswith("ValueError: key was drawn in another process, of which this one is a fork"), name
-
-
-@pytest.mark.ignores_values
-@needs_fork
-@forks
-def test_a_fork_draws_from_a_seed():
-    assert set(outcomes_in_a_fork(lambda: Key.from_seed(1)).values()) == {"drawn"}
-
-
-@needs_fork
-@forks
-def test_a_fork_of_the_same_number_is_another_process(monkeypatch):
-    # Numbers of processes come again: that of a parent which is gone may be its grandchild's.
-    monkeypatch.setattr(os, "getpid", lambda: 7)
-    assert "drawn" not in outcomes_in_a_fork(Key.from_entropy).values()
-    assert len(Key.from_entropy().words("test", size=1)) == 1
-
-
-@needs_fork
-@forks
-def test_a_fork_makes_keys_of_its_own_and_its_parent_keeps_its_key():
-    key = Key.from_entropy()
-    child = os.fork()
-    if child == 0:  # without pytest's machinery: only the exit status comes back
-        status = 1
-        try:
-            own = Key.from_entropy()
-            own.claim("child.fit")
-            status = 0 if len(own.words("test", size=1)) == 1 else 2
-        finally:
-            os._exit(status)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    key.claim("parent.fit")
-    assert len(key.words("test", size=1)) == 1
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 70)), max_size=8), st.integers(0, 2**32 - 1))

@@ -12,7 +12,7 @@ from fastfedrec._kernels.mechanisms import clipping as _clipping
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import worth_threads
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_real
-from fastfedrec.core.docstrings import complete_docstring
+from fastfedrec.core.docstrings import complete_docstring, shares_docstring
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 
@@ -63,10 +63,8 @@ def trains_clients(method: C) -> C:
     return method
 
 
-def draws_parameters(method: C) -> C:
-    """Add to the docstring of an `initial_parameters` what all of them have in common."""
-    method.__doc__ = complete_docstring(method, _START)
-    return method
+#: Of an `initial_parameters`.
+draws_parameters = shares_docstring(_START)
 
 
 @dataclass(frozen=True)

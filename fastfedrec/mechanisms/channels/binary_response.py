@@ -10,7 +10,7 @@ from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_epsilon, check_real, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
-from fastfedrec.mechanisms.report_checks import check_integers, check_reals
+from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports
 
 __all__ = ["BinaryResponse"]
 
@@ -80,6 +80,7 @@ class BinaryResponse(Channel):
         )
         self.decoder = float(answer)
 
+    @draws_reports
     def privatize(  # type: ignore[override]  # signs: this channel's reports are no positions of outputs
         self,
         values: ArrayLike,
@@ -98,14 +99,8 @@ class BinaryResponse(Channel):
             Other types, and strided arrays, are copied to float64 first.  Bits that are not bool are refused, since 0
             is a fair coin here: any unsigned array, one of signed integers with a 0 and nothing but 0 and 1, and one of
             floats with 0 and 1 and nothing else.  So a single number of type float is always answered.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
         out : ndarray of int8 or None
             Where to write, in the shape of `values`; None makes a new array.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------

@@ -16,7 +16,7 @@ from fastfedrec._kernels.mechanisms.channels import channel as _kernel
 from fastfedrec.core.check import check_exact, check_integer, check_real
 from fastfedrec.core.numbers import is_exact
 from fastfedrec.core.randomness import Key, claim_call
-from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_reals, code_type, report_array
+from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_reals, code_type, draws_reports, report_array
 
 __all__ = ["Channel", "exp_lower", "log_upper"]
 
@@ -302,6 +302,7 @@ class Channel(_Decoded):
             last[x] = sums.index(TOTAL)
         return thresholds, last
 
+    @draws_reports
     def privatize(
         self,
         values: ArrayLike,
@@ -317,14 +318,8 @@ class Channel(_Decoded):
         ----------
         values : array_like of int
             Positions in `inputs`; uint8, uint16, int32 and int64 are read in place.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
         out : ndarray or None
             Where to write; `values` itself is allowed.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon, exp_lower
-from fastfedrec.mechanisms.report_checks import check_reals
+from fastfedrec.mechanisms.report_checks import check_reals, draws_reports
 
 __all__ = ["LargestResponse"]
 
@@ -99,6 +99,7 @@ class LargestResponse(NominalEpsilon):
         """
         return 1 + Fraction(2 * self.n_candidates * (TOTAL - self.clones), self.clones)
 
+    @draws_reports
     def privatize(self, values: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.int64]:
         """Draw one report of each vector: one 64-bit word, and one for each candidate.
 
@@ -107,10 +108,6 @@ class LargestResponse(NominalEpsilon):
         values : array_like of shape (n, n_entries), float
             Vectors, a row each; the number of entries is a power of 2, so that candidates are exactly uniform: append
             zeros.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
 
         Returns
         -------

@@ -11,7 +11,7 @@ from fastfedrec._kernels.mechanisms.channels import piecewise as _kernel
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, _Decoded, exp_lower
-from fastfedrec.mechanisms.report_checks import check_reals, report_array
+from fastfedrec.mechanisms.report_checks import check_reals, draws_reports, report_array
 
 __all__ = ["Hybrid", "Piecewise"]
 
@@ -175,6 +175,7 @@ class Piecewise(_Decoded):
         mean = (unit * words / 2 + answer * 2 * (positive - self._half)) / TOTAL
         return (unit**2 * squares / 4 + answer**2 * 2 * self._half) / TOTAL - mean**2
 
+    @draws_reports
     def privatize(
         self,
         values: ArrayLike,
@@ -191,14 +192,8 @@ class Piecewise(_Decoded):
         values : array_like of float32 or float64
             Clipped to [-1, 1]; a value that is not finite counts as 0, because whether a client answers must not
             depend on its data.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
         out : ndarray of uint16 or None
             Where to write.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------

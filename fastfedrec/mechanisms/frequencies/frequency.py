@@ -11,7 +11,7 @@ from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
-from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_grid, code_type, report_array
+from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_grid, code_type, draws_reports, report_array
 
 __all__ = ["GRR", "OUE"]
 
@@ -71,6 +71,7 @@ class GRR(FrequencyOracle):
             raise ValueError(f"nominal_epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}")
         self.likelihood_ratio = Fraction(self.p_count, self.q_count)
 
+    @draws_reports
     def privatize(
         self,
         values: ArrayLike,
@@ -86,14 +87,8 @@ class GRR(FrequencyOracle):
         ----------
         values : array_like of int
             In [0, n_values); uint8, uint16, int32 and int64 are read in place.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
         out : ndarray or None
             Where to write; `values` itself is allowed.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------
@@ -193,6 +188,7 @@ class OUE(FrequencyOracle):
             raise ValueError(f"nominal_epsilon is too small for 64 bits, got {nominal_epsilon}")
         self.likelihood_ratio = Fraction(TOTAL - self.q_count, self.q_count)
 
+    @draws_reports
     def privatize(
         self,
         values: ArrayLike,
@@ -208,14 +204,8 @@ class OUE(FrequencyOracle):
         ----------
         values : array_like of shape (n,), int
             In [0, n_values); uint8, uint16, int32 and int64 are read in place.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
         out : ndarray of shape (n, n_values), uint8, or None
             Where to write.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------
@@ -228,6 +218,7 @@ class OUE(FrequencyOracle):
         _kernel.report_bits(values, out, key.subkey(self._purpose), self.q_count, round_number, n_threads)
         return out
 
+    @draws_reports
     def privatize_support(
         self, values: ArrayLike, *, key: Key | None = None, round: int = 0, n_threads: int = 0
     ) -> NDArray[np.int64]:
@@ -237,12 +228,6 @@ class OUE(FrequencyOracle):
         ----------
         values : array_like of shape (n,), int
             In [0, n_values).
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------

@@ -11,7 +11,7 @@ from fastfedrec.core.check import check_epsilon, check_integer, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
-from fastfedrec.mechanisms.report_checks import CODES, code_type, report_array
+from fastfedrec.mechanisms.report_checks import CODES, code_type, draws_reports, report_array
 
 __all__ = ["SubsetSelection"]
 
@@ -101,6 +101,7 @@ class SubsetSelection(FrequencyOracle):
             return math.inf
         return (p * (1 - p) + (self.n_values - 1) * q * (1 - q)) / (p - q) ** 2
 
+    @draws_reports
     def privatize(
         self,
         values: ArrayLike,
@@ -116,14 +117,8 @@ class SubsetSelection(FrequencyOracle):
         ----------
         values : array_like of shape (n,), int
             In [0, n_values); uint8, uint16, int32 and int64 are read in place.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
         out : ndarray of shape (n, subset_size), or None
             Where to write.
-        n_threads : int
-            0 for all; the bits do not depend on it.
 
         Returns
         -------

@@ -13,7 +13,7 @@ from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
 from fastfedrec.mechanisms.noise.noise_table import NoiseTable
-from fastfedrec.mechanisms.report_checks import check_integers
+from fastfedrec.mechanisms.report_checks import check_integers, draws_reports
 
 __all__ = ["IntegerNoise"]
 
@@ -164,6 +164,7 @@ class IntegerNoise:
         values = check_integers("values", values, "put them on an integer grid first")
         return self._add(values, key, purpose, round, out, n_threads)
 
+    @draws_reports
     def privatize(
         self,
         values: ArrayLike,
@@ -179,10 +180,6 @@ class IntegerNoise:
         ----------
         values : array_like of int
             Any integer type and shape.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
         out : ndarray of int64 or None
             Where to write, in the shape of `values`, or `values` itself; None makes a new array.
         n_threads : int

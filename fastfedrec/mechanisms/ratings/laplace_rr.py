@@ -16,7 +16,7 @@ from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import sum_lower, unbiased_table
 from fastfedrec.mechanisms.frequencies.frequency import GRR
-from fastfedrec.mechanisms.report_checks import check_grid, check_reals
+from fastfedrec.mechanisms.report_checks import check_grid, check_reals, draws_reports
 
 __all__ = ["MixtureLaplaceRR", "PublishedLaplaceRR", "RoundedLaplace", "SerialLaplaceRR"]
 
@@ -303,6 +303,7 @@ class PublishedLaplaceRR:
         """
         return (1 - self.truth_probability) * 2 * self._scale * self._scale
 
+    @draws_reports
     def privatize(self, values: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.float64]:
         """Draw one report for each rating, as published; a rating outside `low` to `high` is refused.
 
@@ -310,10 +311,6 @@ class PublishedLaplaceRR:
         ----------
         values : array_like of float
             Ratings, from `low` to `high`.
-        key : Key or None
-            Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
-        round : int
-            Part of the stream's name; use a new one for each call under one seed.
 
         Returns
         -------

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.evaluation.metrics import evaluate as naive
+from support.array_kinds import OnGPU
 
 from fastfedrec import EASE, FMFLDP, DPGram, ImplicitALS, Interactions, ItemKNN, Key, Popularity, UserKNN, datasets
 from fastfedrec.evaluation import Sampled, evaluate, evaluate_ratings, mean_percentile_rank
@@ -381,7 +382,7 @@ def test_bad_answers_of_models(people):
         ({"score": lambda u, i: 2**60 + np.arange(len(u))}, "Model.score must be whole numbers of at most"),
         ({"score_items": lambda u: np.full((len(u), n_items), 2**60)}, "Model.score_items must be whole numbers"),
         ({"factors": lambda u, i: np.ones((len(u), 2))}, "Model.factors must return two arrays, of users and of items"),
-        ({"score": lambda u, i: OnGpu()}, "Model.score must be in the memory of the CPU"),
+        ({"score": lambda u, i: OnGPU(np.ones(3))}, "Model.score must be in the memory of the CPU"),
     ]:
         with pytest.raises(TypeError, match=message):
             evaluate(model(**methods), train, test)
@@ -390,16 +391,6 @@ def test_bad_answers_of_models(people):
     for methods in ({"score": lambda u, i: hidden[u, i]}, {"score_items": lambda u: hidden[u]}):
         with pytest.raises(ValueError, match=r"Model.score\w*\[.*\] is missing \(masked or null\)"):
             evaluate(model(**methods), train, test)
-
-
-class OnGpu:
-    """What a tensor on a GPU says of itself."""
-
-    def __dlpack_device__(self):
-        return 2, 0
-
-    def __dlpack__(self, **options):
-        raise BufferError
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,61 @@
+"""An entropy key belongs to the process that made it: no fork draws from it, by any function."""
+
+import os
+
+import pytest
+from support.key_draws import DRAWS, outcomes_in_a_fork
+from support.key_draws import outcome as outcome_of
+
+from fastfedrec import Key
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+forks = pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+
+
+@pytest.mark.ignores_values
+@pytest.mark.parametrize("name", DRAWS)
+def test_each_draw_works_in_the_process_that_made_the_key(name):
+    assert outcome_of(DRAWS[name], Key.from_entropy()) == "drawn"
+
+
+@pytest.mark.ignores_values
+@needs_fork
+@forks
+@pytest.mark.parametrize("generations", [1, 2])
+def test_a_fork_cannot_draw_from_an_entropy_key_by_any_function(generations):
+    for name, outcome in outcomes_in_a_fork(Key.from_entropy, generations).items():
+        assert outcome.startswith("ValueError: key was drawn in another process, of which this one is a fork"), name
+
+
+@pytest.mark.ignores_values
+@needs_fork
+@forks
+def test_a_fork_draws_from_a_seed():
+    assert set(outcomes_in_a_fork(lambda: Key.from_seed(1)).values()) == {"drawn"}
+
+
+@needs_fork
+@forks
+def test_a_fork_of_the_same_number_is_another_process(monkeypatch):
+    # Numbers of processes come again: that of a parent which is gone may be its grandchild's.
+    monkeypatch.setattr(os, "getpid", lambda: 7)
+    assert "drawn" not in outcomes_in_a_fork(Key.from_entropy).values()
+    assert len(Key.from_entropy().words("test", size=1)) == 1
+
+
+@needs_fork
+@forks
+def test_a_fork_makes_keys_of_its_own_and_its_parent_keeps_its_key():
+    key = Key.from_entropy()
+    child = os.fork()
+    if child == 0:  # without pytest's machinery: only the exit status comes back
+        status = 1
+        try:
+            own = Key.from_entropy()
+            own.claim("child.fit")
+            status = 0 if len(own.words("test", size=1)) == 1 else 2
+        finally:
+            os._exit(status)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    key.claim("parent.fit")
+    assert len(key.words("test", size=1)) == 1
