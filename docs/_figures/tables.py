@@ -12,7 +12,10 @@ NUMBER = re.compile(r"\d*\.?\d+")
 
 @dataclass(frozen=True)
 class Table:
-    """One table of a page, the first of all without a section.  Its columns are the abscissae, unless two columns are named that hold x and y."""
+    """One table of a page, the first of all without a section.
+
+    Its columns are the abscissae, unless two columns are named that hold x and y.
+    """
 
     page: str
     section: str | None
