@@ -141,7 +141,7 @@ def fmf_ldp_sizes():
     return Dots(
         [
             (
-                f"{size.replace(' ×', ' users ×')} items",
+                f"{' users '.join(size.split(' ', 1))} items",
                 _figures({"ours, as published": ours, PAPER: paper, "FMFLDP()": new, "popularity": popular}),
             )
             for size, paper, ours, new, _, popular, _ in rows
