@@ -29,6 +29,7 @@ class Dots:
     about: str
     scale: str = "linear"  # or "log"
     from_zero: bool = True
+    data: str = ""
 
     @property
     def series(self):

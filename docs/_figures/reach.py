@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean
 
+import beside
 from curves import Plot, draw
 from tables import Table
 
@@ -147,6 +148,24 @@ def of_fedgnn():
     return Plot(curves, "FedGNN as published", "Hits@k over k", "MovieLens 1M, one split", "linear")
 
 
+def of_laplace():
+    """Errors of each randomizer of ratings."""
+    (_, *names), *rows = Table("reproductions/laplace-rr-svd.md", "Equal exact epsilon").rows()
+    curves = {name: [(float(x), float(row[place])) for x, *row in rows] for place, name in enumerate(names)}
+    about = "RMSE over exact epsilon of one rating (less is better)"
+    return Plot(curves, "optimal", about, "MovieLens 100K, five splits", from_zero=False)
+
+
+def of_ncf():
+    """Hits of networks and others, measured and printed."""
+    _, *rows = Table("explanation/systems/ncf/ncf.md", "What it reaches").rows()
+    dots = []
+    for name, hits, _ in rows:
+        label = name.strip("*")
+        dots.append((label, {beside.PAPER if label.startswith("printed") else beside.OURS: float(hits)}))
+    return beside.Dots(dots, "HR@10", from_zero=False, data="MovieLens 1M, 99 other items, one seed")
+
+
 PLOTS = {
     "dp-gram": of_gram,
     "fedrec": of_fedrec,
@@ -155,6 +174,8 @@ PLOTS = {
     "privrec": of_privrec,
     "dmf": of_dmf,
     "fedgnn": of_fedgnn,
+    "laplace-rr-svd": of_laplace,
+    "ncf": of_ncf,
 }
 PLOTS |= {page: partial(of_map, *of) for page, of in SYSTEMS.items()}
 
@@ -162,4 +183,4 @@ PLOTS |= {page: partial(of_map, *of) for page, of in SYSTEMS.items()}
 def plot(page):
     """The plot of a system's page, and what it is of."""
     found = PLOTS[page]()
-    return draw(found), found.data
+    return draw(found) if isinstance(found, Plot) else beside.draw(found), found.data
