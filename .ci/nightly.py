@@ -31,6 +31,7 @@ OTHER_DATA = {
     "laplace-rr-svd": "movielens-100k",
     "fedrec": "movielens-100k",
     "sdcf": "movielens-100k",
+    "fedgnn": "movielens-100k",
     "fedrec --table communication": "movielens-1m",
     "privrec --table 3": "frappe",
     "privrec --figure 5": "frappe",

@@ -16,8 +16,11 @@ MODELS = {
     "SDCF": ("sdcf.model.SDCF", {}),
     "FedGNN": ("fedgnn.model.FedGNN", {}),
     "FedGNN, published": ("fedgnn.model.FedGNN", {"variant": "published"}),
+    "DMF": ("dmf.model.DMF", {"n_factors": 2}),  # a model for each user: 360 MB
+    "NCF": ("ncf.model.NCF", {"n_epochs": 1, "pretrain": False}),
     "private prototypes": ("private_prototypes.model.PrivatePrototypes", {"epsilon": 5.0}),
     "PrivRec": ("privrec.model.PrivRec", {"preset": "recommended"}),
+    "PrivRec, second order": ("privrec.model.PrivRec", {"preset": "recommended", "meta": "maml"}),
     "DP-PrivRec": (
         "privrec.model.PrivRec",
         {"n_rounds": 25, "cohort_size": 400, "local_epochs": 3, "clip_norm": 0.3, "target_epsilon": 2.0},
@@ -50,7 +53,9 @@ SHORT = {
     "SDCF": {"n_rounds": 3},
     "FedGNN": {"n_rounds": 3},
     "FedGNN, published": {"n_rounds": 3, "expansion_round": 1},
+    "DMF": {"n_rounds": 2},
     "PrivRec": {"n_rounds": 2},
+    "PrivRec, second order": {"n_rounds": 2},
     "DP-PrivRec": {"n_rounds": 2},
 }
 

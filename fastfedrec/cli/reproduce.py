@@ -15,8 +15,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 from fastfedrec.datasets.files import Files
-from fastfedrec.evaluation import KFold, PublishedFolds, Splitter
-from fastfedrec.studies.reproduce import he2017, jiang2019, liang2021
+from fastfedrec.evaluation import KFold, PublishedFolds, Split, Splitter
+from fastfedrec.studies.reproduce import he2017, jiang2019, liang2021, wu2021
 from fastfedrec.studies.reproduce.gram_map import FIGURES as GRAM_FIGURES
 from fastfedrec.studies.reproduce.gram_map import gain_map
 from fastfedrec.studies.reproduce.he2017 import ncf_table
@@ -39,6 +39,7 @@ from fastfedrec.studies.reproduce.wang2021 import gap as wang2021_gap
 from fastfedrec.studies.reproduce.wang2021 import stage1 as wang2021_stage1
 from fastfedrec.studies.reproduce.wang2021.accuracy import accuracy_table, epsilon_table
 from fastfedrec.studies.reproduce.wang2021.figures import privrec_figure
+from fastfedrec.studies.reproduce.wu2021 import fedgnn_table
 from fastfedrec.systems.rating_model import HALF_STARS, STARS
 
 __all__ = ["add_reproduce"]
@@ -52,6 +53,7 @@ _TABLES = {
     "dp-subspace": (SIZES,),
     "fedrec": liang2021.TABLES,
     "sdcf": jiang2019.TABLES,
+    "fedgnn": wu2021.TABLES,
     "ncf": he2017.TABLES,
     "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES, wang2021_gap.TABLE),
 }
@@ -75,7 +77,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         metavar="SYSTEM",
         choices=list(dict.fromkeys([*_FIGURES, *_TABLES])),
         help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
-        "sdcf (Jiang et al. 2019), ncf (He et al. 2017), "
+        "sdcf (Jiang et al. 2019), fedgnn (Wu et al. 2021), ncf (He et al. 2017), "
         "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), or dp-gram and dp-subspace (ours, of no "
         "paper)",
     )
@@ -98,6 +100,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="dp-gram: movielens (HR@10 by four protocols); dp-subspace: sizes (HR@10 over items and users); "
         "fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
         "sdcf: temperature (MAE and RMSE, denoised and not) or parties (what attacks find out); "
+        "fedgnn: parts (what each costs) or parties; "
         "ncf: accuracy (HR@10 of its networks beside a dot product); "
         "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data), stage1 (what its first "
         "stage is worth), 6 (membership inference), attacks (the same on every system), or gap (trials to reach tables "
@@ -209,14 +212,22 @@ def _check_ratings(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--seeds is for fmf-ldp; {arguments.system} runs over five splits, with --quick over one")
 
 
-def _compute_jeyamohan(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+def _published_folds(arguments: argparse.Namespace) -> tuple[Interactions, list[Split]]:
     _check_ratings(arguments)
     if any(member.name == "u1.base" for member in Files(arguments.data, "MovieLens zip").members):
         splitter: Splitter = PublishedFolds(arguments.data)
     else:
         splitter = KFold(5)
     data = load_movielens(arguments.data)
-    folds = list(splitter.split(data, key=Key.from_seed(0)))
+    return data, list(splitter.split(data, key=Key.from_seed(0)))
+
+
+def _compute_wu(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    return fedgnn_table(_published_folds(arguments)[1], arguments.table, **how)
+
+
+def _compute_jeyamohan(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    data, folds = _published_folds(arguments)
     has_halves = bool((data.values_or_ones() % 1).any())
     return rating_figure(folds, arguments.figure, grid=HALF_STARS if has_halves else STARS, **how)
 
@@ -287,6 +298,7 @@ _COMPUTE: dict[str, Callable[[argparse.Namespace, dict[str, Any]], SideBySide]] 
     "laplace-rr-svd": _compute_jeyamohan,
     "fedrec": _compute_liang,
     "sdcf": _compute_liang,
+    "fedgnn": _compute_wu,
     "ncf": _compute_ncf,
     "privrec": _compute_wang,
     "private-prototypes": _compute_ribero,

@@ -2,17 +2,23 @@
 
 import functools
 import itertools
-import math
 import statistics
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.membership.attack import membership_loss
+from fastfedrec.studies.reproduce._parties import (
+    HEADER,
+    PartyRow,
+    attack_rows,
+    draw_parties,
+    membership_row,
+    tells_most,
+)
 from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
@@ -22,7 +28,7 @@ from fastfedrec.studies.reproduce._trials import (
     rating_errors,
 )
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
-from fastfedrec.systems.fedrec.attacks import RatingResult, run_attacks
+from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.rating_svd.baselines import BiasedMF
 from fastfedrec.systems.sdcf.model import SDCF
@@ -65,33 +71,6 @@ class TemperatureRow:
 
 
 @dataclass(frozen=True)
-class PartyRow:
-    """One attack on one run.
-
-    Parameters
-    ----------
-    algorithm : str
-        How it ran.
-    attack : str
-        Which, and whose.
-    claimed, true, base, recall, stars : float or None
-        Claims of "rated", the share of them that are true and that of all pairs, the shares of the rated ones that are
-        claimed and whose rating is told; None where the attack has no such figure.
-    auc : float or None
-        None where all pairs are alike.
-    """
-
-    algorithm: str
-    attack: str
-    claimed: int | None
-    true: float | None
-    base: float | None
-    recall: float | None
-    stars: float | None
-    auc: float | None
-
-
-@dataclass(frozen=True)
 class SDCFTable(SideBySide):
     """A table of SDCF.
 
@@ -127,9 +106,7 @@ class SDCFTable(SideBySide):
             A sentence.
         """
         if self.table == "parties":
-            known = [row for row in self.rows if row.auc is not None]
-            best = max(known, key=lambda row: row.auc)
-            return f"Most is told by {best.attack}, of {best.algorithm}: AUC {best.auc:.3f}."
+            return tells_most(self.rows)
         by_place = {(row.algorithm, row.temperature): (row.mae, row.rmse) for row in self.rows}
         same = all(by_place[_DENOISED, heat] == by_place[_BARE, heat] for heat in TEMPERATURES)
         return (
@@ -142,10 +119,7 @@ class SDCFTable(SideBySide):
         figure.set_size_inches(9, 5)
         panel = figure.subplots()
         if self.table == "parties":
-            names = [f"{row.algorithm}: {row.attack}" for row in self.rows]
-            panel.plot([math.nan if row.auc is None else row.auc for row in self.rows], names, "o")
-            panel.axvline(0.5, color="black", linestyle="--", linewidth=1)
-            panel.set(xlabel="AUC", xlim=(0.35, 1.02))
+            draw_parties(panel, self.rows)
         else:
             for algorithm in dict.fromkeys(row.algorithm for row in self.rows):
                 rows = [row for row in self.rows if row.algorithm == algorithm]
@@ -160,19 +134,7 @@ class SDCFTable(SideBySide):
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         if self.table == "parties":
-            return ["run", "attack", "claimed", "true", "base", "recall", "stars", "AUC"], [
-                [
-                    row.algorithm,
-                    row.attack,
-                    "-" if row.claimed is None else f"{row.claimed:,}",
-                    *(
-                        "-" if share is None else f"{share:.1%}"
-                        for share in (row.true, row.base, row.recall, row.stars)
-                    ),
-                    "-" if row.auc is None else f"{row.auc:.3f}",
-                ]
-                for row in self.rows
-            ]
+            return list(HEADER), [row.cells() for row in self.rows]
         return ["algorithm", "temperature", "MAE", "RMSE"], [
             [
                 row.algorithm,
@@ -256,15 +218,5 @@ def _runs() -> list[tuple[str, float | None, Any]]:
 def _attacked(name: str, model: SDCF, train: Interactions, how: RunOptions) -> list[dict[str, Any]]:
     key, last = Key.from_seed(0), range(model.n_rounds - N_RECORDED, model.n_rounds)
     model.fit(train, key=key, n_threads=how.n_threads, record_views=last)
-    rows = []
-    for result in run_attacks(model.records_, train, grid=model.grid):
-        stars = result.rating_recall if isinstance(result, RatingResult) else math.nan
-        shares = {"true": result.precision, "base": result.base_rate, "recall": result.recall, "stars": stars}
-        found = {field: None if math.isnan(value) else value for field, value in (shares | {"auc": result.auc}).items()}
-        rows.append(asdict(PartyRow(name, result.attack, int((result.claims > 0).sum()), **found)))
-    member = membership_loss(
-        SDCF(**model.get_params()), train, loss="squared", key=key, n_threads=how.n_threads, n_bootstrap=100
-    )
-    empty = dict.fromkeys(("claimed", "true", "base", "recall", "stars"))
-    rows.append(asdict(PartyRow(name, "membership by losses, the public", auc=member.auc.value, **empty)))
-    return rows
+    rows = attack_rows(name, run_attacks(model.records_, train, grid=model.grid))
+    return [*rows, membership_row(name, SDCF(**model.get_params()), train, key, how.n_threads)]

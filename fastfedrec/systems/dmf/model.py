@@ -53,7 +53,7 @@ class DMF(Baseline):
     n_negatives : int
         Items that the user does not have, drawn anew for each that it has in each round; each counts 1 / n_negatives.
     learning_rate : float
-        Of all factors.
+        Of all factors.  A listener takes a step along each gradient that it hears: where it hears hundreds, less.
     regularization : float
         Of users' factors.
     global_regularization : float
