@@ -62,34 +62,27 @@ static inline ptrdiff_t als_whitened_size(ptrdiff_t n_items, int stride) { retur
 static inline ptrdiff_t als_rotation_size(int stride) { return (2 * stride + 3) * stride; }
 static inline size_t als_rotated_bytes(int stride) { return (size_t)2 * ALS_ROWS_AT_ONCE * stride * sizeof(double); }
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void als_add_gram(const float* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram); \
-    void als_add_gram(const double* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram); \
-    bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* whitened); \
-    bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, \
-                    double* whitened); \
-    void als_solve(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* out, \
-                   unsigned char* solved); \
-    void als_solve(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* out, \
-                   unsigned char* solved); \
-    bool als_solve_whitened(const AlsProblem<float>& problem, ptrdiff_t user, float* out); \
-    bool als_solve_whitened(const AlsProblem<double>& problem, ptrdiff_t user, double* out); \
-    void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch, \
-                      float* out); \
-    void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch, \
-                      double* out); \
-    void als_rotate(const AlsProblem<float>& problem, double* scratch, const AlsRotation<float>& rotation); \
-    void als_rotate(const AlsProblem<double>& problem, double* scratch, const AlsRotation<double>& rotation); \
-    void als_turn(const AlsRotation<float>& rotation, int stride, int n_rows, char* scratch, float* rows); \
-    void als_turn(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    void als_add_gram(const float* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram);
+    void als_add_gram(const double* rows, ptrdiff_t n_rows, int n_factors, int stride, double* packed, double* gram);
+    bool als_whiten(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* whitened);
+    bool als_whiten(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch,
+                    double* whitened);
+    void als_solve(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, float* out,
+                   unsigned char* solved);
+    void als_solve(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, char* scratch, double* out,
+                   unsigned char* solved);
+    bool als_solve_whitened(const AlsProblem<float>& problem, ptrdiff_t user, float* out);
+    bool als_solve_whitened(const AlsProblem<double>& problem, ptrdiff_t user, double* out);
+    void als_solve_cg(const AlsProblem<float>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
+                      float* out);
+    void als_solve_cg(const AlsProblem<double>& problem, ptrdiff_t first, ptrdiff_t last, int n_steps, char* scratch,
+                      double* out);
+    void als_rotate(const AlsProblem<float>& problem, double* scratch, const AlsRotation<float>& rotation);
+    void als_rotate(const AlsProblem<double>& problem, double* scratch, const AlsRotation<double>& rotation);
+    void als_turn(const AlsRotation<float>& rotation, int stride, int n_rows, char* scratch, float* rows);
+    void als_turn(const AlsRotation<double>& rotation, int stride, int n_rows, char* scratch, double* rows);
+)
 
 // Adds V'V to the upper triangle of gram (stride, stride); what is below it holds nothing of use then. `packed` has
 // ALS_PACKED_NUMBERS.

@@ -58,29 +58,22 @@ struct Distances {
     ptrdiff_t n_candidates;
 };
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers, \
-                         const Places& places, float* scores, int32_t* labels); \
-    void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<double>& centers, \
-                         const Places& places, double* scores, int32_t* labels); \
-    void center_distances(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers, \
-                          const int32_t* labels, double* out); \
-    void center_distances(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers, \
-                          const int32_t* labels, double* out); \
-    void round_centers(const Centers<float>& centers, ptrdiff_t n_columns, double scale, double shift, int8_t* lines, \
-                       float* start); \
-    ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers, \
-                              const Places& places, const Rounded& rounded, float* scores, float* bounds, \
-                              int32_t* labels); \
-    void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, int64_t* kept, int64_t* lost); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    void nearest_centers(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers,
+                         const Places& places, float* scores, int32_t* labels);
+    void nearest_centers(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<double>& centers,
+                         const Places& places, double* scores, int32_t* labels);
+    void center_distances(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers,
+                          const int32_t* labels, double* out);
+    void center_distances(const Rows<double>& rows, ptrdiff_t first, ptrdiff_t last, const Places& centers,
+                          const int32_t* labels, double* out);
+    void round_centers(const Centers<float>& centers, ptrdiff_t n_columns, double scale, double shift, int8_t* lines,
+                       float* start);
+    ptrdiff_t nearest_rounded(const Rows<float>& rows, ptrdiff_t first, ptrdiff_t last, const Centers<float>& centers,
+                              const Places& places, const Rounded& rounded, float* scores, float* bounds,
+                              int32_t* labels);
+    void add_minima(const Distances& distances, const int32_t* users, ptrdiff_t n, int64_t* kept, int64_t* lost);
+)
 
 // For rows [first, last): the nearest centre, the first of equally near ones.  `scores` is scratch of the size of
 // `start`.

@@ -5,15 +5,12 @@
 
 #include "_kernels/core/_levels.h"
 
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void hadamard_transform(int64_t* x, int64_t* scratch, int n_passes); \
-    void hadamard_transform(double* x, double* scratch, int n_passes); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
 namespace fastfedrec {
+
+FASTFEDREC_EACH_LEVEL(
+    void hadamard_transform(int64_t* x, int64_t* scratch, int n_passes);
+    void hadamard_transform(double* x, double* scratch, int n_passes);
+)
 
 // Replaces the 2^n_passes numbers of x by their transform; scratch has as many.
 template <class T>

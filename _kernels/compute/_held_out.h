@@ -17,24 +17,17 @@ static inline ptrdiff_t quantized_length(ptrdiff_t n_factors) {
     return n_factors <= 8 ? 8 : n_factors <= 16 ? 16 : (n_factors + 31) / 32 * 32;
 }
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    template <class Real> \
-    struct HeldOut { \
-        static int quantize_items(const Real* rows, ptrdiff_t n, ptrdiff_t n_factors, int16_t* out, float* steps); \
-        static int block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items, \
-                         ptrdiff_t n_items, const int16_t* quantized, const float* steps, const int64_t* indptr, \
-                         const int32_t* held_out, const int32_t* others, ptrdiff_t n_others, const int64_t* counts, \
-                         int16_t* x, int32_t* sums, float* sum_steps, double* out); \
-        static double rank(Real score, const Real* others, ptrdiff_t n); \
-    }; \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    template <class Real>
+    struct HeldOut {
+        static int quantize_items(const Real* rows, ptrdiff_t n, ptrdiff_t n_factors, int16_t* out, float* steps);
+        static int block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items,
+                         ptrdiff_t n_items, const int16_t* quantized, const float* steps, const int64_t* indptr,
+                         const int32_t* held_out, const int32_t* others, ptrdiff_t n_others, const int64_t* counts,
+                         int16_t* x, int32_t* sums, float* sum_steps, double* out);
+        static double rank(Real score, const Real* others, ptrdiff_t n);
+    };
+)
 
 // Rows of factors as 16-bit multiples of a step, one for each row.  Returns NOT_FINITE where that is so of any.
 template <class Real>

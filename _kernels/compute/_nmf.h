@@ -20,22 +20,15 @@ struct NmfProblem {
     T tolerance;
 };
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void nmf_solve(const NmfProblem<float>& problem, ptrdiff_t row, float* scratch, float* packed, float* out); \
-    void nmf_solve(const NmfProblem<double>& problem, ptrdiff_t row, double* scratch, double* packed, double* out); \
-    void nmf_descend(const float* gram, float* right, int n, int stride, int max_sweeps, float tolerance, float* x); \
-    void nmf_descend(const double* gram, double* right, int n, int stride, int max_sweeps, double tolerance, \
-                     double* x); \
-    void nmf_multiply(const NmfProblem<float>& problem, ptrdiff_t row, float regularization, float* u); \
-    void nmf_multiply(const NmfProblem<double>& problem, ptrdiff_t row, double regularization, double* u); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    void nmf_solve(const NmfProblem<float>& problem, ptrdiff_t row, float* scratch, float* packed, float* out);
+    void nmf_solve(const NmfProblem<double>& problem, ptrdiff_t row, double* scratch, double* packed, double* out);
+    void nmf_descend(const float* gram, float* right, int n, int stride, int max_sweeps, float tolerance, float* x);
+    void nmf_descend(const double* gram, double* right, int n, int stride, int max_sweeps, double tolerance,
+                     double* x);
+    void nmf_multiply(const NmfProblem<float>& problem, ptrdiff_t row, float regularization, float* u);
+    void nmf_multiply(const NmfProblem<double>& problem, ptrdiff_t row, double regularization, double* u);
+)
 
 enum {
     NMF_PACKED = 128,          // entries of a row that are multiplied at once

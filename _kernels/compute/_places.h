@@ -17,25 +17,18 @@ static inline ptrdiff_t places_numbers(ptrdiff_t n_factors, ptrdiff_t n_held_out
 }
 static inline ptrdiff_t places_counts(ptrdiff_t n_held_out) { return 2 * (n_held_out + BLOCK_USERS); }
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    template <class Real> \
-    struct Places { \
-        static ptrdiff_t of_factors(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* item_rows, \
-                                    const Real* items, ptrdiff_t n_items, const int64_t* indptr, \
-                                    const int32_t* held_out, const int64_t* seen_indptr, const int32_t* seen, \
-                                    Real* numbers, int64_t* counts, int64_t* above, int64_t* same); \
-        static ptrdiff_t of_scores(const Real* all, ptrdiff_t n_users, ptrdiff_t n_items, const int64_t* indptr, \
-                                   const int32_t* held_out, const int64_t* seen_indptr, const int32_t* seen, \
-                                   Real* numbers, int64_t* counts, int64_t* above, int64_t* same); \
-    }; \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    template <class Real>
+    struct Places {
+        static ptrdiff_t of_factors(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, const Real* item_rows,
+                                    const Real* items, ptrdiff_t n_items, const int64_t* indptr,
+                                    const int32_t* held_out, const int64_t* seen_indptr, const int32_t* seen,
+                                    Real* numbers, int64_t* counts, int64_t* above, int64_t* same);
+        static ptrdiff_t of_scores(const Real* all, ptrdiff_t n_users, ptrdiff_t n_items, const int64_t* indptr,
+                                   const int32_t* held_out, const int64_t* seen_indptr, const int32_t* seen,
+                                   Real* numbers, int64_t* counts, int64_t* above, int64_t* same);
+    };
+)
 
 // How many of the items that are not seen have a greater score than each held-out item, and how many the same, itself
 // among them, for up to BLOCK_USERS users.  Of each user there are `width` numbers: factors; or where `item_rows` is

@@ -24,26 +24,19 @@ static inline ptrdiff_t list_bytes(ptrdiff_t n, ptrdiff_t n_items, ptrdiff_t siz
 
 static inline ptrdiff_t bitmap_words(ptrdiff_t n) { return (n + 63) >> 6; }
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    template <class Real> \
-    struct Ranking { \
-        static ptrdiff_t recommend_block(const Real* users, const int64_t* rows, ptrdiff_t n_users, \
-                                         ptrdiff_t n_factors, const Real* items, ptrdiff_t n_items, \
-                                         const int64_t* indptr, const int32_t* indices, int32_t* out_items, \
-                                         Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken, char* candidates); \
-        static bool top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen, \
-                          int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates); \
-    }; \
-    void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken, \
-                      int32_t* out); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    template <class Real>
+    struct Ranking {
+        static ptrdiff_t recommend_block(const Real* users, const int64_t* rows, ptrdiff_t n_users,
+                                         ptrdiff_t n_factors, const Real* items, ptrdiff_t n_items,
+                                         const int64_t* indptr, const int32_t* indices, int32_t* out_items,
+                                         Real* out_scores, ptrdiff_t n, Real* x, uint64_t* taken, char* candidates);
+        static bool top_k(const Real* scores, ptrdiff_t n_items, const int32_t* seen, ptrdiff_t n_seen,
+                          int32_t* out_items, Real* out_scores, ptrdiff_t n, uint64_t* taken, char* candidates);
+    };
+    void unseen_items(uint64_t* marked, const int32_t* seen, ptrdiff_t n_seen, ptrdiff_t n_items, uint64_t* taken,
+                      int32_t* out);
+)
 
 // Items as `recommend_block` reads them: a line holds one factor of as many items as fit, the lines of these items
 // follow each other, and zeros fill up to a multiple of 64 items.

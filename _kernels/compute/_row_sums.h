@@ -9,17 +9,10 @@ namespace fastfedrec {
 
 enum { ROW_SUMS_COLUMNS = 32 };  // of the matrix, that a thread adds up at once: in registers, but for the plain level
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void add_rows(const int64_t* indptr, const int32_t* indices, const double* weights, ptrdiff_t n_users, \
-                  const double* rows, ptrdiff_t stride, ptrdiff_t n_columns, double* out, ptrdiff_t out_stride); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    void add_rows(const int64_t* indptr, const int32_t* indices, const double* weights, ptrdiff_t n_users,
+                  const double* rows, ptrdiff_t stride, ptrdiff_t n_columns, double* out, ptrdiff_t out_stride);
+)
 
 // out[u] = sum of weights[p] * rows[indices[p]] over the user's p in order, for up to ROW_SUMS_COLUMNS columns of
 // `rows` and of `out`; a product and a sum are rounded each, so that every level gives the same bits.

@@ -30,25 +30,18 @@ static inline ptrdiff_t screened_users_bytes(ptrdiff_t n_factors) {
 }
 static inline ptrdiff_t screened_candidates_bytes() { return BLOCK_USERS * SCREENED_CANDIDATES * 12; }
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    template <class Real> \
-    struct Screening { \
-        static void screened_items(const Real* items, ptrdiff_t first, ptrdiff_t n_items, ptrdiff_t n_factors, \
-                                   uint8_t* lines, float* bounds); \
-        static ptrdiff_t recommend_screened(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors, \
-                                            const Real* items, ptrdiff_t n_items, const uint8_t* lines, \
-                                            const float* bounds, const int64_t* indptr, const int32_t* indices, \
-                                            int32_t* out_items, Real* out_scores, ptrdiff_t n, int32_t* x, \
-                                            uint64_t* taken, char* candidates, char* left); \
-    }; \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    template <class Real>
+    struct Screening {
+        static void screened_items(const Real* items, ptrdiff_t first, ptrdiff_t n_items, ptrdiff_t n_factors,
+                                   uint8_t* lines, float* bounds);
+        static ptrdiff_t recommend_screened(const Real* users, ptrdiff_t n_users, ptrdiff_t n_factors,
+                                            const Real* items, ptrdiff_t n_items, const uint8_t* lines,
+                                            const float* bounds, const int64_t* indptr, const int32_t* indices,
+                                            int32_t* out_items, Real* out_scores, ptrdiff_t n, int32_t* x,
+                                            uint64_t* taken, char* candidates, char* left);
+    };
+)
 
 // Copies of the 64 items from `first` on, or of those there are, and what bounds how far they are from the items.
 template <class Real>

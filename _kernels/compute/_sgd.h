@@ -39,24 +39,16 @@ struct SgdRates {
     double learning_rate, regularization, bias_regularization;
 };
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE_TYPE(level, Real) \
-    namespace level { \
+#define FASTFEDREC_DECLARE_TYPE(Real) \
     bool train_blocks(const SgdModel<Real>& model, const SgdRating<Real>* ratings, const uint64_t* starts, \
                       ptrdiff_t n_blocks, const SgdRates& rates, double* losses, double* failed); \
     bool measure_ratings(const SgdModel<Real>& model, const SgdRating<Real>* ratings, ptrdiff_t n, double* loss); \
     bool copy_within(const Real* numbers, Real* copy, ptrdiff_t n, double limit); \
     void predict_pairs(const int64_t* users, const int64_t* items, ptrdiff_t n, const Real* user_factors, \
                        const Real* item_factors, ptrdiff_t n_factors, const Real* user_biases, \
-                       const Real* item_biases, double mean, Real* out); \
-    }
-#define FASTFEDREC_DECLARE(level) FASTFEDREC_DECLARE_TYPE(level, float) FASTFEDREC_DECLARE_TYPE(level, double)
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
+                       const Real* item_biases, double mean, Real* out);
+FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE_TYPE(float) FASTFEDREC_DECLARE_TYPE(double))
 #undef FASTFEDREC_DECLARE_TYPE
-
-namespace fastfedrec {
 
 // One step for each rating of a run of blocks, in order; block b is ratings[starts[b]] to ratings[starts[b + 1] - 1], and
 // losses[b] the weighted sum of its losses before each step.  Where the user's own loss has no value it returns false,

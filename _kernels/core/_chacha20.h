@@ -9,16 +9,13 @@
 #error "words of the keystream are read as pairs of 32 bits, low ones first"
 #endif
 
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    int chacha20_batch(const uint32_t* state, uint32_t* out); \
-    void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t first, ptrdiff_t n, \
-                         ptrdiff_t blocks_per_user, uint32_t* out); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
 namespace fastfedrec {
+
+FASTFEDREC_EACH_LEVEL(
+    int chacha20_batch(const uint32_t* state, uint32_t* out);
+    void chacha20_blocks(const uint32_t* state, const uint64_t* users, ptrdiff_t first, ptrdiff_t n,
+                         ptrdiff_t blocks_per_user, uint32_t* out);
+)
 
 const int LARGEST_BATCH = 32;  // blocks
 

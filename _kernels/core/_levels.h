@@ -10,12 +10,13 @@
 #pragma once
 
 #if FASTFEDREC_N_LEVELS == 3
-#define FASTFEDREC_EACH_LEVEL(DECLARE) DECLARE(plain) DECLARE(v3) DECLARE(v4)
+#define FASTFEDREC_EACH_LEVEL(...) \
+    namespace plain { __VA_ARGS__ } namespace v3 { __VA_ARGS__ } namespace v4 { __VA_ARGS__ }
 #define FASTFEDREC_CALL(function, ...) \
     (fastfedrec::level == 2 ? fastfedrec::v4::function(__VA_ARGS__) \
      : fastfedrec::level == 1 ? fastfedrec::v3::function(__VA_ARGS__) : fastfedrec::plain::function(__VA_ARGS__))
 #else
-#define FASTFEDREC_EACH_LEVEL(DECLARE) DECLARE(plain)
+#define FASTFEDREC_EACH_LEVEL(...) namespace plain { __VA_ARGS__ }
 #define FASTFEDREC_CALL(function, ...) fastfedrec::plain::function(__VA_ARGS__)
 #endif
 

@@ -4,17 +4,14 @@
 
 #include "_kernels/core/_levels.h"
 
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    double norm_sum(const float* row, ptrdiff_t n, double scale, int order); \
-    double norm_sum(const double* row, ptrdiff_t n, double scale, int order); \
-    void shrink(const float* row, ptrdiff_t n, double scale, double factor, float* out); \
-    void shrink(const double* row, ptrdiff_t n, double scale, double factor, double* out); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
 namespace fastfedrec {
+
+FASTFEDREC_EACH_LEVEL(
+    double norm_sum(const float* row, ptrdiff_t n, double scale, int order);
+    double norm_sum(const double* row, ptrdiff_t n, double scale, int order);
+    void shrink(const float* row, ptrdiff_t n, double scale, double factor, float* out);
+    void shrink(const double* row, ptrdiff_t n, double scale, double factor, double* out);
+)
 
 // The sum of |x scale| (order 1) or of its square (order 2), in as many chains of additions at every level, so that all
 // give the same bits; of the additions to each term, a chain's and the chains', fewer than n are rounded.

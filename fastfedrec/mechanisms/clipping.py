@@ -5,6 +5,7 @@ import numpy as np
 from fastfedrec._kernels.mechanisms import clipping as _kernel
 from fastfedrec.core.arrays import FloatArray, check_out
 from fastfedrec.core.check import check_real, plain_array
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.threads import resolve_n_threads
 
 __all__ = ["clip_rows_l1", "clip_rows_l2"]
@@ -12,6 +13,22 @@ __all__ = ["clip_rows_l1", "clip_rows_l2"]
 _LOWEST, _HIGHEST = 1e-100, 1e100  # where the kernel's products keep all their digits
 
 
+#: Of both ways to clip, that part of the docstring.
+_clips_rows = shares_docstring("""\
+rows : ndarray of shape (n_rows, n), float32 or float64
+    One client a row.  A row with a NaN or an infinity becomes zeros: an update that is not used.
+clip_norm : float
+    The bound, from 1e-100 to 1e100; a public number, never taken from the data.
+out : ndarray or None
+    Where to write, of the shape and type of `rows`; `rows` itself clips in place, None makes a new array.
+rejected : ndarray of shape (n_rows,), bool, or None
+    Where to write which rows were not finite; for logs.  It depends on the data and is not covered by any
+    guarantee: do not release it.
+n_threads : int
+    0 for all; the result does not depend on it.""")
+
+
+@_clips_rows
 def clip_rows_l2(
     rows: np.ndarray,
     clip_norm: float,
@@ -24,20 +41,6 @@ def clip_rows_l2(
 
     **Guarantee.** In exact arithmetic no row of the result is longer than `clip_norm`, so one row (one client) changes
     a sum of rows by at most `clip_norm` ("add_remove") or twice that ("replace").
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n), float32 or float64
-        One client a row.  A row with a NaN or an infinity becomes zeros: an update that is not used.
-    clip_norm : float
-        The bound, from 1e-100 to 1e100; a public number, never taken from the data.
-    out : ndarray or None
-        Where to write, of the shape and type of `rows`; `rows` itself clips in place, None makes a new array.
-    rejected : ndarray of shape (n_rows,), bool, or None
-        Where to write which rows were not finite; for logs.  It depends on the data and is not covered by any
-        guarantee: do not release it.
-    n_threads : int
-        0 for all; the result does not depend on it.
 
     Returns
     -------
@@ -71,6 +74,7 @@ def clip_rows_l2(
     return _clip(rows, clip_norm, out, rejected, n_threads, order=2)
 
 
+@_clips_rows
 def clip_rows_l1(
     rows: np.ndarray,
     clip_norm: float,
@@ -83,20 +87,6 @@ def clip_rows_l1(
 
     **Guarantee.** In exact arithmetic the absolute values of no row of the result add up to more than `clip_norm`, so
     one row (one client) changes a sum of rows by at most `clip_norm` ("add_remove") or twice that ("replace").
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_rows, n), float32 or float64
-        One client a row.  A row with a NaN or an infinity becomes zeros: an update that is not used.
-    clip_norm : float
-        The bound, from 1e-100 to 1e100; a public number, never taken from the data.
-    out : ndarray or None
-        Where to write, of the shape and type of `rows`; `rows` itself clips in place, None makes a new array.
-    rejected : ndarray of shape (n_rows,), bool, or None
-        Where to write which rows were not finite; for logs.  It depends on the data and is not covered by any
-        guarantee: do not release it.
-    n_threads : int
-        0 for all; the result does not depend on it.
 
     Returns
     -------

@@ -45,21 +45,11 @@ static inline MetaPlan network_meta_plan(const Network& network, const MetaClien
     return plan;
 }
 
-}  // namespace fastfedrec
-
 #define FASTFEDREC_DECLARE_TYPE(T) \
     void network_meta(const Network& network, const MetaClients<T>& clients, ptrdiff_t client, T* memory, \
                       int32_t* slots, int64_t* turns);
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    FASTFEDREC_DECLARE_TYPE(float) \
-    FASTFEDREC_DECLARE_TYPE(double) \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
+FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE_TYPE(float) FASTFEDREC_DECLARE_TYPE(double))
 #undef FASTFEDREC_DECLARE_TYPE
-
-namespace fastfedrec {
 
 // Numbers that `network_meta` needs room for, at a cache line.
 template <class T>

@@ -80,8 +80,6 @@ static inline ptrdiff_t network_room(const Network& network) {
            2 * (user.n_in + user.n_out) + network.layers[2].n_out;
 }
 
-}  // namespace fastfedrec
-
 #define FASTFEDREC_DECLARE_TYPE(T) \
     void network_step(const Network& network, T* weights, T* embeddings, const int32_t* slots, int64_t user, \
                       const int64_t* batch, ptrdiff_t n, T* room); \
@@ -91,16 +89,8 @@ static inline ptrdiff_t network_room(const Network& network) {
                        T* memory); \
     void network_add_double(const T* update, const int32_t* rows, ptrdiff_t n_rows, ptrdiff_t n_dense, \
                             ptrdiff_t width, double* out);
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    FASTFEDREC_DECLARE_TYPE(float) \
-    FASTFEDREC_DECLARE_TYPE(double) \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
+FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE_TYPE(float) FASTFEDREC_DECLARE_TYPE(double))
 #undef FASTFEDREC_DECLARE_TYPE
-
-namespace fastfedrec {
 
 // One step on n examples of a client; `slots` says where each row of the table lies among its embeddings.
 template <class T>

@@ -5,18 +5,15 @@
 
 #include "_kernels/core/_levels.h"
 
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void response_thresholds(const double* values, ptrdiff_t n, int64_t span, uint64_t* out); \
-    void respond(const double* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* out); \
-    void respond(const float* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* out); \
-    void respond_alike(uint64_t threshold, const uint64_t* words, ptrdiff_t n, int8_t* out); \
-    void mark_below(uint64_t threshold, const uint64_t* words, ptrdiff_t n, uint8_t* marks); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
 namespace fastfedrec {
+
+FASTFEDREC_EACH_LEVEL(
+    void response_thresholds(const double* values, ptrdiff_t n, int64_t span, uint64_t* out);
+    void respond(const double* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* out);
+    void respond(const float* values, const uint64_t* words, ptrdiff_t n, int64_t span, int8_t* out);
+    void respond_alike(uint64_t threshold, const uint64_t* words, ptrdiff_t n, int8_t* out);
+    void mark_below(uint64_t threshold, const uint64_t* words, ptrdiff_t n, uint8_t* marks);
+)
 
 static inline void response_thresholds(const double* values, ptrdiff_t n, int64_t span, uint64_t* out) {
     FASTFEDREC_CALL(response_thresholds, values, n, span, out);

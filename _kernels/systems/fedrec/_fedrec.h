@@ -19,23 +19,16 @@ struct FedRecPlan {
     double learning_rate, regularization, limit;
 };
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void fedrec_step(const FedRecPlan& plan, const double* rated, const double* ratings, ptrdiff_t n, \
-                     double* gradient, double* x); \
-    void fedrec_errors(const FedRecPlan& plan, const double* const* xs, const int32_t* items, const double* ratings, \
-                       ptrdiff_t n, double* errors); \
-    void fedrec_words(const FedRecPlan& plan, const double* x, double scale, bool toward_zero, const int32_t* items, \
-                      const double* errors, ptrdiff_t n, uint64_t* words); \
-    void fedrec_add(const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* kept, \
-                    const uint64_t* masks, ptrdiff_t n, uint64_t* sums); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    void fedrec_step(const FedRecPlan& plan, const double* rated, const double* ratings, ptrdiff_t n,
+                     double* gradient, double* x);
+    void fedrec_errors(const FedRecPlan& plan, const double* const* xs, const int32_t* items, const double* ratings,
+                       ptrdiff_t n, double* errors);
+    void fedrec_words(const FedRecPlan& plan, const double* x, double scale, bool toward_zero, const int32_t* items,
+                      const double* errors, ptrdiff_t n, uint64_t* words);
+    void fedrec_add(const FedRecPlan& plan, const int32_t* items, const uint64_t* words, const uint64_t* kept,
+                    const uint64_t* masks, ptrdiff_t n, uint64_t* sums);
+)
 
 // x <- x - rate (mean of (x'v - r) v + reg x) over n > 0 rows v, which zeros fill up to a multiple of FEDREC_ROWS, as
 // they do the ratings; gradient (width,) is scratch.

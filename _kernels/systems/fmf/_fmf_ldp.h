@@ -39,24 +39,17 @@ struct FMFUser {
     uint8_t mark;
 };
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks, \
-                   double* scratch, double* x); \
-    int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* words, int64_t* coordinates, \
-                        int64_t* answers); \
-    double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* residual); \
-    int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, \
-                                   const uint64_t* words, float* scratch, int64_t* coordinates, int64_t* answers); \
-    void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch, \
-                          int64_t* sums); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks,
+                   double* scratch, double* x);
+    int64_t fmf_reports(const FMFRound& round, const FMFUser& user, const uint64_t* words, int64_t* coordinates,
+                        int64_t* answers);
+    double fmf_residual(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* residual);
+    int64_t fmf_normalized_reports(const FMFRound& round, const FMFNormal& normal, const FMFUser& user,
+                                   const uint64_t* words, float* scratch, int64_t* coordinates, int64_t* answers);
+    void fmf_add_gradient(const FMFRound& round, const FMFNormal& normal, const FMFUser& user, float* scratch,
+                          int64_t* sums);
+)
 
 // Solves for x (width,) where the weight is 0, and marks the user's items; scratch (2 width,).
 static inline void fmf_solve(const FMFRound& round, const int32_t* items, ptrdiff_t n, uint8_t mark, uint8_t* marks,

@@ -16,18 +16,11 @@ struct SketchPlan {
     int n_sides;            // 2 for pairs of items, 1 for single items
 };
 
-}  // namespace fastfedrec
-
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells); \
-    void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words, \
-                        int16_t* sketches, uint32_t* places, uint8_t* bits); \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
-
-namespace fastfedrec {
+FASTFEDREC_EACH_LEVEL(
+    void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells);
+    void sketch_reports(const SketchPlan& plan, const int32_t* items, ptrdiff_t n, const uint64_t* words,
+                        int16_t* sketches, uint32_t* places, uint8_t* bits);
+)
 
 // Writes the cells (n,) that places (n,) stand for.
 static inline void sketch_cells(const SketchPlan& plan, const uint32_t* places, ptrdiff_t n, uint32_t* cells) {

@@ -73,8 +73,6 @@ static inline ptrdiff_t ncf_items_size(const NcfShape& shape, ptrdiff_t n_items)
     return shape.n_layers ? (n_items + NCF_BLOCK - 1) / NCF_BLOCK * NCF_BLOCK * shape.widths[1] : 0;
 }
 
-}  // namespace fastfedrec
-
 #define FASTFEDREC_DECLARE_TYPE(T) \
     double ncf_train(const NcfShape& shape, const NcfState<T>& state, const uint64_t* examples, ptrdiff_t n, \
                      ptrdiff_t batch_size, int64_t step, T* memory, int32_t* rows); \
@@ -83,16 +81,8 @@ static inline ptrdiff_t ncf_items_size(const NcfShape& shape, ptrdiff_t n_items)
                    T* memory); \
     void ncf_score(const NcfShape& shape, const T* table, const T* dense, const T* from_items, ptrdiff_t n_items, \
                    int64_t user, double* out, T* memory);
-#define FASTFEDREC_DECLARE(level) \
-    namespace level { \
-    FASTFEDREC_DECLARE_TYPE(float) \
-    FASTFEDREC_DECLARE_TYPE(double) \
-    }
-namespace fastfedrec { FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE) }
-#undef FASTFEDREC_DECLARE
+FASTFEDREC_EACH_LEVEL(FASTFEDREC_DECLARE_TYPE(float) FASTFEDREC_DECLARE_TYPE(double))
 #undef FASTFEDREC_DECLARE_TYPE
-
-namespace fastfedrec {
 
 // Steps after `step` on batches of n examples, one after the other; the sum of their losses, each before its step.
 // `rows` has room for twice a batch.

@@ -14,6 +14,7 @@ import numpy as np
 
 from fastfedrec.core.arrays import distinct
 from fastfedrec.core.check import check_flag
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
@@ -48,15 +49,20 @@ _N_REWEIGHTINGS = 12
 _RESIDUAL = 1e-3  # of a user's mean residual: what a fitting equation is off by
 
 
+#: Of all attacks, that part of the docstring.
+_scores_claims = shares_docstring("""\
+record : RecordedRound
+    What everybody received in one round.
+truth : Interactions, SciPy sparse matrix or array, or frame
+    The data, to score the claims.""")
+
+
+@_scores_claims
 def value_matching(record: RecordedRound, truth: InteractionsLike, *, colluding: bool = True) -> AttackResult:
     """Look for the vectors that the server received among those of the denoisers: what is found is virtual.
 
     Parameters
     ----------
-    record : RecordedRound
-        What everybody received in one round.
-    truth : Interactions, SciPy sparse matrix or array, or frame
-        The data, to score the claims.
     colluding : bool
         Whether denoisers show the server what they received, without the senders; otherwise it has only their sums.
 
@@ -78,6 +84,7 @@ def value_matching(record: RecordedRound, truth: InteractionsLike, *, colluding:
     return result_of(f"value matching, {who}", claims, claims, cells_of(server, truth), truth)
 
 
+@_scores_claims
 def intersection(records: Sequence[RecordedRound], truth: InteractionsLike) -> AttackResult:
     """Claim that the items which a user speaks of in every round are rated: virtual ones come and go.
 
@@ -85,8 +92,6 @@ def intersection(records: Sequence[RecordedRound], truth: InteractionsLike) -> A
     ----------
     records : sequence of RecordedRound
         What everybody received in several rounds.
-    truth : Interactions, SciPy sparse matrix or array, or frame
-        The data, to score the claims.
 
     Returns
     -------
@@ -108,15 +113,12 @@ def intersection(records: Sequence[RecordedRound], truth: InteractionsLike) -> A
     return result_of(name, claims, share, pairs, truth)
 
 
+@_scores_claims
 def popularity(record: RecordedRound, truth: InteractionsLike, counts: np.ndarray) -> AttackResult:
     """Hold popular items for rated ones: the only thing that is left to a server with one fixed list of each user.
 
     Parameters
     ----------
-    record : RecordedRound
-        What everybody received in one round.
-    truth : Interactions, SciPy sparse matrix or array, or frame
-        The data, to score the claims.
     counts : ndarray of shape (n_items,)
         How many users rated each item, as the server computes in every round of FedRec++.
 
@@ -135,15 +137,9 @@ def popularity(record: RecordedRound, truth: InteractionsLike, counts: np.ndarra
     return result_of("popularity, the server", claims, scores, cells_of(server, truth), truth)
 
 
+@_scores_claims
 def group_sums(record: RecordedRound, truth: InteractionsLike) -> AttackResult:
     """Subtract each denoiser's sums alone: where all of its users who speak of an item rated it, or none did, it shows.
-
-    Parameters
-    ----------
-    record : RecordedRound
-        What everybody received in one round.
-    truth : Interactions, SciPy sparse matrix or array, or frame
-        The data, to score the claims.
 
     Returns
     -------
@@ -182,6 +178,7 @@ def group_sums(record: RecordedRound, truth: InteractionsLike) -> AttackResult:
     return result_of("sums of single denoisers, the server", claims, claims, cells_of(server, truth), truth)
 
 
+@_scores_claims
 def gradients(
     first: RecordedRound, second: RecordedRound, truth: InteractionsLike, *, grid: Sequence[float] = STARS
 ) -> RatingResult:
@@ -191,8 +188,6 @@ def gradients(
     ----------
     first, second : RecordedRound
         What everybody received in any two rounds.
-    truth : Interactions, SciPy sparse matrix or array, or frame
-        The data, to score the claims.
     grid : sequence of float
         The ratings there are.
 

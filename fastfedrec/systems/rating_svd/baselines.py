@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.core.check import check_epsilon, check_flag, check_integer, check_real
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike
@@ -105,18 +106,20 @@ class _Mean(RatingBaseline, AdditiveModel):
         """Set the biases there are, and return the mean."""
 
 
+#: Of all three means, that part of the docstring.
+_of_reports = shares_docstring("""\
+epsilon : float or None
+    Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
+grid : sequence of float
+    The ratings there are.""")
+
+
+@_of_reports
 class GlobalMean(_Mean):
     """The mean of all ratings, for everybody and everything.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
     ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
-
-    Parameters
-    ----------
-    epsilon : float or None
-        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
-    grid : sequence of float
-        The ratings there are.
 
     Attributes
     ----------
@@ -138,18 +141,12 @@ class GlobalMean(_Mean):
         return float(values.mean()) if len(values) else 0.0  # as LaplaceRRSVD has it
 
 
+@_of_reports
 class UserMean(_Mean):
     """Each user's mean rating, shrunk towards the mean of all by as much as the ratings' noise asks for.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
     ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
-
-    Parameters
-    ----------
-    epsilon : float or None
-        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
-    grid : sequence of float
-        The ratings there are.
 
     Attributes
     ----------
@@ -172,18 +169,12 @@ class UserMean(_Mean):
         return mean
 
 
+@_of_reports
 class ItemMean(_Mean):
     """Each item's mean rating, shrunk towards the mean of all by as much as the ratings' noise asks for.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
     ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
-
-    Parameters
-    ----------
-    epsilon : float or None
-        Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
-    grid : sequence of float
-        The ratings there are.
 
     Attributes
     ----------
