@@ -56,8 +56,9 @@ def test_the_verdict_names_the_part_that_costs_most(folds):
     rmse = [row.rmse[0] for row in table.rows[:7]]
     gains = [before - after for before, after in itertools.pairwise(rmse)]
     most = LADDER[1 + gains.index(max(gains))]
-    assert table.verdict().startswith(f"Of the changes to the printed settings '{most}' is worth most, {max(gains):.3f}")
-    assert f"The least error is {min(rmse):.3f} ('{LADDER[rmse.index(min(rmse))]}')" in table.verdict()
+    told = table.verdict()
+    assert told.startswith(f"Of the changes to the printed settings '{most}' is worth most, {max(gains):.3f}")
+    assert f"The least error is {min(rmse):.3f} ('{LADDER[rmse.index(min(rmse))]}')" in told
 
 
 def test_attacks_find_what_noise_and_pseudo_items_let_them(folds):
