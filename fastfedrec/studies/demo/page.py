@@ -136,7 +136,7 @@ def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
     metric = METRICS[0]
     # Text stays text, in the font and the colour of the page around it; the same results make the same picture.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "fastfedrec", "font.size": 11}):
-        figure = Figure(figsize=(7, 6), layout="constrained")
+        figure = Figure(figsize=(5, 6.4), layout="constrained")
         axes = figure.subplots()
         _draw_points(axes, results, metric)
         for number, result in enumerate(r for r in results if r.trust == "none"):
@@ -148,7 +148,7 @@ def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
         axes.set_xlabel("true epsilon of the whole run (nats, log scale)")
         axes.set_ylabel(metric.upper())
         axes.spines[["top", "right"]].set_visible(False)
-        figure.legend(frameon=False, fontsize=10, loc="outside lower center", ncols=2)
+        figure.legend(frameon=False, fontsize=10, loc="outside lower center")
         if path is not None:
             figure.savefig(path, dpi=150)
         text = io.StringIO()
@@ -193,7 +193,7 @@ p { margin: .6rem 0; overflow-wrap: anywhere; }
 header p, figcaption, footer { color: var(--soft); }
 .verdict { border-left: 5px solid var(--edge); border-radius: 4px; padding: .7rem 1.1rem; background: var(--mark); }
 figure { margin: 1.2rem 0; }
-figure svg { display: block; width: 100%; max-width: 46rem; min-width: 30rem; height: auto; margin: 0 auto; }
+figure svg { display: block; width: 100%; max-width: 33rem; height: auto; margin: 0 auto; }
 figure svg text { font-family: inherit !important; }
 figcaption { font-size: .92rem; margin-top: .5rem; }
 .wide { overflow-x: auto; }
@@ -207,5 +207,9 @@ dt { margin-top: .7rem; }
 dd { margin: .2rem 0 0; overflow-x: auto; }
 code { font: .9rem ui-monospace, "DejaVu Sans Mono", Consolas, monospace; white-space: nowrap; }
 footer { margin-top: 2.5rem; font-size: .85rem; }
-@media (max-width: 44rem) { main { margin: 0; padding: 1.2rem; border: 0; } }
+@media (max-width: 44rem) {
+  main { margin: 0; padding: 1.2rem; border: 0; }
+  .figures th, .figures td { font-size: .82rem; padding-right: .5rem; }
+  .figures td:first-child { white-space: normal; min-width: 4rem; }
+}
 """
