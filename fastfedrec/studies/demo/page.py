@@ -149,10 +149,10 @@ def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
         axes.set_ylabel(metric.upper())
         axes.spines[["top", "right"]].set_visible(False)
         figure.legend(frameon=False, fontsize=10, loc="outside lower center")
+        text = io.StringIO()  # before any other: each drawing moves the layout a little
+        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         if path is not None:
             figure.savefig(path, dpi=150)
-        text = io.StringIO()
-        figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")
     # Black is what SVG draws text in where it says nothing of it.

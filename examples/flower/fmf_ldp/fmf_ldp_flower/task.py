@@ -4,7 +4,6 @@ import csv
 import os
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from fastfedrec import FMFLDP, Interactions, Key
 from fastfedrec.datasets import generate_implicit
@@ -28,7 +27,5 @@ def load(context) -> Interactions:
         return data.shard(int(context.node_config["num-partitions"]))[int(context.node_config["partition-id"])]
     with open(str(path), newline="") as file:
         rows = list(csv.DictReader(file))
-    users, of = np.unique([row["user"] for row in rows], return_inverse=True)
-    columns = np.searchsorted(CATALOGUE, [int(row["item"]) for row in rows])  # all of them in the catalogue
-    matrix = csr_matrix((np.ones(len(rows)), (of, columns)), shape=(len(users), len(CATALOGUE)))
-    return Interactions.from_scipy(matrix, users, CATALOGUE)
+    users, items = [row["user"] for row in rows], [int(row["item"]) for row in rows]
+    return Interactions.from_arrays(users, items, item_ids=CATALOGUE)
