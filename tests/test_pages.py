@@ -73,6 +73,23 @@ def test_a_page_of_a_system_is_read_in_one_sitting():
     assert {path.stem: words for path in pages if (words := len(path.read_text().split())) > 900} == {}
 
 
+def test_pages_of_systems_keep_to_one_template():
+    """That of baselines has many models, and an order of its own."""
+    plan = (
+        "## How it works",
+        "```{sends}",
+        "## When to use it",
+        "```python",
+        "```{admonition} Guarantee",
+        "```{reaches}",
+    )
+    for path in (ROOT / "docs/explanation/systems").glob("*/*.md"):
+        if not is_proof(path.stem) and path.stem != "baselines":
+            places = [path.read_text().find(f"\n{part}") for part in (*plan, "## Limits")]
+            assert min(places) > 0, path.stem
+            assert places == sorted(places), path.stem
+
+
 def is_proof(name):
     return name.endswith("-privacy") or name == "private-kmeans"
 
