@@ -3,6 +3,7 @@
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 
 from curves import LINES, STEPS, Plot, short
@@ -83,7 +84,7 @@ def draw(plot):
             mark(name, x, y + 11)
             for name, x in sorted(places.items(), key=lambda item: (item[0] == PAPER, -names.index(item[0])))
         ]
-        said.append(f"{label}: " + ", ".join(f"{name} {value:,g}" for name, value in figures.items()) + ".")
+        said.append(f"{label}: " + ", ".join(f"{name} {value:,.10g}" for name, value in figures.items()) + ".")
     parts.append(f'<text x="{WIDTH / 2}" y="{bottom + 32}" text-anchor="middle">{escape(plot.about)}</text>')
     for number, name in enumerate(names):
         y = bottom + 52 + 17 * number
@@ -264,6 +265,31 @@ def privrec_gap():
     return Plot(curves, "first-order MAML, server by Adam", "Hits@k over k", "MovieLens 1M", "linear")
 
 
+def _prototypes(place, columns):
+    """Figure 8 or 9: test errors, or mean percentile ranks, of each model at two settings."""
+    (_, *head), *rows = Table(
+        "reproductions/private-prototypes.md", "Figures 8 and 9: MovieLens 1M, ZIP regions"
+    ).rows()
+    names = {0: "epsilon 1", 1: "epsilon 10", 2: head[2], 3: head[3]}
+    cells = {row[0]: {names[k]: figures_of(row[k + 1])[place : place + 1] for k in columns} for row in rows}
+    rows = [(model, {name: found[0] for name, found in of.items() if found}) for model, of in cells.items()]
+    return Dots(rows, ("RMSE, test", "mean percentile rank (0 is best)")[place], from_zero=False)
+
+
+def entity_size():
+    """How many users an entity needs for more than one prototype."""
+    page, section = "reproductions/private-prototypes.md", "Users of one entity (not in the paper)"
+    (_, _, *head), *rows = Table(page, section).rows()
+    curves = {}
+    for users, epsilon, *cells in rows:
+        for k, cell in zip(head, cells, strict=True):
+            if k in ("k = 1", "k = 10", "k = 100"):
+                point = figures_of(users)[0], figures_of(cell)[0]
+                curves.setdefault(f"{k} at epsilon {epsilon}", []).append(point)
+    about = "RMSE, test, over users of an entity"
+    return Plot(curves, "k = 1 at epsilon 1", about, "MovieLens 1M", from_zero=False)
+
+
 def landing():
     """The picture of the first page: README's table."""
     _, *rows = Table("../README.md", None).rows()
@@ -293,6 +319,11 @@ PLOTS = {
     "privrec-tables-4-and-5": privrec_epsilon,
     "privrec-table-6": privrec_membership,
     "privrec-gap": privrec_gap,
+    "private-prototypes-figure-8": partial(_prototypes, 0, (0, 1)),
+    "private-prototypes-figure-8-ranks": partial(_prototypes, 1, (0, 1)),
+    "private-prototypes-figure-9": partial(_prototypes, 0, (2, 3)),
+    "private-prototypes-figure-9-ranks": partial(_prototypes, 1, (2, 3)),
+    "private-prototypes-entity-size": entity_size,
 }
 
 

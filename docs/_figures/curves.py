@@ -56,7 +56,7 @@ def short(number, places=None):
     """A figure without the 0 before its point."""
     if number == 0:
         return "0"
-    text = f"{number:,g}" if places is None else f"{number:.{places}f}"
+    text = f"{number:,.10g}" if places is None else f"{number:.{places}f}"
     return text[1:] if text.startswith("0.") else text
 
 
