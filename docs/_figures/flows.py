@@ -46,25 +46,38 @@ class Flow:
 
 _TRUSTED = {"device": "holds its row", "server": "trusted: adds noise", "everyone": "sees the model"}
 _SCORES = Do("device", "scores with its own row, and sends nothing")
+_MEAN = (
+    Send("device", "server", "its row, of norm 1", EXACT),
+    Do("server", "adds up, and adds noise: the mean"),
+)
+_WEIGHTS = (Send("server", "everyone", "factors of EASE's weights", PROTECTED), _SCORES)
+
+
+def _of_all(learning):
+    """A flow in which a server has everybody's items, and learns so."""
+    steps = (
+        Send("user", "server", "all items", EXACT),
+        Do("server", learning),
+        Send("server", "user", "recommendations", EXACT),
+    )
+    return Flow({"user": "", "server": "trusted with everything"}, steps)
+
 
 FLOWS = {
     "dp-gram": Flow(
         _TRUSTED,
         (
-            Send("device", "server", "its row, of norm 1", EXACT),
-            Do("server", "adds up, and adds noise: the mean"),
+            *_MEAN,
             Send("server", "device", "the mean", PROTECTED),
             Send("device", "server", "products of all pairs of its row, of norm 1", EXACT),
             Do("server", "adds up, adds noise, shrinks the spectrum"),
-            Send("server", "everyone", "factors of EASE's weights", PROTECTED),
-            _SCORES,
+            *_WEIGHTS,
         ),
     ),
     "dp-subspace": Flow(
         _TRUSTED,
         (
-            Send("device", "server", "its row, of norm 1", EXACT),
-            Do("server", "adds up, and adds noise: the mean"),
+            *_MEAN,
             Repeat(
                 "3 rounds",
                 (
@@ -73,8 +86,7 @@ FLOWS = {
                     Do("server", "adds up, adds noise: the strongest directions are the next columns"),
                 ),
             ),
-            Send("server", "everyone", "factors of EASE's weights", PROTECTED),
-            _SCORES,
+            *_WEIGHTS,
         ),
     ),
     "shuffled-sketch": Flow(
@@ -84,8 +96,7 @@ FLOWS = {
             Send("device", "shuffler", "k reports of 33 bits, each with epsilon_0", PROTECTED),
             Send("shuffler", "server", "all users' reports, in random order", PROTECTED),
             Do("server", "adds up signs: a noisy matrix of item pairs"),
-            Send("server", "everyone", "factors of EASE's weights", PROTECTED),
-            _SCORES,
+            *_WEIGHTS,
         ),
     ),
     "dp-fmf": Flow(
@@ -244,20 +255,6 @@ FLOWS = {
             Do("device", "scores on its own graph, and sends nothing"),
         ),
     ),
-    "ncf": Flow(
-        {"user": "", "server": "trusted with everything"},
-        (
-            Send("user", "server", "all items", EXACT),
-            Do("server", "trains embeddings and a network"),
-            Send("server", "user", "recommendations", EXACT),
-        ),
-    ),
-    "baselines": Flow(
-        {"user": "", "server": "trusted with everything"},
-        (
-            Send("user", "server", "all items", EXACT),
-            Do("server", "counts, solves or trains"),
-            Send("server", "user", "recommendations", EXACT),
-        ),
-    ),
+    "ncf": _of_all("trains embeddings and a network"),
+    "baselines": _of_all("counts, solves or trains"),
 }

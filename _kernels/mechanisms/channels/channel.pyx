@@ -5,27 +5,16 @@ exactly.  A row is padded with 2^64 - 1 to 2^L - 1 thresholds, and found in L co
 holds the last output that is possible, where a word of 2^64 - 1 belongs.  Inputs are trusted.
 """
 from cython.parallel cimport prange
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
+from _kernels.mechanisms._codes cimport In, Out
 from _kernels.mechanisms.channels._thresholds cimport table_output
 
 include "_kernels/core/_level.pxi"
 
 cdef enum:
     BLOCK = 65536             # values a stream; part of the stream's definition
-
-ctypedef fused In:
-    uint8_t
-    uint16_t
-    int32_t
-    int64_t
-
-ctypedef fused Out:
-    uint8_t
-    uint16_t
-    int32_t
-    int64_t
 
 
 def sample_words(

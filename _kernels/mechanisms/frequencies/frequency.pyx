@@ -5,26 +5,15 @@ has low + extra of 2^64 words and each other one low.  OUE: one word a bit, 2^63
 other.
 """
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
+from _kernels.mechanisms._codes cimport In, Out
 
 include "_kernels/core/_level.pxi"
 
 cdef enum:
     BLOCK = 65536             # values (GRR) or bits (OUE) a stream; part of the stream's definition
-
-ctypedef fused In:
-    uint8_t
-    uint16_t
-    int32_t
-    int64_t
-
-ctypedef fused Out:
-    uint8_t
-    uint16_t
-    int32_t
-    int64_t
 
 
 def report_values(

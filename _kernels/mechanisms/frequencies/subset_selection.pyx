@@ -5,28 +5,17 @@ other values (`mark_unbiased_subset`), whose ranks are the values themselves, bu
 last value.
 """
 from cython.parallel cimport parallel, prange, threadid
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 
 from _kernels.core._chacha20 cimport Stream, stream_next, stream_open
 from _kernels.core._subset cimport bitmap_words, lowest_bit, mark_unbiased_subset
+from _kernels.mechanisms._codes cimport In, Out
 
 include "_kernels/core/_level.pxi"
 
 cdef enum:
     BLOCK = 1024              # reports a stream; part of the stream's definition
-
-ctypedef fused In:
-    uint8_t
-    uint16_t
-    int32_t
-    int64_t
-
-ctypedef fused Out:
-    uint8_t
-    uint16_t
-    int32_t
-    int64_t
 
 
 def report_subsets(

@@ -85,14 +85,6 @@ def _func(*problem):
 IMPLS = {"fastfedrec": _fastfedrec, "torch eager": _eager, "torch.func": _func}
 
 
-def _checked(impl, problem):
-    run = IMPLS[impl](*problem)
-    expected, got = _fastfedrec(*problem)(), run()
-    if not np.abs(got - expected).max() < 1e-3 * np.abs(expected).max():
-        raise AssertionError(f"{impl} is off by {np.abs(got - expected).max():.2g} of {np.abs(expected).max():.2g}")
-    return run
-
-
 class TrainClients:
     """Eight clients, five epochs of 80 examples, then the loss of 85."""
 
@@ -119,7 +111,7 @@ class RatioToPeers(OnInstructionSet):
         self.problem = steps._problem()
 
     def _ratio(self, other):
-        return times_faster(*(_checked(impl, self.problem) for impl in (other, "fastfedrec")))
+        return times_faster(*(steps.checked(IMPLS, impl, self.problem) for impl in (other, "fastfedrec")))
 
     def track_floor_share(self, instruction_set):
         """Each layer's product is taken 3 times in a step and 8 in the one back through it."""

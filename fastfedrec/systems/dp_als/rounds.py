@@ -119,14 +119,7 @@ class NoisyRound(FederatedSystem):
         """What the server makes of the noisy sums."""
 
     def local_round(
-        self,
-        state: ALSState,
-        shard: Interactions,
-        key: Key,
-        round: int,
-        *,
-        sender: str = "shard-0",
-        n_threads: int = 0,
+        self, state: ALSState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
     ) -> Update:
         """Add up one shard's contributions, exactly."""
         return Update(round, sender, shard.n_users, self._sums(state, shard, key, resolve_n_threads(n_threads)))
