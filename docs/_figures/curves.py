@@ -80,7 +80,9 @@ def draw(plot):
         label = short(value, places)
         parts.append(f'<text x="{LEFT - 5}" y="{y}" text-anchor="end" dominant-baseline="middle">{label}</text>')
     for x in plot.written:
-        parts.append(f'<text x="{right(x):.1f}" y="{BOTTOM + 16}" text-anchor="middle">{short(x)}</text>')
+        label = short(x)
+        middle = min(right(x), WIDTH - 3.1 * len(label))  # a long one stands a little to the left
+        parts.append(f'<text x="{middle:.1f}" y="{BOTTOM + 16}" text-anchor="middle">{label}</text>')
     parts.append(f'<text x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 34}" text-anchor="middle">{escape(plot.about)}</text>')
     said = []
     for number, name in reversed(list(enumerate(names))):
