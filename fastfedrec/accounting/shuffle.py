@@ -240,14 +240,14 @@ def _clone_pmf(epsilon, n_users, clone_probability, step):
         total = clones + 1
         width = math.ceil(_STDDEVS / 2 * math.sqrt(total.max())) + 1
         ones = total // 2 + np.arange(width + 1)
-        coins = weights * _binomial.pmf(ones, clones, 0.5)  # that so many of the clones show a one
+        coins = weights * _binomial.fair_upper_halves(clones, width + 1)  # that so many of the clones show a one
         with_one, with_zero, ones = coins[:, :-1], coins[:, 1:], np.minimum(ones[:, 1:], total)
         losses = np.log((ones + small * (total - ones)) / (small * ones + (total - ones)))
         cells = np.minimum((losses / step).astype(np.int64), n_cells - 1).ravel()
         p += np.bincount(cells, (own * with_one + (1 - own) * with_zero).ravel(), n_cells)
         q += np.bincount(cells, ((1 - own) * with_one + own * with_zero).ravel(), n_cells)
         # What is left beyond counts as if it had the largest loss.
-        p[-1] += float((weights * _binomial.sf(ones[:, -1:] - 1, clones, 0.5)).sum())
+        p[-1] += float((weights * _binomial.tail_above(ones[:, -1:], clones, 0.5)).sum())
     return symmetric(p, q, step, 1 - p.sum() - q.sum(), (0.0, 0.0))
 
 
@@ -258,9 +258,9 @@ def _clone_numbers(n, probability):
     per_number = 2 + _STDDEVS / 2 * math.sqrt(high + 1)
     stride = max(1, math.ceil((high - low + 1) * per_number / _LARGEST_TABLE))
     numbers = np.arange(low, high + 1, stride)
-    weights = -np.diff(_binomial.sf(numbers - 1, n, probability), append=0.0)
+    weights = _binomial.block_masses(low, high, stride, n, probability)
     if low:
-        yield np.zeros((1, 1), dtype=np.int64), np.array([[_binomial.cdf(low - 1, n, probability)]])
+        yield np.zeros((1, 1), dtype=np.int64), np.array([[_binomial.tail_below(low - 1, n, probability)]])
     rows = max(1, int(_BLOCK / per_number))
     for first in range(0, len(numbers), rows):
         yield numbers[first : first + rows, None], weights[first : first + rows, None]
@@ -361,5 +361,5 @@ def _window(n, probability):
 def _clone_counts(n, probability):
     """Numbers of clones and their probabilities, those in between moved down: fewer clones hide less."""
     numbers = _window(n, probability)
-    numbers = numbers[:: max(1, int(_FINEST_COUNT * numbers[0]))]
-    return numbers, -np.diff(_binomial.sf(numbers - 1, n, probability), append=0.0)
+    stride = max(1, int(_FINEST_COUNT * numbers[0]))
+    return numbers[::stride], _binomial.block_masses(numbers[0], numbers[-1], stride, n, probability)

@@ -267,6 +267,11 @@ def _write_rows(
     write_document(folder, {"user": [], "item": []}, "public" if "item" in listed else "data")
 
 
+def _new_column(path: Path, dtype: Any, n: int) -> np.ndarray:
+    """A column in a file; NumPy before 2.1 maps no empty one."""
+    return np.memmap(path, dtype, mode="w+", shape=n) if n else np.empty(0, dtype)
+
+
 def _group_by_user(
     spool: Path,
     n: int,
@@ -282,10 +287,8 @@ def _group_by_user(
         indptr[1:] += np.bincount(user_rows(block), minlength=n_users)
     np.cumsum(indptr, out=indptr)
     n_kept = int(indptr[-1])
-    items = np.memmap(spool / "items_by_user", np.int32, mode="w+", shape=n_kept)
-    others: dict[str, np.ndarray] = {
-        name: np.memmap(spool / f"{name}_by_user", c.dtype, mode="w+", shape=n_kept) for name, c in extra.items()
-    }
+    items = _new_column(spool / "items_by_user", np.int32, n_kept)
+    others = {name: _new_column(spool / f"{name}_by_user", c.dtype, n_kept) for name, c in extra.items()}
     free = indptr[:-1].copy()
     for block in _blocks(n):
         rows, chosen = user_rows(block), item_rows(block)

@@ -1,48 +1,107 @@
-"""Binomial probabilities: the bits of scipy.stats, wherever SciPy keeps the compiled functions."""
+"""Binomial probabilities beside exact ones, whatever SciPy is there."""
 
 import math
 import subprocess
 import sys
-from types import SimpleNamespace
+from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
-import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
 
 from fastfedrec.accounting import _binomial
 
-# ---- oracle ----------------------------------------------------------------------------------------------------------
+NEAR = 5e-13  # far out, where the logarithm is 45 times 1; an account leaves room for a part in 10^9
+FAR = (-9.5, -3.0, -0.5, 0.0, 1.0, 6.0, 9.5)  # standard deviations from the mean
 
 
-@pytest.mark.parametrize("probability", [1e-300, 0.1517, 0.5, 0.9])
-@pytest.mark.parametrize("n", [0, 1, 7, 500, 10**6])
-def test_every_bit_is_that_of_scipy_stats(n, probability):
-    counts = np.unique(np.r_[-3:12, n // 2 - 40 : n // 2 + 40, n - 5 : n + 4])
-    assert (_binomial.pmf(counts, n, probability) == binom.pmf(counts, n, probability)).all()
-    assert (_binomial.sf(counts, n, probability) == binom.sf(counts, n, probability)).all()
-    for count in (0, n // 2, n):
-        assert _binomial.cdf(count, n, probability) == binom.cdf(count, n, probability)
+def exact(k, n, probability):
+    """To 60 digits, by the logarithms of factorials."""
+    with mpmath.workdps(60):
+        p = mpmath.mpf(probability)
+        choices = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
+        return mpmath.exp(choices + k * mpmath.log(p) + (n - k) * mpmath.log1p(-p))
+
+
+def counts_around(n, probability):
+    """Some counts up to 9.5 standard deviations from the mean."""
+    spread = math.sqrt(n * probability * (1 - probability))
+    least = 1 if n * probability < 1 else 0
+    return sorted({min(n, max(least, round(n * probability + far * spread))) for far in FAR})
+
+
+# ---- probabilities ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("probability", [1e-12, 0.1517, 0.5, 1 - 1e-6])
+@pytest.mark.parametrize("n", [2, 40, 500, 10**6, 10**9, 10**11, 10**13])
+def test_the_last_digits_are_right_at_every_size(n, probability):
+    counts = counts_around(n, probability)
+    found = _binomial.pmf(np.array(counts), n, probability)
+    for count, mass in zip(counts, found, strict=True):
+        truth = exact(count, n, probability)
+        assert abs(mass - truth) <= NEAR * truth
+    moved = _binomial.pmf(np.array(counts), n, probability * (1 - 1e-7))  # another coin is told apart
+    assert max(abs(m / exact(k, n, probability) - 1) for k, m in zip(counts, moved, strict=True)) > NEAR
+
+
+@given(n=st.integers(0, 300), numerator=st.integers(0, 64))
+def test_all_counts_of_few_trials_are_exact_fractions(n, numerator):
+    p = Fraction(numerator, 64)
+    truth = [math.comb(n, k) * p**k * (1 - p) ** (n - k) if 0 <= k <= n else 0 for k in range(-2, n + 3)]
+    found = _binomial.pmf(np.arange(-2, n + 3), n, numerator / 64)
+    np.testing.assert_allclose(found, [float(t) for t in truth], rtol=1e-12, atol=1e-300)
 
 
 def test_numbers_of_trials_may_be_arrays():
-    counts, n = np.arange(-2, 30), np.arange(3, 25)[:, None]
-    assert (_binomial.pmf(counts, n, 0.3) == binom.pmf(counts, n, 0.3)).all()
-    assert (_binomial.sf(counts, n, 0.3) == binom.sf(counts, n, 0.3)).all()
+    counts, n = np.arange(-2, 30), np.arange(0, 25)[:, None]
+    rows = [_binomial.pmf(counts, trials, 0.3) for trials in n[:, 0]]
+    assert (_binomial.pmf(counts, n, 0.3) == rows).all()
 
 
-def test_another_scipy_is_asked_by_its_public_name(monkeypatch):
-    counts = np.arange(-2, 30)
-    expected = _binomial.pmf(counts, 20, 0.3), _binomial.sf(counts, 20, 0.3), _binomial.cdf(4, 20, 0.3)
-    without = SimpleNamespace(special=SimpleNamespace(_ufuncs=SimpleNamespace()))
-    monkeypatch.setattr(_binomial, "scipy", without)
-    got = _binomial.pmf(counts, 20, 0.3), _binomial.sf(counts, 20, 0.3), _binomial.cdf(4, 20, 0.3)
-    assert [np.asarray(x).tobytes() for x in got] == [np.asarray(x).tobytes() for x in expected]
+# ---- tails and blocks ------------------------------------------------------------------------------------------------
 
 
-def exact(counts, n):
+@given(n=st.integers(1, 200), numerator=st.integers(0, 32), count=st.integers(0, 210))
+def test_a_tail_is_no_less_than_the_truth(n, numerator, count):
+    p = Fraction(numerator, 32)
+    masses = [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
+    above, below = sum(masses[count:]), sum(masses[: count + 1])
+    assert _binomial.tail_above(count, n, float(p)) >= float(above) * (1 - 1e-12)
+    assert _binomial.tail_below(count, n, float(p)) >= float(below) * (1 - 1e-12)
+    if count >= 2 * n * p + 10 and above:
+        assert _binomial.tail_above(count, n, float(p)) <= 2 * float(above)
+
+
+def test_far_tails_of_many_trials_are_near_the_truth_and_above_it():
+    n, p = 10**12, 0.25
+    spread = math.sqrt(n * p * (1 - p))
+    low, high = int(n * p - 9 * spread), int(n * p + 9 * spread)
+    normal = 1.1286e-19  # that of a normal variable beyond 9 standard deviations
+    for found in (_binomial.tail_above(high, n, p), _binomial.tail_below(low, n, p)):
+        assert normal * 0.99 < found < normal * 1.03  # 1 / 9^2 above it
+    assert _binomial.tail_above(n + 1, n, p) == _binomial.tail_below(-1, n, p) == 0
+    assert _binomial.tail_below(11, 10**18, 1e-17) == 1  # nothing is claimed where it is no tail
+
+
+@pytest.mark.parametrize("stride", [1, 7, 1000])
+def test_blocks_share_all_that_is_from_the_first_count_on(stride, monkeypatch):
+    n, p, first, last = 5_000, 0.3, 1_200, 1_800
+    masses = _binomial.block_masses(first, last, stride, n, p)
+    single = _binomial.pmf(np.arange(first, n + 1), n, p)
+    expected = np.add.reduceat(single, np.arange(0, last + 1 - first, stride))
+    np.testing.assert_allclose(masses, expected, rtol=1e-12, atol=1e-21)
+    assert masses[-1] >= expected[-1]
+    monkeypatch.setattr(_binomial, "_BLOCK", 37)
+    np.testing.assert_allclose(_binomial.block_masses(first, last, stride, n, p), masses, rtol=1e-12)
+
+
+# ---- fair coins ------------------------------------------------------------------------------------------------------
+
+
+def exact_coins(counts, n):
     """Rounded once."""
     return np.array([math.comb(n, k) / 2**n if k >= 0 else 0.0 for k in counts.tolist()])
 
@@ -50,15 +109,22 @@ def exact(counts, n):
 @given(n=st.integers(0, 300), first=st.integers(-50, 300), size=st.integers(1, 400))
 def test_fair_coins_are_off_by_two_roundings_a_step(n, first, size):
     counts = np.arange(min(first, n), max(first + size, 0) + 1)
-    np.testing.assert_allclose(_binomial.fair_pmf(counts[0], counts[-1], n), exact(counts, n), rtol=2e-13, atol=0)
+    found = _binomial.fair_pmf(counts[0], counts[-1], n)
+    np.testing.assert_allclose(found, exact_coins(counts, n), rtol=2e-13, atol=0)
 
 
-def test_many_fair_coins_are_nearer_to_the_truth_than_one_probability_after_the_other():
+@given(n=st.lists(st.integers(0, 300), min_size=1, max_size=5), width=st.integers(1, 400))
+def test_upper_halves_are_those_of_all_counts(n, width):
+    halves = _binomial.fair_upper_halves(np.array(n)[:, None], width)
+    expected = [exact_coins((trials + 1) // 2 + np.arange(width), trials) for trials in n]
+    np.testing.assert_allclose(halves, expected, rtol=2e-13, atol=0)
+
+
+def test_many_fair_coins_are_right_to_the_last_digits():
     n, counts = 40_000, np.arange(19_100, 20_901)
-    truth = exact(counts[::100], n)
-    found = _binomial.fair_pmf(19_100, 20_900, n), binom.pmf(counts, n, 0.5), binom.pmf(counts, n, 0.5 + 1e-12)
-    ours, scipys, another_coins = (np.abs(masses[::100] / truth - 1).max() for masses in found)
-    assert ours < scipys / 4
+    truth = exact_coins(counts[::100], n)
+    found = _binomial.fair_pmf(19_100, 20_900, n), _binomial.pmf(counts, n, 0.5 + 1e-12)
+    ours, another_coins = (np.abs(masses[::100] / truth - 1).max() for masses in found)
     assert ours < 900 * 2.0**-52 < another_coins
 
 
@@ -68,14 +134,13 @@ def test_what_double_precision_cannot_tell_from_nothing_is_nothing():
     masses = _binomial.fair_pmf(50_000, 60_000, n)
     assert (np.diff(masses) <= 0).all()
     assert masses[masses > 0].min() >= np.finfo(float).tiny
-    assert masses[-1] == exact(counts[-1:], n) == 0
+    assert masses[-1] == exact_coins(counts[-1:], n) == 0
     assert np.cumprod((n + 1 - counts) / counts)[-1] > 0  # products alone end above 0
 
 
 # ---- start-up --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not hasattr(scipy.special._ufuncs, "_binom_pmf"), reason="this SciPy has them in scipy.stats only")
 def test_accounts_of_a_shuffler_do_not_import_scipy_stats():
     code = """if True:
         import sys

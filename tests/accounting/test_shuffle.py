@@ -226,7 +226,7 @@ def test_coarse_counts_only_lose_tightness_for_data_against_none(monkeypatch):
 
 
 @pytest.mark.parametrize(("n_reports", "n_users"), [(1, 30), (40, 6_040), (2_980, 6_040)])
-def test_with_the_probabilities_of_scipy_an_account_moves_by_less_than_it_is_rounded_up(
+def test_with_one_probability_after_the_other_an_account_moves_by_less_than_it_is_rounded_up(
     monkeypatch, n_reports, n_users
 ):
     from fastfedrec.accounting import _binomial, shuffle

@@ -19,6 +19,7 @@ from fastfedrec import Key, als, load, nmf, ranking
 from fastfedrec.systems.recommender import Recommender
 
 NUMERIC = re.compile(r"\b(int|float|Fraction)\b")
+ARRAYS = re.compile(r"_nested_sequence|_dtype_like")  # of whatever makes an array or a dtype, as NumPy 2.0 spells it
 CASES = numbers_mechanisms.MECHANISMS, numbers_mechanisms.ACCOUNTING, numbers_case.FUNCTIONS
 PREFIXES = "mechanisms.", "accounting.", ""
 
@@ -57,7 +58,14 @@ def numeric_parameters(target):
         parameters = inspect.signature(target).parameters.values()
     except ValueError:  # an exception without a constructor of its own
         return []
-    return [p.name for p in parameters if NUMERIC.search(str(p.annotation)) and "Callable" not in str(p.annotation)]
+    return [p.name for p in parameters if is_numeric(str(p.annotation))]
+
+
+def is_numeric(annotation):
+    """Of a number, or of a number and other things that are no array."""
+    if "Callable" in annotation or (ARRAYS.search(annotation) and not NUMERIC.match(annotation)):
+        return False
+    return bool(NUMERIC.search(annotation))
 
 
 def run(target, case, **changed):

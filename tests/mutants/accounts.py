@@ -172,9 +172,21 @@ ACCOUNTS = [
     ),
     Mutant(
         "clones-rounded-up", "numbers of clones between those looked at are moved up", "_clone_numbers",
-        "-np.diff(_binomial.sf(numbers - 1, n, probability), append=0.0)",
-        "-np.diff(_binomial.sf(numbers - 1 - stride, n, probability), append=0.0)",
+        "_binomial.block_masses(low, high, stride, n, probability)",
+        "_binomial.block_masses(low - stride, high - stride, stride, n, probability)",
         ("test_coarse_tables_only_lose_tightness",),
+    ),
+    Mutant(
+        "binomial-mean-rounded", "probabilities of many trials are off where the mean's last digit is", "pmf",
+        "beyond = (ones - mean) - lost",
+        "beyond = ones - mean",
+        ("test_the_last_digits_are_right_at_every_size",),
+    ),
+    Mutant(
+        "binomial-tail-cut", "of a tail the likeliest count alone is counted", "_series",
+        "start / (1 - ratio)",
+        "start",
+        ("test_a_tail_is_no_less_than_the_truth",),
     ),
     Mutant(
         "zero-out-reports-not-linked", "of a round's reports of one user one is counted", "PLDAccountant._cost",

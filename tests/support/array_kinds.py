@@ -7,7 +7,8 @@ class Exported:
     """A tensor of the CPU that knows DLPack alone, as the array API asks for."""
 
     def __init__(self, array):
-        self.array = np.ascontiguousarray(array)
+        array = np.ascontiguousarray(array)
+        self.array = array if array.flags.writeable else array.copy()  # NumPy 2.0 exports nothing that is read-only
 
     def __dlpack_device__(self):
         return (1, 0)
