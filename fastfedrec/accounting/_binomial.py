@@ -133,7 +133,7 @@ def _halves(x):
 
 
 def _deviance(x, mean, beyond):
-    """The term x ln(x / mean) + mean - x, where `beyond` is x - mean; near 1 by a series, for logarithms cancel [1]_."""
+    """The term x ln(x / mean) + mean - x of [1]_, where `beyond` is x - mean; by a series where logarithms cancel."""
     v = beyond / (x + mean)
     square = v * v
     series = np.zeros_like(v)
