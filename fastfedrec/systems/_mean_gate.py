@@ -7,7 +7,7 @@ does.  What is left of the budget then goes to the mean again; either way the ru
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from fastfedrec.core.log import logger
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._central import CentralModel
-from fastfedrec.systems._noisy_sum import ItemShares
+from fastfedrec.systems._noisy_sum import ItemShares, NoisySum
 from fastfedrec.systems.claims import layered_noise
 
 _LESS = 1 - 2.0**-40  # so that what is rounded costs no more
@@ -42,28 +42,34 @@ class MeanGated(CentralModel):
             return [phases]
         return [phases, [phases[0], again(self._again, phases)]]
 
+    def _course(self, reach: float, courses: list[list[Phase]]) -> list[Phase]:
+        """Which of them is taken where the gate is open; with or without one."""
+        return courses[0]
+
     def _release_mean(self, fit: Fit, data: Interactions, phases: list[Phase]) -> list[Phase]:
         """Release `item_means_`; what is to follow of the plan, which is nothing where the gate closes."""
         (first, start, _), *others = phases
         divisor = first._unit * self._public_users(data)
         sums = fit.rounds(first, start, data).noisy
         self.item_means_ = sums / divisor
-        for _, (system, state, _) in self._courses(phases)[1:]:
-            noise = float(first.noise.stddev) / divisor
-            strength = self._public_users(data) * gaussian_mu(self.epsilon, self.delta)
-            reach = reach_of(strength, self.item_means_, noise)
-            if reach < self._least_reach():
-                name, least = type(self).__name__, self._least_reach()
-                logger.info(f"{name}: users' rows have {reach:.3g} in common by the released mean, {least:g} needed")
-                self.ledger_.note(  # without the number, which is no part of what the run costs
-                    f"{name}: by the released mean, users' rows have too little in common for the rest to tell "
-                    f"anything (below {least:g}; looking at what was released costs nothing), so all that was left of "
-                    "epsilon went to popularity, and everybody gets the same items"
-                )
-                more = fit.rounds(system, state, data).noisy
-                self.item_means_ = pooled([sums, more], [first.width, system.width]) / divisor
-                return []
-        return others
+        courses = self._courses(phases)
+        if len(courses) == 1:
+            return others
+        strength = self._public_users(data) * gaussian_mu(self.epsilon, self.delta)
+        noise, least = float(first.noise.stddev) / divisor, self._least_reach()
+        reach = reach_of(strength, self.item_means_, noise)
+        if not self.gate or reach >= least:
+            return self._course(reach, courses)[1:]
+        name, (system, state, _) = type(self).__name__, courses[1][1]
+        logger.info(f"{name}: users' rows have {reach:.3g} in common by the released mean, {least:g} needed")
+        self.ledger_.note(  # without the number, which is no part of what the run costs
+            f"{name}: by the released mean, users' rows have too little in common for the rest to tell "
+            f"anything (below {least:g}; looking at what was released costs nothing), so all that was left of "
+            "epsilon went to popularity, and everybody gets the same items"
+        )
+        more = fit.rounds(system, state, data).noisy
+        self.item_means_ = pooled([sums, more], [first.width, system.width]) / divisor
+        return []
 
 
 def reach_of(strength: float, item_means: np.ndarray, noise: float) -> float:
@@ -102,12 +108,34 @@ def again(kind: type[ItemShares], phases: Sequence[Phase]) -> Phase:
     Phase
         Whose event costs no more than theirs; it pays for its draws, and no less than they do.
     """
-    (first, state, _), *others = phases
-    mu = _LESS * math.sqrt(math.fsum(n_rounds / system.width**2 for system, _, n_rounds in others))
+    return in_place_of(phases[1:], kind, phases[0].state)
+
+
+def in_place_of(phases: Sequence[Phase], kind: type[NoisySum], state: Any, n_before: int = 0) -> Phase:
+    """One round for what several may cost.
+
+    Parameters
+    ----------
+    phases : sequence of Phase
+        What it takes the place of: all that is left of the plan.
+    kind : type
+        Of the round.
+    state : object
+        Its state, as a plan gives it.
+    n_before : int
+        How many such rounds there are for this plan already: they are numbered after it.
+
+    Returns
+    -------
+    Phase
+        Whose event costs no more than theirs; it pays for its draws, and no less than they do.
+    """
+    mu = _LESS * math.sqrt(math.fsum(n_rounds / system.width**2 for system, _, n_rounds in phases))
     noise = layered_noise(kind._unit / mu, "")
-    paid = math.fsum(n_rounds * system.distance for system, _, n_rounds in others)
-    system = kind(noise, first.key, max(noise.total_distance(len(state.mean)), paid))
-    system.n_skipped = len(others)
+    paid = math.fsum(n_rounds * system.distance for system, _, n_rounds in phases)
+    system = kind(noise, phases[0].system.key, paid)
+    system.distance = max(noise.total_distance(math.prod(system._shape(state))), paid)
+    system.n_skipped = len(phases) + n_before
     return Phase(system, state)
 
 

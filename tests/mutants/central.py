@@ -91,8 +91,10 @@ CENTRAL = [
     Mutant(
         "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
         "DPGram._release",
-        "self._release_factors(factors, mean, noises, n_users)",
-        "self._release_factors(factors, mean, noises, data.n_users)",
+        "self._release_factors(factors, mean, noises, n_users, "
+        "self._ridge_factor(phases[0].system.width, noises))",
+        "self._release_factors(factors, mean, noises, data.n_users, "
+        "self._ridge_factor(phases[0].system.width, noises))",
         (f"{TRACE}[DPGram]",),
     ),
     Mutant(

@@ -18,20 +18,20 @@ MEAN_GATE = [
         for name, system in (("dp_gram", "DPGram"), ("dp_subspace", "DPSubspace"))
     ),
     Mutant(
-        "mean-gate-dearer", "the mean again costs a thousandth more than what it stands for", "again",
+        "mean-gate-dearer", "the mean again costs a thousandth more than what it stands for", "in_place_of",
         "kind._unit / mu",
         "kind._unit / mu / 1.001",
         (NO_DEARER,),
     ),
     Mutant(
         "mean-gate-whole-budget", "the mean again is as wide as if nothing had been released before", "again",
-        "math.fsum(n_rounds / system.width**2 for system, _, n_rounds in others)",
-        "math.fsum(n_rounds / system.width**2 for system, _, n_rounds in phases)",
+        "in_place_of(phases[1:], kind, phases[0].state)",
+        "in_place_of(phases, kind, phases[0].state)",
         (COURSES, NO_DEARER),
     ),
     Mutant(
-        "mean-gate-draws-for-nothing", "the mean again pays for fewer draws than it makes", "again",
-        "max(noise.total_distance(len(state.mean)), paid)",
+        "mean-gate-draws-for-nothing", "the mean again pays for fewer draws than it makes", "in_place_of",
+        "max(noise.total_distance(math.prod(system._shape(state))), paid)",
         "noise.total_distance(1)",
         (NO_DEARER,),
     ),
@@ -47,5 +47,19 @@ MEAN_GATE = [
         "reach_of(strength, self.item_means_, noise)",
         "reach_of(strength, np.bincount(data.indices, minlength=data.n_items) / data.n_users, 0.0)",
         ("test_the_gate_looks_at_nothing_but_what_was_released",),
+    ),
+    Mutant(
+        "dpgram-refined-by-data", "whether DPGram releases a third time is decided by the exact rows",
+        "DPGram._course",
+        "reach < LEAST_REFINED",
+        "self.interactions_.n_interactions < 10 * self.interactions_.n_users",
+        ("test_the_gate_looks_at_nothing_but_what_was_released[DPGram auto-False]",),
+    ),
+    Mutant(
+        "dpgram-pairs-alone-dearer", "pairs alone have the noise that they have beside a mean of no cost",
+        "DPGram._courses",
+        "in_place_of(phases[1:], PairSum, pairs.state, len(courses) - 1)",
+        "in_place_of(phases, PairSum, pairs.state, len(courses) - 1)",
+        ("test_the_released_mean_decides_on_a_third_release", "test_pairs_alone_are_no_dearer_than_two_releases"),
     ),
 ]  # fmt: skip

@@ -118,13 +118,13 @@ REFINEMENT = [
         "DPGram._plan",
         "self._refines(n_users)",
         "self._refines(n_users) and data.n_users > 100",
-        ("test_whether_to_refine_is_decided_on_public_numbers_alone",),
+        ("test_what_may_be_released_is_planned_on_public_numbers_alone",),
     ),
     Mutant(
         "refinement-decided-by-the-rows", "whether DPGram refines depends on how many items users have",
         "DPGram._plan",
         "self._refines(n_users)",
         "self._refines(n_users) and data.n_interactions > 10 * data.n_users",
-        ("test_whether_to_refine_is_decided_on_public_numbers_alone",),
+        ("test_what_may_be_released_is_planned_on_public_numbers_alone",),
     ),
 ]  # fmt: skip

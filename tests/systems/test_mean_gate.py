@@ -17,11 +17,12 @@ from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems._mean_gate import again, pooled, reach_of
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
+from fastfedrec.systems.gram.dp_gram import LEAST_REFINED
 from fastfedrec.testing import ALPHA
 
 KEY = Key.from_seed(5)
-SYSTEMS = [DPGram(4.0, refine=False), DPSubspace(4.0, n_columns=4), DPGram(4.0, refine=True)]
-NAMES = ["DPGram", "DPSubspace", "DPGram refined"]
+SYSTEMS = [DPGram(4.0, refine=False), DPSubspace(4.0, n_columns=4), DPGram(4.0, refine=True), DPGram(4.0)]
+NAMES = ["DPGram", "DPSubspace", "DPGram refined", "DPGram auto"]
 
 
 def rows_of(length, n_users=600, n_items=40):
@@ -127,10 +128,68 @@ def test_the_mean_again_is_no_dearer_than_what_it_stands_for(n_items, epsilon, r
     assert other.system.distance >= other.system.noise.total_distance(n_items)
 
 
+@pytest.mark.parametrize("gate", [True, False])
+def test_the_released_mean_decides_on_a_third_release(gate):
+    """At one number of users and one epsilon, so that public numbers are the same."""
+    shorter, longer = rows_of(3, 1_000), rows_of(25, 1_000)
+    found = [DPGram(3.0, gate=gate).fit(data, key=KEY) for data in (shorter, longer)]
+    assert [[event.mechanism for event in one.ledger_.events] for one in found] == [
+        ["Gaussian noise on item shares", "Gaussian noise on item pairs"],
+        ["Gaussian noise on item shares", "Gaussian noise on item pairs", "Gaussian noise on item projections"],
+    ]
+    for one in found:
+        noise = max(event.noise_multiplier for event in one.ledger_.events) / 1_000  # the first release's
+        reach = reach_of(1_000 * gaussian_mu(3.0, 1e-6), one.item_means_, noise)
+        assert (reach >= LEAST_REFINED) == (len(one.ledger_.events) == 3)
+    # What one release may cost beside two that it stands for, and no less for its draws.
+    for one in found:
+        spent = sum(event.noise_multiplier**-2 for event in one.ledger_.events)
+        assert math.sqrt(spent) == pytest.approx(gaussian_mu(3.0, 1e-6), rel=1e-9)
+    few, more = (one.ledger_.epsilon("public") for one in found)
+    assert 0.999 * more < few <= more
+
+
+def test_an_open_gate_asks_for_pairs_where_a_third_release_is_never_made():
+    """With features, and with the mean between the two numbers that it decides by."""
+    data, features = rows_of(3, 1_000), {"kind": ["a", "b"] * 20}
+    for model in (DPGram(3.0, item_features=features), DPGram(3.0, refine=False)):
+        found = model.fit(data, key=KEY)
+        assert [event.mechanism for event in found.ledger_.events][1:] == ["Gaussian noise on item pairs"]
+        assert found.item_factors_.shape[1] > 0
+
+
+@given(
+    n_items=st.integers(2, 60), epsilon=st.sampled_from([1e-3, 0.00235, 0.3, 8.0]), gate=st.booleans(),
+    share=st.sampled_from([0.05, 0.5, 0.95]),
+)  # fmt: skip
+def test_pairs_alone_are_no_dearer_than_two_releases(n_items, epsilon, gate, share):
+    model = DPGram(epsilon, mean_share=share, gate=gate, n_users=2**22)
+    model._least_signal = lambda n_items: 0.0
+    (course, *_, (first, alone)) = model._courses(model._plan(rows_of(1, 3, n_items), KEY))
+    assert first is course[0]
+    assert isinstance(alone.system, rounds.PairSum)
+    assert costs(course[1:]) * Fraction(999, 1000) < costs([alone]) <= costs(course[1:])
+    assert alone.system.distance >= sum(system.distance for system, *_ in course[1:])
+    assert alone.system.distance >= alone.system.noise.total_distance(n_items * (n_items - 1) // 2)
+
+
+@pytest.mark.parametrize("gate", [True, False])
+def test_a_node_finds_the_rounds_that_a_run_asks_for(gate):
+    """Rounds are numbered as all that may be asked for is; whoever leaves some out says how many."""
+    model, data = DPGram(3.0, gate=gate), rows_of(3, 1_000)
+    phases, courses = model._all_phases(data, KEY), model._courses(model._plan(data, KEY))
+    for course in courses:
+        number = -1
+        for system, *_ in course:
+            number += 1 + system.n_skipped
+            assert (type(phases[number].system), phases[number].system.width) == (type(system), system.width)
+
+
 @pytest.mark.parametrize("says_short", [True, False])
-def test_the_gate_looks_at_nothing_but_what_was_released(says_short, monkeypatch):
+@pytest.mark.parametrize("model", [SYSTEMS[0], SYSTEMS[3]], ids=[NAMES[0], NAMES[3]])
+def test_the_gate_looks_at_nothing_but_what_was_released(model, says_short, monkeypatch):
     """With a first release that says otherwise, it goes the other way."""
-    model, share = SYSTEMS[0], rounds.ShareSum
+    share = rounds.ShareSum
     apply, other = share.apply, (SHORT if says_short else LONG)
 
     def misled(self, state, update):
@@ -143,6 +202,7 @@ def test_the_gate_looks_at_nothing_but_what_was_released(says_short, monkeypatch
     monkeypatch.setattr(share, "apply", misled)
     found = fitted(model, LONG if says_short else SHORT)
     assert (found.item_factors_.shape[1] == 0) == says_short
+    assert sum(found.ledger_.events.values()) == 2 + (model.refine == "auto" and not says_short)
 
 
 def test_no_two_rounds_draw_from_one_stream():

@@ -19,7 +19,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.systems._mean_gate import MeanGated
+from fastfedrec.systems._mean_gate import MeanGated, in_place_of, reach_of
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS, layered_noise
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
@@ -49,8 +49,10 @@ from fastfedrec.systems.subspace.rounds import SubspaceState
 
 __all__ = ["DPGram"]
 
-# Of the gate's number: HR@10 gained up to .02 with short rows there, and lost .002 with long ones.
-LEAST_REFINED = 350.0
+# Of `reach_of`.  With 5,672 to 50,000 users, rows of 12 to 130 and generated data of two kinds a third release had up
+# to .025 more HR@10 from there on, and .002 less where rows are long and there is little noise; below, up to .02 less.
+LEAST_REFINED = 200.0
+_WITH_REFINEMENT = 3  # releases
 _PAIRS_TO_REFINE = 0.6 / 0.95  # of what the mean leaves of the squared budget, where a third release takes the rest
 # Of the gate, where some of what pairs tell is known.  Features of noise lose up to .015 HR@10 there beside popularity,
 # and .01 to .03 below 20; MovieLens's genres and years gain .11.
@@ -59,6 +61,10 @@ _FEW_ITEMS = 1_000  # of that gate; of 3,000 an open one lost up to .07 even at 
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 # Of `ridge`, over signal and the fifth power of rows' mean root length: beyond 1 where HR@10 was best with more of it.
 _SHORT_ROWS = 1e5
+# A mean root length below which the ridge grows with its third power, and a number of the gate below which it grows
+# with the square.  With rows of 6 and 12 (50,000 users, 1,000 items) up to .03 better, and .003 worse.
+_SHORT_ROOT = 5.0
+_FAR = 200.0
 
 
 class DPGram(MeanGated, GramModel):
@@ -84,7 +90,7 @@ class DPGram(MeanGated, GramModel):
         everything on popularity instead.
     ridge : float
         Added to the matrix's diagonal as the noise is: this times the standard deviation of an entry's noise times
-        the root of the number of items, and more where rows are short (`short_row_factor`).
+        the root of the number of items, and more where rows are short or have little in common.
     mean_share : float
         Part of the squared budget that the mean of the users' rows takes, in (0, 1).
     n_users : int or None
@@ -97,9 +103,9 @@ class DPGram(MeanGated, GramModel):
     refine : bool or "auto"
         Whether a third release corrects what the second found: of n_items x 40 numbers a user, its row projected on
         the strongest directions, for 7/19 of what the mean leaves of the squared budget.  At most 4,194,304 users.
-        "auto" makes it where `signal_` is at least 350, which is known before anything is spent: there it was worth
-        up to .02 of a hit ratio with short rows, and cost at most .002 with long ones; not with `item_features`, with
-        which it was not measured.
+        "auto" makes it where the released mean says that rows tell enough, by the number that the gate looks at as well
+        (`signal_`), from 200 on; either way the run costs the same.  Not with `item_features`, with which it was not
+        measured.
 
     Attributes
     ----------
@@ -202,7 +208,7 @@ class DPGram(MeanGated, GramModel):
                 asked = SubspaceState(to_grid(floored(self.item_means_)), encoder)
                 sums = fit.rounds(system, asked, data).noisy / system._unit
                 factors = refine_factors(factors, sums, encoder, noise)
-            self._release_factors(factors, mean, noises, n_users)
+            self._release_factors(factors, mean, noises, n_users, self._ridge_factor(phases[0].system.width, noises))
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The sums of shares, and unless the noise would cover them those of pairs, and of cross products."""
@@ -220,10 +226,25 @@ class DPGram(MeanGated, GramModel):
         return self._within_delta(mu, lambda mu: self._phases(mu, shares, n_items, key), n_items)
 
     def _refines(self, n_users: int) -> bool:
-        """Whether there is a third release, by public numbers."""
+        """Whether there may be a third release, by public numbers."""
         if self.refine == "auto":
-            return self.signal_ >= LEAST_REFINED and n_users <= MOST_REFINED and self.item_features is None
+            return n_users <= MOST_REFINED and self.item_features is None
         return bool(self.refine)
+
+    def _courses(self, phases: list[Phase]) -> list[list[Phase]]:
+        """Those of the gate; and where the released mean is to say, the pairs alone in place of two releases."""
+        courses = super()._courses(phases)
+        if self._asks_the_mean(phases):
+            shares, pairs, _ = phases
+            courses.append([shares, in_place_of(phases[1:], PairSum, pairs.state, len(courses) - 1)])
+        return courses
+
+    def _course(self, reach: float, courses: list[list[Phase]]) -> list[Phase]:
+        return courses[-1] if self._asks_the_mean(courses[0]) and reach < LEAST_REFINED else courses[0]
+
+    def _asks_the_mean(self, plan: list[Phase]) -> bool:
+        """Whether a third release is planned that may be left out."""
+        return self.refine == "auto" and len(plan) == _WITH_REFINEMENT
 
     def _least_signal(self, n_items: int) -> float:
         return LEAST_SIGNAL if self.item_features is None or n_items > _FEW_ITEMS else _LEAST_WITH_FEATURES
@@ -257,14 +278,29 @@ class DPGram(MeanGated, GramModel):
 
     # ---- the server, after the noise ----------------------------------------------------------------------------
 
-    def _release_factors(self, factors: np.ndarray, mean: np.ndarray, noises: list[float], n_users: int) -> None:
+    def _release_factors(
+        self, factors: np.ndarray, mean: np.ndarray, noises: list[float], n_users: int, ridge_factor: float
+    ) -> None:
         # What users weigh together: rows have norm 1, and what centring leaves of their square is divided by.
         weight = math.sqrt(2) * n_users / max(1 - float(mean @ mean), _LEAST_REST)
         self.item_factors_ = np.column_stack([factors, math.sqrt(weight) * mean])
-        # The noise of one release that tells as much as all of them.
-        noise = math.fsum(noise**-2 for noise in noises) ** -0.5
-        signal = n_users / (noise * math.sqrt(len(mean)))
-        self._prepare_scores(weight * own_shares(mean), noise * short_row_factor(signal, float(self.item_means_.sum())))
+        self._prepare_scores(weight * own_shares(mean), _together(noises) * ridge_factor)
+
+    def _ridge_factor(self, first_noise: float, noises: list[float]) -> float:
+        """How many times the ridge is larger where rows tell little, by what was released of them."""
+        n_items, n_users = len(self.item_means_), self._public_users(self.interactions_)
+        length = float(self.item_means_.sum())  # the mean root of rows' lengths
+        factor = short_row_factor(n_users / (_together(noises) * math.sqrt(n_items)), length)
+        factor = max(factor, (_SHORT_ROOT / max(length, 1.0)) ** 3)
+        if self.item_features is not None:  # with which it was not measured
+            return factor
+        reach = reach_of(self.signal_ * math.sqrt(n_items), self.item_means_, first_noise / n_users)
+        return factor * max(1.0, _FAR / max(reach, LEAST_REACH)) ** 2
+
+
+def _together(noises: list[float]) -> float:
+    """The noise of one release that tells as much as all of them."""
+    return math.fsum(noise**-2 for noise in noises) ** -0.5
 
 
 def short_row_factor(signal: float, root_length: float) -> float:

@@ -18,10 +18,12 @@ from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.evaluation import LeaveOneOut
 from fastfedrec.systems.gram import shrinkage
-from fastfedrec.systems.gram.dp_gram import LEAST_REFINED, public_mean, symmetric
+from fastfedrec.systems.gram.dp_gram import public_mean, symmetric
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.gram_model import inverse_factors, own_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
+
+KEY = Key.from_seed(1)
 
 
 def generated(n_users=4000, n_items=80, seed=1):
@@ -40,8 +42,7 @@ def test_factors_of_the_inverse_equal_dense_algebra(n_items, rank, scale):
     np.testing.assert_allclose(inverse @ (low_rank @ low_rank.T + np.diag(ridges)), np.eye(n_items), atol=1e-9)
 
 
-@pytest.mark.parametrize(("n_users", "times"), [(9_000, 1.0), (90, 1e5 / (90 / (2.0 * 30**0.5) * 3.25**5))])
-def test_what_a_fit_computes_from_its_release_equals_dense_algebra(n_users, times):
+def test_what_a_fit_computes_from_its_release_equals_dense_algebra():
     """The whole of the server's part, without a cut: the denoised matrix, the mean, and each item's own square."""
     rng = np.random.default_rng(4)
     taste = rng.normal(size=(30, 4))
@@ -49,9 +50,9 @@ def test_what_a_fit_computes_from_its_release_equals_dense_algebra(n_users, time
     pairs = (pairs + pairs.T) / 2
     mean = rng.integers(1, 2000, 30) / SCALE
     model = DPGram(ridge=0.7)
-    model.item_means_ = np.full(30, 3.25 / 30)  # as it was released, not floored: the mean root of rows' lengths
+    n_users, times = 9_000, 1.7
     # Two releases of 2 sqrt(2) tell as much as one of 2.
-    model._release_factors(denoise_pairs(pairs, 2.0), mean, [8.0**0.5, 8.0**0.5], n_users)
+    model._release_factors(denoise_pairs(pairs, 2.0), mean, [8.0**0.5, 8.0**0.5], n_users, times)
     weight = math.sqrt(2) * n_users / (1 - mean @ mean)
     gram = shrinkage_naive.denoise(pairs, 2.0) + weight * np.outer(mean, mean)
     np.testing.assert_allclose(model.item_factors_ @ model.item_factors_.T, gram, atol=1e-4 * gram.max())
@@ -62,6 +63,27 @@ def test_what_a_fit_computes_from_its_release_equals_dense_algebra(n_users, time
     found = (factors @ factors.T) * np.outer(1 / scales, scales) / (1 - np.square(factors).sum(axis=1))
     np.fill_diagonal(found, 0)
     np.testing.assert_allclose(found, weights, atol=1e-4 * np.abs(weights).max())
+
+
+@pytest.mark.parametrize(
+    ("length", "strength", "times"),
+    [
+        (6.0, 9_000, 1.0),
+        (3.25, 9_000, (5 / 3.25) ** 3),
+        (3.25, 100, 4 * 1e5 / (100 / (2.0 * 30**0.5) * 3.25**5)),
+        (12.0, 40, (200 / (40 * (144 / 30 - 30 * 0.01**2))) ** 2),
+        (0.5, 9_000, 4 * 5.0**3),
+    ],
+)
+def test_the_ridge_is_larger_where_rows_are_short_or_have_little_in_common(length, strength, times):
+    """All that it looks at is the released mean, its noise, and public numbers."""
+    model = DPGram(n_users=strength)
+    model.item_means_, model.signal_ = np.full(30, length / 30), strength / 30**0.5
+    model.interactions_ = interactions_of([{0}], 30)
+    assert model._ridge_factor(0.01 * strength, [8.0**0.5, 8.0**0.5]) == pytest.approx(times)
+    model.item_features = {"kind": ["a", "b"] * 15}
+    if length > 5:
+        assert model._ridge_factor(0.01 * strength, [2.0]) == 1.0
 
 
 @pytest.mark.parametrize("scoring", ["ease", "ridge", "knn"])
@@ -137,14 +159,16 @@ def test_the_gate_sees_public_numbers_only():
     assert found == {5000 * gaussian_mu(1.0, 1e-6) / math.sqrt(80)}
 
 
-@pytest.mark.parametrize(("epsilon", "n_rounds"), [(0.9, 2), (1.1, 3)])
-def test_whether_to_refine_is_decided_on_public_numbers_alone(epsilon, n_rounds):
+def test_what_may_be_released_is_planned_on_public_numbers_alone():
     """However many people there are in the data, and however long their rows."""
-    few = interactions_of([{0}, {1, 2}] * 20, 80)
-    for data in (few, generated(50), generated(3000)):
-        model = DPGram(epsilon, n_users=14_000)
-        assert len(model._plan(data, Key.from_seed(1))) == n_rounds
-        assert (model.signal_ >= LEAST_REFINED) == (n_rounds == 3)
+    for data in (interactions_of([{0}, {1, 2}] * 20, 80), generated(50), generated(3000)):
+        kinds = [
+            [type(system).__name__ for system, *_ in DPGram(1.0, n_users=14_000, **options)._all_phases(data, KEY)]
+            for options in ({}, {"refine": True}, {"refine": False}, {"gate": False})
+        ]
+        plan, closed = ["ShareSum", "PairSum", "CrossSum"], ["ShareSumAgain"]
+        assert kinds == [plan + closed + ["PairSum"], plan + closed, plan[:2] + closed, [*plan, "PairSum"]]
+    assert len(DPGram(8.0, item_features={"kind": ["a", "b"] * 40})._plan(generated(3000), KEY)) == 2
 
 
 def test_a_third_release_is_made_where_it_is_asked_for():
@@ -304,7 +328,7 @@ def test_short_rows_take_more_of_the_ridge(monkeypatch):
     found = hit_ratio(model.fit(train, key=Key.from_seed(3)), train, test)
     assert model.signal_ > 30
     with monkeypatch.context() as patch:
-        patch.setattr("fastfedrec.systems.gram.dp_gram.short_row_factor", lambda signal, root_length: 1.0)
+        patch.setattr(DPGram, "_ridge_factor", lambda *_: 1.0)
         before = hit_ratio(model.fit(train, key=Key.from_seed(3)), train, test)
     assert popularity - 0.07 < found
     assert before < found - 0.02

@@ -54,10 +54,6 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
     model = make_system(recipe.system, parameters)
     model.fit(datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1)), key=Key.from_seed(2))
     view = TRUST_VIEWS[recipe.trust]
-    if (recipe.system, n_users) == ("DPGram", 400):  # whose released mean closes the gate, at the cost of what was left
-        assert sum(model.ledger_.events.values()) == 2
-        assert 0.999 * planned.ledger.epsilon(view) < model.ledger_.epsilon(view) <= planned.ledger.epsilon(view)
-        return
     assert planned.ledger.events == model.ledger_.events
     assert planned.ledger.epsilon(view) == model.ledger_.epsilon(view) <= 7.0
     assert (planned.communication is None) == (not hasattr(model, "communication_"))
@@ -72,7 +68,7 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
 
 
 def test_plans_of_both_sides_of_the_gate():
-    for n_users, n_rounds in ((300, 1), (3_000, 2), (30_000, 3)):  # and of what a third release needs
+    for n_users, n_rounds in ((300, 1), (3_000, 3)):  # with the third round, which the first may make needless
         planned = plan_run(DPGram(1.0), n_users, 300, 1e-6)
         assert sum(planned.ledger.events.values()) == n_rounds
         assert planned.is_popularity == (n_rounds == 1)
