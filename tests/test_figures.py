@@ -146,7 +146,7 @@ def test_every_paper_plot_is_on_a_page_and_shows_the_papers_figures(beside):
     text = "".join(path.read_text() for path in pages)
     assert sorted(re.findall(r"^```\{beside\} (.*)$", text, re.MULTILINE)) == sorted(beside.PLOTS)
     without_printed = {name for name in beside.PLOTS if name.startswith(("landing", "private-prototypes"))}
-    without_printed |= {"fmf-ldp-figure-2", "fmf-ldp-figure-3"}
+    without_printed |= {"fedrec-client-share", "fmf-ldp-figure-2", "fmf-ldp-figure-3"}
     for name in beside.PLOTS:
         svg = ElementTree.fromstring(beside.plot(name))
         assert ("the paper" in svg.get("aria-label")) == (name not in without_printed), name

@@ -186,6 +186,14 @@ def fedrec_rmse():
     return Dots([row for row in _fedrec_errors(4) if PAPER in row[1]], "RMSE, MovieLens 100K", from_zero=False)
 
 
+def fedrec_shares():
+    """Errors by the share of the clients who take part in a round."""
+    table = Table("reproductions/fedrec.md", "Share of clients")
+    curves = {f"rho = {rho}": table.curve(f"rho {rho}") for rho in range(4)}
+    about = "MAE over the share of clients (less is better)"
+    return Plot(curves, "rho = 0", about, "MovieLens 100K", "linear", from_zero=False)
+
+
 def fedrec_communication():
     """Vectors of a round."""
     (_, *head), *rows = Table("reproductions/fedrec.md", "Communication").rows()
@@ -313,6 +321,7 @@ PLOTS = {
     "fmf-ldp-figure-5": fmf_ldp_lengths,
     "fedrec-table-2-mae": fedrec_mae,
     "fedrec-table-2-rmse": fedrec_rmse,
+    "fedrec-client-share": fedrec_shares,
     "fedrec-communication": fedrec_communication,
     "privrec-table-2": privrec_movielens,
     "privrec-table-3": privrec_frappe,
