@@ -158,11 +158,12 @@ def run_evaluate(arguments: argparse.Namespace) -> dict[str, Any] | str:
         tested = " and ".join(f"{name} {path}" for name, path in sources(arguments).items())
         tested += f", by {stated}" if stated else ""
     against = "" if of_ratings else f", against {first.protocol}"
+    seeds = "seed 0 (a simulation)" if arguments.seeds == 1 else f"seeds 0 to {arguments.seeds - 1} (simulations)"
     note, own = catalogue_note(data), f"{type(model).__name__}: "
     told = [text.removeprefix(own) for text in model.ledger_.notes if text != note and "SIMULATION" not in text]
     return "\n".join(
         [
-            f"{model!r}\n{data!r}, {tested}{against}, seeds 0 to {arguments.seeds - 1} (simulations)\n",
+            f"{model!r}\n{data!r}, {tested}{against}, {seeds}\n",
             format_table(header, rows),
             *tell_dropped(first.dropped),
             EPSILON_LEGEND,

@@ -67,4 +67,6 @@ class Parser(argparse.ArgumentParser):
             for system in (word for word in args if word in SYSTEMS):
                 if parameter in system_class(system)._parameter_names():
                     return f" ({parameter} is a parameter of {system}: --set {parameter}=VALUE)"
+        if name == "--data" and {"--users", "--items"} <= options.keys():
+            return " (it looks at no data: say how many with --users and --items)"
         return did_you_mean(name, (option for option in options if option.startswith("--")))

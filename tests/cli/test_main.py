@@ -257,7 +257,7 @@ def test_text_of_fit(tmp_path, capsys, monkeypatch):
 def test_text_of_evaluate_and_recommend(tmp_path, capsys):
     assert main(["evaluate", "popularity", "--data", DATA, "--seeds", "1", "--negatives", "all"]) == 0
     out = capsys.readouterr().out
-    assert "all unseen items" in out
+    assert "all unseen items, seed 0 (a simulation)\n" in out
     assert out.count("Popularity") == 2  # its line of the table, and the model above it
     private = ["evaluate", "dp-gram", "--data", "generated:60x40", "--set", "epsilon=1", "--seeds", "1", "--quiet"]
     assert main([*private, "--negatives", "5"]) == 0

@@ -58,6 +58,10 @@ def test_help_states_each_default_once_and_nothing_that_ascii_lacks(path):
         ("account report --users 5", "unknown command 'report' (did you mean 'reports'?)"),
         ("fit popularity --dta x", "unrecognized arguments: --dta (did you mean '--data'?)"),
         ("fit popularity --data x --no_users", "unrecognized arguments: --no_users (did you mean '--no-users'?)"),
+        (
+            "advise --data x --epsilon 1",
+            "unrecognized arguments: --data (it looks at no data: say how many with --users",
+        ),
         ("fit popularity --data x --sed=3", "unrecognized arguments: --sed=3 (did you mean '--seed'?)"),
         ("fit dp-gram --data x --epsilon 1", "epsilon is a parameter of dp-gram: --set epsilon=VALUE"),
         ("fit dp-gram --data x --mean-share 1", "mean_share is a parameter of dp-gram: --set mean_share=VALUE"),
