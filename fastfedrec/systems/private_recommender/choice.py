@@ -29,7 +29,7 @@ from fastfedrec.systems.private_recommender._measured import (
 from fastfedrec.systems.private_recommender._rule import GATED, RULES, at_random, by_rule, in_order, without_figures
 from fastfedrec.systems.private_recommender._with_features import with_features
 from fastfedrec.systems.private_recommender.advice import Advice, Offer
-from fastfedrec.systems.private_recommender.recipes import RECIPES, Recipe, calibrated, most_users
+from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, Recipe, calibrated, most_users
 
 __all__ = ["Advice", "Offer", "advise", "stored_sweeps"]
 
@@ -60,7 +60,8 @@ def advise(
     delta : float
         Budget, in (0, 1).
     row_length : float or None
-        Items of a user, on average; None takes the worse of what was measured, and longer rows the longest.
+        Items of a user, on average; longer rows than were measured take the longest.  None takes the worse of what was
+        measured, and only systems whose gates look at the rows themselves, as rows may be shorter than any measured.
     item_features : bool
         Whether something is publicly known of the items, for systems that take it; whatever it is, it counts alike.
     measured : str, Path or None
@@ -126,6 +127,9 @@ def _answer(
     for recipe in (recipe for recipe in RECIPES if recipe.trust == trust):
         if recipe.system not in known:
             remarks.append(f"{recipe.system}: it was not measured")
+            continue
+        if row_length is None and recipe.system not in (*GATED, POPULARITY):
+            remarks.append(f"{recipe.system}: nothing in it looks at how long rows are; pass row_length")
             continue
         found = _offer(recipe, rows, n_users, n_items, near_length, epsilon, delta, stored["delta"])
         if isinstance(found, str):

@@ -174,7 +174,7 @@ def test_a_smaller_delta_reads_a_smaller_epsilon(write):
 def test_what_is_left_where_trust_is_misplaced_and_ties_are_told(write):
     others = [row(10_000, 300, 1.0, system, hr) for system, hr in (("DPFMF", 0.595), ("DPALS", 0.55))]
     rows = [*corner(10_000, 1.0, 0.60, 0.50), *others]
-    central = advise(10_000, 300, 1.0, "central", measured=write(*rows))
+    central = advise(10_000, 300, 1.0, "central", row_length=30, measured=write(*rows))
     assert [offer.system for offer in central.offers] == ["DPGram", "DPFMF", "DPALS"]
     assert "if that trust is misplaced, nothing is left of it" in central.summary()
     assert "by these figures not clearly better than DPFMF\n" in central.summary()
@@ -189,7 +189,7 @@ def test_fewer_users_than_asked_about_are_told(write):
     dense = row(1_000, 300, 1.0, "DPFMF", 0.6)
     hard = row(10_000, 300, 2.0, "DPALS", 0.6)
     measured = write(*corner(1_000, 1.0, 0.6, 0.49), *corner(10_000, 1.0, 0.7, 0.5), dense, hard)
-    assert advise(20_000, 300, 1.0, "central", measured=measured).remarks == (
+    assert advise(20_000, 300, 1.0, "central", row_length=30, measured=measured).remarks == (
         "n_users 20,000 lies beyond what was measured; the figures are those of 10,000",
         "DPSubspace: it was not measured",
         "DPFMF: measured with no more than 1,000 users; with yours it may do better",
@@ -199,10 +199,22 @@ def test_fewer_users_than_asked_about_are_told(write):
 
 def test_answers_are_for_the_users_asked_about(write):
     rows = [row(1_000, 300, 2.0, system, hr, trust="shuffle") for system, hr in ((POPULARITY, 0.3), ("FMFLDP", 0.5))]
-    few, many = (advise(n, 300, 2.0, "shuffle", measured=write(*rows)).offers[0] for n in (2_000, 50_000))
+    few, many = (
+        advise(n, 300, 2.0, "shuffle", row_length=30, measured=write(*rows)).offers[0] for n in (2_000, 50_000)
+    )
     assert few.parameters["n_reports"] < many.parameters["n_reports"]
     assert max(few.epsilon, many.epsilon) <= 2.0
     assert few.upload < many.upload
+
+
+def test_where_rows_are_not_told_only_what_looks_at_them_is_taken(write):
+    """Rows shorter than all that were measured would have less of the others than of what is popular."""
+    rows = [*corner(10_000, 1.0, 0.55, 0.50), row(10_000, 300, 1.0, "DPFMF", 0.9)]
+    told, untold = (advise(10_000, 300, 1.0, "central", row_length=n, measured=write(*rows)) for n in (30.0, None))
+    assert told.best.system == "DPFMF"
+    assert [offer.system for offer in untold.offers] == ["DPGram"]
+    assert "DPFMF: nothing in it looks at how long rows are; pass row_length" in untold.remarks
+    assert advise(20_000, 1_000, 1.0, "central").best.system == "DPGram"  # DPFMF lost .11 there with rows of 6
 
 
 # ---- what was not measured -------------------------------------------------------------------------------------------
