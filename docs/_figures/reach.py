@@ -93,7 +93,7 @@ def of_sdcf():
         "FedRec": table.curve("FedRec(rho=0)"),
         "BiasedMF": table.curve("BiasedMF"),
     }
-    return Plot(curves, "SDCF", "MAE over temperature (less is better)", "MovieLens 100K, one split", from_zero=False)
+    return Plot(curves, "SDCF", "MAE over temperature (less is better)", "MovieLens 100K, five splits", from_zero=False)
 
 
 def of_prototypes():
@@ -129,7 +129,7 @@ def of_dmf():
     """Hits by how many hear a gradient."""
     table = Table("explanation/systems/dmf/dmf.md", "What it reaches", x="heard by", y="HR@10")
     curves = {
-        "DMF": table.curve("DMF(walk_length=0)", "DMF()", "DMF(n_neighbors=30, walk_length=2)"),
+        "DMF": table.curve("DMF(walk_length=0)", "DMF()", "DMF(n_neighbors=30, walk_length=2, learning_rate=0.002)"),
         "popularity": table.curve("popularity"),
         "ImplicitALS": table.curve("ImplicitALS(32)"),
     }
