@@ -121,7 +121,7 @@ def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
     results : sequence of Result
         Those with a finite epsilon are points; those without are lines across.
     path : Path or None
-        Where the same is written as PNG.
+        Where the same is written as PNG, wider than high: for slides and other pages, where the SVG fits a phone.
 
     Returns
     -------
@@ -148,10 +148,13 @@ def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
         axes.set_xlabel("true epsilon of the whole run (nats, log scale)")
         axes.set_ylabel(metric.upper())
         axes.spines[["top", "right"]].set_visible(False)
-        figure.legend(frameon=False, fontsize=10, loc="outside lower center")
+        legend = figure.legend(frameon=False, fontsize=10, loc="outside lower center")
         text = io.StringIO()  # before any other: each drawing moves the layout a little
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         if path is not None:
+            legend.remove()
+            figure.set_size_inches(8, 4)
+            figure.legend(frameon=False, fontsize=10, loc="outside right center")
             figure.savefig(path, dpi=150)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")
