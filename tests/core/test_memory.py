@@ -153,7 +153,10 @@ def test_a_large_model_has_a_word_and_a_small_one_none(monkeypatch):
 
 @pytest.mark.parametrize(
     ("model", "n_bytes"),
-    [(DPGram(8.0, gate=False, refine=False), 4 * 256 * 255), (ShuffledSketchGram(8.0, n_rotations=2, gate=False), 20 * 256**2)],
+    [
+        (DPGram(8.0, gate=False, refine=False), 4 * 256 * 255),
+        (ShuffledSketchGram(8.0, n_rotations=2, gate=False), 20 * 256**2),
+    ],
 )
 def test_a_worker_looks_at_its_own_memory_before_it_adds_up(model, n_bytes):
     data = datasets.generate_implicit(2000, 256, key=KEY)
