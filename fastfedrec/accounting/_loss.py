@@ -176,7 +176,7 @@ class TotalLoss:
                 mass, above, high = mass + float(self._masses(middle, high).sum()), found, middle
         least = max(0.0, self._loss(low)) if low >= 0 else 0.0  # below the first loss as well more may be allowed for
         top, budget = self._loss(high), delta - self.allowed(least)
-        if not 0 < budget < mass:
+        if not 0 < budget < mass or mass <= above:  # all lie so far above `top` that none of it is lost there
             return top
         return max(least, top + min(0.0, math.log((mass - budget) / (mass - above))))
 
