@@ -138,14 +138,14 @@ BENCH ?= .
 bench-page: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --show-stderr --python=same \
 		--bench '$(BENCH)' --set-commit-hash $$(git rev-parse HEAD)
-	$(BIN)/python -m benches.figures
+	$(BIN)/python benches figures
 
 # Fails where asv finds a time, or we a row of the table, worse than at BASE by 5%; BENCH names some benchmarks.
 bench-gate: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv continuous --interleave-rounds --factor 1.05 \
 		--bench '^(?=.*[.]time).*($(BENCH))' $(BASE) HEAD
 	cd benches && ../$(BIN)/asv continuous --factor 1e9 --bench '^(?=.*[.]track).*($(BENCH))' $(BASE) HEAD
-	$(BIN)/python -m benches.figures --gate $(BASE) HEAD
+	$(BIN)/python benches figures --gate $(BASE) HEAD
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

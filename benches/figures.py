@@ -1,8 +1,8 @@
 """The results of whole runs: a JSON file for each class of machine in benches/results/, and one table made of all.
 
-    python -m benches.figures                   # keeps the newest run of asv, and prints the table
-    python -m benches.figures --table           # prints the table alone, as docs/conf.py has it for the pages
-    python -m benches.figures --gate BASE HEAD  # exit status 1 where a row fell from one revision's run to the other's
+    python benches figures                   # keeps the newest run of asv, and prints the table
+    python benches figures --table           # prints the table alone, as docs/conf.py has it for the pages
+    python benches figures --gate BASE HEAD  # exit status 1 where a row fell from one revision's run to the other's
 
 What must be reached stands in targets.json: "benchmark" (a shell pattern), "where" (parameter: the values it speaks
 of), "at_least" or "at_most", and "bar", the words it stands for.  A row of the table is a target, a column a machine;

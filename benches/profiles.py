@@ -1,6 +1,6 @@
 """Where the time of one whole run of each system goes: kernels, BLAS, NumPy and SciPy, Python.
 
-    python -m benches.profiles --out docs/explanation/profiles.md
+    python benches profiles --out docs/explanation/profiles.md
 
 Data of the size of MovieLens 1M are generated; a run is `fit` and the ten best items of every user, on one thread,
 after a small run that compiles what is compiled at run time.  Runs of less than `SECONDS` are repeated, on data anew,
@@ -111,7 +111,7 @@ def page(rows):
     table = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
     text = f"""# Where the time goes
 
-Written by `python -m benches.profiles` from samples of py-spy: one `fit` and the ten best items of every user, on
+Written by `python benches profiles` from samples of py-spy: one `fit` and the ten best items of every user, on
 generated data of the size of MovieLens 1M ({N_USERS:,} users, {N_ITEMS:,} items), on one thread.
 Version {__version__}, {doctor.describe_machine()}.
 The last column is the function of ours with the greatest share outside compiled kernels and BLAS.

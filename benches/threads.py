@@ -1,6 +1,6 @@
 """Two threads beside one, kernel by kernel, in whole runs of the systems and in calls of what they rest on.
 
-    python -m benches.threads --only PrivRec
+    python benches threads --only PrivRec
 
 prints every kernel that takes `LEAST` seconds.  A kernel is a compiled function that Python calls; what it takes is
 read off the clock before and after each call, so that NumPy's and SciPy's steps around it count for nothing, nor does

@@ -1,7 +1,8 @@
 """The only thread policy: how many threads a kernel gets, and BLAS held at one thread around it.
 
-Users never need to set an environment variable: OpenBLAS threads inside an OpenMP loop contend, and its results change
-with its thread count, so every public function that multiplies matrices does so under `one_blas_thread`.
+Users never need to set an environment variable: OpenBLAS threads inside an OpenMP loop contend, after each product they
+spin for up to 50 ms beside whatever loop comes next, and results change with their number.  So every public function
+that multiplies matrices, or takes the norm of a long vector, does so under `one_blas_thread`.
 
 A forked child runs on one thread.  GCC's OpenMP keeps its threads between loops, a child has none of them, and its
 next loop waits for them for ever; a loop of one thread waits for nobody.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 from support import parallel_calls
-from support.thread_case import needs_fork, needs_openmp, run_python
+from support.thread_case import needs_fork, needs_linux, needs_openmp, needs_two, run_python
 
 from fastfedrec import als
 from fastfedrec._kernels.core import hardware as kernel
@@ -220,3 +220,16 @@ def test_a_child_forked_inside_a_block_is_still_inside():
         "print(os.waitpid(child, 0)[1], held, t.blas_threads())"
     )
     assert printed == "0 {1} {3}\n"
+
+
+@pytest.mark.slow  # half a minute
+@needs_linux
+@needs_two
+def test_no_model_wakes_blas_threads_which_would_take_a_processor_from_the_next_kernel():
+    printed = run_python("-W", "ignore", "-m", "support.blas_spins", OPENBLAS_NUM_THREADS="2").splitlines()
+    times = {name: float(time) for time, name in (line.split(" ", 1) for line in printed)}
+    if times.pop("free") == 0:
+        pytest.skip("no BLAS here that has threads of its own")
+    assert times.pop("held") == 0
+    assert len(times) > 40
+    assert {name: time for name, time in times.items() if time} == {}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import Gaussian, RoundTraffic, Unprotected
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import resolve_n_threads
+from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import FixedSizeSampling
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
@@ -357,6 +357,7 @@ class FedGNNRounds(FederatedSystem):
         most *= min(n_clients, self.cohort_size)
         return {"total": ArrayRule(np.int64, (self.n_parameters,), -most, most)}
 
+    @one_blas_thread()
     def inconsistency(self, state: FedGNNState, update: Update) -> str | None:
         """Say where a sum is longer than the clipped gradients of a whole cohort can be."""
         if isinstance(self.noise, PublishedNoise):

@@ -19,6 +19,7 @@ from fastfedrec.core.check import check_epsilon, check_integer, check_real
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
@@ -278,7 +279,8 @@ class ShuffledSketchGram(GramModel):
             single = pairs.astype(np.float32)
             popularity = np.ones(len(single)) if features is None else popularity_of(single)
             self.item_factors_ = denoise_with_features(single, noise, features, popularity, n_threads=n_threads)
-            sums = self.item_factors_ @ self.item_factors_.sum(axis=0)
+            with one_blas_thread():
+                sums = self.item_factors_ @ self.item_factors_.sum(axis=0)
             # Where nothing is left of the pairs, their sums by item, of less noise, may still tell what is popular.
             self.item_means_ = (sums if self.item_factors_.shape[1] else pairs.sum(axis=1)) / state.n_users
             shares, length = own_shares(self.item_means_), mean_length(pairs, state.n_users)

@@ -15,6 +15,7 @@ from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.mechanisms import FixedSizeSampling
@@ -179,6 +180,7 @@ class CohortRounds(FederatedSystem):
         most = int(min(n_clients, self.cohort_size) * self.noise.radius)
         return {"total": ArrayRule(np.int64, shape, -most, most)}
 
+    @one_blas_thread()
     def inconsistency(self, state: PrivRecState, update: Update) -> str | None:
         """Say where a sum is longer than the clipped updates of a whole cohort can be."""
         if self.noise is None:

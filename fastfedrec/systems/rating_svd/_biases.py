@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.rating_svd import laplace_rr_svd as _kernel
-from fastfedrec.core.threads import threads_for_rows
+from fastfedrec.core.threads import one_blas_thread, threads_for_rows
 from fastfedrec.data.pairs import sort_pairs
 
 _N_SWEEPS = 20
@@ -82,6 +82,7 @@ def fit_means(groups: np.ndarray, values: np.ndarray, n_groups: int) -> tuple[fl
     return mean, shrink(np.bincount(groups, values - mean, minlength=n_groups), counts, spread, rest)
 
 
+@one_blas_thread()
 def group_variance(groups: np.ndarray, values: np.ndarray, counts: np.ndarray) -> float:
     """The variance of the groups' true means: the unbiased estimate of one-way analysis of variance, at least 0."""
     found = counts > 0
@@ -105,6 +106,7 @@ def shrink(
     return prior + np.divide(sums - counts * prior, weight, out=np.zeros(len(sums)), where=weight > 0)
 
 
+@one_blas_thread()
 def _line(counts: np.ndarray, sums: np.ndarray, spread: float, rest: float) -> np.ndarray:
     """The groups' mean residuals as a line in log(1 + count), each weighted by how well it is known."""
     x = np.log1p(counts)

@@ -74,6 +74,7 @@ class Projections:
         G of what is believed of the priors: A is looked for about G G'.
     """
 
+    @one_blas_thread()
     def __init__(self, n_users: int, mean: np.ndarray, priors: Sequence[np.ndarray] = ()):
         self.n_users = n_users
         self.mean = mean
@@ -87,6 +88,7 @@ class Projections:
         self._weights = self._shares / (self._shares @ self._shares)
         self._n_rows = float(self._weights.sum())
 
+    @one_blas_thread()
     def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
         """Take one round in.
 
@@ -110,6 +112,7 @@ class Projections:
             self.prior = self._believed()
         self.factors = self._fit()
 
+    @one_blas_thread()
     def next_encoder(self) -> np.ndarray:
         """The directions in which most was found: no more columns than tell more than noise would.
 
@@ -138,15 +141,14 @@ class Projections:
         blocks = [*self.priors, self.mean[:, None]]
         ends = [self._ends(factors) for factors in blocks]
         products, inner = np.zeros(len(blocks)), np.zeros((len(blocks), len(blocks)))
-        with one_blas_thread():
-            for part, sums, asked in self._sides():
-                seen = sums.astype(np.float64).ravel()
-                said = np.stack([
-                    (factors[part] @ end - squares(factors[part])[:, None] * asked).ravel()
-                    for factors, end in zip(blocks, ends, strict=True)
-                ])  # fmt: skip
-                products += said @ seen
-                inner += said @ said.T
+        for part, sums, asked in self._sides():
+            seen = sums.astype(np.float64).ravel()
+            said = np.stack([
+                (factors[part] @ end - squares(factors[part])[:, None] * asked).ravel()
+                for factors, end in zip(blocks, ends, strict=True)
+            ])  # fmt: skip
+            products += said @ seen
+            inner += said @ said.T
         spread = spread_of_pairs(hollow_inner(blocks), self._mean_square())
         scales = believed_scales(products, inner, spread, _LEAST_BELIEF)[:-1]
         kept = [math.sqrt(a) * factors for a, factors in zip(scales, self.priors, strict=True) if a > 0]
@@ -160,14 +162,13 @@ class Projections:
         n_columns = sum(release.sums.shape[1] for release in self.releases)
         own, asking, across = (np.zeros((n_columns, n_columns)) for _ in range(3))
         alone = 0.0
-        with one_blas_thread():
-            for part, sums, asked in self._sides():
-                shares, sums = self.mean[part, None], sums.astype(np.float64)
-                own += (shares * sums).T @ sums
-                asking += (shares * asked).T @ asked
-                across += (shares * sums).T @ asked
-                alone += float(np.square(self.mean[part] * (sums * asked).sum(axis=1)).sum())
-            together = (float(np.vdot(own, asking)) + float(np.vdot(across, across.T))) / 2 - alone
+        for part, sums, asked in self._sides():
+            shares, sums = self.mean[part, None], sums.astype(np.float64)
+            own += (shares * sums).T @ sums
+            asking += (shares * asked).T @ asked
+            across += (shares * sums).T @ asked
+            alone += float(np.square(self.mean[part] * (sums * asked).sum(axis=1)).sum())
+        together = (float(np.vdot(own, asking)) + float(np.vdot(across, across.T))) / 2 - alone
         return together / (self.mean.sum() ** 2 - float(self.mean @ self.mean))
 
     def _fit(self) -> np.ndarray:
@@ -188,6 +189,7 @@ class Projections:
         n_columns = sum(release.sums.shape[1] for release in self.releases)
         return combine(np.sign(weights), factors, self.prior, n_columns)
 
+    @one_blas_thread()
     def model(self, ridge: float) -> tuple[np.ndarray, np.ndarray]:
         """The factors with the mean's own column, and what is added to the diagonal.
 
@@ -233,26 +235,23 @@ class Projections:
 
     def _ends(self, factors: np.ndarray) -> np.ndarray:
         """G'F for factors G."""
-        with one_blas_thread():
-            return sum(factors[part].T @ asked for part, _, asked in self._sides())  # type: ignore[return-value]
+        return sum(factors[part].T @ asked for part, _, asked in self._sides())  # type: ignore[return-value]
 
     def _decompose(self, diagonal: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Squared singular values of Y with its weights, falling, with right singular vectors; and Y'F."""
         n_columns = sum(release.sums.shape[1] for release in self.releases)
         gram, inner = np.zeros((n_columns, n_columns)), np.zeros((n_columns, n_columns))
-        with one_blas_thread():
-            for part, sums, asked in self._blocks(diagonal):
-                gram += (sums * self._weights[part, None]).T @ sums
-                inner += sums.T @ asked
-            values, vectors = np.linalg.eigh(gram)
+        for part, sums, asked in self._blocks(diagonal):
+            gram += (sums * self._weights[part, None]).T @ sums
+            inner += sums.T @ asked
+        values, vectors = np.linalg.eigh(gram)
         return np.maximum(values[::-1], _LEAST_SQUARE), vectors[:, ::-1], inner
 
     def _rows(self, diagonal: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Y times a few columns."""
         rows = np.empty((len(diagonal), right.shape[1]))
-        with one_blas_thread():
-            for part, sums, _ in self._blocks(diagonal):
-                rows[part] = sums @ right
+        for part, sums, _ in self._blocks(diagonal):
+            rows[part] = sums @ right
         return rows
 
 
@@ -283,6 +282,7 @@ class Scoring:
         return cls(inverse, 1 / np.maximum(1 - within / uniqueness, _LEAST_PRECISION), within / uniqueness)
 
 
+@one_blas_thread()
 def own_diagonal(n_users: int, mean: np.ndarray) -> np.ndarray:
     """The diagonal of A, roughly, from the mean of rows alone.
 

@@ -296,6 +296,7 @@ class DPSubspace(MeanGated, FeaturedModel):
             )
         return similar_by_factors(self.item_factors_, columns, n)
 
+    @one_blas_thread()
     def _contributions(self, own: Interactions, column: int) -> np.ndarray:
         if not self.item_factors_.shape[1]:
             raise ValueError("the noise would have covered what pairs tell, so everybody is offered what is popular")
@@ -340,6 +341,7 @@ def _n_bytes(n_items: int, n_columns: int, n_rounds: int) -> int:
     return n_items * n_columns * (3 * 8 + 6 * n_rounds)
 
 
+@one_blas_thread()
 def floored(item_means: np.ndarray) -> NDArray[np.float64]:
     """The mean by which rows are centred: never below a hundredth of its largest entry, of norm at most 1.
 

@@ -1,0 +1,62 @@
+"""Prints how long threads of BLAS's own worked while each model was fitted and used, in milliseconds."""
+
+import contextlib
+import functools
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import scipy.linalg  # noqa: F401  its library has threads of its own
+
+from fastfedrec import Key
+from fastfedrec.core.threads import default_threads, one_blas_thread
+from support.models import MODELS, rated
+
+# All but this one: libraries of BLAS start theirs when they are loaded, and OpenMP with the first loop.
+BLAS_THREADS = [task for task in Path("/proc/self/task").iterdir() if task.name != str(os.getpid())]
+N_ITEMS = 3_500  # times 3 factors is over 10,000 numbers, from where on OpenBLAS's threads share a dot product
+
+
+def worked(run):
+    """What BLAS's threads used of the processors, looking for more work included: they do for 50 ms after each."""
+    before = sum(map(_milliseconds, BLAS_THREADS))
+    run()
+    time.sleep(0.01)
+    return sum(map(_milliseconds, BLAS_THREADS)) - before
+
+
+def _milliseconds(thread):
+    return int((thread / "schedstat").read_text().split()[0]) / 1e6
+
+
+def use(model, data):
+    """Fit it and call what it has."""
+    model.fit(data, key=Key.from_seed(2))
+    user, (item, *_) = data.user_ids[0], data.item_ids[data.indices[:1]]
+    for call in (
+        lambda: model.recommend(data.user_ids),
+        lambda: model.score(data.user_ids, data.item_ids[: data.n_users]),
+        lambda: model.similar_items([item]),
+        lambda: model.explain(user, item),
+        model.recommend,
+    ):
+        with contextlib.suppress(AttributeError, TypeError, ValueError):  # of what a kind of model does not answer
+            call()
+
+
+def main():
+    """A line for each model, below those of a norm whose threads are free and of one whose are held."""
+    norm = functools.partial(np.linalg.norm, np.ones(200_000))
+    print(f"{worked(norm):.1f} free")
+    time.sleep(0.3)
+    with one_blas_thread():
+        print(f"{worked(norm):.1f} held")
+    data = rated(300, N_ITEMS, 1)
+    with default_threads(1):
+        for model in MODELS:
+            print(f"{worked(functools.partial(use, model, data)):.1f} {model!r}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
