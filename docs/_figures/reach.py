@@ -166,7 +166,18 @@ def of_ncf():
     return beside.Dots(dots, "HR@10", from_zero=False, data="MovieLens 1M, 99 other items, one seed")
 
 
+def of_baselines():
+    """Hits of what a system must beat."""
+    _, *rows = Table("explanation/systems/baselines/baselines.md", "What they reach").rows()
+    dots = [
+        (f"{name}, {'no guarantee' if epsilon == 'none' else f'epsilon {epsilon}'}", {"HR@10": float(hits)})
+        for name, epsilon, hits in rows
+    ]
+    return beside.Dots(dots, "HR@10", data="MovieLens 1M, 1,000 items, 99 other items, three seeds")
+
+
 PLOTS = {
+    "baselines": of_baselines,
     "dp-gram": of_gram,
     "fedrec": of_fedrec,
     "sdcf": of_sdcf,
