@@ -22,7 +22,9 @@ TOP = ("fastfedrec", "_kernels")
 def variable(name, root=ROOT):
     """A variable of the Makefile, as make has it."""
     show = f"--eval=show:; @echo $({name})"
-    done = subprocess.run(["make", "-s", show, "show"], cwd=root, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["make", "-s", "--no-print-directory", show, "show"], cwd=root, capture_output=True, text=True, check=True
+    )
     return set(done.stdout.split())
 
 

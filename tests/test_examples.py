@@ -31,8 +31,8 @@ def test_the_swapped_solver_gives_what_implicit_gives(swapped_als):
     theirs, _ = swapped_als.fitted(swapped_als.AlternatingLeastSquares, confidences, use_cg=False, **arguments)
     other, _ = swapped_als.fitted(swapped_als.FastALS, confidences, **arguments | {"regularization": 0.11})
     largest = np.abs(theirs.item_factors).max()
-    assert np.abs(ours.item_factors - theirs.item_factors).max() < 1e-3 * largest
-    assert np.abs(other.item_factors - theirs.item_factors).max() > 1e-3 * largest  # the comparison can fail
+    assert np.abs(ours.item_factors - theirs.item_factors).max() < 5e-3 * largest  # both solve in single precision
+    assert np.abs(other.item_factors - theirs.item_factors).max() > 0.02 * largest  # the comparison can fail
     users = np.arange(20)
     assert (
         ours.recommend(users, confidences[users], N=5)[0] == theirs.recommend(users, confidences[users], N=5)[0]

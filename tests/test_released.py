@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import functools
 import importlib
 
 import numpy as np
@@ -130,7 +129,8 @@ def believing(monkeypatch):
     """Scales of features are not shrunk: here no features tell anything."""
     monkeypatch.setattr("fastfedrec.systems.subspace._inference._LEAST_BELIEF", 0.0)
     shrinkage = importlib.import_module("fastfedrec.systems.gram._feature_shrinkage")
-    monkeypatch.setattr(shrinkage, "believed_scales", functools.partial(shrinkage.believed_scales, least=0.0))
+    own = shrinkage.believed_scales
+    monkeypatch.setattr(shrinkage, "believed_scales", lambda *given, least=None: own(*given, least=0.0))
 
 
 class ScriptedEngine(LocalEngine):

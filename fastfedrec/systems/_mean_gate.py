@@ -60,16 +60,21 @@ class MeanGated(CentralModel):
         reach = reach_of(strength, self.item_means_, noise)
         if not self.gate or reach >= least:
             return self._course(reach, courses)[1:]
-        name, (system, state, _) = type(self).__name__, courses[1][1]
+        name = type(self).__name__
         logger.info(f"{name}: users' rows have {reach:.3g} in common by the released mean, {least:g} needed")
         self.ledger_.note(  # without the number, which is no part of what the run costs
             f"{name}: by the released mean, users' rows have too little in common for the rest to tell "
             f"anything (below {least:g}; looking at what was released costs nothing), so all that was left of "
             "epsilon went to popularity, and everybody gets the same items"
         )
-        more = fit.rounds(system, state, data).noisy
-        self.item_means_ = pooled([sums, more], [first.width, system.width]) / divisor
+        self._add_to_mean(fit, data, first, courses[1][1])
         return []
+
+    def _add_to_mean(self, fit: Fit, data: Interactions, first: NoisySum, again: Phase) -> None:
+        """Release the mean once more: `item_means_` is that of both."""
+        system, state, _ = again
+        sums = fit.rounds(system, state, data).noisy / (system._unit * self._public_users(data))
+        self.item_means_ = pooled([self.item_means_, sums], [first.width, system.width])
 
 
 def reach_of(strength: float, item_means: np.ndarray, noise: float) -> float:

@@ -91,10 +91,8 @@ CENTRAL = [
     Mutant(
         "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
         "DPGram._release",
-        "self._release_factors(factors, mean, noises, n_users, "
-        "self._ridge_factor(phases[0].system.width, noises))",
-        "self._release_factors(factors, mean, noises, data.n_users, "
-        "self._ridge_factor(phases[0].system.width, noises))",
+        "self._release_factors(factors, mean, noises, n_users, factor)",
+        "self._release_factors(factors, mean, noises, data.n_users, factor)",
         (f"{TRACE}[DPGram]",),
     ),
     Mutant(
@@ -131,11 +129,11 @@ CENTRAL = [
     Mutant(
         "dpgram-features-fitted-to-exact-pairs", "how far DPGram believes features is fitted to exact pairs",
         "DPGram._release",
-        "factors = denoise_with_features(pairs, noises[0], features, mean, n_threads=fit.n_threads)",
+        "factors = denoise_with_features(pairs, _together(noises), features, mean, n_threads=fit.n_threads)",
         """
         from fastfedrec.systems.gram import _feature_shrinkage as own
         if features is None:
-            factors = denoise_with_features(pairs, noises[0], features, mean, n_threads=fit.n_threads)
+            factors = denoise_with_features(pairs, _together(noises), features, mean, n_threads=fit.n_threads)
         else:
             rows = self.interactions_.to_scipy()
             exact = (rows.T @ rows).toarray().astype(np.float32)
@@ -148,10 +146,10 @@ CENTRAL = [
     Mutant(
         "dpgram-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
         "DPGram._release",
-        "denoise_with_features(pairs, noises[0], features, mean, n_threads=fit.n_threads)",
+        "denoise_with_features(pairs, _together(noises), features, mean, n_threads=fit.n_threads)",
         """
         denoise_with_features(
-            pairs, noises[0], features, np.bincount(self.interactions_.indices, minlength=len(mean)) + mean
+            pairs, _together(noises), features, np.bincount(self.interactions_.indices, minlength=len(mean)) + mean
         )
         """,
         (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),

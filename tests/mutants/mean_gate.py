@@ -51,8 +51,8 @@ MEAN_GATE = [
     Mutant(
         "dpgram-refined-by-data", "whether DPGram releases a third time is decided by the exact rows",
         "DPGram._course",
-        "reach < LEAST_REFINED",
-        "self.interactions_.n_interactions < 10 * self.interactions_.n_users",
+        "reach >= LEAST_REFINED",
+        "self.interactions_.n_interactions >= 10 * self.interactions_.n_users",
         ("test_the_gate_looks_at_nothing_but_what_was_released[DPGram auto-False]",),
     ),
     Mutant(
@@ -61,5 +61,24 @@ MEAN_GATE = [
         "in_place_of(phases[1:], PairSum, pairs.state, len(courses) - 1)",
         "in_place_of(phases, PairSum, pairs.state, len(courses) - 1)",
         ("test_the_released_mean_decides_on_a_third_release", "test_pairs_alone_are_no_dearer_than_two_releases"),
+    ),
+    Mutant(
+        "dpgram-pairs-again-same-noise", "pairs are released again with the noise of the first time",
+        "PairSumAgain._purpose",
+        "_purpose = 'dp_gram.item_pairs_again'",
+        "_purpose = 'dp_gram.item_pairs'",
+        ("test_no_two_releases_of_pairs_have_noise_in_common",),
+    ),
+    Mutant(
+        "dpgram-third-dearer", "what comes third by features costs what two releases may", "DPGram._courses",
+        "in_place_of(phases[2:], kind, state, len(courses) - 1)",
+        "in_place_of(phases[1:], kind, state, len(courses) - 1)",
+        ("test_features_that_tell_have_the_pairs_released_twice_at_the_same_cost",),
+    ),
+    Mutant(
+        "dpgram-features-by-data", "what comes third is decided by the exact pairs", "DPGram._release",
+        "tell(features, pairs, mean)",
+        "tell(features, symmetric(of_pairs._sums(GramState(grid), data, 1) / UNIT), mean)",
+        ("test_what_decides_is_what_was_released",),
     ),
 ]  # fmt: skip

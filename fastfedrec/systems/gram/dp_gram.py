@@ -22,7 +22,7 @@ from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._mean_gate import MeanGated, in_place_of, reach_of
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS, layered_noise
-from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
+from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, tell
 from fastfedrec.systems.gram.dp_gram_rounds import (
     MAX_USERS,
     SCALE,
@@ -30,13 +30,13 @@ from fastfedrec.systems.gram.dp_gram_rounds import (
     CrossSum,
     GramState,
     PairSum,
+    PairSumAgain,
     ShareSum,
     ShareSumAgain,
 )
 from fastfedrec.systems.gram.gram_model import (
     LEAST_MEAN,
     LEAST_REACH,
-    LEAST_REACH_WITH_FEATURES,
     LEAST_SIGNAL,
     GramModel,
     own_shares,
@@ -54,9 +54,12 @@ __all__ = ["DPGram"]
 LEAST_REFINED = 200.0
 _WITH_REFINEMENT = 3  # releases
 _PAIRS_TO_REFINE = 0.6 / 0.95  # of what the mean leaves of the squared budget, where a third release takes the rest
-# Of the gate, where some of what pairs tell is known.  Features of noise lose up to .015 HR@10 there beside popularity,
-# and .01 to .03 below 20; MovieLens's genres and years gain .11.
+# Of the gate, where some of what pairs tell is known: MovieLens's genres and years gain .11 there.  Where the pairs do
+# not bear them out, the rest of the budget goes to the mean.
 _LEAST_WITH_FEATURES = 22.0
+# Likewise.  One label of 16 an item that tells topics had from .025 less to .044 more HR@10 than popularity from 82 to
+# 103, and from .014 to .053 less below 62.
+_LEAST_REACH_WITH_FEATURES = 80.0
 _FEW_ITEMS = 1_000  # of that gate; of 3,000 an open one lost up to .07 even at 34
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 # Of `ridge`, over signal and the fifth power of rows' mean root length: beyond 1 where HR@10 was best with more of it.
@@ -104,8 +107,8 @@ class DPGram(MeanGated, GramModel):
         Whether a third release corrects what the second found: of n_items x 40 numbers a user, its row projected on
         the strongest directions, for 7/19 of what the mean leaves of the squared budget.  At most 4,194,304 users.
         "auto" makes it where the released mean says that rows tell enough, by the number that the gate looks at as well
-        (`signal_`), from 200 on; either way the run costs the same.  Not with `item_features`, with which it was not
-        measured.
+        (`signal_`), from 200 on; where pairs bear `item_features` out, it asks for the pairs once more instead.  Either
+        way the run costs the same.
 
     Attributes
     ----------
@@ -121,8 +124,9 @@ class DPGram(MeanGated, GramModel):
     signal_ : float
         The gate's number n_users mu / sqrt(n_items), from public numbers only; below 30 it closes, with
         `item_features` of up to 1,000 items below 22.  An open one looks at the released mean as well, at no cost: a
-        second number, n_users mu times the mean product of two users' normalised rows, has to reach 100 (60 with
-        `item_features`), or all that is left goes to popularity, as the ledger tells.
+        second number, n_users mu times the mean product of two users' normalised rows, has to reach 100 (80 with
+        `item_features` and `refine` "auto"), or all that is left goes to popularity, as the ledger tells.  So it does
+        after the pairs where the gate is open for the sake of features alone, and pairs do not bear them out.
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
@@ -200,15 +204,34 @@ class DPGram(MeanGated, GramModel):
             self._note_what_follows(is_open=True)
             (of_pairs, *_), *more = others
             grid = public_mean(self.item_means_)
-            mean, noises = grid / SCALE, [system.width for system, *_ in others]
+            mean, noises = grid / SCALE, [of_pairs.width]
             pairs = symmetric(fit.rounds(of_pairs, GramState(grid), data).noisy / UNIT)
-            factors = denoise_with_features(pairs, noises[0], features, mean, n_threads=fit.n_threads)
-            for (system, planned, _), noise in zip(more, noises[1:], strict=True):
+            if features is not None and not tell(features, pairs, mean):
+                features = None
+            if more and self._looks_at_features(phases):
+                *_, (*_, mean_again), (*_, pairs_again), _ = self._courses(phases)
+                if features is not None:
+                    more = []
+                    noises.append(pairs_again.system.width)
+                    noisy = fit.rounds(pairs_again.system, GramState(grid), data).noisy
+                    pairs *= (_together(noises) / noises[0]) ** 2
+                    pairs += symmetric(noisy * ((_together(noises) / noises[1]) ** 2 / UNIT))
+                elif self._rests_on_features(self._reach(phases[0].system.width)):
+                    self.ledger_.note(
+                        "DPGram: by the released pairs, features tell nothing, and without them the noise covers the "
+                        "pairs, so all that was left of epsilon went to popularity, and everybody gets the same items"
+                    )
+                    self._add_to_mean(fit, data, phases[0].system, mean_again)
+                    return
+            factors = denoise_with_features(pairs, _together(noises), features, mean, n_threads=fit.n_threads)
+            for system, planned, _ in more:
                 encoder = directions(factors, planned.encoder.shape[1])
                 asked = SubspaceState(to_grid(floored(self.item_means_)), encoder)
                 sums = fit.rounds(system, asked, data).noisy / system._unit
-                factors = refine_factors(factors, sums, encoder, noise)
-            self._release_factors(factors, mean, noises, n_users, self._ridge_factor(phases[0].system.width, noises))
+                factors = refine_factors(factors, sums, encoder, system.width)
+                noises.append(system.width)
+            factor = self._ridge_factor(phases[0].system.width, noises, are_believed=features is not None)
+            self._release_factors(factors, mean, noises, n_users, factor)
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         """The sums of shares, and unless the noise would cover them those of pairs, and of cross products."""
@@ -219,7 +242,9 @@ class DPGram(MeanGated, GramModel):
         refines = self._refines(n_users)
         if is_open:
             # Half of all pairs as int64, with noise and without; or the half as float64, and all as float32.
-            check_memory("DPGram", n_items, max(8 * n_items**2, denoising_bytes(n_items)), FEWER_ITEMS)
+            # Where features may have them asked for twice, all of the first as float32 beside it.
+            halves = (12 if self.item_features is not None and refines else 8) * n_items**2
+            check_memory("DPGram", n_items, max(halves, denoising_bytes(n_items)), FEWER_ITEMS)
             if refines and max(n_users, data.n_users) > MOST_REFINED:  # whose sums would not fit
                 raise ValueError(f"refine must be False with more than {MOST_REFINED} users, got {self.refine!r}")
         shares = self._shares(is_open=is_open, refines=refines)
@@ -228,29 +253,44 @@ class DPGram(MeanGated, GramModel):
     def _refines(self, n_users: int) -> bool:
         """Whether there may be a third release, by public numbers."""
         if self.refine == "auto":
-            return n_users <= MOST_REFINED and self.item_features is None
+            return n_users <= MOST_REFINED
         return bool(self.refine)
 
     def _courses(self, phases: list[Phase]) -> list[list[Phase]]:
-        """Those of the gate; and where the released mean is to say, the pairs alone in place of two releases."""
+        """Those of the gate; and where releases are to say, the mean or the pairs twice, or the pairs alone at last."""
         courses = super()._courses(phases)
         if self._asks_the_mean(phases):
             shares, pairs, _ = phases
+            if self._looks_at_features(phases):
+                for kind, state in ((ShareSumAgain, shares.state), (PairSumAgain, pairs.state)):
+                    last = in_place_of(phases[2:], kind, state, len(courses) - 1)
+                    courses.append([shares, pairs, last])
             courses.append([shares, in_place_of(phases[1:], PairSum, pairs.state, len(courses) - 1)])
         return courses
 
     def _course(self, reach: float, courses: list[list[Phase]]) -> list[Phase]:
-        return courses[-1] if self._asks_the_mean(courses[0]) and reach < LEAST_REFINED else courses[0]
+        if not self._asks_the_mean(courses[0]) or self._rests_on_features(reach) or reach >= LEAST_REFINED:
+            return courses[0]
+        return courses[-1]
 
     def _asks_the_mean(self, plan: list[Phase]) -> bool:
         """Whether a third release is planned that may be left out."""
         return self.refine == "auto" and len(plan) == _WITH_REFINEMENT
 
+    def _looks_at_features(self, plan: list[Phase]) -> bool:
+        """Whether what comes third depends on what the second tells of features."""
+        return self.item_features is not None and self._asks_the_mean(plan)
+
+    def _rests_on_features(self, reach: float) -> bool:
+        """Whether the gate is open for their sake alone."""
+        return self.item_features is not None and self.gate and (self.signal_ < LEAST_SIGNAL or reach < LEAST_REACH)
+
     def _least_signal(self, n_items: int) -> float:
         return LEAST_SIGNAL if self.item_features is None or n_items > _FEW_ITEMS else _LEAST_WITH_FEATURES
 
     def _least_reach(self) -> float:
-        return LEAST_REACH if self.item_features is None else LEAST_REACH_WITH_FEATURES
+        is_asked = self.item_features is not None and self.refine == "auto"  # features, whether they tell enough
+        return _LEAST_REACH_WITH_FEATURES if is_asked else LEAST_REACH
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -286,16 +326,20 @@ class DPGram(MeanGated, GramModel):
         self.item_factors_ = np.column_stack([factors, math.sqrt(weight) * mean])
         self._prepare_scores(weight * own_shares(mean), _together(noises) * ridge_factor)
 
-    def _ridge_factor(self, first_noise: float, noises: list[float]) -> float:
-        """How many times the ridge is larger where rows tell little, by what was released of them."""
+    def _ridge_factor(self, first_noise: float, noises: list[float], *, are_believed: bool) -> float:
+        """How many times the ridge is larger where rows tell little, by what was released of them and of features."""
         n_items, n_users = len(self.item_means_), self._public_users(self.interactions_)
         length = float(self.item_means_.sum())  # the mean root of rows' lengths
         factor = short_row_factor(n_users / (_together(noises) * math.sqrt(n_items)), length)
         factor = max(factor, (_SHORT_ROOT / max(length, 1.0)) ** 3)
-        if self.item_features is not None:  # with which it was not measured
+        if are_believed:  # features tell what rows do not: the ridge would take it away
             return factor
-        reach = reach_of(self.signal_ * math.sqrt(n_items), self.item_means_, first_noise / n_users)
-        return factor * max(1.0, _FAR / max(reach, LEAST_REACH)) ** 2
+        return factor * max(1.0, _FAR / max(self._reach(first_noise), LEAST_REACH)) ** 2
+
+    def _reach(self, noise: float) -> float:
+        """The gate's second number, from what was released with such noise."""
+        n_items, n_users = len(self.item_means_), self._public_users(self.interactions_)
+        return reach_of(self.signal_ * math.sqrt(n_items), self.item_means_, noise / n_users)
 
 
 def _together(noises: list[float]) -> float:

@@ -18,7 +18,18 @@ from fastfedrec.systems._noisy_sum import ItemShares, NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.subspace.rounds import ProjectionSum
 
-__all__ = ["MAX_USERS", "SCALE", "UNIT", "CrossSum", "GramState", "GramSum", "PairSum", "ShareSum", "ShareSumAgain"]
+__all__ = [
+    "MAX_USERS",
+    "SCALE",
+    "UNIT",
+    "CrossSum",
+    "GramState",
+    "GramSum",
+    "PairSum",
+    "PairSumAgain",
+    "ShareSum",
+    "ShareSumAgain",
+]
 
 UNIT = 2**36  # norm of one user's contribution, in the first two rounds
 SCALE = 2**13  # of shares and of the mean in the second round: only accuracy rests on it
@@ -102,6 +113,12 @@ class PairSum(GramSum):
             total = int(weights.sum())  # modulo 2^64, as all of it
             _kernel.center_pairs(state.mean, item_sums, pair_sums, total, n_threads)
         return pair_sums.view(np.int64)
+
+
+class PairSumAgain(PairSum):
+    """The third round, where by the second features tell enough of the pairs."""
+
+    _purpose = "dp_gram.item_pairs_again"
 
 
 class CrossSum(ProjectionSum):

@@ -18,17 +18,13 @@ from fastfedrec.systems._from_items import contributions_of_neighbors, similar_b
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems.baselines.item_models import score_neighbors
 
-__all__ = ["LEAST_MEAN", "LEAST_REACH", "LEAST_REACH_WITH_FEATURES", "LEAST_SIGNAL", "GramModel", "own_shares"]
+__all__ = ["LEAST_MEAN", "LEAST_REACH", "LEAST_SIGNAL", "GramModel", "own_shares"]
 
 LEAST_SIGNAL = 30.0  # of the gate
 # Of the gate that looks at the mean.  On generated data of two kinds, rows of 6 to 100, 400 to 3,000 items and 2,500
 # to 50,000 users an open one had up to .14 less HR@10 than popularity below 80, from .04 less to .02 more at 80, and
 # from 100 on from .02 less to .23 more.
 LEAST_REACH = 100.0
-# What rows of 30 have with features at the signal where their gate opens.  One label of 16 an item, which tells topics
-# or nothing, 10,000 to 19,000 users, 1,000 items: an open one had .034 to .061 less than a closed one from 36 to 55; of
-# one kind of data .028 and .010 more at 78, of the other .033 and .043 less at 70, and .009 and .023 less at 97.
-LEAST_REACH_WITH_FEATURES = 60.0
 LEAST_MEAN = 0.01  # of the most popular item's share: no item is rarer
 _N_NEIGHBORS = 100
 _LEAST_ALONE = 0.1  # of an item's own square: what noise leaves of it may be any number

@@ -32,7 +32,7 @@ from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
 from fastfedrec.systems.gram.dp_gram import short_row_factor
-from fastfedrec.systems.gram.gram_model import LEAST_REACH, LEAST_REACH_WITH_FEATURES, GramModel, own_shares
+from fastfedrec.systems.gram.gram_model import LEAST_REACH, GramModel, own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, SketchRound, SketchState
 
@@ -264,9 +264,6 @@ class ShuffledSketchGram(GramModel):
 
     # ---- the server ---------------------------------------------------------------------------------------------
 
-    def _least_reach(self) -> float:
-        return LEAST_REACH if self.item_features is None else LEAST_REACH_WITH_FEATURES
-
     def _estimate(
         self, system: SketchRound, state: SketchState, n_threads: int, features: AlignedFeatures | None = None
     ) -> None:
@@ -286,10 +283,10 @@ class ShuffledSketchGram(GramModel):
             shares, length = own_shares(self.item_means_), mean_length(pairs, state.n_users)
             strength = state.n_users / noise
             # As DPGram's, by the squared norm of a mean row that has so many items, as popular as they are.
-            if self.gate and strength * length * float(shares @ shares) < self._least_reach():
+            if self.gate and strength * length * float(shares @ shares) < LEAST_REACH:
                 self.ledger_.note(
                     "ShuffledSketchGram: by what was estimated, users' rows have too little in common for pairs of "
-                    f"items to tell anything (below {self._least_reach():g}; looking at it costs nothing), so only "
+                    f"items to tell anything (below {LEAST_REACH:g}; looking at it costs nothing), so only "
                     "popularity is taken from it, and everybody gets the same items"
                 )
                 self._release_popularity()

@@ -52,7 +52,6 @@ LEAST_SIGNAL = 0.75  # of the gate
 # Of the gate that looks at the mean.  On generated data of two kinds with rows of 6 to 100 and 400 to 30,000 items an
 # open one had up to .06 less HR@10 than popularity up to 63, and from .015 less to .07 more from 71 on.
 _LEAST_REACH = 65.0
-_LEAST_REACH_WITH_FEATURES = 45.0  # as much less as DPGram's
 _GROWTH = 2.0  # of a round's part of the squared budget over that of the round before: what it asks about is worth more
 _N_ROUNDS = 3  # of projections, where nobody says how many
 _MOST_ROUNDS = 16
@@ -106,7 +105,7 @@ class DPSubspace(MeanGated, FeaturedModel):
     signal_ : float
         The gate's number n_users mu / n_items, from public numbers only; below 0.75 it closes.  An open one looks at
         the released mean as well, at no cost: a second number, n_users mu times the mean product of two users'
-        normalised rows, has to reach 65 (45 with `item_features`), or all that is left goes to popularity, as the
+        normalised rows, has to reach 65, or all that is left goes to popularity, as the
         ledger tells.
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
@@ -191,7 +190,7 @@ class DPSubspace(MeanGated, FeaturedModel):
             self.item_factors_, self.item_uniqueness_ = found.model(self.ridge)
 
     def _least_reach(self) -> float:
-        return _LEAST_REACH if self.item_features is None else _LEAST_REACH_WITH_FEATURES
+        return _LEAST_REACH
 
     def costs(self, n_items: int) -> str:
         """What a fit with an open gate moves and holds, before anything is spent: by public sizes alone.
