@@ -267,7 +267,7 @@ def test_models_show_what_was_released_and_nothing_else(name):
         np.testing.assert_array_equal(last.before.encoder, directions(factors, 40))
         factors = refine_factors(factors, after.noisy / FINER, last.before.encoder, noises[1])
         again.item_means_, again.signal_, again.interactions_ = model.item_means_, model.signal_, model.interactions_
-        ridge_factor = again._ridge_factor(rounds[0].system.width, noises)
+        ridge_factor = again._ridge_factor(rounds[0].system.width, noises, are_believed=False)
         again._release_factors(factors, mean / 2**13, noises, PUBLIC, ridge_factor)
         for name in ("item_factors_", "scoring_factors_", "item_scales_"):
             np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(getattr(again, name)), rtol=1e-5, atol=1e-6)
