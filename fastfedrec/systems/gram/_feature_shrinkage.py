@@ -146,9 +146,11 @@ def tell(features: AlignedFeatures, matrix: np.ndarray, popularity: np.ndarray) 
         for start in range(0, len(matrix), _ROWS)
     )
     squares -= float(np.square(popularity) @ np.square(matrix.diagonal().astype(np.float64)))
-    pairs = popularity.sum() ** 2 - float(np.square(popularity).sum())
-    priors = prior_factors(features, popularity)
-    return fitted_prior(matrix, math.sqrt(squares / pairs), priors, popularity, _CERTAIN).shape[1] > 0
+    pairs = float(popularity.sum()) ** 2 - float(np.square(popularity).sum())
+    if pairs <= 0:  # of two items one at least has no popularity
+        return False
+    deviation = math.sqrt(max(squares, 0.0) / pairs)
+    return fitted_prior(matrix, deviation, prior_factors(features, popularity), popularity, _CERTAIN).shape[1] > 0
 
 
 def fitted_prior(

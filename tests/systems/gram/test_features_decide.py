@@ -8,7 +8,7 @@ import pytest
 from support.feature_case import grouped
 from support.noise_case import RecordingEngine
 
-from fastfedrec import DPGram, Key
+from fastfedrec import DPGram, Interactions, Key
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, tell
@@ -131,6 +131,14 @@ def test_a_node_finds_the_rounds_that_a_run_asks_for(people, gate):
             number += 1 + system.n_skipped
             assert phases[number].system.width == system.width
             assert type(phases[number].system) is type(system)
+
+
+def test_noise_that_leaves_no_popularity_is_no_error():
+    """Then features weigh nothing."""
+    rows = Interactions.from_arrays([0, 1, 2], [0, 1, 0])
+    model = DPGram(0.01, gate=False, item_features={"group": ["a", "b"]})
+    found = [model.fit(rows, key=Key.from_seed(seed)).item_means_.max() for seed in range(12)]
+    assert min(found) < 0 < max(found)
 
 
 def test_no_two_releases_of_pairs_have_noise_in_common():
