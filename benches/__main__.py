@@ -11,6 +11,8 @@ from pathlib import Path
 
 def main():
     """Run the module that the first argument names, with the others."""
+    if len(sys.argv) < 2:
+        sys.exit("which module of benches/, such as: python benches threads --only PrivRec")
     sys.path.pop(0)  # this folder: its modules are those of a package
     here = Path(__file__).parent
     package = importlib.util.spec_from_file_location(

@@ -3,6 +3,8 @@
 import itertools
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 from support.benches_module import ROOT, load_benches
@@ -130,6 +132,19 @@ def test_every_target_is_well_formed():
 def test_asv_can_look_for_benchmarks():
     """It refuses a folder that has a module's name."""
     assert not [path for path in (ROOT / "benches").rglob("*.py") if path.with_suffix("").is_dir()]
+
+
+def test_a_module_runs_with_the_installed_package_where_the_sources_lie():
+    def run(*arguments):
+        command = [sys.executable, "benches", *arguments]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert "cases whose name holds this" in run("threads", "--help").stdout
+    assert "which module" in run().stderr
+    of_the_sources = subprocess.run(
+        [sys.executable, "-m", "benches.threads"], cwd=ROOT, capture_output=True, check=False
+    )
+    assert of_the_sources.returncode != 0
 
 
 def test_targets_at_their_very_edge():
