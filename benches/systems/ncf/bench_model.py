@@ -1,6 +1,6 @@
 """Steps of NCF on a catalogue of MovieLens 1M's size, beside torch on one thread.
 
-torch has Adam of all parameters in every step, as here; parameters after the steps are compared before anything is
+torch has Adam of all parameters in every step, as here; parameters after some steps are compared before anything is
 timed.
 """
 
@@ -12,6 +12,7 @@ from fastfedrec import Key
 from fastfedrec.systems.ncf._network import Network, Trainer
 
 N_USERS, N_ITEMS, BATCH, N_BATCHES, RATE = 6_040, 3_706, 256, 100, 0.001
+N_COMPARED = 5  # batches
 KEY = Key.from_seed(1)
 
 
@@ -83,12 +84,14 @@ class Steps(OnInstructionSet):
     track_floor_share.unit = "share of floor"
 
     def track_times_torch(self, kind, n_factors, instruction_set):
-        problem = _problem(kind, n_factors)
-        ours, theirs = _fastfedrec(*problem), _torch(*problem)
-        for mine, other in zip(ours(), theirs(), strict=True):
-            # Of a hundred steps of 1e-3.  Adam turns a gradient that only rounding parts from 0 into a whole step.
-            assert np.abs(mine - other).mean() < 1e-5
-        assert np.abs(mine - problem[1][1]).max() > 1e-2
+        *model, examples = _problem(kind, n_factors)
+        # Of the first steps, of 1e-3 each: later a unit that only rounding puts on or off may part both ways.
+        few = examples[:, : N_COMPARED * BATCH]
+        for mine, other in zip(_fastfedrec(*model, few)(), _torch(*model, few)(), strict=True):
+            # Adam turns a gradient that only rounding parts from 0 into a whole step.
+            assert np.abs(mine - other).mean() < 1e-8
+        assert np.abs(mine - model[1][1]).max() > 1e-3
+        ours, theirs = _fastfedrec(*model, examples), _torch(*model, examples)
         return times_faster(theirs, ours)
 
     track_times_torch.unit = "times faster"
