@@ -1,17 +1,19 @@
-"""What the parties of a system find out: rows of a table, of attacks on messages and on the released model."""
+"""Tables of a system: of what its parties find out, by attacks on messages and on the released model, or of errors."""
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.studies.membership.attack import membership_loss
+from fastfedrec.studies.reproduce.side_by_side import SideBySide
 from fastfedrec.systems.fedrec.attacks import AttackResult, RatingResult
 
-#: The columns of a table of parties.
-HEADER = ("run", "attack", "claimed", "true", "base", "recall", "stars", "AUC")
+PARTIES = "parties"  # the table of that name
+_HEADER = ("run", "attack", "claimed", "true", "base", "recall", "stars", "AUC")
 _SHARES = ("true", "base", "recall", "stars")
 
 
@@ -71,15 +73,78 @@ def membership_row(name: str, model: Any, data: Interactions, key: Key, n_thread
     return asdict(PartyRow(name, "membership by losses, the public", auc=member.auc.value, **empty))
 
 
-def draw_parties(panel: Any, rows: Sequence[PartyRow]) -> None:
-    """Areas under curves, one below the other."""
-    names = [f"{row.algorithm}: {row.attack}" for row in rows]
-    panel.plot([math.nan if row.auc is None else row.auc for row in rows], names, "o")
-    panel.axvline(0.5, color="black", linestyle="--", linewidth=1)
-    panel.set(xlabel="AUC", xlim=(0.35, 1.02))
+@dataclass(frozen=True)
+class SystemTable(SideBySide):
+    """The table "parties" of a system, or another of it, which a class of its own lays out.
+
+    Parameters
+    ----------
+    source, settings : object
+        As for `SideBySide`.
+    table : str
+        "parties", or the other's name.
+    rows : tuple
+        By model; of PartyRow in the table "parties".
+    """
+
+    table: str
+    rows: tuple[Any, ...]
+
+    _system: ClassVar[str]
+    _titles: ClassVar[dict[str, str]]  # by table
+    _legends: ClassVar[dict[str, str]]
+
+    @property
+    def title(self) -> str:
+        """What the table shows."""
+        return f"{self._system}: {self._titles[self.table]}"
+
+    @property
+    def legend(self) -> str:
+        """What the columns mean."""
+        return self._legends[self.table]
+
+    def verdict(self) -> str:
+        """Say which attack tells most, or what the errors say.
+
+        Returns
+        -------
+        str
+            A sentence or two.
+        """
+        return _tells_most(self.rows) if self.table == PARTIES else self._errors_say()
+
+    def _draw(self, figure: Any) -> None:
+        """Areas under curves, one below the other, or errors."""
+        figure.set_size_inches(9, 5)
+        panel = figure.subplots()
+        if self.table == PARTIES:
+            names = [f"{row.algorithm}: {row.attack}" for row in self.rows]
+            panel.plot([math.nan if row.auc is None else row.auc for row in self.rows], names, "o")
+            panel.axvline(0.5, color="black", linestyle="--", linewidth=1)
+            panel.set(xlabel="AUC", xlim=(0.35, 1.02))
+        else:
+            self._draw_errors(panel)
+        panel.set_title(self.title, fontsize="small")
+
+    def _rows(self) -> tuple[list[str], list[list[str]]]:
+        if self.table == PARTIES:
+            return list(_HEADER), [row.cells() for row in self.rows]
+        return self._error_rows()
+
+    @abstractmethod
+    def _errors_say(self) -> str:
+        """The verdict on the table of errors."""
+
+    @abstractmethod
+    def _draw_errors(self, panel: Any) -> None:
+        """Draw the table of errors."""
+
+    @abstractmethod
+    def _error_rows(self) -> tuple[list[str], list[list[str]]]:
+        """Header and cells of the table of errors."""
 
 
-def tells_most(rows: Sequence[PartyRow]) -> str:
-    """A sentence: which attack tells most."""
+def _tells_most(rows: Sequence[PartyRow]) -> str:
     best = max((row for row in rows if row.auc is not None), key=lambda row: row.auc or 0.0)
     return f"Most is told by {best.attack}, of {best.algorithm}: AUC {best.auc:.3f}."

@@ -1,9 +1,10 @@
 """Trials: the same models on every split or seed, part by part, and what their figures come to."""
 
+import functools
 import itertools
 import statistics
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -11,10 +12,11 @@ import numpy as np
 from fastfedrec.core.check import check_choice, check_instance
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate, evaluate_ratings
-from fastfedrec.studies.reproduce.side_by_side import RunOptions
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, checksum, kept
 
 Part = TypeVar("Part")
 Folds = Sequence[Split | tuple[Interactions, Interactions]]
@@ -53,10 +55,30 @@ def describe_folds(folds: Folds) -> str:
     return f"The data given: {size}, {len(folds)} split{'s' if len(folds) > 1 else ''}"
 
 
+def settings_of(folds: Folds) -> dict[str, Any]:
+    """What every figure is computed with: the version and the data."""
+    return {
+        "version": __version__,
+        "n_ratings": sum(part.n_interactions for part in folds[0]),
+        "checksum": checksum(itertools.chain.from_iterable(folds)),
+        "n_splits": len(folds),
+    }
+
+
 def rating_errors(model: Any, folds: Folds, n_threads: int) -> Iterator[dict[str, float]]:
     """MAE and RMSE in each fold, whose number is the seed; the model is as fitted there while one looks at them."""
     for seed, (train, test) in enumerate(folds):
         yield evaluate_ratings(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads), test)
+
+
+def kept_errors(
+    part: str, settings: dict[str, Any], model: Any, folds: Folds, how: RunOptions
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """MAE and RMSE, one a fold; those of an earlier run that kept them (`kept`)."""
+    run: Callable[[], Any] = functools.partial(list, rating_errors(model, folds, how.n_threads))
+    errors = kept(how.folder, part, settings, run)
+    mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
+    return mae, rmse
 
 
 def evaluate_quietly(

@@ -1,7 +1,6 @@
 """SDCF (Jiang, Li, Lin 2019): errors over the temperature, denoised and not, and what the parties find out."""
 
 import functools
-import itertools
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,25 +8,18 @@ from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.reproduce._parties import (
-    HEADER,
-    PartyRow,
-    attack_rows,
-    draw_parties,
-    membership_row,
-    tells_most,
-)
+from fastfedrec.studies.reproduce._parties import PARTIES, PartyRow, SystemTable, attack_rows, membership_row
 from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
     describe_folds,
     each,
+    kept_errors,
     mean_and_deviation,
-    rating_errors,
+    settings_of,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, kept
 from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.rating_svd.baselines import BiasedMF
@@ -35,14 +27,14 @@ from fastfedrec.systems.sdcf.model import SDCF
 
 __all__ = ["PartyRow", "SDCFTable", "TemperatureRow", "sdcf_table"]
 
-TABLES = ("temperature", "parties")
+TABLES = ("temperature", PARTIES)
 TEMPERATURES = (0.01, 0.1, 1.0)
 N_ROUNDS, N_RECORDED = 100, 3
 _PLAIN, _DENOISED, _BARE = "SDCF", "SDCF, denoised", "SDCF, rated items alone"
-_TITLES = {"temperature": "errors over the temperature, denoised and not", "parties": "what the parties find out"}
-_LEGEND = {
+_TITLES = {"temperature": "errors over the temperature, denoised and not", PARTIES: "what the parties find out"}
+_LEGENDS = {
     "temperature": "Mean and deviation over splits.  The paper is not at hand: no printed figure stands beside them.",
-    "parties": (
+    PARTIES: (
         "Of the first split.  claimed: pairs of a user and an item said to be rated; true: so many of them are;\n"
         "base: of all pairs that the server hears of; recall: of the rated ones; stars: of these, told exactly.\n"
         "Membership knows a user's ratings and the released model; it has an AUC alone."
@@ -71,7 +63,7 @@ class TemperatureRow:
 
 
 @dataclass(frozen=True)
-class SDCFTable(SideBySide):
+class SDCFTable(SystemTable):
     """A table of SDCF.
 
     Parameters
@@ -84,29 +76,9 @@ class SDCFTable(SideBySide):
         By model.
     """
 
-    table: str
-    rows: tuple[Any, ...]
+    _system, _titles, _legends = "SDCF", _TITLES, _LEGENDS
 
-    @property
-    def title(self) -> str:
-        """What the table shows."""
-        return f"SDCF: {_TITLES[self.table]}"
-
-    @property
-    def legend(self) -> str:
-        """What the columns mean."""
-        return _LEGEND[self.table]
-
-    def verdict(self) -> str:
-        """Say whether denoising loses anything, or which attack tells most.
-
-        Returns
-        -------
-        str
-            A sentence.
-        """
-        if self.table == "parties":
-            return tells_most(self.rows)
+    def _errors_say(self) -> str:
         by_place = {(row.algorithm, row.temperature): (row.mae, row.rmse) for row in self.rows}
         same = all(by_place[_DENOISED, heat] == by_place[_BARE, heat] for heat in TEMPERATURES)
         return (
@@ -114,27 +86,18 @@ class SDCFTable(SideBySide):
             "every split."
         )
 
-    def _draw(self, figure: Any) -> None:
-        """Errors, or areas under curves."""
-        figure.set_size_inches(9, 5)
-        panel = figure.subplots()
-        if self.table == "parties":
-            draw_parties(panel, self.rows)
-        else:
-            for algorithm in dict.fromkeys(row.algorithm for row in self.rows):
-                rows = [row for row in self.rows if row.algorithm == algorithm]
-                means = [statistics.fmean(row.rmse) for row in rows]
-                if rows[0].temperature is None:
-                    panel.axhline(means[0], label=algorithm, linestyle="--")
-                else:
-                    panel.plot([row.temperature for row in rows], means, "o-", label=algorithm)
-            panel.set(xscale="log", xlabel="temperature", ylabel="RMSE")
-            panel.legend(fontsize="small")
-        panel.set_title(self.title, fontsize="small")
+    def _draw_errors(self, panel: Any) -> None:
+        for algorithm in dict.fromkeys(row.algorithm for row in self.rows):
+            rows = [row for row in self.rows if row.algorithm == algorithm]
+            means = [statistics.fmean(row.rmse) for row in rows]
+            if rows[0].temperature is None:
+                panel.axhline(means[0], label=algorithm, linestyle="--")
+            else:
+                panel.plot([row.temperature for row in rows], means, "o-", label=algorithm)
+        panel.set(xscale="log", xlabel="temperature", ylabel="RMSE")
+        panel.legend(fontsize="small")
 
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        if self.table == "parties":
-            return list(HEADER), [row.cells() for row in self.rows]
+    def _error_rows(self) -> tuple[list[str], list[list[str]]]:
         return ["algorithm", "temperature", "MAE", "RMSE"], [
             [
                 row.algorithm,
@@ -170,27 +133,19 @@ def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
     """
     check_choice("table", table, TABLES)
     how = RunOptions(**options)
-    folds = check_folds(folds, "use evaluation.KFold", quick=how.quick or table == "parties")
-    settings = {
-        "version": __version__,
-        "n_ratings": sum(part.n_interactions for part in folds[0]),
-        "checksum": checksum(itertools.chain.from_iterable(folds)),
-        "n_splits": len(folds),
-        "n_rounds": N_ROUNDS,
-    }
+    folds = check_folds(folds, "use evaluation.KFold", quick=how.quick or table == PARTIES)
+    settings = settings_of(folds) | {"n_rounds": N_ROUNDS}
     rows: list[Any] = []
     first, _ = folds[0]
-    cases = _runs() if table == "parties" else _models()
+    cases = _runs() if table == PARTIES else _models()
     for name, heat, model in each(cases, how, f"Table {table}", "model"):
         place = settings | {"model": repr(model), "recorded": N_RECORDED}
         part = f"sdcf-{table}-{name}-{heat}".replace(" ", "-").replace(",", "")
-        if table == "parties":
+        if table == PARTIES:
             attack: Callable[[], Any] = functools.partial(_attacked, name, model, first, how)
             rows += [PartyRow(**row) for row in kept(how.folder, part, place, attack)]
         else:
-            run: Callable[[], Any] = functools.partial(list, rating_errors(model, folds, how.n_threads))
-            errors = kept(how.folder, part, place, run)
-            mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
+            mae, rmse = kept_errors(part, place, model, folds, how)
             rows.append(TemperatureRow(name, heat, mae, rmse))
     return SDCFTable(describe_folds(folds), settings, table, tuple(rows))
 

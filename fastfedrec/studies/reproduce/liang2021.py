@@ -1,24 +1,22 @@
 """Liang, Pan, Ming (FedRec++): the tables of errors and of communication, and errors over the share of clients."""
 
-import functools
 import itertools
 import statistics
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.version import __version__
 from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
     describe_folds,
     each,
+    kept_errors,
     mean_and_deviation,
-    rating_errors,
+    settings_of,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
 from fastfedrec.systems.rating_svd.baselines import BiasedMF, GlobalMean, ItemMean, RatingItemKNN, UserMean
@@ -248,14 +246,10 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     check_choice("table", table, TABLES)
     how = RunOptions(**options)
     folds = check_folds(folds, "use evaluation.KFold", quick=how.quick)
-    n_ratings = sum(part.n_interactions for part in folds[0])
-    name, learning_rate, steps = _DATASETS.get(n_ratings, _OTHER)
-    settings = {
-        "version": __version__,
+    about = settings_of(folds)
+    name, learning_rate, steps = _DATASETS.get(about["n_ratings"], _OTHER)
+    settings = about | {
         "data": name,
-        "n_ratings": n_ratings,
-        "checksum": checksum(itertools.chain.from_iterable(folds)),
-        "n_splits": len(folds),
         "learning_rate": learning_rate,
         "t_predict and t_local": {
             str(rho): [t_predict + _LATER, t_local] for rho, (t_predict, t_local) in steps.items()
@@ -269,10 +263,8 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     cases = _cases(table, learning_rate, steps)
     for algorithm, rho, share, model in each(cases, how, f"Table {table}", "model"):
         row = f"{algorithm}-{'' if rho is None else rho}-{share:g}"
-        run: Callable[[], list[dict[str, float]]] = functools.partial(list, rating_errors(model, folds, how.n_threads))
-        errors = kept(how.folder, row, settings | {"model": repr(model)}, run)
+        mae, rmse = kept_errors(row, settings | {"model": repr(model)}, model, folds, how)
         printed = _PAPER_ERRORS.get((name, algorithm)) if share == 1 and rho is not None else None
-        mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
         rows.append(ErrorRow(algorithm, rho, share, mae, rmse, printed[rho or 0] if printed else None))
     return FedRecTable(source, settings, table, tuple(rows))
 

@@ -8,45 +8,38 @@ from typing import Any
 
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.reproduce._parties import (
-    HEADER,
-    PartyRow,
-    attack_rows,
-    draw_parties,
-    membership_row,
-    tells_most,
-)
+from fastfedrec.studies.reproduce._parties import PARTIES, PartyRow, SystemTable, attack_rows, membership_row
 from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
     describe_folds,
     each,
+    kept_errors,
     mean_and_deviation,
-    rating_errors,
+    settings_of,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, kept
 from fastfedrec.systems.fedgnn.attacks import pseudo_item_intersection, pseudo_item_values
 from fastfedrec.systems.fedgnn.model import FedGNN
 from fastfedrec.systems.rating_svd.baselines import BiasedMF, GlobalMean
 
 __all__ = ["FedGNNTable", "PartRow", "fedgnn_table"]
 
-TABLES = ("parts", "parties")
+TABLES = ("parts", PARTIES)
 PUBLISHED = 0.920  # RMSE on MovieLens 100K
 COHORT, MANY, WHOLE = 128, 200, 100  # clients of a round; rounds of so many, and of all
 N_RECORDED = 8
 _EPOCHS = 3
 _AS_PRINTED = "as printed"
-_TITLES = {"parts": "what each part costs in errors", "parties": "what the parties find out"}
-_LEGEND = {
+_TITLES = {"parts": "what each part costs in errors", PARTIES: "what the parties find out"}
+_LEGENDS = {
     "parts": (
         "A row that begins with 'and' has all changes of those above it, up to the one as printed.  As printed: noise\n"
         "of scale .2, numbers clipped to .1, 1,000 pseudo items, 10 neighbours, 128 clients a round, 3 epochs; but 32\n"
         "factors of 256, and Adam.  Mean and deviation over splits."
     ),
-    "parties": (
+    PARTIES: (
         "Of the first split, as printed: 128 clients a round; values of the first round, intersection of the first\n"
         "eight, of clients asked twice or more.  claimed: pairs of a user and an item said to be rated; true: so many\n"
         "of them are; base: of all pairs that the server hears of; recall: of the rated ones.  Membership knows a\n"
@@ -76,7 +69,7 @@ class PartRow:
 
 
 @dataclass(frozen=True)
-class FedGNNTable(SideBySide):
+class FedGNNTable(SystemTable):
     """A table of FedGNN.
 
     Parameters
@@ -89,29 +82,9 @@ class FedGNNTable(SideBySide):
         By model.
     """
 
-    table: str
-    rows: tuple[Any, ...]
+    _system, _titles, _legends = "FedGNN", _TITLES, _LEGENDS
 
-    @property
-    def title(self) -> str:
-        """What the table shows."""
-        return f"FedGNN: {_TITLES[self.table]}"
-
-    @property
-    def legend(self) -> str:
-        """What the columns mean."""
-        return _LEGEND[self.table]
-
-    def verdict(self) -> str:
-        """Say which part costs most, and what is left of the distance to the printed error; or what tells most.
-
-        Returns
-        -------
-        str
-            A sentence or two.
-        """
-        if self.table == "parties":
-            return tells_most(self.rows)
+    def _errors_say(self) -> str:
         ladder = [(row.model, sum(row.rmse) / len(row.rmse)) for row in self.rows if _is_step(row.model)]
         gains = {name: before - after for (_, before), (name, after) in itertools.pairwise(ladder)}
         most = max(gains, key=lambda name: gains[name])
@@ -121,22 +94,13 @@ class FedGNNTable(SideBySide):
             f"error is {least[1]:.3f} ('{least[0]}'); printed for MovieLens 100K is {PUBLISHED:.3f}."
         )
 
-    def _draw(self, figure: Any) -> None:
-        """Errors, or areas under curves, one below the other."""
-        figure.set_size_inches(9, 5)
-        panel = figure.subplots()
-        if self.table == "parties":
-            draw_parties(panel, self.rows)
-        else:
-            panel.plot([sum(row.rmse) / len(row.rmse) for row in self.rows], [row.model for row in self.rows], "o")
-            panel.axvline(PUBLISHED, color="black", linestyle="--", linewidth=1)
-            panel.set(xlabel="RMSE (line: as printed for MovieLens 100K)")
-            panel.invert_yaxis()
-        panel.set_title(self.title, fontsize="small")
+    def _draw_errors(self, panel: Any) -> None:
+        panel.plot([sum(row.rmse) / len(row.rmse) for row in self.rows], [row.model for row in self.rows], "o")
+        panel.axvline(PUBLISHED, color="black", linestyle="--", linewidth=1)
+        panel.set(xlabel="RMSE (line: as printed for MovieLens 100K)")
+        panel.invert_yaxis()
 
-    def _rows(self) -> tuple[list[str], list[list[str]]]:
-        if self.table == "parties":
-            return list(HEADER), [row.cells() for row in self.rows]
+    def _error_rows(self) -> tuple[list[str], list[list[str]]]:
         return ["model", "rounds", "MAE", "RMSE"], [
             [
                 row.model,
@@ -171,26 +135,19 @@ def fedgnn_table(folds: Folds, table: str, **options: Any) -> FedGNNTable:
     """
     check_choice("table", table, TABLES)
     how = RunOptions(**options)
-    folds = check_folds(folds, "use evaluation.PublishedFolds", quick=how.quick or table == "parties")
+    folds = check_folds(folds, "use evaluation.PublishedFolds", quick=how.quick or table == PARTIES)
     first, _ = folds[0]
-    settings = {
-        "version": __version__,
-        "n_ratings": sum(part.n_interactions for part in folds[0]),
-        "checksum": checksum(itertools.chain.from_iterable(folds)),
-        "n_splits": len(folds),
-    }
+    settings = settings_of(folds)
     rows: list[Any] = []
-    cases = _runs(first.n_users) if table == "parties" else _models(first.n_users)
+    cases = _runs(first.n_users) if table == PARTIES else _models(first.n_users)
     for name, model in each(cases.items(), how, f"Table {table}", "model"):
         place = settings | {"model": repr(model), "recorded": N_RECORDED}
         part = f"fedgnn-{table}-{name}".replace(" ", "-").replace(",", "")
-        if table == "parties":
+        if table == PARTIES:
             attack: Callable[[], Any] = functools.partial(_attacked, name, model, first, how)
             rows += [PartyRow(**row) for row in kept(how.folder, part, place, attack)]
         else:
-            run: Callable[[], Any] = functools.partial(list, rating_errors(model, folds, how.n_threads))
-            errors = kept(how.folder, part, place, run)
-            mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
+            mae, rmse = kept_errors(part, place, model, folds, how)
             rows.append(PartRow(name, getattr(model, "n_rounds", None), mae, rmse))
     return FedGNNTable(describe_folds(folds), settings, table, tuple(rows))
 
