@@ -65,4 +65,11 @@ SKETCH_GATE = [
         "float(pairs.sum() - np.trace(pairs))",
         (LENGTHS,),
     ),
+    Mutant(
+        "sketch-features-by-data", "which features are believed is decided by the exact pairs",
+        "ShuffledSketchGram._estimate",
+        "tell(features, single, popularity)",
+        "tell(features, np.corrcoef(self.interactions_.to_scipy().toarray().T).astype(np.float32), popularity)",
+        ("test_what_decides_is_what_was_estimated",),
+    ),
 ]  # fmt: skip

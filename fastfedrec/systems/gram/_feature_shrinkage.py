@@ -139,18 +139,30 @@ def tell(features: AlignedFeatures, matrix: np.ndarray, popularity: np.ndarray) 
     bool
         Of noise they reached 3, and MovieLens's genres and years 15 at the smallest epsilon that they are used with.
     """
-    # Labels at random as well meet what is in the matrix beside noise: entries vary as they are found to, each weighing
-    # as the square of what features say of it does.
-    squares = sum(
-        float(popularity[start : start + _ROWS] @ (np.square(matrix[start : start + _ROWS]) @ popularity))
-        for start in range(0, len(matrix), _ROWS)
-    )
-    squares -= float(np.square(popularity) @ np.square(matrix.diagonal().astype(np.float64)))
-    pairs = float(popularity.sum()) ** 2 - float(np.square(popularity).sum())
+    # Labels at random as well meet what is in the matrix beside noise: entries vary as they are found to about what
+    # they have in common, each weighing as the square of what features say of it does.
+    pairs = _off_diagonal_sum(popularity)
     if pairs <= 0:  # of two items one at least has no popularity
         return False
+    products, products_again, squares = 0.0, 0.0, 0.0
+    weights = np.column_stack([popularity, np.square(popularity)])
+    for start in range(0, len(matrix), _ROWS):
+        part = slice(start, start + _ROWS)
+        rows = matrix[part].astype(np.float64)
+        rows[np.arange(len(rows)), np.arange(start, start + len(rows))] = 0.0
+        sums = rows @ weights
+        products += float(popularity[part] @ sums[:, 0])
+        products_again += float(weights[part, 1] @ sums[:, 1])
+        squares += float(popularity[part] @ (np.square(rows, out=rows) @ popularity))
+    common = products / _off_diagonal_sum(weights[:, 1])
+    squares += common * (common * _off_diagonal_sum(popularity**3) - 2 * products_again)
     deviation = math.sqrt(max(squares, 0.0) / pairs)
     return fitted_prior(matrix, deviation, prior_factors(features, popularity), popularity, _CERTAIN).shape[1] > 0
+
+
+def _off_diagonal_sum(weights: np.ndarray) -> float:
+    """Of the products of two different ones."""
+    return float(weights.sum()) ** 2 - float(weights @ weights)
 
 
 def fitted_prior(

@@ -201,7 +201,6 @@ class DPGram(MeanGated, GramModel):
         self._release_popularity()
         self._note_features(features, are_used=bool(others))
         if others:
-            self._note_what_follows(is_open=True)
             (of_pairs, *_), *more = others
             grid = public_mean(self.item_means_)
             mean, noises = grid / SCALE, [of_pairs.width]
@@ -223,6 +222,7 @@ class DPGram(MeanGated, GramModel):
                     )
                     self._add_to_mean(fit, data, phases[0].system, mean_again)
                     return
+            self._note_what_follows(is_open=True)
             factors = denoise_with_features(pairs, _together(noises), features, mean, n_threads=fit.n_threads)
             for system, planned, _ in more:
                 encoder = directions(factors, planned.encoder.shape[1])

@@ -30,7 +30,7 @@ from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
-from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
+from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of, tell
 from fastfedrec.systems.gram.dp_gram import short_row_factor
 from fastfedrec.systems.gram.gram_model import LEAST_REACH, GramModel, own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
@@ -275,6 +275,8 @@ class ShuffledSketchGram(GramModel):
             pairs = state.decoded / (2 * unit)
             single = pairs.astype(np.float32)
             popularity = np.ones(len(single)) if features is None else popularity_of(single)
+            if features is not None and not tell(features, single, popularity):
+                features = None
             self.item_factors_ = denoise_with_features(single, noise, features, popularity, n_threads=n_threads)
             with one_blas_thread():
                 sums = self.item_factors_ @ self.item_factors_.sum(axis=0)
