@@ -147,6 +147,24 @@ def test_a_module_runs_with_the_installed_package_where_the_sources_lie():
     assert of_the_sources.returncode != 0
 
 
+def test_a_process_that_a_benchmark_starts_finds_the_benchmarks_and_the_installed_package():
+    code = f"""
+import concurrent.futures, importlib.util, multiprocessing, sys
+folder = {str(ROOT / "benches")!r}
+spec = importlib.util.spec_from_file_location("benches", folder + "/__init__.py", submodule_search_locations=[folder])
+sys.modules["benches"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["benches"])
+from benches.figures import is_met
+with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    calls = [pool.submit(is_met, {{"at_least": 1}}, 2), pool.submit(eval, "__import__('fastfedrec').__file__")]
+    print(*(call.result() for call in calls))
+"""
+    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    found, package = run.stdout.split(maxsplit=1)
+    assert found == "True"
+    assert not package.startswith(str(ROOT / "fastfedrec"))
+
+
 def test_targets_at_their_very_edge():
     for bound, value in itertools.product(("at_least", "at_most"), (0.99, 1.0, 1.01)):
         assert figures.is_met({bound: 1}, value) == (value >= 1 if bound == "at_least" else value <= 1)
