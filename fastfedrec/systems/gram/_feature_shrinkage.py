@@ -137,14 +137,14 @@ def tell(features: AlignedFeatures, matrix: np.ndarray, popularity: np.ndarray) 
     Returns
     -------
     bool
-        Of noise they reached 3, and MovieLens's genres and years 15 at the smallest epsilon that they are used with.
+        False for most features of noise, and for weak ones that are true.
     """
     # Labels at random as well meet what is in the matrix beside noise: entries vary as they are found to about what
     # they have in common, each weighing as the square of what features say of it does.
     pairs = _off_diagonal_sum(popularity)
     if pairs <= 0:  # of two items one at least has no popularity
         return False
-    products, products_again, squares = 0.0, 0.0, 0.0
+    products, products_squared, squares = 0.0, 0.0, 0.0
     weights = np.column_stack([popularity, np.square(popularity)])
     for start in range(0, len(matrix), _ROWS):
         part = slice(start, start + _ROWS)
@@ -152,10 +152,10 @@ def tell(features: AlignedFeatures, matrix: np.ndarray, popularity: np.ndarray) 
         rows[np.arange(len(rows)), np.arange(start, start + len(rows))] = 0.0
         sums = rows @ weights
         products += float(popularity[part] @ sums[:, 0])
-        products_again += float(weights[part, 1] @ sums[:, 1])
+        products_squared += float(weights[part, 1] @ sums[:, 1])
         squares += float(popularity[part] @ (np.square(rows, out=rows) @ popularity))
     common = products / _off_diagonal_sum(weights[:, 1])
-    squares += common * (common * _off_diagonal_sum(popularity**3) - 2 * products_again)
+    squares += common * (common * _off_diagonal_sum(popularity**3) - 2 * products_squared)
     deviation = math.sqrt(max(squares, 0.0) / pairs)
     return fitted_prior(matrix, deviation, prior_factors(features, popularity), popularity, _CERTAIN).shape[1] > 0
 
