@@ -41,7 +41,7 @@ def whole_run(name, data):
     whole_runs.run(name, data)
 
 
-def run_here(name, n_runs_path):
+def run_here(name, out):
     """What py-spy runs: on one processor, so that everything happens in the thread that is looked at."""
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     # The host of a virtual machine may have to find memory that is written for the first time: seconds a GiB.
@@ -53,7 +53,7 @@ def run_here(name, n_runs_path):
         started = time.perf_counter()
         whole_run(name, data)
         n_runs, seconds = n_runs + 1, seconds + time.perf_counter() - started
-    Path(n_runs_path).write_text(str(n_runs))
+    out.write_text(str(n_runs))
 
 
 def frames(stack):
@@ -91,9 +91,9 @@ def sample(name):
     """Run one system under py-spy, in a process of its own: what `count` finds, and how many runs there were."""
     with tempfile.TemporaryDirectory() as folder:
         found, n_runs = Path(folder) / "stacks", Path(folder) / "n_runs"
-        program = f"from benches import profiles; profiles.run_here({name!r}, {str(n_runs)!r})"
         spy = ["py-spy", "record", "--native", "--rate", f"{RATE}", "--format", "raw", "--output", f"{found}"]
-        subprocess.run([*spy, "--", sys.executable, "-c", program], check=True, capture_output=True)
+        program = [sys.executable, str(Path(__file__).parent), "profiles", "--run", name, "--out", str(n_runs)]
+        subprocess.run([*spy, "--", *program], check=True, capture_output=True)
         return *count(found.read_text().splitlines()), int(n_runs.read_text())
 
 
@@ -124,7 +124,11 @@ def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", metavar="TEXT", help="systems whose name holds this")
     parser.add_argument("--out", type=Path, metavar="PAGE")
+    parser.add_argument("--run", choices=MODELS, metavar="SYSTEM", help="run one system; how often goes to PAGE")
     arguments = parser.parse_args(argv)
+    if arguments.run:
+        run_here(arguments.run, arguments.out)
+        return 0
     rows = []
     for name in (name for name in MODELS if arguments.only in name):
         rows.append(row(name, *sample(name)))

@@ -141,6 +141,7 @@ def test_a_module_runs_with_the_installed_package_where_the_sources_lie():
 
     assert "cases whose name holds this" in run("threads", "--help").stdout
     assert "which module" in run().stderr
+    assert "'no system' (choose from" in run("profiles", "--run", "no system").stderr
     of_the_sources = subprocess.run(
         [sys.executable, "-m", "benches.threads"], cwd=ROOT, capture_output=True, check=False
     )
