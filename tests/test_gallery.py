@@ -198,7 +198,7 @@ def test_large_catalogue(run):
 def test_deploy_traffic(run):
     names = run("plot_deploy_traffic")
     moved, rounds = names["moved"], names["rounds"]
-    assert rounds["ShuffledSketchGram"] == 1
+    assert rounds["ShuffledSketchGram"] == 2
     assert rounds["FMFLDP"] == 20
     n_items = names["data"].n_items
     numbers = n_items + n_items * (n_items - 1) / 2 + 40 * n_items  # of three releases

@@ -44,6 +44,7 @@ def ratings(n_users=40, n_items=24):
 
 DATA = ratings()
 NOTHING_TAKEN = Interactions.from_arrays(*DATA.to_scipy().nonzero())  # whose list of items comes from the rows
+SHORT_ROWS = Interactions.from_arrays(np.arange(3000), np.arange(3000) % 24)
 POINTS = np.linspace(-0.5, 0.5, 80).reshape(40, 2)
 CENTRAL = {"clip_norm": 0.5, "noise_multiplier": 3.0, "max_items": 4}
 RESPONSES = {"filling": "randomized_response", "keep_probability": 0.9, "add_probability": 0.2}
@@ -60,7 +61,8 @@ def alone(model, data=DATA, **options):
 RUNS = {
     "FMFLDP": fitted(lambda: FMFLDP(2, n_rounds=3, n_reports=5)),
     "FMFLDP(rotate=True)": fitted(lambda: FMFLDP(2, n_rounds=3, n_reports=5, normalize="l2", rotate=True)),
-    "ShuffledSketchGram": fitted(lambda: ShuffledSketchGram(4.0, gate=False)),
+    "ShuffledSketchGram": fitted(lambda: ShuffledSketchGram(8.0, gate=False)),
+    "ShuffledSketchGram of items": alone(lambda: ShuffledSketchGram(8.0), data=SHORT_ROWS),
     "DPLCF": alone(DPLCF),
     "DPPopularity": alone(lambda: DPPopularity(1.0)),
     "DPPopularity(trust='local')": alone(lambda: DPPopularity(1.0, trust="local")),

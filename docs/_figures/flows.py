@@ -93,8 +93,13 @@ FLOWS = {
         {"device": "randomizes", "shuffler": "trusted to forget who", "server": "not trusted", "everyone": ""},
         (
             Do("device", "rotates its row, draws places, answers by chance"),
-            Send("device", "shuffler", "k reports of 33 bits, each with epsilon_0", PROTECTED),
-            Send("shuffler", "server", "all users' reports, in random order", PROTECTED),
+            Repeat(
+                "2 rounds: few reports about items, then pairs",
+                (
+                    Send("device", "shuffler", "reports of 33 bits, each with epsilon_0", PROTECTED),
+                    Send("shuffler", "server", "all users' reports, in random order", PROTECTED),
+                ),
+            ),
             Do("server", "adds up signs: a noisy matrix of item pairs"),
             *_WEIGHTS,
         ),

@@ -13,6 +13,7 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._courses import Courses
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._transaction import transactional
@@ -20,7 +21,7 @@ from fastfedrec.systems._transaction import transactional
 _MOST_EPSILON = 1e12  # of a run whose noise stays above the least that LayeredGaussian draws
 
 
-class CentralModel(OwnRows):
+class CentralModel(Courses, OwnRows):
     """A model of sums with noise that cost (`epsilon`, `delta`) together, for all data of one user against none.
 
     A subclass plans the rounds (`_plan`) and says what is made of them (`_release`).
@@ -69,19 +70,6 @@ class CentralModel(OwnRows):
         self.ledger_.note(self._claim(data.n_users))
         self._release(fit, data, phases)
         return self
-
-    @abstractmethod
-    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """All rounds, which together cost what was asked for; from public numbers alone, and before any data are."""
-
-    def _courses(self, phases: list[Phase]) -> list[list[Phase]]:
-        """What a run may come to, all at the same cost: the plan, and what a release may say to do instead."""
-        return [phases]
-
-    def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
-        """All that users may be asked for: the plan, then what may come in place of its end."""
-        plan, *others = self._courses(self._plan(data, key))
-        return plan + [phase for course in others for phase in course if phase.system.n_skipped]
 
     @abstractmethod
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:

@@ -104,7 +104,7 @@ LOCAL = [
     ),
     Mutant(
         "sketch-key-again", "one key makes a shard's sketched reports twice", "SketchRound.local_round",
-        "key.claim_message(_REPORTS, round, sender)",
+        "key.claim_message(self._purpose('reports'), round, sender)",
         "pass",
         ("test_an_entropy_key_makes_no_message_twice[ShuffledSketchGram]",),
     ),

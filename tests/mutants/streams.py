@@ -26,8 +26,8 @@ STREAMS = [
     Mutant(
         "sketch-signs-share-words", "the public signs of ShuffledSketchGram are words of a user's reports",
         "SketchRound.initial_state",
-        "key.words(_SIGNS, size=-(-math.prod(shape) // 64))",
-        "key.words(_REPORTS, size=-(-math.prod(shape) // 64))",
+        "key.words(self._purpose('signs'), size=-(-math.prod(shape) // 64))",
+        "key.words(self._purpose('reports'), size=-(-math.prod(shape) // 64))",
         (f"{ONE}[ShuffledSketchGram]",),
     ),
     Mutant(
@@ -125,7 +125,7 @@ STREAMS = [
     # ---- one message made twice, or in an order that is known --------------------------------------------------------
     Mutant(
         "sketch-stream-key-again", "one key makes a stream of sketched reports twice", "SketchRound.report_stream",
-        "key.claim_message(_REPORTS, round, sender)",
+        "key.claim_message(self._purpose('reports'), round, sender)",
         "pass",
         (f"{AGAIN}[ShuffledSketchGram]",),
     ),

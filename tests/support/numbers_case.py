@@ -385,7 +385,7 @@ SYSTEMS = {
         "false_report_probability": 0.125,
         "learning_rate": HALF, "learning_rate_decay": HALF,
     },
-    "ShuffledSketchGram": {"delta": SMALL},
+    "ShuffledSketchGram": {"delta": SMALL, "mean_share": HALF},
 }  # fmt: skip
 
 #: More calls of the same constructors, for numbers that exclude others.

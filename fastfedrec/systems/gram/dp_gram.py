@@ -331,7 +331,6 @@ class DPGram(MeanGated, GramModel):
         n_items, n_users = len(self.item_means_), self._public_users(self.interactions_)
         length = float(self.item_means_.sum())  # the mean root of rows' lengths
         factor = short_row_factor(n_users / (_together(noises) * math.sqrt(n_items)), length)
-        factor = max(factor, (_SHORT_ROOT / max(length, 1.0)) ** 3)
         if are_believed:  # features tell what rows do not: the ridge would take it away
             return factor
         return factor * max(1.0, _FAR / max(self._reach(first_noise), LEAST_REACH)) ** 2
@@ -362,7 +361,8 @@ def short_row_factor(signal: float, root_length: float) -> float:
     float
         At least 1: 1 for rows of some 30 items wherever the gate is open, and the more the shorter rows are.
     """
-    return max(1.0, _SHORT_ROWS / (signal * max(root_length, 1.0) ** 5))
+    length = max(root_length, 1.0)
+    return max(1.0, _SHORT_ROWS / (signal * length**5), (_SHORT_ROOT / length) ** 3)
 
 
 def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:

@@ -38,6 +38,7 @@ class GramModel(FeaturedModel):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
+    _pairs_take: ClassVar[str] = "two items"
 
     scoring: str
     gate: bool
@@ -66,12 +67,12 @@ class GramModel(FeaturedModel):
                 f"{name}: the spectrum, the factors and the scores are computed from the noisy release and public "
                 "numbers alone, which costs nothing more"
             )
-        else:
-            self.ledger_.note(
-                f"{name}: the noise would cover the pairs of items (signal {self.signal_:.3g}, "
-                f"{self._least_signal(self.interactions_.n_items):g} "
-                "needed), so all of epsilon went to popularity, and everybody gets the same items"
-            )
+            return
+        least = self._least_signal(self.interactions_.n_items)
+        why = f"pairs take {self._pairs_take}"
+        if self.signal_ < least:
+            why = f"the noise would cover the pairs of items (signal {self.signal_:.3g}, {least:g} needed)"
+        self.ledger_.note(f"{name}: {why}, so all of epsilon went to popularity, and everybody gets the same items")
 
     def _release_popularity(self) -> None:
         """Nothing but `item_means_`, so that everybody is offered the same."""

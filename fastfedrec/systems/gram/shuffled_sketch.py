@@ -3,16 +3,18 @@
 Every user's device rotates the user's row by public random signs and a Hadamard matrix, and reports which of some
 random products of its entries is the largest, and its sign, each report randomized on the device.  A shuffler takes the
 senders off.  The server turns the sums of signs back into an estimate of the matrix of item pairs, and goes on as
-DPGram does.  See
+DPGram does.  A few reports about single items come before; where rows have too little in common, all are.  See
 docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gram/shuffled-sketch-privacy.md.
 """
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 import scipy
+from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.core.check import check_epsilon, check_integer, check_real
@@ -26,23 +28,36 @@ from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
+from fastfedrec.systems._courses import Courses
 from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._mean_gate import reach_of
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of, tell
 from fastfedrec.systems.gram.dp_gram import short_row_factor
-from fastfedrec.systems.gram.gram_model import LEAST_REACH, GramModel, own_shares
+from fastfedrec.systems.gram.gram_model import GramModel, own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
-from fastfedrec.systems.gram.shuffled_sketch_rounds import MAX_CELLS, SketchRound, SketchState
+from fastfedrec.systems.gram.shuffled_sketch_rounds import (
+    MAX_CELLS,
+    FirstSketchRound,
+    SketchRound,
+    SketchRoundAgain,
+    SketchState,
+)
 
 __all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
 N_CANDIDATES = 8  # of a report; at the usual epsilon_0 more or fewer tell about as much
+# Of `reach_of`, from which pairs are asked about, and up to which the ridge grows.  With 4,000 to 14,000 users, rows of
+# 8 to 130 and generated data of two kinds pairs had from .01 to .23 less HR@10 than popularity below 150, from .01 less
+# to the same at 150 to 300, and up to .08 more beyond.
+LEAST_SKETCHED = 200.0
+_FAR = 300.0
 _MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
 
 
-class ShuffledSketchGram(GramModel):
+class ShuffledSketchGram(Courses, GramModel):
     """EASE, ridge or nearest neighbours from short shuffled reports about pairs of items.
 
     **Guarantee.** Behind a shuffler that breaks every link between reports, all that a user sends is (`epsilon`,
@@ -66,14 +81,16 @@ class ShuffledSketchGram(GramModel):
         What devices compute from the estimated matrix: a linear model without a diagonal, one with it, or cosines of
         the 100 nearest items.
     gate : bool
-        Where the public numbers promise more noise than signal, ask for single items instead: popularity.  Where the
-        estimated pairs tell that rows have too little in common, take popularity from them.
+        Ask for single items alone, which tell popularity, where public numbers promise more noise than signal in pairs,
+        and where the first reports say that users' rows have too little in common.
     ridge : float
         Added to the matrix's diagonal as the noise is: this times the standard deviation of an entry's noise times
         the root of the number of items, and more where rows are short (`dp_gram.short_row_factor`).
     honest_fraction : float
         Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.  Fewer hide less, so
         each user sends fewer reports.
+    mean_share : float
+        Of the reports, in (0, 1): about single items, before the rest is about pairs.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
         What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
         vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  A column `item` has the ids; without it rows are in
@@ -82,10 +99,10 @@ class ShuffledSketchGram(GramModel):
     Attributes
     ----------
     n_reports_ : int
-        Reports, of 33 bits each, that every user sent: as many as `epsilon` allows.
+        Reports, of 33 bits each, that every user sent, in all rounds together: as many as `epsilon` allows.
     item_means_ : ndarray of shape (n_items,), float64
-        Popularity: the share of users who have each item, as the estimated matrix has it; where only popularity was
-        asked for, the mean of the users' normalised rows.
+        Popularity: the share of users who have each item, as the estimated matrix has it; where nothing is left of that
+        or it was not asked for, the mean of the users' normalised rows.
     item_factors_ : ndarray of shape (n_items, rank), float64
         L, whose L L' is the denoised matrix of pairs, of rank 320 at most; without columns where only popularity was
         asked for.
@@ -130,6 +147,8 @@ class ShuffledSketchGram(GramModel):
     True
     """
 
+    _pairs_take = "two items, and two reports of every user"
+
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -140,6 +159,7 @@ class ShuffledSketchGram(GramModel):
         gate: bool = True,
         ridge: float = 0.5,
         honest_fraction: float = 1.0,
+        mean_share: float = 0.05,
         item_features: ItemFeaturesLike | None = None,
     ):
         self.epsilon = epsilon
@@ -150,6 +170,7 @@ class ShuffledSketchGram(GramModel):
         self.gate = gate
         self.ridge = ridge
         self.honest_fraction = honest_fraction
+        self.mean_share = mean_share
         self.item_features = item_features
         self._check_parameters()
 
@@ -160,6 +181,7 @@ class ShuffledSketchGram(GramModel):
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.n_rotations = check_integer("n_rotations", self.n_rotations, low=1, high=MAX_CELLS)
         self.honest_fraction = check_real("honest_fraction", self.honest_fraction, low=0.0, high=1.0)
+        self.mean_share = check_real("mean_share", self.mean_share, low=0.0, high=1.0, exclusive=True)
 
     @transactional
     def fit(
@@ -172,7 +194,7 @@ class ShuffledSketchGram(GramModel):
         *,
         engine: Engine | None = None,
     ) -> Self:
-        """Ask every user for its reports, once, and denoise what they estimate.
+        """Ask every user for its reports, in one round or two, and denoise what they estimate.
 
         Parameters
         ----------
@@ -192,29 +214,63 @@ class ShuffledSketchGram(GramModel):
         data = check_counts(self, interactions, is_private=True, least_users=1).binarize()
         features = self._features_of(data)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        ((system, state, _),) = self._plan(data, fit.key)
+        phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        self._note(system.has_pairs)
-        self._note_features(features, are_used=system.has_pairs)
-        state = fit.rounds(system, state, data)
-        self._note_who_was_heard(system, state.n_users)
-        self._estimate(system, state, fit.n_threads, features)
+        self._note()
+        if len(phases) == 1:
+            self._note_what_follows(is_open=False)
+        asked = [self._ask(fit, phases[0])]
+        self.item_means_ = self._means(asked)
+        reach = 0.0
+        if len(phases) > 1:
+            reach = self._reach(*asked[0][:2])
+            asked.append(self._ask(fit, self._next(phases, reach)))
+        has_pairs = asked[-1].system.has_pairs
+        self._note_features(features, are_used=has_pairs)
+        self._note_who_was_heard(asked)
+        if has_pairs:
+            self._note_what_follows(is_open=True)
+            self._estimate(*asked[1][:2], reach, features, fit.n_threads)
+        else:
+            self.item_means_ = self._means(asked)
+            self._release_popularity()
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """The round, in which pairs are asked about unless the noise would cover them."""
+        """Items alone, where the noise would cover pairs; else a few reports about items, and then pairs."""
         with renamed("nominal_epsilon", "epsilon_0"):
             channel = LargestResponse(self.epsilon_0, N_CANDIDATES)
         self.n_reports_ = self._budget(channel, data.n_users)
         self.signal_ = self._signal(channel, data)
-        is_open = data.n_items > 1 and (not self.gate or self.signal_ >= self._least_signal(data.n_items))
-        system = SketchRound(
-            channel, data.n_items, self.n_reports_, self.n_rotations, is_open, float(self.honest_fraction)
-        )
+        takes_two = min(data.n_items, self.n_reports_) > 1
+        is_open = takes_two and (not self.gate or self.signal_ >= self._least_signal(data.n_items))
+
+        def round_of(kind: type[SketchRound], n_reports: int, has_pairs: bool) -> Phase:
+            honest = float(self.honest_fraction)
+            system = kind(channel, data.n_items, n_reports, self.n_rotations, has_pairs, honest)
+            return Phase(system, system.initial_state(key))
+
+        if is_open:
+            n_first = self._n_first(self.n_reports_)
+            first = round_of(FirstSketchRound, n_first, has_pairs=False)
+            phases = [first, round_of(SketchRound, self.n_reports_ - n_first, has_pairs=True)]
+        else:
+            phases = [round_of(SketchRound, self.n_reports_, has_pairs=False)]
         remedy = f"lower n_rotations, or {FEWER_ITEMS}"
         denoising = 16 * data.n_items**2 + denoising_bytes(data.n_items) if is_open else 0
-        check_memory("ShuffledSketchGram", data.n_items, max(system.n_bytes, denoising), remedy)
-        return [Phase(system, system.initial_state(key))]
+        check_memory("ShuffledSketchGram", data.n_items, max(phases[-1].system.n_bytes, denoising), remedy)
+        return phases
+
+    def _courses(self, phases: list[Phase]) -> list[list[Phase]]:
+        """The plan; and with a gate, items again in place of pairs."""
+        if not self.gate or len(phases) == 1:
+            return [phases]
+        first, planned = phases
+        system = SketchRoundAgain(
+            planned.system.channel, planned.system.n_items, planned.system.n_reports, self.n_rotations, False,
+            planned.system.honest_fraction,
+        )  # fmt: skip
+        return [phases, [first, Phase(system, first.state)]]  # the same public signs
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -235,7 +291,21 @@ class ShuffledSketchGram(GramModel):
                 f"epsilon must be larger for {event.n_honest_users} honest users, got {self.epsilon}: a single report "
                 f"of epsilon_0={self.epsilon_0} costs more; raise epsilon, lower epsilon_0, or ask more users"
             )
+        while n_reports > 1 and self._cost_of_two(event, n_reports) > self.epsilon:  # rounding alone
+            n_reports -= 1
         return n_reports
+
+    def _n_first(self, n_reports: int) -> int:
+        """How many of two reports or more are about items, before others are about pairs."""
+        return max(1, round(self.mean_share * n_reports)) if n_reports > 1 else 0
+
+    def _cost_of_two(self, event: ShuffledReports, n_reports: int) -> float:
+        """What so many reports cost in two rounds."""
+        n_first = self._n_first(n_reports)
+        account = PLDAccountant()
+        for n in (n_first, n_reports - n_first):
+            account.compose(replace(event, n_reports=n))
+        return account.get_epsilon(self.delta)
 
     def _signal(self, channel: LargestResponse, data: Interactions) -> float:
         """How far the eigenvalue of everybody having the same taste would stand above half the edge of the noise."""
@@ -243,61 +313,82 @@ class ShuffledSketchGram(GramModel):
         weight = mean_largest(channel.n_candidates, has_pairs=True) / channel.decoder
         return weight * math.sqrt(data.n_users * self.n_reports_ / data.n_items)
 
-    def _note(self, is_open: bool) -> None:
+    def _note(self) -> None:
         self.ledger_.note(
             f"ShuffledSketchGram: epsilon {self.epsilon:g} at delta {self.delta:g} behind the shuffler, for all data "
             "of one user against none, the user still counted (zero_out), the whole run together "
             f"({self.n_reports_} reports a user); the number of users who report is public: whoever sees the reports "
             "can count them"
         )
-        self._note_what_follows(is_open)
 
-    def _note_who_was_heard(self, system: SketchRound, n_users: int) -> None:
+    def _note_who_was_heard(self, asked: list[Phase]) -> None:
         """Fewer users than were asked hide each other less than was promised."""
-        if n_users >= self.interactions_.n_users:
+        if min(state.n_users for _, state, _ in asked) >= self.interactions_.n_users:
             return
-        epsilon = PLDAccountant().compose(system.round_event(n_users)).get_epsilon(self.delta)
+        account = PLDAccountant()
+        for system, state, _ in asked:
+            account.compose(system.round_event(state.n_users))
         self.ledger_.note(
-            f"ShuffledSketchGram: only {n_users} users were heard, so it was epsilon {epsilon:.3g} for all data of one "
-            "user against none"
+            f"ShuffledSketchGram: only {' and '.join(str(state.n_users) for _, state, _ in asked)} users were heard, "
+            f"so it was epsilon {account.get_epsilon(self.delta):.3g} for all data of one user against none"
         )
 
     # ---- the server ---------------------------------------------------------------------------------------------
 
+    def _ask(self, fit: Fit, phase: Phase) -> Phase:
+        """Run a round; it and the state after it."""
+        return phase._replace(state=fit.rounds(phase.system, phase.state, self.interactions_))
+
+    def _means(self, asked: list[Phase]) -> NDArray[np.float64]:
+        """The mean of users' normalised rows, by the answers of all rounds about items."""
+        channel = asked[0].system.channel
+        answers = sum(state.n_answers for _, state, _ in asked) / channel.decoder
+        decoded = sum(state.decoded for _, state, _ in asked)
+        return decoded / (answers * mean_largest(channel.n_candidates, has_pairs=False))
+
+    def _reach(self, system: SketchRound, state: SketchState) -> float:
+        """DPGram's number: users over the noise of an entry of pairs, times what two rows have in common."""
+        weight = mean_largest(system.channel.n_candidates, has_pairs=False) / system.channel.decoder
+        noise = 1 / (weight * math.sqrt(state.n_answers))
+        return reach_of(self.signal_ * math.sqrt(2 * system.n_items), self.item_means_, noise)
+
+    def _next(self, phases: list[Phase], reach: float) -> Phase:
+        """Pairs, or items again."""
+        courses = self._courses(phases)
+        if len(courses) == 1 or reach >= LEAST_SKETCHED:
+            return phases[1]
+        self.ledger_.note(  # without the number, which is no part of what the run costs
+            "ShuffledSketchGram: by the first reports, users' rows have too little in common for pairs of items to "
+            f"tell more than popularity (below {LEAST_SKETCHED:g}; looking at what was reported costs nothing), so "
+            "all that was left of epsilon went to popularity, and everybody gets the same items"
+        )
+        return courses[1][1]
+
     def _estimate(
-        self, system: SketchRound, state: SketchState, n_threads: int, features: AlignedFeatures | None = None
+        self,
+        system: SketchRound,
+        state: SketchState,
+        reach: float,
+        features: AlignedFeatures | None,
+        n_threads: int,
     ) -> None:
-        answers = state.n_answers / system.channel.decoder * mean_largest(system.channel.n_candidates, system.has_pairs)
-        if system.has_pairs:
-            # What one user's answers add up to, on average, where its normalised row has a product of 1.
-            unit = answers / state.n_users
-            noise = math.sqrt(state.n_answers / 2) / unit
-            pairs = state.decoded / (2 * unit)
-            single = pairs.astype(np.float32)
-            popularity = np.ones(len(single)) if features is None else popularity_of(single)
-            if features is not None and not tell(features, single, popularity):
-                features = None
-            self.item_factors_ = denoise_with_features(single, noise, features, popularity, n_threads=n_threads)
+        # What one user's answers add up to, on average, where its normalised row has a product of 1.
+        channel = system.channel
+        unit = state.n_answers / channel.decoder * mean_largest(channel.n_candidates, has_pairs=True) / state.n_users
+        noise = math.sqrt(state.n_answers / 2) / unit
+        pairs = (state.decoded / (2 * unit)).astype(np.float32)
+        popularity = np.ones(len(pairs)) if features is None else popularity_of(pairs)
+        if features is not None and not tell(features, pairs, popularity):
+            features = None
+        root_length = float(self.item_means_.sum())  # the mean root of rows' lengths
+        self.item_factors_ = denoise_with_features(pairs, noise, features, popularity, n_threads=n_threads)
+        if self.item_factors_.shape[1]:  # of less noise than the few reports about items
             with one_blas_thread():
-                sums = self.item_factors_ @ self.item_factors_.sum(axis=0)
-            # Where nothing is left of the pairs, their sums by item, of less noise, may still tell what is popular.
-            self.item_means_ = (sums if self.item_factors_.shape[1] else pairs.sum(axis=1)) / state.n_users
-            shares, length = own_shares(self.item_means_), mean_length(pairs, state.n_users)
-            strength = state.n_users / noise
-            # As DPGram's, by the squared norm of a mean row that has so many items, as popular as they are.
-            if self.gate and strength * length * float(shares @ shares) < LEAST_REACH:
-                self.ledger_.note(
-                    "ShuffledSketchGram: by what was estimated, users' rows have too little in common for pairs of "
-                    f"items to tell anything (below {LEAST_REACH:g}; looking at it costs nothing), so only "
-                    "popularity is taken from it, and everybody gets the same items"
-                )
-                self._release_popularity()
-                return
-            factor = short_row_factor(strength / math.sqrt(len(pairs)), math.sqrt(length))
-            self._prepare_scores(state.n_users * shares, noise * factor)
-        else:
-            self.item_means_ = state.decoded / answers
-            self._release_popularity()
+                self.item_means_ = self.item_factors_ @ self.item_factors_.sum(axis=0) / state.n_users
+        factor = short_row_factor(state.n_users / (noise * math.sqrt(len(pairs))), root_length)
+        if features is None:  # else they tell what rows do not: the ridge would take it away
+            factor *= max(1.0, _FAR / max(reach, LEAST_SKETCHED)) ** 2
+        self._prepare_scores(state.n_users * own_shares(self.item_means_), noise * factor)
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"n_reports": self.n_reports_}
@@ -305,24 +396,6 @@ class ShuffledSketchGram(GramModel):
     def _read_header(self, saved: SavedModel) -> None:
         super()._read_header(saved)
         self.n_reports_ = saved.integer("n_reports", low=1)
-
-
-def mean_length(pairs: np.ndarray, n_users: int) -> float:
-    """How many items users have on average: a normalised row of n items has n (n - 1) pairs, 1 / n each.
-
-    Parameters
-    ----------
-    pairs : ndarray of shape (n_items, n_items), float64
-        Estimated sum of the pairs of all users' normalised rows; the diagonal is not looked at.
-    n_users : int
-        Of them.
-
-    Returns
-    -------
-    float
-        At least 1, whatever noise says.
-    """
-    return 1 + max(float(pairs.sum() - np.trace(pairs)), 0.0) / n_users
 
 
 @lru_cache(maxsize=16)

@@ -1,4 +1,4 @@
-"""The one round of a shuffled sketch; `shuffled_sketch.ShuffledSketchGram` is the model around it.
+"""The rounds of a shuffled sketch; `shuffled_sketch.ShuffledSketchGram` is the model around them.
 
 What a report tells, and why it hides: docs/explanation/systems/gram/shuffled-sketch-privacy.md.
 """
@@ -6,6 +6,7 @@ What a report tells, and why it hides: docs/explanation/systems/gram/shuffled-sk
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +23,8 @@ from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.claims import FEWER_ITEMS
 
-__all__ = ["MAX_CELLS", "SketchRound", "SketchState"]
+__all__ = ["MAX_CELLS", "FirstSketchRound", "SketchRound", "SketchRoundAgain", "SketchState"]
 
-_REPORTS = "shuffled_sketch.reports"
-_SHUFFLE = "shuffled_sketch.shuffle"
-_SIGNS = "shuffled_sketch.signs"
 MAX_CELLS = 2**28  # of all rotations: 2 GiB of sums, and rows short enough for 16 bits
 _MOST_ANSWERS = 2**24  # put in order at a time, 64 MiB, or of that size a quarter of the sums, which each time are read
 _CHUNK_ANSWERS, _MOST_CHUNKED = 2**18, 16  # answers, as near as may be, and users that a thread takes at a time
@@ -68,6 +66,8 @@ class SketchRound(FederatedSystem):
         Of users, for the ledger.
     """
 
+    _stream: ClassVar[str] = "shuffled_sketch"
+
     def __init__(
         self,
         channel: LargestResponse,
@@ -101,6 +101,10 @@ class SketchRound(FederatedSystem):
         # turned back into.
         return max(10 * cells, 8 * (cells + self.length * self.n_items + 2 * self.n_items**2))
 
+    def _purpose(self, of: str) -> str:
+        """Names the words that the round draws."""
+        return f"{self._stream}.{of}"
+
     # ---- the three functions ------------------------------------------------------------------------------------
 
     def initial_state(self, key: Key) -> SketchState:
@@ -118,7 +122,7 @@ class SketchRound(FederatedSystem):
         """
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         shape = (self.n_rotations, 2 if self.has_pairs else 1, self.length)
-        words = key.words(_SIGNS, size=-(-math.prod(shape) // 64))
+        words = key.words(self._purpose("signs"), size=-(-math.prod(shape) // 64))
         bits = np.unpackbits(words.astype("<u8").view(np.uint8))[: math.prod(shape)]
         return SketchState((2 * bits.astype(np.int16) - 1).reshape(shape))
 
@@ -141,7 +145,7 @@ class SketchRound(FederatedSystem):
         # On a worker or node, of whose memory the fit knows nothing: sums, and the answers that are added at a time.
         n_bytes, remedy = 10 * math.prod(self.shape), f"lower n_rotations, or {FEWER_ITEMS}"
         check_memory("a shard of ShuffledSketchGram", self.n_items, n_bytes, remedy, speaks=False)
-        key.claim_message(_REPORTS, round, sender)
+        key.claim_message(self._purpose("reports"), round, sender)
         sums = np.zeros(self.shape, dtype=np.int64)
         chunk = max(1, min(_MOST_CHUNKED, _CHUNK_ANSWERS // self.n_reports))
         step = chunk * max(1, max(_MOST_ANSWERS, sums.size // 2) // (chunk * self.n_reports))
@@ -191,9 +195,11 @@ class SketchRound(FederatedSystem):
         bit : ndarray of shape (n_users * n_reports,), uint8
             1 for +, 0 for -.
         """
-        key.claim_message(_REPORTS, round, sender)
+        key.claim_message(self._purpose("reports"), round, sender)
         place, bit = self._single_reports(state, shard, key, round, resolve_n_threads(n_threads))
-        order = resolve_key(shuffle_key).permutation(_SHUFFLE, round=round, size=len(place), n_threads=n_threads)
+        order = resolve_key(shuffle_key).permutation(
+            self._purpose("shuffle"), round=round, size=len(place), n_threads=n_threads
+        )
         return place[order], bit[order]
 
     def collect_reports(self, place: np.ndarray, bit: np.ndarray, round: int, *, sender: str, n_clients: int) -> Update:
@@ -303,7 +309,7 @@ class SketchRound(FederatedSystem):
             shard.indices,
             state.signs,
             shard.global_user_ids,
-            key.subkey(_REPORTS),
+            key.subkey(self._purpose("reports")),
             np.empty(0, dtype=np.uint32) if answers is None else answers,
             np.empty((0, 0), dtype=np.int32) if ends is None else ends,
             np.empty(0, dtype=np.uint32) if place is None else place,
@@ -343,6 +349,19 @@ class SketchRound(FederatedSystem):
             n_clients,
             {"answers": sums, "n_answers": np.array([n_answers], dtype=np.int64)},
         )
+
+
+class FirstSketchRound(SketchRound):
+    """The round that says what to ask for next, whose words no other round draws."""
+
+    _stream = "shuffled_sketch.first"
+
+
+class SketchRoundAgain(SketchRound):
+    """The round in place of the one that was planned, whose words no other round draws."""
+
+    _stream = "shuffled_sketch.again"
+    n_skipped = 1
 
 
 def _bucket_shift(n_cells: int) -> int:

@@ -13,17 +13,17 @@ from fastfedrec.systems.private_recommender.recipes import POPULARITY, RECIPES, 
 RULES = {
     "central": "by rule, for want of sweeps: DPSubspace or DPGram, whose gates look at the rows too, else popularity, "
     "from whichever of them has its gate closed by public numbers",
-    "shuffle": "by rule, for want of sweeps: ShuffledSketchGram where its number promises more than popularity in rows "
-    "of this length, else popularity, from it where its gate is closed",
+    "shuffle": "by rule, for want of sweeps: ShuffledSketchGram, whose gate looks at the rows too, and popularity from "
+    "it where its gate is closed by public numbers",
     "local": "by rule, for want of sweeps: popularity, which is all that so strong a promise leaves, and items at "
     "random where fewer than one item in ten would get a yes",
 }
-_LOOKING = ("DPGram", "DPSubspace")  # whose gates look at the released mean, too: where rows are short they close
+#: Their gates look at the released mean, too: where rows are short they close.
 GATED = ("DPGram", "DPSubspace", "ShuffledSketchGram")
 
 SHORT_ROW = 30.0  # items of a user that are counted on where nothing is known: the shortest rows of the sweeps
 _LEAST_REACH = 2_200.0  # from which pairs of items tell more than popularity
-_LEAST_UNTOLD = 1_500.0  # of a system that looks at rows itself, counting on rows of 30
+_LEAST_UNTOLD = 1_500.0  # counting on rows of 30
 _LEAST_PAIRS = 8_000.0  # from which all pairs tell more than their strongest directions
 _MOST_GRAM = 3_000  # items up to which DPGram was tried beside DPSubspace
 _MOST_CLOSED_GRAM = 2_000  # items beyond which DPSubspace's popularity was found better than DPGram's
@@ -62,11 +62,14 @@ def by_rule(
         if offer.is_popularity:
             popularities.append(offer)
             continue
+        if trust == "shuffle":
+            offers.append((True, offer))
+            continue
         reach = _reach(recipe.system, found[1].signal, n_items, row_length)
-        is_far = reach >= (_LEAST_REACH if row_length is not None or recipe.system not in _LOOKING else _LEAST_UNTOLD)
+        is_far = reach >= (_LEAST_UNTOLD if row_length is None else _LEAST_REACH)
         if is_far and (recipe.system != "DPGram" or n_items <= _MOST_GRAM):
             offers.append(((recipe.system == "DPSubspace") == (reach < _LEAST_PAIRS), offer))
-        elif recipe.system == _LOOKING[n_items > _MOST_GRAM]:
+        elif recipe.system == ("DPGram" if n_items <= _MOST_GRAM else "DPSubspace"):
             offers.append((True, offer))
     return [offer for _, offer in sorted(offers, key=lambda entry: not entry[0])], in_order(
         [*popularities, at_random()], trust, n_users, n_items
@@ -112,10 +115,10 @@ def _share_with_yes(popularity: Offer, n_users: int, n_items: int) -> float:
 def _reach(system: str, signal: float, n_items: int, row_length: float | None) -> float:
     """DPGram's number, n_users mu / sqrt(n_items), times the length of rows, which tell of as many pairs.
 
-    That of the sketch counts half, and DPSubspace's own is n_users mu / n_items.
+    DPSubspace's own is n_users mu / n_items.
     """
-    factors = {"DPSubspace": math.sqrt(n_items), "ShuffledSketchGram": 0.5}
-    return factors.get(system, 1.0) * signal * (SHORT_ROW if row_length is None else row_length)
+    factor = math.sqrt(n_items) if system == "DPSubspace" else 1.0
+    return factor * signal * (SHORT_ROW if row_length is None else row_length)
 
 
 def without_figures(recipe: Recipe, parameters: dict[str, Any], planned: Planned, delta: float) -> Offer:

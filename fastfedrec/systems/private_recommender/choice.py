@@ -77,9 +77,8 @@ def advise(
     With fewer users, a smaller epsilon, shorter rows or another number of items than was measured, and where a gate is
     open that was closed there, the answer is by a rule: with n_users mu / sqrt(n_items) times the length of rows,
     DPSubspace from 2,200 (where it is not told, 1,500 with 30), DPGram from 8,000 and below (with more than 3,000 items
-    DPSubspace), whose gates look at the rows themselves; ShuffledSketchGram behind a shuffler where its gate's number
-    times that length is at least 4,400; and popularity elsewhere.  Then there are no figures, and the first remark says
-    so.
+    DPSubspace), whose gates look at the rows themselves; ShuffledSketchGram behind a shuffler, whose gate does so, too;
+    and popularity elsewhere.  Then there are no figures, and the first remark says so.
 
     A system's figure is the least of those measured with the numbers of items (and lengths of rows) next below and
     above, with no more users and no larger epsilon, at delta 1e-6; where `delta` is less, the accountants say which

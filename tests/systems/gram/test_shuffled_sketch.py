@@ -16,11 +16,12 @@ from fastfedrec import Interactions, Key, Popularity, ShuffledSketchGram, datase
 from fastfedrec.accounting import Ledger, PLDAccountant, ShuffledReports, calibrate_n_reports
 from fastfedrec.audit import audit
 from fastfedrec.mechanisms import LargestResponse
+from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import shuffled_sketch_rounds as rounds
 from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
-from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound, SketchState
 
 ALPHA = 1e-6
 KEY = Key.from_seed(3)
@@ -66,7 +67,7 @@ def test_reports_sums_and_decoding_equal_naive_twin_in_whole_numbers(case):
     data, state = interactions_of(rows, system.n_items), system.initial_state(KEY)
     reports = []
     for user, row in enumerate(rows):
-        words = KEY.words(rounds._REPORTS, round=7, user=user, size=n_words(system))
+        words = KEY.words("shuffled_sketch.reports", round=7, user=user, size=n_words(system))
         reports += naive.reports(row, state.signs, words, system.channel.n_candidates, system.channel.clones)
     place, bit = system.report_stream(state, data, KEY, 7, shuffle_key=Key.from_seed(1))
     assert sorted(zip(place.tolist(), bit.tolist(), strict=True)) == sorted(reports)
@@ -90,7 +91,7 @@ def test_reports_sums_and_decoding_equal_naive_twin_in_whole_numbers(case):
 def test_every_level_sends_the_same_reports(instruction_set, n_items):
     system = SketchRound(LargestResponse(1.0), n_items, 9, 3, True)
     data, state = generated(50, n_items), system.initial_state(KEY)
-    words = [KEY.words(rounds._REPORTS, user=int(u), size=n_words(system)) for u in data.global_user_ids]
+    words = [KEY.words("shuffled_sketch.reports", user=int(u), size=n_words(system)) for u in data.global_user_ids]
     parts, channel = zip(data.indptr[:-1], data.indptr[1:], words, strict=True), system.channel
     expected = [
         r
@@ -140,7 +141,7 @@ def test_everybody_sends_as_many_reports_and_nobodys_are_the_first_candidates_wi
     state = system.initial_state(KEY)
     place, bit = system._single_reports(state, interactions_of([{0, 3}, set()], 9), KEY, 0, 1)
     assert len(place) == len(bit) == 40
-    words = KEY.words(rounds._REPORTS, user=1, size=n_words(system)).reshape(20, -1)
+    words = KEY.words("shuffled_sketch.reports", user=1, size=n_words(system)).reshape(20, -1)
     np.testing.assert_array_equal(place[20:], words[:, 0].astype(np.uint32))
     np.testing.assert_array_equal(bit[20:], words[:, -1] & np.uint64(1))
 
@@ -149,13 +150,15 @@ def test_everybody_sends_as_many_reports_and_nobodys_are_the_first_candidates_wi
 def test_the_budget_is_kept_and_the_ledger_says_what_it_costs(epsilon, honest):
     data = generated()
     model = fitted(epsilon, data, honest_fraction=honest)
-    (event,) = model.ledger_.events
-    assert (event.neighboring, event.trust, event.n_users) == ("zero_out", "shuffle", 4000)
-    assert event.n_reports == model.n_reports_
-    assert event.epsilon <= 2.5
-    found = PLDAccountant().compose(event).get_epsilon(1e-6)
-    assert 0.97 * epsilon < found <= epsilon
-    assert event.n_candidates == N_CANDIDATES
+    events, account = model.ledger_.events, PLDAccountant()
+    assert len(events) == (1 if model.signal_ < 30 else 2)
+    for event in events:
+        assert (event.neighboring, event.trust, event.n_users) == ("zero_out", "shuffle", 4000)
+        assert event.epsilon <= 2.5
+        assert event.n_candidates == N_CANDIDATES
+        account.compose(event)
+    assert sum(event.n_reports for event in events) == model.n_reports_
+    assert 0.97 * epsilon < account.get_epsilon(1e-6) <= epsilon
     # Replacing a user is another pair, and costs less than two steps; without a shuffler each report counts in full.
     assert 1.5 * epsilon < model.ledger_.epsilon("shuffled_server") < 1.8 * epsilon
     assert model.ledger_.epsilon("server") == model.n_reports_ * event.epsilon
@@ -166,15 +169,27 @@ def test_the_budget_is_kept_and_the_ledger_says_what_it_costs(epsilon, honest):
 
 
 def test_users_who_are_not_heard_hide_nobody():
-    system = SketchRound(LargestResponse(2.5), 60, 46, 8, True)
+    first, later = (SketchRound(LargestResponse(2.5), 60, n, 8, has_pairs) for n, has_pairs in ((20, False), (46, True)))
     model = ShuffledSketchGram(4.0)
     model.interactions_, model.ledger_ = generated(), Ledger()
-    model._note_who_was_heard(system, 4000)
+
+    def heard(*n_users):
+        states = [SketchState(np.empty(0, np.int16), n_users=n) for n in n_users]
+        return [Phase(system, state) for system, state in zip((first, later), states, strict=False)]
+
+    def cost(*n_users):
+        account = PLDAccountant()
+        for system, n in zip((first, later), n_users, strict=False):
+            account.compose(system.round_event(n))
+        return account.get_epsilon(1e-6)
+
+    for all_of_them in (heard(4000), heard(4000, 4000)):
+        model._note_who_was_heard(all_of_them)
     assert model.ledger_.notes == []
-    model._note_who_was_heard(system, 2000)
-    fewer = PLDAccountant().compose(system.round_event(2000)).get_epsilon(1e-6)
-    assert f"only 2000 users were heard, so it was epsilon {fewer:.3g}" in model.ledger_.notes[0]
-    assert fewer > 1.3 * PLDAccountant().compose(system.round_event(4000)).get_epsilon(1e-6)
+    for n_users, said in (((2000,), "2000"), ((2000, 4000), "2000 and 4000"), ((4000, 2000), "4000 and 2000")):
+        model._note_who_was_heard(heard(*n_users))
+        assert f"only {said} users were heard, so it was epsilon {cost(*n_users):.3g}" in model.ledger_.notes[-1]
+    assert len({f"{cost(*n):.3g}" for n in ((2000,), (2000, 4000), (4000, 2000), (4000, 4000))}) == 4
 
 
 def test_new_users_are_served_and_files_keep_everything(tmp_path):
@@ -190,9 +205,10 @@ def test_new_users_are_served_and_files_keep_everything(tmp_path):
 
 def test_traffic_is_small():
     model = fitted(4.0)
-    (traffic,) = model.communication_.rounds
-    assert traffic.download == 8 * 2 * 64 // 8
-    assert traffic.upload == 4 * model.n_reports_ + math.ceil(model.n_reports_ / 8)
+    n_reports = [event.n_reports for event in model.ledger_.events]
+    for traffic, n, n_sides in zip(model.communication_.rounds, n_reports, (1, 2), strict=True):
+        assert traffic.download == 8 * n_sides * 64 // 8
+        assert traffic.upload == 4 * n + math.ceil(n / 8)
 
 
 def test_the_server_refuses_sums_that_no_reports_can_have():
@@ -234,6 +250,7 @@ def test_bad_reports_are_left_out():
         ({"score": "svd"}, "score must be"),
         ({"ridge": 0.0}, "ridge must be greater than 0"),
         ({"honest_fraction": 1.1}, "honest_fraction must be at most 1"),
+        ({"mean_share": 1.0}, "mean_share must be less than 1"),
     ],
 )
 def test_bad_arguments(arguments, message):

@@ -1,16 +1,17 @@
-"""The gates of ShuffledSketchGram, by public numbers and by what was estimated; and what it takes for popularity."""
+"""The gates of ShuffledSketchGram, by public numbers and by the first reports; and what it takes for popularity."""
 
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import scipy.sparse
 from naive.systems.gram import shuffled_sketch as naive
 
-from fastfedrec import Key, ShuffledSketchGram, datasets
+from fastfedrec import Interactions, Key, ShuffledSketchGram, datasets
+from fastfedrec.accounting import PLDAccountant
 from fastfedrec.mechanisms import LargestResponse
-from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest, mean_length
+from fastfedrec.systems.gram import shuffled_sketch
+from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 
 KEY = Key.from_seed(3)
@@ -26,19 +27,44 @@ def fitted(epsilon, data, **arguments):
     return ShuffledSketchGram(epsilon, **arguments).fit(data, key=KEY)
 
 
+def mean_of_rows(data):
+    """The exact mean of users' normalised rows."""
+    rows = data.to_scipy().toarray()
+    return (rows / np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))).mean(axis=0)
+
+
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-@given(lengths=st.lists(st.integers(1, 9), min_size=1, max_size=20), seed=st.integers(0, 99))
-def test_pairs_tell_how_long_rows_are(lengths, seed):
-    rng = np.random.default_rng(seed)
-    rows = np.zeros((len(lengths), 9))
-    for row, length in zip(rows, lengths, strict=True):
-        row[rng.choice(9, length, replace=False)] = length**-0.5
-    pairs = rows.T @ rows
-    np.fill_diagonal(pairs, 77.0)  # nothing of which is known
-    assert mean_length(pairs, len(rows)) == pytest.approx(np.mean(lengths))
-    assert mean_length(-pairs, len(rows)) == 1.0
+@pytest.fixture
+def looked_at(monkeypatch):
+    """What the gate is given: strength, means and noise, of each fit."""
+    found, own = [], shuffled_sketch.reach_of
+    monkeypatch.setattr(shuffled_sketch, "reach_of", lambda *given: found.append(given) or own(*given))
+    return found
+
+
+def test_the_gate_knows_the_noise_of_the_first_reports(looked_at):
+    nobody = Interactions.from_scipy(scipy.sparse.csr_array((4_000, 64), dtype=np.float32))
+    for seed in range(20):
+        ShuffledSketchGram(2.0).fit(nobody, key=Key.from_seed(seed))
+    deviates = [abs(np.square(means / noise).mean() - 1) for _, means, noise in looked_at]
+    together = np.mean([np.square(means / noise).mean() for _, means, noise in looked_at])
+    error = math.sqrt(2 / (20 * 64))
+    assert max(deviates) < 6 * error * math.sqrt(20)
+    assert abs(together - 1) < 5 * error
+    assert abs(together / 0.8**2 - 1) > 5 * error  # noise taken for a fifth less
+
+
+def test_the_gates_number_is_what_two_rows_have_in_common(looked_at):
+    model = fitted(8.0, LONG)
+    ((strength, means, noise),) = looked_at
+    unit = mean_largest(N_CANDIDATES, has_pairs=True) / LargestResponse(2.5).decoder
+    assert strength == pytest.approx(math.sqrt(2 * 4_000 * model.n_reports_) * unit)
+    exact = mean_of_rows(LONG)
+    found = float(means @ means) - len(means) * noise**2
+    assert found == pytest.approx(exact @ exact, rel=0.1)
+    assert means.sum() == pytest.approx(exact.sum(), rel=0.1)  # the mean root of rows' lengths
 
 
 def test_popularity_of_the_open_model_is_about_the_share_of_users():
@@ -51,19 +77,70 @@ def test_popularity_of_the_open_model_is_about_the_share_of_users():
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_an_estimate_of_short_rows_is_used_for_popularity_alone_at_no_cost():
+def test_where_rows_are_short_all_that_is_left_goes_to_popularity_at_no_cost():
     for rows, is_open in ((LONG, True), (SHORT, False)):
         gated, opened = (fitted(2.0, rows, gate=gate) for gate in (True, False))
         assert gated.signal_ > 30
         assert (gated.item_factors_.shape[1] > 0) is is_open
         assert opened.item_factors_.shape[1] > 0
-        assert ("so only popularity is taken from it" in gated.ledger_.summary()) is not is_open
-        assert gated.ledger_.events == opened.ledger_.events
-        np.testing.assert_array_equal(gated.item_means_, opened.item_means_)
+        assert ("all that was left of epsilon went to popularity" in gated.ledger_.summary()) is not is_open
+        assert ("the spectrum, the factors" in gated.ledger_.summary()) is is_open
+        of_gated, of_opened = ([event.n_reports for event in model.ledger_.events] for model in (gated, opened))
+        assert of_gated == of_opened
+        assert sum(of_gated) == gated.n_reports_
+        for view in ("server", "shuffled_server", "public"):
+            assert gated.ledger_.epsilon(view) == opened.ledger_.epsilon(view)
+
+
+def test_both_rounds_about_items_make_the_popularity():
+    shares = mean_of_rows(SHORT)
+
+    def error(model):
+        means = model.item_means_
+        assert model.item_factors_.shape == (100, 0)
+        return np.linalg.norm(means * (shares @ means) / (means @ means) - shares)
+
+    half_and_half, nearly_all_later, fewer = (
+        error(fitted(epsilon, SHORT, mean_share=share)) for epsilon, share in ((2.0, 0.5), (2.0, 0.01), (1.3, 0.01))
+    )
+    assert half_and_half < 1.2 * nearly_all_later
+    assert fewer > 1.2 * nearly_all_later  # half the reports
+
+
+@pytest.mark.parametrize("rows", ["long", "short"])
+def test_no_two_rounds_draw_the_same_words(rows, monkeypatch):
+    purposes, own = [], SketchRound._randomize
+
+    def watched(self, *given, **options):
+        with monkeypatch.context() as patch:
+            subkey = Key.subkey
+            patch.setattr(Key, "subkey", lambda key, purpose: purposes.append(purpose) or subkey(key, purpose))
+            return own(self, *given, **options)
+
+    monkeypatch.setattr(SketchRound, "_randomize", watched)
+    model = fitted(2.0, LONG if rows == "long" else SHORT)
+    assert (model.item_factors_.shape[1] > 0) is (rows == "long")
+    assert len(purposes) == len(set(purposes)) == 2
+
+
+@pytest.mark.parametrize("asked", [1.0, 1.5])
+def test_two_rounds_cost_no_more_than_the_budget(asked, monkeypatch):
+    """Whatever single reports are said to come to, together."""
+    own = shuffled_sketch.calibrate_n_reports
+    monkeypatch.setattr(
+        shuffled_sketch,
+        "calibrate_n_reports",
+        lambda event, *, epsilon, delta: int(asked * own(event, epsilon=epsilon, delta=delta)),
+    )
+    model = fitted(2.0, LONG)
+    account = PLDAccountant()
+    for event in model.ledger_.events:
+        account.compose(event)
+    assert 1.98 < account.get_epsilon(1e-6) <= 2.0
 
 
 @pytest.mark.parametrize("says_short", [True, False])
-def test_gate_and_ridge_look_at_nothing_but_what_was_estimated(says_short, monkeypatch):
+def test_gate_and_ridge_look_at_nothing_but_what_was_reported(says_short, monkeypatch):
     """With the answers of other people, it does as with those people."""
     mine, others = (LONG, SHORT) if says_short else (SHORT, LONG)
     expected, answer = fitted(2.0, others), SketchRound.local_round
@@ -104,3 +181,13 @@ def test_the_gate_sees_public_numbers_only():
     assert len(found) == 1
     weight = mean_largest(N_CANDIDATES, has_pairs=True) / LargestResponse(2.5).decoder
     assert found.pop() == pytest.approx(weight * math.sqrt(500 * n_reports / 60))
+
+
+def test_pairs_take_two_reports_of_every_user(monkeypatch):
+    monkeypatch.setattr(shuffled_sketch, "calibrate_n_reports", lambda *given, **budget: 1)
+    monkeypatch.setattr("fastfedrec.systems.gram.gram_model.LEAST_SIGNAL", 0.1)
+    for gate in (True, False):
+        model = fitted(2.0, LONG, gate=gate)
+        assert model.item_factors_.shape == (100, 0)
+        assert "pairs take two items, and two reports of every user, so all of epsilon" in model.ledger_.summary()
+        assert [event.n_reports for event in model.ledger_.events] == [1]
