@@ -296,8 +296,8 @@ class ShuffledSketchGram(Courses, GramModel):
         return n_reports
 
     def _n_first(self, n_reports: int) -> int:
-        """How many of two reports or more are about items, before others are about pairs."""
-        return max(1, round(self.mean_share * n_reports)) if n_reports > 1 else 0
+        """How many of two reports or more are about items, before the others."""
+        return min(max(1, round(self.mean_share * n_reports)), n_reports - 1)
 
     def _cost_of_two(self, event: ShuffledReports, n_reports: int) -> float:
         """What so many reports cost in two rounds."""

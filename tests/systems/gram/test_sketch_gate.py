@@ -183,6 +183,15 @@ def test_the_gate_sees_public_numbers_only():
     assert found.pop() == pytest.approx(weight * math.sqrt(500 * n_reports / 60))
 
 
+@pytest.mark.parametrize("mean_share", [1e-9, 0.3, 1 - 1e-9])
+@pytest.mark.parametrize("n_reports", [2, 40])
+def test_each_round_has_a_report(mean_share, n_reports, monkeypatch):
+    monkeypatch.setattr(shuffled_sketch, "calibrate_n_reports", lambda *given, **budget: n_reports)
+    first, later = (event.n_reports for event in fitted(2.0, LONG, mean_share=mean_share, gate=False).ledger_.events)
+    assert first + later == n_reports
+    assert first == min(max(1, round(mean_share * n_reports)), n_reports - 1)
+
+
 def test_pairs_take_two_reports_of_every_user(monkeypatch):
     monkeypatch.setattr(shuffled_sketch, "calibrate_n_reports", lambda *given, **budget: 1)
     monkeypatch.setattr("fastfedrec.systems.gram.gram_model.LEAST_SIGNAL", 0.1)
