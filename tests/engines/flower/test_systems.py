@@ -36,6 +36,7 @@ from fastfedrec import (
     Key,
     LaplaceRRSVD,
     PrivRec,
+    ShuffledSketchGram,
     load,
 )
 from fastfedrec.engines import LocalEngine
@@ -63,6 +64,17 @@ def test_two_nodes_make_the_model_of_one_process(data, tmp_path, name, n_threads
     assert not hasattr(system, "ledger_")  # what was given stays as it was
     if not name.startswith("shuffled_sketch"):  # the figure behind a shuffler: see below
         assert there.ledger_.to_dict() == here.ledger_.to_dict()
+
+
+def test_nodes_are_asked_about_items_again_where_rows_are_short(data):
+    short = data.keep_interactions(Key.from_seed(1).uniform("test", size=data.n_interactions) < 0.15)
+    system = ShuffledSketchGram(8.0)
+    here = ShuffledSketchGram(8.0).fit(short, key=Key.from_seed(SEED))
+    there, engine = serve(system, short, MemoryGrid(two_nodes(system, short)))
+    assert_same(here, there)
+    assert engine.rejections == []
+    assert [event.mechanism for event in there.ledger_.events] == ["largest response on sketched items"] * 2
+    assert here.signal_ > 30
 
 
 def test_a_shard_more_or_less_changes_nothing(data):

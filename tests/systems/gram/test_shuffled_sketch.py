@@ -169,7 +169,7 @@ def test_the_budget_is_kept_and_the_ledger_says_what_it_costs(epsilon, honest):
 
 
 def test_users_who_are_not_heard_hide_nobody():
-    first, later = (SketchRound(LargestResponse(2.5), 60, n, 8, has_pairs) for n, has_pairs in ((20, False), (46, True)))
+    first, later = (SketchRound(LargestResponse(2.5), 60, n, 8, has_pairs=n > 20) for n in (20, 46))
     model = ShuffledSketchGram(4.0)
     model.interactions_, model.ledger_ = generated(), Ledger()
 
