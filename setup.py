@@ -117,11 +117,14 @@ class BuildKernels(build_ext):
             self._links("int main() { return 0; }\n", level) for level in X86_64_LEVELS.values()
         ):
             levels = X86_64_LEVELS
+        # A short loop across two lines of the instruction cache took 13% longer, whatever stood before it.
+        aligned = ["-falign-loops=64"] if self._links("int main() { return 0; }\n", ["-falign-loops=64"]) else []
         macros = [("FASTFEDREC_N_LEVELS", str(len(levels)))]
         objects = self._build_vector_code(levels, standard + flags, macros)
         for extension in self.extensions:
             extension.define_macros = macros
-            extension.extra_compile_args = (standard if extension.language == "c++" else []) + flags + openmp
+            language = standard if extension.language == "c++" else []
+            extension.extra_compile_args = [*language, *flags, *aligned, *openmp]
             extension.extra_link_args = openmp
             headers = included(extension.depends)  # Cython knows those that it names itself
             extension.extra_objects = [path for source in linked(headers) for path in objects[source]]
