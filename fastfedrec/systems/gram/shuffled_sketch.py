@@ -49,10 +49,10 @@ from fastfedrec.systems.gram.shuffled_sketch_rounds import (
 __all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
 N_CANDIDATES = 8  # of a report; at the usual epsilon_0 more or fewer tell about as much
-# Of `reach_of`, from which pairs are asked about, and up to which the ridge grows.  With 4,000 to 14,000 users, rows of
-# 8 to 130 and generated data of two kinds pairs had from .01 to .23 less HR@10 than popularity below 150, from .01 less
-# to the same at 150 to 300, and up to .08 more beyond.
-LEAST_SKETCHED = 200.0
+# Of `reach_of`, from which pairs are asked about, and up to which the ridge grows.  With 2,500 to 30,000 users, rows of
+# 8 to 130 and generated data of two kinds pairs had up to .23 less HR@10 than popularity below 150, from .01 less to
+# .03 more at 150 to 300, and from .01 less to .09 more beyond.
+_LEAST_REACH = 200.0
 _FAR = 300.0
 _MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
 
@@ -355,11 +355,11 @@ class ShuffledSketchGram(Courses, GramModel):
     def _next(self, phases: list[Phase], reach: float) -> Phase:
         """Pairs, or items again."""
         courses = self._courses(phases)
-        if len(courses) == 1 or reach >= LEAST_SKETCHED:
+        if len(courses) == 1 or reach >= _LEAST_REACH:
             return phases[1]
         self.ledger_.note(  # without the number, which is no part of what the run costs
             "ShuffledSketchGram: by the first reports, users' rows have too little in common for pairs of items to "
-            f"tell more than popularity (below {LEAST_SKETCHED:g}; looking at what was reported costs nothing), so "
+            f"tell more than popularity (below {_LEAST_REACH:g}; looking at what was reported costs nothing), so "
             "all that was left of epsilon went to popularity, and everybody gets the same items"
         )
         return courses[1][1]
@@ -387,7 +387,7 @@ class ShuffledSketchGram(Courses, GramModel):
                 self.item_means_ = self.item_factors_ @ self.item_factors_.sum(axis=0) / state.n_users
         factor = short_row_factor(state.n_users / (noise * math.sqrt(len(pairs))), root_length)
         if features is None:  # else they tell what rows do not: the ridge would take it away
-            factor *= max(1.0, _FAR / max(reach, LEAST_SKETCHED)) ** 2
+            factor *= max(1.0, _FAR / max(reach, _LEAST_REACH)) ** 2
         self._prepare_scores(state.n_users * own_shares(self.item_means_), noise * factor)
 
     def _header(self) -> dict[str, Any]:
