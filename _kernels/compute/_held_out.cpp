@@ -1,8 +1,9 @@
 // See _held_out.h; compiled once for each level.
 //
-// Most items are ranked by 16-bit copies of the factors: half or a quarter of the bytes, two or four times the products
-// of an instruction, and integer sums, which are exact.  How far such a sum can be from the inner product is known, so
-// only items within that distance of the held-out one need the product itself: 1.4 in a thousand of 64 normal factors.
+// Most items are compared by 16-bit copies of the factors: half or a quarter of the bytes, two or four times the
+// products of an instruction, and integer sums, which are exact.  How far such a sum can be from the inner product is
+// known, so only items within that distance of the held-out one need the product itself: 1.4 in a thousand of 64 normal
+// factors.
 #include "_kernels/compute/_held_out.h"
 
 #include "_kernels/compute/_held_out_products.h"
@@ -245,13 +246,14 @@ static inline int quantize_user(const Row<Real>& user, const Scales& scales, int
     return wrong;
 }
 
-// The rank of a score among n sums; `exact` gives the score of one of them.  NaN if one of these overflows.
+// How many of n sums are above a score, and how many are the same; `exact` gives the score of one of them.  Whether all
+// of these are finite.
 //
 // Most users have no sum that is too near to tell, and then no branch depends on one: with branches ranking took up
 // to a quarter of the time, in some processes and not in others.
 template <class Real, class Exact>
-static inline double rank_among(Real score, const Scaled<Real>& user, const int32_t* sums, const float* steps,
-                                ptrdiff_t n, const Exact& exact) {
+static inline bool count_among(Real score, const Scaled<Real>& user, const int32_t* sums, const float* steps,
+                               ptrdiff_t n, const Exact& exact, int64_t* above, int64_t* same) {
     enum { LANES = VECTOR_BYTES / sizeof(float) };
     const float scaled = (float)(score * user.scale);
     // (sum - uncertainty) step > score: greater whatever the rounding.
@@ -267,12 +269,13 @@ static inline double rank_among(Real score, const Scaled<Real>& user, const int3
     Sums n_above = {}, near = {};
     // The last vector ends in sums that are below any score (`quantized_products`).
     for (ptrdiff_t i = 0; i < n; i += LANES) {
-        const Sums above = is_above(i);
-        n_above -= above;
-        near |= ~(above | is_below(i));
+        const Sums greater = is_above(i);
+        n_above -= greater;
+        near |= ~(greater | is_below(i));
     }
     const FourSums parts = add_parts(n_above);
-    ptrdiff_t twice = 2 * ((ptrdiff_t)parts[0] + parts[1] + parts[2] + parts[3]);
+    *above = (int64_t)parts[0] + parts[1] + parts[2] + parts[3];
+    *same = 0;
     bool finite = score - score == 0;
     if (mask(near))
         for (ptrdiff_t i = 0; i < n; i += LANES)
@@ -281,16 +284,17 @@ static inline double rank_among(Real score, const Scaled<Real>& user, const int3
                 if (k >= n) break;  // beyond the last sum
                 const Real other = exact(k);
                 finite &= other - other == 0;
-                twice += 2 * (other > score) + (other == score);  // greater ones count 1, equal ones 1/2
+                *above += other > score;
+                *same += other == score;
             }
-    return finite ? 1.0 + 0.5 * (double)twice : __builtin_nan("");
+    return finite;
 }
 
 template <class Real>
 int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items,
                          ptrdiff_t n_items, const int16_t* quantized, const float* steps, const int64_t* indptr,
                          const int32_t* held_out, const int32_t* others, ptrdiff_t n_others, const int64_t* counts,
-                         int16_t* x, int32_t* sums, float* sum_steps, double* out) {
+                         int16_t* x, int32_t* sums, float* sum_steps, int64_t* above, int64_t* same) {
     const ptrdiff_t length = quantized_length(n_factors);
     const auto user = [=](ptrdiff_t r) {
         return Row<Real>{users + r * n_factors, n_factors, users + n_rows * n_factors};
@@ -321,12 +325,12 @@ int HeldOut<Real>::block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factor
         // Each held-out item of the user, among the same other items.
         for (ptrdiff_t h = indptr[r]; h < indptr[r + 1]; ++h) {
             const Real score = product(user(r), item(held_out[h]));
-            out[h] = rank_among(score, scaled[r], sums, sum_steps, counts[r],
-                                [=](ptrdiff_t i) { return product(user(r), item(columns[i])); });
-            finite &= out[h] == out[h];
+            finite &= count_among(
+                score, scaled[r], sums, sum_steps, counts[r],
+                [=](ptrdiff_t i) { return product(user(r), item(columns[i])); }, above + h, same + h);
         }
         if (!finite)
-            for (ptrdiff_t h = indptr[r]; h < indptr[r + 1]; ++h) out[h] = __builtin_nan("");
+            for (ptrdiff_t h = indptr[r]; h < indptr[r + 1]; ++h) above[h] = -1;
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-// Ranks of held-out items by inner products or scores, in vectors; _kernels/compute/ranking.pyx says what they are for.
+// Places and ranks of held-out items by inner products or scores, in vectors; _kernels/compute/ranking.pyx says what they are for.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +24,7 @@ FASTFEDREC_EACH_LEVEL(
         static int block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items,
                          ptrdiff_t n_items, const int16_t* quantized, const float* steps, const int64_t* indptr,
                          const int32_t* held_out, const int32_t* others, ptrdiff_t n_others, const int64_t* counts,
-                         int16_t* x, int32_t* sums, float* sum_steps, double* out);
+                         int16_t* x, int32_t* sums, float* sum_steps, int64_t* above, int64_t* same);
         static double rank(Real score, const Real* others, ptrdiff_t n);
     };
 )
@@ -35,18 +35,18 @@ static inline int quantize_items(const Real* rows, ptrdiff_t n, ptrdiff_t n_fact
     return FASTFEDREC_CALL(HeldOut<Real>::quantize_items, rows, n, n_factors, out, steps);
 }
 
-// Ranks of the held-out items of up to HELD_OUT_ROWS users among their other items; all ranks of a user are NaN if one
-// of the products overflows.  Returns what is wrong with users and others, and then ranks nothing.  `indptr` and
-// `counts` are those of the first of the users; what else is given is of all.  Scratch: x for HELD_OUT_ROWS quantized
-// rows, sums and their steps for `held_out_sums`.
+// For each held-out item of up to HELD_OUT_ROWS users, how many of the user's other items are above it, and how many
+// are as good; all of a user's are -1 above if one of the products overflows.  Returns what is wrong with users and
+// others, and then counts nothing.  `indptr` and `counts` are those of the first of the users; what else is given is of
+// all.  Scratch: x for HELD_OUT_ROWS quantized rows, sums and their steps for `held_out_sums`.
 template <class Real>
 static inline int held_out_block(const Real* users, ptrdiff_t n_rows, ptrdiff_t n_factors, const Real* items,
                                  ptrdiff_t n_items, const int16_t* quantized, const float* steps,
                                  const int64_t* indptr, const int32_t* held_out, const int32_t* others,
                                  ptrdiff_t n_others, const int64_t* counts, int16_t* x, int32_t* sums,
-                                 float* sum_steps, double* out) {
+                                 float* sum_steps, int64_t* above, int64_t* same) {
     return FASTFEDREC_CALL(HeldOut<Real>::block, users, n_rows, n_factors, items, n_items, quantized, steps, indptr,
-                           held_out, others, n_others, counts, x, sums, sum_steps, out);
+                           held_out, others, n_others, counts, x, sums, sum_steps, above, same);
 }
 
 // For up to n other items a row.

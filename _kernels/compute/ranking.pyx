@@ -6,7 +6,7 @@ items by one walk along the user's row.
 Scores of a block of users and a tile of items are computed in registers, compared with the worst of the best so far,
 and dropped: no row of scores exists.  Where that is faster, bounds from 8-bit copies of the factors say which scores
 are needed.  What runs in vectors is in `_ranking.cpp`, `_screening.cpp` and `_held_out.cpp`.  Inputs are trusted, but
-for what `held_out_ranks_factors` says.
+for what `held_out_places_factors` says.
 """
 from cython cimport floating
 from cython.parallel cimport parallel, prange, threadid
@@ -49,7 +49,7 @@ cdef extern from "_kernels/compute/_held_out.h" namespace "fastfedrec" nogil:
         const Real* users, Py_ssize_t n_rows, Py_ssize_t n_factors, const Real* items, Py_ssize_t n_items,
         const int16_t* quantized, const float* steps, const int64_t* indptr, const int32_t* held_out,
         const int32_t* others, Py_ssize_t n_others, const int64_t* counts, int16_t* x, int32_t* sums,
-        float* sum_steps, double* out
+        float* sum_steps, int64_t* above, int64_t* same
     ) noexcept
     double rank[Real](Real score, const Real* others, Py_ssize_t n) noexcept
 
@@ -188,20 +188,21 @@ def held_out_ranks(
         out[i] = rank(held_out_scores[i], scores + rows[i] * n, counts[rows[i]])
 
 
-def held_out_ranks_factors(
+def held_out_places_factors(
     const floating[:, ::1] user_factors,   # IN  (n_rows, n_factors)
     const floating[:, ::1] item_factors,   # IN  (n_items, n_factors)
     const int64_t[::1] indptr,             # IN  (n_rows + 1,), where the held-out items of each row begin
     const int32_t[::1] held_out,           # IN  (n_held_out,)
     const int32_t[:, ::1] others,          # IN  (n_rows, n)
     const int64_t[::1] counts,             # IN  (n_rows,), how many of a row's other items are there
-    double[::1] out,                       # OUT (n_held_out,), NaN where an inner product is not finite
+    int64_t[::1] above,                    # OUT (n_held_out,), -1 where an inner product is not finite
+    int64_t[::1] same,                     # OUT (n_held_out,)
     int64_t[::1] wrong,                    # OUT (n_threads,), bits: NO_MEMORY, NOT_FINITE, OUT_OF_RANGE
     int n_threads,
 ):
-    """1 + greater + ties / 2 of the inner product of each held-out item among those of the row's other items.
+    """How many of the row's other items have a greater inner product than each held-out item, and how many the same.
 
-    Most items are ranked by 16-bit copies of the factors, those that are near the held-out one by the product itself.
+    Most items are compared by 16-bit copies of the factors, those that are near the held-out one by the product itself.
     Whether factors are finite and other items are there is found out on the way: all are read anyway.
     """
     cdef Py_ssize_t n_rows = user_factors.shape[0], n_factors = user_factors.shape[1], n = others.shape[1], r, i
@@ -214,10 +215,12 @@ def held_out_ranks_factors(
     cdef int thread
     cdef const int32_t* held_out_items = NULL
     cdef const int32_t* other_items = NULL
-    cdef double* ranks = NULL
+    cdef int64_t* n_above = NULL
+    cdef int64_t* n_same = NULL
     if held_out.shape[0]:
         held_out_items = &held_out[0]
-        ranks = &out[0]
+        n_above = &above[0]
+        n_same = &same[0]
     if n_rows and n:
         other_items = &others[0, 0]
     with nogil, parallel(num_threads=n_threads):
@@ -233,7 +236,7 @@ def held_out_ranks_factors(
                 wrong[thread] |= quantize_items(
                     &item_factors[i, 0], min(HELD_OUT_ROWS, n_items - i), n_factors, items + i * length, steps + i
                 )
-        # Rows of users by blocks: `out` has a range for the held-out items of each.
+        # Rows of users by blocks: `above` and `same` have a range for the held-out items of each.
         for r in prange(0, n_rows, HELD_OUT_ROWS, schedule="dynamic"):
             if not wrong[thread] & NO_MEMORY:
                 wrong[thread] |= held_out_block(
@@ -252,7 +255,8 @@ def held_out_ranks_factors(
                     x,
                     sums,
                     sum_steps,
-                    ranks,
+                    n_above,
+                    n_same,
                 )
         free(x)
         free(sums)

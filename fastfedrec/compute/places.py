@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import places as _kernel
-from fastfedrec.compute.ranking import _check_factors, _scores
+from fastfedrec.compute._ranking_inputs import check_factors, check_scores
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import borrow_rows
 from fastfedrec.data.csr import check_named_rows
@@ -54,7 +54,7 @@ def places(
     >>> places([[0.9, 0.5, 0.5, 0.7]], ([0, 1], [1]), seen=([0, 1], [0]))
     (array([1]), array([2]))
     """
-    scores = _scores("scores", scores, 2)
+    scores = check_scores("scores", scores, 2)
     failed, above, same = _count(scores, None, scores.shape, held_out, seen, n_threads)
     if failed < len(scores):
         raise ValueError(f"scores must not be NaN, got one in row {failed}; has the model diverged?")
@@ -107,7 +107,7 @@ def places_factors(
     >>> places_factors([[1.0, 0.0], [0.0, 2.0]], [[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]], ([0, 1, 2], [1, 2]))
     (array([1, 1]), array([1, 1]))
     """
-    user_factors, item_factors = _check_factors(user_factors, item_factors)
+    user_factors, item_factors = check_factors(user_factors, item_factors)
     shape = len(user_factors), len(item_factors)
     failed, above, same = _count(user_factors, item_factors, shape, held_out, seen, n_threads)
     if failed < len(user_factors):

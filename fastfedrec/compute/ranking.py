@@ -7,15 +7,30 @@ from numpy.typing import NDArray
 
 from fastfedrec._kernels.compute import ranking as _kernel
 from fastfedrec._kernels.core import hardware as _hardware
+from fastfedrec.compute._ranking_inputs import (
+    check_counts,
+    check_factors,
+    check_held_out_rows,
+    check_range,
+    check_row_numbers,
+    check_scores,
+    seen_rows,
+)
 from fastfedrec.core import hardware
 from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import RowsLike, borrow_rows
-from fastfedrec.data.csr import check_integers, check_named_rows
 
-__all__ = ["held_out_ranks", "held_out_ranks_factors", "recommend_factors", "sample_unseen", "top_k"]
+__all__ = [
+    "held_out_places_factors",
+    "held_out_ranks",
+    "held_out_ranks_factors",
+    "recommend_factors",
+    "sample_unseen",
+    "top_k",
+]
 
 # Products of numbers a user, for each item wanted, from which on 8-bit copies of the factors pay; as measured, for both
 # sizes of a number.  Code that multiplies 16 floats at once gains little, on a processor that does.
@@ -74,7 +89,7 @@ def sample_unseen(
     """
     interactions = borrow_rows("interactions", interactions)
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
-    rows = _check_rows("rows", rows, interactions.n_users, "users")
+    rows = check_row_numbers("rows", rows, interactions.n_users, "users")
     n = check_integer("n", n, low=0, high=2**31 - 1)
     n_threads = resolve_n_threads(n_threads)
     unseen = interactions.n_items - interactions.interactions_per_user()[rows]
@@ -125,13 +140,13 @@ def held_out_ranks(
     >>> held_out_ranks([0.5, 0.5], [[0.9, 0.1, 0.2], [0.5, 0.9, 7.0]], [3, 2])
     array([2. , 2.5])
     """
-    held_out_scores = _scores("held_out_scores", held_out_scores, 1)
-    other_scores = _scores("other_scores", other_scores, 2)
+    held_out_scores = check_scores("held_out_scores", held_out_scores, 1)
+    other_scores = check_scores("other_scores", other_scores, 2)
     if held_out_scores.dtype != other_scores.dtype:
         held_out_scores, other_scores = held_out_scores.astype(np.float64), other_scores.astype(np.float64)
     n_rows, n = other_scores.shape
-    counts = _check_counts(counts, n_rows, n, "scores")
-    rows = _check_held_out_rows("held_out_scores", held_out_scores, rows, n_rows)
+    counts = check_counts(counts, n_rows, n, "scores")
+    rows = check_held_out_rows("held_out_scores", held_out_scores, rows, n_rows)
     ranks = np.empty(len(rows))
     # Below a million comparisons (0.2 ms) waking a thread costs more than it saves.
     n_threads = min(resolve_n_threads(n_threads), 1 + len(rows) * n // 2**20)
@@ -139,6 +154,103 @@ def held_out_ranks(
     if (bad := np.flatnonzero(np.isnan(ranks))).size:
         raise ValueError(f"scores must not be NaN, got one in row {rows[bad[0]]}; has the model diverged?")
     return ranks
+
+
+def held_out_places_factors(
+    user_factors: Any,
+    item_factors: Any,
+    held_out_items: Any,
+    other_items: Any,
+    counts: Any,
+    *,
+    rows: Any = None,
+    n_threads: int = 0,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count, for each held-out item, the other items of its row with a greater inner product, and with the same one.
+
+    Parameters
+    ----------
+    user_factors : array_like of shape (n_rows, n_factors), float32 or float64
+        Finite; one user a row.
+    item_factors : array_like of shape (n_items, n_factors), float32 or float64
+        Finite.
+    held_out_items : array_like of shape (n_held_out,), int
+        Whose places are asked for, as rows of `item_factors`.
+    other_items : array_like of shape (n_rows, n), int
+        What they are compared with.
+    counts : array_like of shape (n_rows,), int
+        How many items of each row are there; the rest of the row is ignored.
+    rows : array_like of shape (n_held_out,), int, or None
+        The row of each held-out item; None where there is one for each row, in order.
+    n_threads : int
+        0 for all processors; the result does not depend on it.
+
+    Returns
+    -------
+    above : ndarray of shape (n_held_out,), int64
+        Other items with a greater inner product.
+    same : ndarray of shape (n_held_out,), int64
+        Those with the same one, and the item itself: its rank is one of above + 1 to above + same.
+
+    Raises
+    ------
+    ValueError
+        Inner products that overflow; the row is named.
+
+    See Also
+    --------
+    held_out_ranks_factors : The rank in the middle of these.
+    fastfedrec.compute.places.places_factors : Places among all items that a user has not seen.
+
+    Notes
+    -----
+    Inner products are added up in single precision where all factors are float32, otherwise in double, and in one
+    order on every instruction set: places are equal on all machines.  Most items need none: their products of factors
+    rounded to 16 bits tell on which side of the held-out item they are, because how far such a product can be off is
+    known.  Where many items are as good as the held-out one, or a user's factors are all 0, this saves nothing.
+
+    Examples
+    --------
+    >>> from fastfedrec.compute.ranking import held_out_places_factors
+    >>> items = [[3.0, 1.0], [2.0, 5.0], [1.0, 4.0]]
+    >>> held_out_places_factors([[1.0, 0.0], [0.0, 2.0]], items, [1, 1], [[0, 2], [2, 1]], [2, 2])
+    (array([1, 0]), array([1, 2]))
+    """
+    user_factors, item_factors = check_factors(user_factors, item_factors, finite=False)
+    n_rows, n_items = len(user_factors), len(item_factors)
+    held_out_items = check_row_numbers("held_out_items", held_out_items, n_items, "items").astype(np.int32)
+    other_items = plain_array("other_items", other_items)
+    if other_items.ndim != 2 or len(other_items) != n_rows or other_items.dtype.kind not in "iu":
+        raise ValueError(
+            f"other_items must be integers with one row a user ({n_rows}), got {other_items.dtype} {other_items.shape}"
+        )
+    counts = check_counts(counts, n_rows, other_items.shape[1], "items")
+    others = other_items
+    if others.dtype != np.int32:  # what the kernel's type may not hold is out of range there too
+        others = np.full(others.shape, -1, dtype=np.int32)
+        np.copyto(others, other_items, casting="unsafe", where=(other_items >= 0) & (other_items < n_items))
+    places = check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
+    order: slice | np.ndarray = slice(None)
+    indptr = np.arange(n_rows + 1)
+    if rows is not None:
+        order = np.argsort(places, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=n_rows))])
+    above, same = (np.empty(len(places), dtype=np.int64) for _ in range(2))
+    n_threads = resolve_n_threads(n_threads)
+    wrong = np.zeros(n_threads, dtype=np.int64)
+    _kernel.held_out_places_factors(
+        user_factors, item_factors, indptr, held_out_items[order], np.ascontiguousarray(others), counts, above, same,
+        wrong, n_threads,
+    )  # fmt: skip
+    if wrong.any():
+        check_factors(user_factors, item_factors)
+        check_range("other_items", other_items[np.arange(others.shape[1]) < counts[:, None]], n_items, "items")
+        raise MemoryError("a copy of item_factors did not fit into memory")
+    if (bad := np.flatnonzero(above < 0)).size:
+        raise ValueError(f"inner products of user row {places[order][bad[0]]} overflow; has the model diverged?")
+    if rows is not None:
+        above[order], same[order] = above.copy(), same.copy()
+    return above, same + 1
 
 
 def held_out_ranks_factors(
@@ -183,13 +295,7 @@ def held_out_ranks_factors(
     See Also
     --------
     held_out_ranks : The same from scores.
-
-    Notes
-    -----
-    Inner products are added up in single precision where all factors are float32, otherwise in double, and in one
-    order on every instruction set: ranks are equal on all machines.  Most items need none: their products of factors
-    rounded to 16 bits tell on which side of the held-out item they are, because how far such a product can be off is
-    known.  Where many items are as good as the held-out one, or a user's factors are all 0, this saves nothing.
+    held_out_places_factors : The greater ones and the same ones apart, and how they are counted.
 
     Examples
     --------
@@ -198,41 +304,10 @@ def held_out_ranks_factors(
     >>> held_out_ranks_factors([[1.0, 0.0], [0.0, 2.0]], items, [1, 1], [[0, 2], [2, -1]], [2, 1])
     array([2., 1.])
     """
-    user_factors, item_factors = _check_factors(user_factors, item_factors, finite=False)
-    n_rows, n_items = len(user_factors), len(item_factors)
-    held_out_items = _check_rows("held_out_items", held_out_items, n_items, "items").astype(np.int32)
-    other_items = plain_array("other_items", other_items)
-    if other_items.ndim != 2 or len(other_items) != n_rows or other_items.dtype.kind not in "iu":
-        raise ValueError(
-            f"other_items must be integers with one row a user ({n_rows}), got {other_items.dtype} {other_items.shape}"
-        )
-    counts = _check_counts(counts, n_rows, other_items.shape[1], "items")
-    others = other_items
-    if others.dtype != np.int32:  # what the kernel's type may not hold is out of range there too
-        others = np.full(others.shape, -1, dtype=np.int32)
-        np.copyto(others, other_items, casting="unsafe", where=(other_items >= 0) & (other_items < n_items))
-    places = _check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
-    order: slice | np.ndarray = slice(None)
-    indptr = np.arange(n_rows + 1)
-    if rows is not None:
-        order = np.argsort(places, kind="stable")
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=n_rows))])
-    ranks = np.empty(len(places))
-    n_threads = resolve_n_threads(n_threads)
-    wrong = np.zeros(n_threads, dtype=np.int64)
-    _kernel.held_out_ranks_factors(
-        user_factors, item_factors, indptr, held_out_items[order], np.ascontiguousarray(others), counts, ranks, wrong,
-        n_threads,
-    )  # fmt: skip
-    if wrong.any():
-        _check_factors(user_factors, item_factors)
-        _check_range("other_items", other_items[np.arange(others.shape[1]) < counts[:, None]], n_items, "items")
-        raise MemoryError("a copy of item_factors did not fit into memory")
-    if (bad := np.flatnonzero(np.isnan(ranks))).size:
-        raise ValueError(f"inner products of user row {places[order][bad[0]]} overflow; has the model diverged?")
-    out = np.empty(len(places))
-    out[order] = ranks
-    return out
+    above, same = held_out_places_factors(
+        user_factors, item_factors, held_out_items, other_items, counts, rows=rows, n_threads=n_threads
+    )
+    return 1.0 + above + 0.5 * (same - 1)
 
 
 def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple[NDArray[np.int32], FloatArray]:
@@ -272,7 +347,7 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     scores = check_array("scores", scores, ndim=2, finite=False)  # the kernel, which reads all of them, finds that out
     n = check_integer("n", n, low=1, high=scores.shape[1])
     n_threads = resolve_n_threads(n_threads)
-    indptr, indices = _seen_rows(seen, *scores.shape)
+    indptr, indices = seen_rows(seen, *scores.shape)
     items = np.empty((len(scores), n), dtype=np.int32)
     best = np.empty((len(scores), n), dtype=scores.dtype)
     failed = np.full(n_threads, len(scores), dtype=np.int64)
@@ -338,11 +413,11 @@ def recommend_factors(
            [1, 2]], dtype=int32), array([[ 3.,  2.],
            [10.,  8.]]))
     """
-    user_factors, item_factors = _check_factors(user_factors, item_factors)
+    user_factors, item_factors = check_factors(user_factors, item_factors)
     n_users, n_items = len(user_factors), len(item_factors)
     n = check_integer("n", n, low=1, high=n_items)
     n_threads = resolve_n_threads(n_threads)
-    indptr, indices = _seen_rows(seen, n_users, n_items)
+    indptr, indices = seen_rows(seen, n_users, n_items)
     items = np.empty((n_users, n), dtype=np.int32)
     best = np.empty((n_users, n), dtype=user_factors.dtype)
     left = np.ones(n_users, dtype=np.int8)
@@ -369,73 +444,6 @@ def _pays_to_screen(n_users: int, n_items: int, n_factors: int, itemsize: int, n
     return n_items * n_factors >= least * n
 
 
-def _check_factors(user_factors: Any, item_factors: Any, finite: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays of one type, the wider one."""
-    user_factors = check_array("user_factors", user_factors, ndim=2, finite=finite)
-    item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]), finite=finite)
-    if not user_factors.shape[1]:
-        raise ValueError("user_factors must have at least one factor, got shape " + str(user_factors.shape))
-    dtype = np.result_type(user_factors, item_factors)
-    return user_factors.astype(dtype, copy=False), item_factors.astype(dtype, copy=False)
-
-
 def _check_memory(failed: np.ndarray) -> None:
     if (failed < 0).any():
         raise MemoryError("a copy of item_factors, or the bitmaps and candidates of a thread, did not fit into memory")
-
-
-def _check_rows(name: str, rows: Any, length: int, what: str) -> np.ndarray:
-    rows = plain_array(name, rows)
-    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
-        raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
-    _check_range(name, rows, length, what)
-    return np.ascontiguousarray(rows, dtype=np.int64)
-
-
-def _check_range(name: str, rows: np.ndarray, length: int, what: str) -> None:
-    if rows.size and (rows.min() < 0 or rows.max() >= length):
-        raise ValueError(f"{name} must lie in [0, {length}), the {what} there are, got {rows.min()} to {rows.max()}")
-
-
-def _check_counts(counts: Any, n_rows: int, n: int, what: str) -> np.ndarray:
-    counts = check_integers("counts", counts, np.int64)
-    if counts.shape != (n_rows,) or (n_rows and (counts.min() < 0 or counts.max() > n)):
-        raise ValueError(f"counts must be {n_rows} numbers of {what} between 0 and {n}, one a row of other_{what}")
-    return counts
-
-
-def _check_held_out_rows(name: str, held_out: np.ndarray, rows: Any, n_rows: int) -> np.ndarray:
-    """The row that each held-out entry is ranked in."""
-    rows = np.arange(n_rows) if rows is None else _check_rows("rows", rows, n_rows, "rows")
-    if len(rows) != len(held_out):
-        raise ValueError(
-            f"{name} must have one entry a row ({len(rows)}), got {len(held_out)}; pass rows= to rank several in one "
-            "row"
-        )
-    return rows
-
-
-def _scores(name: str, scores: Any, ndim: int) -> np.ndarray:
-    # Not check_array: infinities are scores too, and NaN is found by the kernel, which reads every score anyway.
-    array = plain_array(name, scores)
-    if array.dtype not in (np.float32, np.float64):
-        if array.dtype.kind not in "iu" and array.size:
-            raise TypeError(f"{name} must be an array of float32 or float64, got dtype {array.dtype}; use .astype")
-        array = array.astype(np.float64)
-    if array.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
-    return np.ascontiguousarray(array)
-
-
-def _seen_rows(seen: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compressed rows of seen columns, in any order."""
-    if seen is None:
-        return np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
-    if not isinstance(seen, tuple):
-        seen = borrow_rows("seen", seen)
-        if seen.shape != (n_rows, n_items):
-            raise ValueError(f"seen must have shape {(n_rows, n_items)}, users x items, got {seen.shape}")
-        return seen.indptr, seen.indices
-    if len(seen) != 2:
-        raise TypeError(f"seen must be Interactions, a matrix, (indptr, indices) or None, got {len(seen)} arrays")
-    return check_named_rows("seen", *seen, n_rows, n_items, fields=("indptr", "indices"))

@@ -7,7 +7,7 @@ import numpy as np
 import scipy
 
 from fastfedrec.compute.places import places
-from fastfedrec.compute.ranking import held_out_ranks, held_out_ranks_factors, sample_unseen
+from fastfedrec.compute.ranking import held_out_places_factors, held_out_ranks, held_out_ranks_factors, sample_unseen
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, take_rows
@@ -124,20 +124,33 @@ def place_among_sampled(
     """Where each test item stands in its user's list of test items and drawn ones."""
     above, same = (np.empty(len(aligned.values), dtype=np.int64) for _ in range(2))
     n_ranked = np.empty(aligned.n_users, dtype=np.int64)
+    # Nobody's test items are compared with each other.
+    is_single = bool((np.diff(aligned.test[0]) == 1).all())
     for batch in _batches(aligned, parts, n, key, batch_size, n_threads):
-        own, others = batch.scores()
-        lengths, n_drawn = np.diff(batch.indptr), others.shape[1]
-        place = np.arange(len(own)) - np.repeat(batch.indptr[:-1], lengths) + n_drawn
-        scores = np.zeros((len(lengths), n_drawn + int(lengths.max())), dtype=own.dtype)
-        scores[:, :n_drawn] = others
-        scores[batch.rows, place] = own
-        columns = np.arange(scores.shape[1])
-        empty = (columns >= batch.counts[:, None]) & (columns < n_drawn) | (columns >= n_drawn + lengths[:, None])
-        nowhere = np.concatenate([[0], np.cumsum(empty.sum(axis=1))]), np.nonzero(empty)[1].astype(np.int32)
-        held_out = batch.indptr, place.astype(np.int32)
-        above[batch.entries], same[batch.entries] = places(scores, held_out, seen=nowhere, n_threads=n_threads)
-        n_ranked[batch.users] = batch.counts + lengths
+        if is_single and batch.factors is not None:
+            found = held_out_places_factors(
+                *batch.factors, batch.held_out, batch.items, batch.counts, n_threads=n_threads
+            )
+        else:
+            found = _places_in_lists(batch, n_threads)
+        above[batch.entries], same[batch.entries] = found
+        n_ranked[batch.users] = batch.counts + np.diff(batch.indptr)
     return Placement(aligned.test[0], above, same, n_ranked, aligned.values)
+
+
+def _places_in_lists(batch: _Batch, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Above and same of each test item in its user's list, by scores."""
+    lengths = np.diff(batch.indptr)
+    own, others = batch.scores()
+    n_drawn = others.shape[1]
+    place = np.arange(len(own)) - np.repeat(batch.indptr[:-1], lengths) + n_drawn
+    scores = np.zeros((len(lengths), n_drawn + int(lengths.max())), dtype=own.dtype)
+    scores[:, :n_drawn] = others
+    scores[batch.rows, place] = own
+    columns = np.arange(scores.shape[1])
+    empty = (columns >= batch.counts[:, None]) & (columns < n_drawn) | (columns >= n_drawn + lengths[:, None])
+    nowhere = np.concatenate([[0], np.cumsum(empty.sum(axis=1))]), np.nonzero(empty)[1].astype(np.int32)
+    return places(scores, (batch.indptr, place.astype(np.int32)), seen=nowhere, n_threads=n_threads)
 
 
 def values_by_interaction(

@@ -323,17 +323,16 @@ class PublishedLaplaceRR:
             raise ValueError(f"values must be from {self.low:g} to {self.high:g}, got {flat.min()} to {flat.max()}")
         key, round, _ = claim_call("PublishedLaplaceRR.privatize", key, round)
         words = key.words(self._purpose, round=round, size=2 * len(flat)).reshape(-1, 2)
-        return self._report(flat, words).reshape(values.shape)
+        return self._report(flat.copy(), words).reshape(values.shape)
 
     def _report(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """The reports that these words (two a value) make."""
+        """Turn values, in place, into the reports that these words (two a value) make."""
         # The same as as_uniform(word) >= truth_probability, without an array of doubles.
         least = math.ceil(Fraction(self.truth_probability) * 2**52 - Fraction(1, 2)) << 12
         noisy = np.flatnonzero(words[:, 0] >= least)
         centred = as_uniform(words[noisy, 1]) - 0.5
-        reports = values.copy()
-        reports[noisy] -= self._scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
-        return reports
+        values[noisy] -= self._scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
+        return values
 
     def on_grid(self, grid: int | Sequence[float]) -> Channel:
         """The same with the noisy ratings stopped and rounded to a grid: finite, and still far above the claim.

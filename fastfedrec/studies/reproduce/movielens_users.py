@@ -16,6 +16,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import LeaveOneOut
 
 __all__ = [
+    "HALF",
     "HELD_OUT_FIRST",
     "OTHER_PEOPLE",
     "PROTOCOLS",
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 HELD_OUT_FIRST, RESAMPLED_FIRST = "held out, then resampled", "resampled, then held out"
-OTHER_PEOPLE, THEMSELVES = "disjoint people", "the people themselves"
+HALF, OTHER_PEOPLE, THEMSELVES = "half of the people", "disjoint people", "the people themselves"
 N_ITEMS, LEAST_ITEMS = 1_000, 20
 KEPT = 0.7  # of a drawn user's row
 _TESTED = 20_000  # drawn users, of people who were not trained on
@@ -113,11 +114,22 @@ def _resampled_first(people: Interactions, n_users: int, key: Key) -> TestedUser
     return TestedUsers(train, train, test)
 
 
+def _half(people: Interactions, n_users: int, key: Key) -> TestedUsers:
+    """The same of half as many people: each is drawn twice as often."""
+    return _resampled_first(people.select_users(_halves(people, key)[1]), n_users, key)
+
+
+def _halves(people: Interactions, key: Key) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of either half."""
+    order, half = key.permutation("reproduce.halves", size=people.n_users), people.n_users // 2
+    return np.sort(order[:half]), np.sort(order[half:])
+
+
 def _other_people(people: Interactions, n_users: int, key: Key) -> TestedUsers:
     """Half of the people are drawn from and trained on, and the other half tested."""
-    order, half = key.permutation("reproduce.halves", size=people.n_users), people.n_users // 2
-    (train,) = resampled(people.select_users(np.sort(order[:half])), n_users=n_users, key=key)
-    others = next(LeaveOneOut().split(people.select_users(np.sort(order[half:])), key=key))
+    trained_on, tested = (people.select_users(half) for half in _halves(people, key))
+    (train,) = resampled(trained_on, n_users=n_users, key=key)
+    others = next(LeaveOneOut().split(tested, key=key))
     served, test = resampled(*others, n_users=min(n_users, _TESTED), key=key, draw=1)
     return TestedUsers(train, served, test)
 
@@ -132,6 +144,7 @@ def _themselves(people: Interactions, n_users: int, key: Key) -> TestedUsers:
 PROTOCOLS: dict[str, Callable[[Interactions, int, Key], TestedUsers]] = {
     HELD_OUT_FIRST: _held_out_first,
     RESAMPLED_FIRST: _resampled_first,
+    HALF: _half,
     OTHER_PEOPLE: _other_people,
     THEMSELVES: _themselves,
 }

@@ -19,6 +19,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.movielens import release_year
 from fastfedrec.studies.reproduce._trials import each, generated_split, hit_ratio, mean_and_deviation
 from fastfedrec.studies.reproduce.movielens_users import (
+    HALF,
     HELD_OUT_FIRST,
     OTHER_PEOPLE,
     PROTOCOLS,
@@ -45,7 +46,7 @@ MOST_TESTED = 20_000
 QUICK_SIZES = ((20_000, 2_000), (2_000, 2_000))
 DRAWN, QUICK_DRAWN = 50_000, 5_000
 EPSILONS = {
-    HELD_OUT_FIRST: (0.5, 1.0, 2.0), RESAMPLED_FIRST: (0.5, 1.0, 2.0), OTHER_PEOPLE: (1.0,),
+    HELD_OUT_FIRST: (0.5, 1.0, 2.0), RESAMPLED_FIRST: (0.5, 1.0, 2.0), HALF: (1.0,), OTHER_PEOPLE: (1.0,),
     THEMSELVES: (0.5, 1.0, 2.0, 4.0),
 }  # fmt: skip
 _KNOWN = "DPGram, genres and years"
@@ -130,8 +131,9 @@ class HitRatioTable(SideBySide):
             "  held out, then resampled: an item of each of the people is held out, and then users are drawn, each "
             "with 70% of what is left of a person's row, so nobody who is trained on has the item that the same "
             "person is tested on.  resampled, then held out: an item of each drawn user, which others drawn of the "
-            "same person may have.  disjoint people: half of the people are drawn from and trained on, and users "
-            "drawn of the others tested.  the people themselves: no resampling."
+            "same person may have.  half of the people: the same, of half as many.  disjoint people: half of the "
+            "people are drawn from and trained on, and users drawn of the others tested.  the people themselves: no "
+            "resampling."
         )
 
     def verdict(self) -> str:
@@ -254,7 +256,7 @@ def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> 
         models: list[tuple[str, Any]] = [("DPGram", DPGram(epsilon, n_users=n_users)) for epsilon in epsilons]
         if protocol == HELD_OUT_FIRST and not how.quick:
             models += [(f"DPGram, {score}", DPGram(1.0, score=score, n_users=n_users)) for score in ("ridge", "knn")]
-        if protocol in (HELD_OUT_FIRST, RESAMPLED_FIRST):
+        if protocol != THEMSELVES:
             models.append(("EASE", EASE()))
         if protocol == THEMSELVES and known is not None:
             models += [(_KNOWN, DPGram(epsilon, n_users=n_users, item_features=known)) for epsilon in epsilons]

@@ -136,9 +136,10 @@ class FactorsOnly(Factors):
 
 @pytest.mark.parametrize("batch_size", [150, 2**18])
 @pytest.mark.parametrize("candidates", [Sampled(10), Sampled(10, per="interaction"), None])
-def test_factors_give_what_their_scores_give(candidates, batch_size):
+@pytest.mark.parametrize("split", [RandomHoldout(share=0.2), LeaveOneOut()], ids=["several", "one"])
+def test_factors_give_what_their_scores_give(split, candidates, batch_size):
     data = dense_data()
-    train, test = next(RandomHoldout(share=0.2).split(data, key=KEY))
+    train, test = next(split.split(data, key=KEY))
     results = [
         evaluate(
             model, train, test, metrics=["hr@3", "ndcg@5", "mrr"], candidates=candidates, key=KEY,

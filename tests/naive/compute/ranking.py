@@ -47,3 +47,11 @@ def held_out_ranks_factors(user, item_factors, held_out, others):
     """Ranks of the held-out items of one user among the others."""
     scores = inner_products(user, item_factors)
     return [rank(scores[item], [scores[other] for other in others]) for item in held_out]
+
+
+def held_out_places_factors(user, item_factors, held_out, others):
+    """How many of the others are greater than each held-out item of one user, and how many equal, it among them."""
+    scores = inner_products(user, item_factors)
+    above = [sum(scores[other] > scores[item] for other in others) for item in held_out]
+    same = [sum(scores[other] == scores[item] for other in others) for item in held_out]
+    return [(greater, 1 + equal) for greater, equal in zip(above, same, strict=True)]

@@ -6,6 +6,7 @@ import pytest
 from fastfedrec import Interactions, Key, datasets
 from fastfedrec.studies.reproduce import movielens_users as module
 from fastfedrec.studies.reproduce.movielens_users import (
+    HALF,
     HELD_OUT_FIRST,
     OTHER_PEOPLE,
     PROTOCOLS,
@@ -70,7 +71,8 @@ def test_what_each_protocol_keeps_from_training(people, protocol):
     known = train.to_scipy()
     clones = [known[np.flatnonzero(trained_on == who)][:, j].sum() for who, j in zip(whose, item, strict=True)]
     assert (max(clones) == 0) == (protocol == HELD_OUT_FIRST)
-    assert protocol in (HELD_OUT_FIRST, RESAMPLED_FIRST)
+    assert protocol in (HALF, HELD_OUT_FIRST, RESAMPLED_FIRST)
+    assert len(set(trained_on.tolist())) == (30 if protocol == HALF else 60)
 
 
 def test_only_the_thousand_items_and_users_with_twenty_of_them(monkeypatch):

@@ -84,7 +84,7 @@ def test_movielens_by_hand(movielens, monkeypatch):
         assert (cell.opened is not None) == (
             cell.epsilon is not None and cell.signal < (22 if score == "genres and years" else 30)
         )
-    assert [cell.model for cell in table.cells].count("DPGram") == 8
+    assert [cell.model for cell in table.cells].count("DPGram") == 10
     assert {cell.model for cell in table.cells} == {
         "DPGram", "DPGram, ridge", "DPGram, knn", "EASE", "DPGram, genres and years",
     }  # fmt: skip

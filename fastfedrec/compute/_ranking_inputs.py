@@ -1,0 +1,86 @@
+"""What functions that rank check of scores, factors and rows."""
+
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.core.check import check_array, plain_array
+from fastfedrec.data.conversion import borrow_rows
+from fastfedrec.data.csr import check_integers, check_named_rows
+
+__all__ = [
+    "check_counts",
+    "check_factors",
+    "check_held_out_rows",
+    "check_range",
+    "check_row_numbers",
+    "check_scores",
+    "seen_rows",
+]
+
+
+def check_factors(user_factors: Any, item_factors: Any, finite: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Both as arrays of one type, the wider one."""
+    user_factors = check_array("user_factors", user_factors, ndim=2, finite=finite)
+    item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]), finite=finite)
+    if not user_factors.shape[1]:
+        raise ValueError("user_factors must have at least one factor, got shape " + str(user_factors.shape))
+    dtype = np.result_type(user_factors, item_factors)
+    return user_factors.astype(dtype, copy=False), item_factors.astype(dtype, copy=False)
+
+
+def check_row_numbers(name: str, rows: Any, length: int, what: str) -> np.ndarray:
+    rows = plain_array(name, rows)
+    if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
+        raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
+    check_range(name, rows, length, what)
+    return np.ascontiguousarray(rows, dtype=np.int64)
+
+
+def check_range(name: str, rows: np.ndarray, length: int, what: str) -> None:
+    if rows.size and (rows.min() < 0 or rows.max() >= length):
+        raise ValueError(f"{name} must lie in [0, {length}), the {what} there are, got {rows.min()} to {rows.max()}")
+
+
+def check_counts(counts: Any, n_rows: int, n: int, what: str) -> np.ndarray:
+    counts = check_integers("counts", counts, np.int64)
+    if counts.shape != (n_rows,) or (n_rows and (counts.min() < 0 or counts.max() > n)):
+        raise ValueError(f"counts must be {n_rows} numbers of {what} between 0 and {n}, one a row of other_{what}")
+    return counts
+
+
+def check_held_out_rows(name: str, held_out: np.ndarray, rows: Any, n_rows: int) -> np.ndarray:
+    """The row that each held-out entry is ranked in."""
+    rows = np.arange(n_rows) if rows is None else check_row_numbers("rows", rows, n_rows, "rows")
+    if len(rows) != len(held_out):
+        raise ValueError(
+            f"{name} must have one entry a row ({len(rows)}), got {len(held_out)}; pass rows= to rank several in one "
+            "row"
+        )
+    return rows
+
+
+def check_scores(name: str, scores: Any, ndim: int) -> np.ndarray:
+    # Not check_array: infinities are scores too, and NaN is found by the kernel, which reads every score anyway.
+    array = plain_array(name, scores)
+    if array.dtype not in (np.float32, np.float64):
+        if array.dtype.kind not in "iu" and array.size:
+            raise TypeError(f"{name} must be an array of float32 or float64, got dtype {array.dtype}; use .astype")
+        array = array.astype(np.float64)
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
+    return np.ascontiguousarray(array)
+
+
+def seen_rows(seen: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.ndarray]:
+    """Compressed rows of seen columns, in any order."""
+    if seen is None:
+        return np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
+    if not isinstance(seen, tuple):
+        seen = borrow_rows("seen", seen)
+        if seen.shape != (n_rows, n_items):
+            raise ValueError(f"seen must have shape {(n_rows, n_items)}, users x items, got {seen.shape}")
+        return seen.indptr, seen.indices
+    if len(seen) != 2:
+        raise TypeError(f"seen must be Interactions, a matrix, (indptr, indices) or None, got {len(seen)} arrays")
+    return check_named_rows("seen", *seen, n_rows, n_items, fields=("indptr", "indices"))
