@@ -1,5 +1,8 @@
 """Private selection: the best items by score, exactly by peeling exponential mechanisms, or fast by Gumbel noise."""
 
+import bisect
+import itertools
+from collections.abc import Iterable
 from fractions import Fraction
 
 import numpy as np
@@ -161,10 +164,10 @@ class ExponentialMechanism:
             raise ValueError(f"scores must be at least n_selected={self.n_selected} many, got {len(scores)}")
         key, round_number, _ = claim_call("ExponentialMechanism.privatize", key, round)
         if self.sampler == "exact":
-            return self._peel(scores.tolist(), key, round_number)
+            return self._peel(scores, key, round_number)
         return self._largest_noisy(scores, key, round_number)
 
-    def _peel(self, scores: list[int], key: Key, round_number: int) -> np.ndarray:
+    def _peel(self, array: np.ndarray, key: Key, round_number: int) -> np.ndarray:
         """One exponential mechanism after the other, each among those that are left.
 
         An item is proposed with a probability proportional to an integer just above 2^64 exp(-depth), and accepted if
@@ -172,7 +175,7 @@ class ExponentialMechanism:
         """
         bits = words(key, _PURPOSE, round_number)
         chosen: dict[int, None] = {}  # in order
-        by_score = sorted(range(len(scores)), key=scores.__getitem__)
+        scores, by_score = array.tolist(), np.argsort(array, kind="stable").tolist()
         weights = _Weights([])
         while len(chosen) < self.n_selected:
             while by_score[-1] in chosen:
@@ -180,19 +183,20 @@ class ExponentialMechanism:
             if not chosen or weights[by_score[-1]] < 2 ** (_WEIGHT_BITS // 2):
                 # Relative to the best that is left; what it is relative to does not change the probabilities.
                 best = scores[by_score[-1]]
-                of_score = self._weights_of(scores, best)
-                weights = _Weights([0 if i in chosen else of_score[score] for i, score in enumerate(scores)])
+                weights = _Weights(self._weights_of(scores, best), chosen)
             while True:
                 i, above = weights.find(below(weights.total, bits))
                 if accept_exp(above, _WEIGHT_BITS, (best - scores[i]) / self.beta, bits):
                     break
             chosen[i] = None
-            weights.clear(i)
+            if len(chosen) < self.n_selected:
+                weights.clear(i)
         return np.array(list(chosen), dtype=np.int64)
 
-    def _weights_of(self, scores: list[int], best: int) -> dict[int, int]:
+    def _weights_of(self, scores: list[int], best: int) -> list[int]:
         # Of a score above `best` all items were chosen before.
-        return {s: exp_minus((best - s) / self.beta, _WEIGHT_BITS) + 2 for s in set(scores) if s <= best}
+        of_score = {s: exp_minus((best - s) / self.beta, _WEIGHT_BITS) + 2 if s <= best else 0 for s in set(scores)}
+        return [of_score[s] for s in scores]
 
     def _largest_noisy(self, scores: np.ndarray, key: Key, round_number: int) -> np.ndarray:
         with np.errstate(over="ignore"):  # to minus infinity, and then to -_DEPTH
@@ -210,24 +214,29 @@ class ExponentialMechanism:
 class _Weights:
     """Whole numbers, with sums of ranges of them in a tree [1]_: a place is found or cleared in log2(n) steps.
 
+    The tree is made when the first place is cleared: whoever chooses one item needs running sums alone.
+
     References
     ----------
     .. [1] P. M. Fenwick, "A new data structure for cumulative frequency tables", Software: Practice and Experience
        24(3), 1994.
     """
 
-    def __init__(self, weights: list[int]):
-        self._weights, self.total = weights, sum(weights)
-        self._tree = [0, *weights]  # at place j, from 1, the sum of the last (j & -j) weights up to it
-        for j in range(1, len(self._tree)):
-            if (above := j + (j & -j)) < len(self._tree):
-                self._tree[above] += self._tree[j]
+    def __init__(self, weights: list[int], cleared: Iterable[int] = ()):
+        for i in cleared:
+            weights[i] = 0
+        self._weights, self._sums = weights, [0, *itertools.accumulate(weights)]
+        self.total = self._sums[-1]
+        self._tree: list[int] = []  # at place j, from 1, the sum of the last (j & -j) weights up to it
 
     def __getitem__(self, i: int) -> int:
         return self._weights[i]
 
     def find(self, number: int) -> tuple[int, int]:
         """The place at which the running sum goes above `number`, and how far `number` is above the sum before it."""
+        if not self._tree:
+            place = bisect.bisect_right(self._sums, number) - 1
+            return place, number - self._sums[place]
         place, step = 0, 1 << len(self._weights).bit_length()
         while step := step >> 1:
             if place + step < len(self._tree) and self._tree[place + step] <= number:
@@ -237,6 +246,8 @@ class _Weights:
 
     def clear(self, i: int) -> None:
         """Set a weight to 0."""
+        if not self._tree:
+            self._tree = [sum_ - self._sums[j - (j & -j)] for j, sum_ in enumerate(self._sums)]
         weight, self._weights[i] = self._weights[i], 0
         self.total -= weight
         j = i + 1

@@ -148,7 +148,7 @@ def choose_items(
         CentralRelease(CHOICES[0], mechanism.epsilon, neighboring="add_remove"),
         simulation=key.is_simulation,
     )
-    columns = mechanism._peel(interactions.interactions_per_item().tolist(), key, 0)
+    columns = mechanism._peel(interactions.interactions_per_item(), key, 0)
     return interactions.select_items(columns)._replace(catalogue="chosen")
 
 

@@ -173,13 +173,15 @@ class HitRatioTable(SideBySide):
         Returns
         -------
         str
-            A table in Markdown; in brackets HR@10 with the gate off, where it closes.
+            A table in Markdown; in brackets HR@10 with the gate off, where it closes.  What has no guarantee stands
+            in the last column, beside the first model on the same data.
         """
         labels = {SIZES: ["data", "signal"], MOVIELENS: ["protocol", "model"]}[self.name]
         bounds = {cell.epsilon: cell.replaced for cell in sorted(self.cells, key=lambda cell: cell.epsilon or math.inf)}
         rows: dict[tuple[str, ...], dict[float | None, str]] = {}
         for cell in self.cells:
-            said = {label: getattr(cell, label) for label in labels}
+            beside = cell if cell.epsilon else next(c for c in self.cells if c.protocol == cell.protocol)
+            said = {label: getattr(beside, label) for label in labels}
             start = [f"{value:.3g}" if label == "signal" else value for label, value in said.items()]
             row = rows.setdefault((*start, mean_and_deviation(cell.popularity, deviation="")), {})
             opened = "" if cell.opened is None else f" ({statistics.fmean(cell.opened):.3f})"

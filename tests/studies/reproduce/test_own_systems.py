@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -120,11 +121,12 @@ def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
 
 
 def test_the_brief_form_has_a_column_for_each_epsilon():
-    cells = (cell_of(0.1), cell_of(0.0, (0.3, 0.4), 0.5), cell_of(0.2, None, None))
+    open_ = replace(cell_of(0.2, None, None), model="not private")
+    cells = (cell_of(0.1), cell_of(0.0, (0.3, 0.4), 0.5), open_)
     assert HitRatioTable("data", {}, "movielens", cells).brief().splitlines() == [
         "| protocol | model | popularity | 0.5 (2.12) | 1 (2.12) | no privacy |",
         "|---|---|---|---|---|---|",
-        "| one way | A | 0.450 | 0.450 (0.350) | 0.550 | 0.650 |",
+        "| one way | A | 0.450 | 0.450 (0.350) | 0.550 | 0.650 |",  # beside the first model on the same data
     ]
     assert HitRatioTable("data", {}, "sizes", cells[:1]).brief().splitlines() == [
         "| data | signal | popularity | 1 (2.12) |",
