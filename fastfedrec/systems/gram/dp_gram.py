@@ -64,10 +64,11 @@ _FEW_ITEMS = 1_000  # of that gate; of 3,000 an open one lost up to .07 even at 
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 # Of `ridge`, over signal and the fifth power of rows' mean root length: beyond 1 where HR@10 was best with more of it.
 _SHORT_ROWS = 1e5
-# A mean root length below which the ridge grows with its third power, and a number of the gate below which it grows
-# with the square.  With rows of 6 and 12 (50,000 users, 1,000 items) up to .03 better, and .003 worse.
-_SHORT_ROOT = 5.0
+_SHORT_ROOT = 5.0  # a mean root length, below which the ridge grows with its third power
+# A number of the gate below which it grows with the square, where the mean root length is below this.  With rows of 6
+# and 12 (50,000 users, 1,000 items) up to .03 better, and .003 worse; with 5.3 and above up to .02 worse.
 _FAR = 200.0
+_FAR_ROOT = 5.2
 
 
 class DPGram(MeanGated, GramModel):
@@ -331,7 +332,7 @@ class DPGram(MeanGated, GramModel):
         n_items, n_users = len(self.item_means_), self._public_users(self.interactions_)
         length = float(self.item_means_.sum())  # the mean root of rows' lengths
         factor = short_row_factor(n_users / (_together(noises) * math.sqrt(n_items)), length)
-        if are_believed:  # features tell what rows do not: the ridge would take it away
+        if are_believed or length >= _FAR_ROOT:  # features tell what rows do not: the ridge would take it away
             return factor
         return factor * max(1.0, _FAR / max(self._reach(first_noise), LEAST_REACH)) ** 2
 

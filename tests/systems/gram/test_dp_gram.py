@@ -18,7 +18,7 @@ from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.evaluation import LeaveOneOut
 from fastfedrec.systems.gram import shrinkage
-from fastfedrec.systems.gram.dp_gram import public_mean, symmetric
+from fastfedrec.systems.gram.dp_gram import public_mean, short_row_factor, symmetric
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.gram_model import inverse_factors, own_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
@@ -71,19 +71,22 @@ def test_what_a_fit_computes_from_its_release_equals_dense_algebra():
         (6.0, 9_000, 1.0),
         (3.25, 9_000, (5 / 3.25) ** 3),
         (3.25, 100, 4 * 1e5 / (100 / (2.0 * 30**0.5) * 3.25**5)),
-        (12.0, 40, (200 / (40 * (144 / 30 - 30 * 0.01**2))) ** 2),
+        (4.0, 300, 1e5 / (300 / (2.0 * 30**0.5) * 4.0**5) * (200 / (300 * (16 / 30 - 30 * 0.01**2))) ** 2),
+        (12.0, 40, 1.0),
         (0.5, 9_000, 4 * 5.0**3),
     ],
 )
-def test_the_ridge_is_larger_where_rows_are_short_or_have_little_in_common(length, strength, times):
+def test_the_ridge_is_larger_where_rows_are_short_and_more_so_with_little_in_common(length, strength, times):
     """All that it looks at is the released mean, its noise, and public numbers."""
     model = DPGram(n_users=strength)
     model.item_means_, model.signal_ = np.full(30, length / 30), strength / 30**0.5
     model.interactions_ = interactions_of([{0}], 30)
     found = model._ridge_factor(0.01 * strength, [8.0**0.5, 8.0**0.5], are_believed=False)
     assert found == pytest.approx(times)
-    if length > 5:  # what features tell is not taken away where rows have little in common
-        assert model._ridge_factor(0.01 * strength, [2.0], are_believed=True) == 1.0
+    # What features tell is not taken away where rows have little in common.
+    without = model._ridge_factor(0.01 * strength, [8.0**0.5, 8.0**0.5], are_believed=True)
+    assert without == pytest.approx(short_row_factor(strength / (2.0 * 30**0.5), length))
+    assert without <= found
 
 
 @pytest.mark.parametrize("scoring", ["ease", "ridge", "knn"])
