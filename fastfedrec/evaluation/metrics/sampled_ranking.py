@@ -20,8 +20,6 @@ from fastfedrec.evaluation.metrics.set_metrics import Placement
 
 __all__ = ["drop_unrankable", "place_among_sampled", "values_by_interaction"]
 
-_PRODUCTS = 2**22  # of factors, held at once
-
 
 def drop_unrankable(aligned: Aligned, parts: list[Part], wanted: int) -> tuple[Aligned, list[Part]]:
     """Leave out users who have seen every item, and warn of them and of users with fewer unseen ones than wanted."""
@@ -78,25 +76,13 @@ class _Batch:
         drawn = self.items >= 0
         rows = np.concatenate([self.rows, np.repeat(np.arange(len(self.users)), self.counts)])
         columns = np.concatenate([self.held_out, self.items[drawn]])
-        if callable(getattr(self.part.model, "score", None)) or self.factors is None:
-            ids, asked = self.aligned.user_ids[self.users], self.known[columns]
-            scores = ask_pairs(self.part.model, ids[rows[asked]], self.aligned.item_ids[columns[asked]])
-            found = np.full(len(columns), -np.inf, dtype=scores.dtype)  # behind all that the model knows
-            found[asked] = scores
-        else:
-            found = _inner_products(*self.factors, rows, columns)
+        ids, asked = self.aligned.user_ids[self.users], self.known[columns]
+        scores = ask_pairs(self.part.model, ids[rows[asked]], self.aligned.item_ids[columns[asked]])
+        found = np.full(len(columns), -np.inf, dtype=scores.dtype)  # behind all that the model knows
+        found[asked] = scores
         others = np.zeros(self.items.shape, dtype=found.dtype)
         others[drawn] = found[len(self.held_out) :]
         return found[: len(self.held_out)], others
-
-
-def _inner_products(users: np.ndarray, items: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    out = np.empty(len(rows))
-    step = max(1, _PRODUCTS // max(users.shape[1], 1))
-    for start in range(0, len(rows), step):
-        block = slice(start, start + step)
-        out[block] = np.einsum("nf,nf->n", users[rows[block]], items[columns[block]], dtype=np.float64)
-    return out
 
 
 def _batches(
@@ -124,22 +110,30 @@ def place_among_sampled(
     """Where each test item stands in its user's list of test items and drawn ones."""
     above, same = (np.empty(len(aligned.values), dtype=np.int64) for _ in range(2))
     n_ranked = np.empty(aligned.n_users, dtype=np.int64)
-    # Nobody's test items are compared with each other.
-    is_single = bool((np.diff(aligned.test[0]) == 1).all())
     for batch in _batches(aligned, parts, n, key, batch_size, n_threads):
-        if is_single and batch.factors is not None:
-            found = held_out_places_factors(
-                *batch.factors, batch.held_out, batch.items, batch.counts, n_threads=n_threads
-            )
+        if batch.factors is None:
+            found = _places_by_scores(batch, n_threads)
         else:
-            found = _places_in_lists(batch, n_threads)
+            found = _places_by_factors(batch, batch.factors, n_threads)
         above[batch.entries], same[batch.entries] = found
         n_ranked[batch.users] = batch.counts + np.diff(batch.indptr)
     return Placement(aligned.test[0], above, same, n_ranked, aligned.values)
 
 
-def _places_in_lists(batch: _Batch, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Above and same of each test item in its user's list, by scores."""
+def _places_by_factors(batch: _Batch, factors: Factors, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """Above and same of each test item among the drawn ones, and among the user's test items."""
+    lengths = np.diff(batch.indptr)
+    own = np.full((len(lengths), int(lengths.max())), -1, dtype=np.int32)
+    own[batch.rows, np.arange(len(batch.rows)) - np.repeat(batch.indptr[:-1], lengths)] = batch.held_out
+    (above, same), (above_own, same_own) = (
+        held_out_places_factors(*factors, batch.held_out, others, counts, rows=batch.rows, n_threads=n_threads)
+        for others, counts in ((batch.items, batch.counts), (own, lengths))
+    )
+    return above + above_own, same + same_own - 2  # each counts the item itself, and `own` has it once more
+
+
+def _places_by_scores(batch: _Batch, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same in the user's whole list of scores."""
     lengths = np.diff(batch.indptr)
     own, others = batch.scores()
     n_drawn = others.shape[1]
