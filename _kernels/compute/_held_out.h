@@ -1,4 +1,5 @@
-// Places and ranks of held-out items by inner products or scores, in vectors; _kernels/compute/ranking.pyx says what they are for.
+// Places of held-out items by inner products, and their ranks by scores, in vectors; _kernels/compute/ranking.pyx says
+// what they are for.
 #pragma once
 #include <cstddef>
 #include <cstdint>
