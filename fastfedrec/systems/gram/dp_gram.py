@@ -65,10 +65,10 @@ _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 # Of `ridge`, over signal and the fifth power of rows' mean root length: beyond 1 where HR@10 was best with more of it.
 _SHORT_ROWS = 1e5
 _SHORT_ROOT = 5.0  # a mean root length, below which the ridge grows with its third power
-# A number of the gate below which it grows with the square, where the mean root length is below this.  With rows of 6
-# and 12 (50,000 users, 1,000 items) up to .03 better, and .003 worse; with 5.3 and above up to .02 worse.
+# A number of the gate below which it grows with the square.  With rows of 6 and 12 (50,000 users, 1,000 items) up to
+# .03 better, and .003 worse.
 _FAR = 200.0
-_FAR_ROOT = 5.2
+_NEAR_ROOT = 5.2  # a mean root length below which it does that: with 5.3 and above up to .02 worse
 
 
 class DPGram(MeanGated, GramModel):
@@ -331,10 +331,9 @@ class DPGram(MeanGated, GramModel):
         """How many times the ridge is larger where rows tell little, by what was released of them and of features."""
         n_items, n_users = len(self.item_means_), self._public_users(self.interactions_)
         length = float(self.item_means_.sum())  # the mean root of rows' lengths
-        factor = short_row_factor(n_users / (_together(noises) * math.sqrt(n_items)), length)
-        if are_believed or length >= _FAR_ROOT:  # features tell what rows do not: the ridge would take it away
-            return factor
-        return factor * max(1.0, _FAR / max(self._reach(first_noise), LEAST_REACH)) ** 2
+        # Features tell what rows do not: the ridge would take it away.
+        reach = math.inf if are_believed else max(self._reach(first_noise), LEAST_REACH) / _FAR
+        return short_row_factor(n_users / (_together(noises) * math.sqrt(n_items)), length, reach)
 
     def _reach(self, noise: float) -> float:
         """The gate's second number, from what was released with such noise."""
@@ -347,7 +346,7 @@ def _together(noises: list[float]) -> float:
     return math.fsum(noise**-2 for noise in noises) ** -0.5
 
 
-def short_row_factor(signal: float, root_length: float) -> float:
+def short_row_factor(signal: float, root_length: float, reach: float = math.inf) -> float:
     """How many times the ridge is larger where rows are short: a device adds up what few items tell, noise and all.
 
     Parameters
@@ -356,6 +355,9 @@ def short_row_factor(signal: float, root_length: float) -> float:
         Users over the noise of an entry and the root of the number of items.
     root_length : float
         Mean of the roots of rows' lengths, which is what the released means add up to.
+    reach : float
+        The gate's second number, over one from which on two rows have enough in common; below 1 more of the ridge
+        is taken, if rows are short.
 
     Returns
     -------
@@ -363,7 +365,8 @@ def short_row_factor(signal: float, root_length: float) -> float:
         At least 1: 1 for rows of some 30 items wherever the gate is open, and the more the shorter rows are.
     """
     length = max(root_length, 1.0)
-    return max(1.0, _SHORT_ROWS / (signal * length**5), (_SHORT_ROOT / length) ** 3)
+    near = max(1.0, 1 / reach) ** 2 if root_length < _NEAR_ROOT else 1.0
+    return near * max(1.0, _SHORT_ROWS / (signal * length**5), (_SHORT_ROOT / length) ** 3)
 
 
 def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:

@@ -385,9 +385,9 @@ class ShuffledSketchGram(Courses, GramModel):
         if self.item_factors_.shape[1]:  # of less noise than the few reports about items
             with one_blas_thread():
                 self.item_means_ = self.item_factors_ @ self.item_factors_.sum(axis=0) / state.n_users
-        factor = short_row_factor(state.n_users / (noise * math.sqrt(len(pairs))), root_length)
-        if features is None:  # else they tell what rows do not: the ridge would take it away
-            factor *= max(1.0, _FAR / max(reach, _LEAST_REACH)) ** 2
+        # Features tell what rows do not: the ridge would take it away.
+        reach = math.inf if features is not None else max(reach, _LEAST_REACH) / _FAR
+        factor = short_row_factor(state.n_users / (noise * math.sqrt(len(pairs))), root_length, reach)
         self._prepare_scores(state.n_users * own_shares(self.item_means_), noise * factor)
 
     def _header(self) -> dict[str, Any]:
