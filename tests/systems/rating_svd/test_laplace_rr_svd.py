@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import scipy.sparse
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from naive.systems.rating_svd import laplace_rr_svd as naive
 from support.interaction_case import rows_of
@@ -200,6 +200,8 @@ def test_how_many_are_sent_and_which_does_not_depend_on_the_ratings(data, seed, 
     np.testing.assert_array_equal(sent, lengths if max_ratings is None else np.minimum(lengths, max_ratings))
 
 
+# The published reports have no bound: at a small epsilon training on them may diverge, and the fit says so.
+@pytest.mark.filterwarnings("ignore:training diverged in epoch")
 @settings(max_examples=40)
 @given(
     data=small_data,
@@ -207,6 +209,7 @@ def test_how_many_are_sent_and_which_does_not_depend_on_the_ratings(data, seed, 
     epsilon=st.floats(0.02, 5),
     seed=st.integers(0, 99),
 )
+@example(data=random_ratings(5, 7, 0), variant="published", epsilon=0.03125, seed=0)
 def test_predictions_are_ratings(data, variant, epsilon, seed):
     model = LaplaceRRSVD(variant, epsilon, epsilon).fit(data, key=Key.from_seed(seed))
     users, items = np.divmod(np.arange(data.n_users * data.n_items), data.n_items)
