@@ -19,6 +19,7 @@ from fastfedrec.compute._ranking_inputs import (
 from fastfedrec.core import hardware
 from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_instance, check_integer, plain_array
+from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import RowsLike, borrow_rows
@@ -156,6 +157,24 @@ def held_out_ranks(
     return ranks
 
 
+_places_held_out = shares_docstring("""\
+user_factors : array_like of shape (n_rows, n_factors), float32 or float64
+    Finite; one user a row.
+item_factors : array_like of shape (n_items, n_factors), float32 or float64
+    Finite.
+held_out_items : array_like of shape (n_held_out,), int
+    What is placed, as rows of `item_factors`.
+other_items : array_like of shape (n_rows, n), int
+    What it is placed among.
+counts : array_like of shape (n_rows,), int
+    How many items of each row are there; the rest of the row is ignored.
+rows : array_like of shape (n_held_out,), int, or None
+    The row of each held-out item; None where there is one for each row, in order.
+n_threads : int
+    0 for all processors; the result does not depend on it.""")
+
+
+@_places_held_out
 def held_out_places_factors(
     user_factors: Any,
     item_factors: Any,
@@ -167,23 +186,6 @@ def held_out_places_factors(
     n_threads: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Count, for each held-out item, the other items of its row with a greater inner product, and with the same one.
-
-    Parameters
-    ----------
-    user_factors : array_like of shape (n_rows, n_factors), float32 or float64
-        Finite; one user a row.
-    item_factors : array_like of shape (n_items, n_factors), float32 or float64
-        Finite.
-    held_out_items : array_like of shape (n_held_out,), int
-        Whose places are asked for, as rows of `item_factors`.
-    other_items : array_like of shape (n_rows, n), int
-        What they are compared with.
-    counts : array_like of shape (n_rows,), int
-        How many items of each row are there; the rest of the row is ignored.
-    rows : array_like of shape (n_held_out,), int, or None
-        The row of each held-out item; None where there is one for each row, in order.
-    n_threads : int
-        0 for all processors; the result does not depend on it.
 
     Returns
     -------
@@ -253,6 +255,7 @@ def held_out_places_factors(
     return above, same + 1
 
 
+@_places_held_out
 def held_out_ranks_factors(
     user_factors: Any,
     item_factors: Any,
@@ -264,23 +267,6 @@ def held_out_ranks_factors(
     n_threads: int = 0,
 ) -> NDArray[np.float64]:
     """Rank held-out items among other items by their inner products with the user, without an array of scores.
-
-    Parameters
-    ----------
-    user_factors : array_like of shape (n_rows, n_factors), float32 or float64
-        Finite; one user a row.
-    item_factors : array_like of shape (n_items, n_factors), float32 or float64
-        Finite.
-    held_out_items : array_like of shape (n_held_out,), int
-        What is ranked, as rows of `item_factors`.
-    other_items : array_like of shape (n_rows, n), int
-        What it is ranked among.
-    counts : array_like of shape (n_rows,), int
-        How many items of each row are there; the rest of the row is ignored.
-    rows : array_like of shape (n_held_out,), int, or None
-        The row of each held-out item; None where there is one for each row, in order.
-    n_threads : int
-        0 for all processors; the result does not depend on it.
 
     Returns
     -------
