@@ -11,6 +11,7 @@ from fastfedrec import Interactions, Key, ShuffledSketchGram, datasets
 from fastfedrec.accounting import PLDAccountant
 from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.systems.gram import shuffled_sketch
+from fastfedrec.systems.gram.dp_gram import short_row_factor
 from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 
@@ -154,6 +155,20 @@ def test_gate_and_ridge_look_at_nothing_but_what_was_reported(says_short, monkey
     for name in found._saved:
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
     assert found.ledger_.notes == expected.ledger_.notes
+
+
+@pytest.mark.parametrize(("number", "reach"), [(250.0, 250 / 300), (900.0, 3.0), (20.0, 200 / 300)])
+def test_the_ridge_goes_by_the_number_that_the_gate_asks_for(number, reach, monkeypatch):
+    asked = []
+
+    def spy(signal, root_length, reach):
+        asked.append(reach)
+        return short_row_factor(signal, root_length, reach)
+
+    monkeypatch.setattr(ShuffledSketchGram, "_reach", lambda self, *_: number)
+    monkeypatch.setattr(shuffled_sketch, "short_row_factor", spy)
+    assert fitted(2.0, LONG, gate=False).item_factors_.shape[1]
+    assert asked == [pytest.approx(reach)]
 
 
 def test_the_gate_asks_for_popularity_and_says_so():
