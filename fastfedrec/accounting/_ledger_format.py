@@ -353,5 +353,5 @@ def parse(text: str) -> Any:
         raise TypeError(f"ledger must be JSON text as written by to_json, got {show(text)} ({type(text).__name__})")
     try:
         return json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_int=whole)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"ledger must be JSON text as written by to_json: {error}") from None

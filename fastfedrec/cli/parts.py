@@ -108,7 +108,7 @@ def _stated(path: Path, name: str) -> str | None:
             document = json.loads((folder / SPLIT_FILE).read_text())
             digests = {file["name"]: file["sha256"] for file in document["files"]}
             split, seed = document["split"], document["seed"]
-        except (OSError, ValueError, KeyError, TypeError):  # none, or one of somebody else's
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # none, or one of somebody else's
             continue
         member = path.relative_to(folder).as_posix()
         if path.stem == name and digests.get(member) == digest_of(path):

@@ -262,6 +262,7 @@ def test_no_event_comes_twice():
     [
         ("", "must be JSON text"),
         ("[" * 100_000, "must be JSON text"),
+        (b"\xff{}", "ledger must be JSON text as written by to_json: 'utf-8' codec"),
         ("[]", "must be an object of JSON, got \\[\\]"),
         ("null", "must be an object of JSON, got None"),
         ('{"delta": 1e-6, "delta": 0.5}', "ledger holds a field twice: 'delta'"),

@@ -229,6 +229,11 @@ def test_the_split_that_made_the_files_is_stated(tmp_path, capsys, command):
     captured = capsys.readouterr()
     assert json.loads(captured.out)["split"] is None
     assert "not all of one split" in captured.err
+    # Nor is what somebody else's file of that name says.
+    for strange in (b"[" * 100_000, b"\xff", b"{}", b"[]", b'{"files": [{}], "split": 1, "seed": 1}'):
+        (out / "split.json").write_bytes(strange)
+        assert main([*words, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["split"] is None
 
 
 # ---- strangers' files ------------------------------------------------------------------------------------------------

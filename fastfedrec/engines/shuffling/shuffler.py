@@ -360,7 +360,7 @@ class ShufflerClient:
             return {
                 name: check_integer(name, told[name], low=1) for name in ("min_crowd", "n_reports", "n_coordinates")
             }
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise ShufflerError(f"what the shuffler says of itself could not be read ({error})") from error
 
     def open(self, run: str, round: int) -> bool:

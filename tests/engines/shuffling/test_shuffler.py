@@ -280,3 +280,15 @@ def test_all_orders_are_as_likely(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Key, "permutation", broken)
     assert not counts_are(orders(tmp_path / "other", 2_400), [1 / 6] * 6)
+
+
+@pytest.mark.parametrize(
+    "told", ["[" * 100_000, b"\xff", "[]", "{}", '{"min_crowd": 0, "n_reports": 1, "n_coordinates": 1}']
+)
+def test_what_a_shuffler_says_that_cannot_be_read_is_one_error(told, monkeypatch):
+    client = ShufflerClient("http://127.0.0.1:1")
+    monkeypatch.setattr(client, "_ask", lambda *_: told)
+    with pytest.raises(ShufflerError, match="what the shuffler says of itself could not be read"):
+        client.about()
+    monkeypatch.setattr(client, "_ask", lambda *_: '{"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}')
+    assert client.about() == {"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}
