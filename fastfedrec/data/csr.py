@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ __all__ = [
     "check_item_count",
     "check_named_rows",
     "own_array",
+    "own_columns",
+    "picklable",
 ]
 
 #: Where a list of items comes from: a public list, the data themselves, their counts, or a private choice.
@@ -164,7 +167,17 @@ def own_array(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
     if owner.flags.writeable:
         array = array.copy()
         array.flags.writeable = False
-    return array
+    return array.view()  # an owner can be made writable again, a view of a read-only one cannot
+
+
+def own_columns(columns: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+    """Columns by name, read-only as they are: none can be put in later that does not fit its axis."""
+    return MappingProxyType({name: own_array(column) for name, column in columns.items()})
+
+
+def picklable(field: Any) -> Any:
+    """What a pickle holds of a field: Python pickles no read-only mapping."""
+    return dict(field) if isinstance(field, MappingProxyType) else field
 
 
 def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str) -> dict[str, Any]:
@@ -213,7 +226,7 @@ def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str)
     }
 
 
-def check_columns(field: str, columns: Any, length: int, name: Callable[[str], str] = str) -> dict[str, np.ndarray]:
+def check_columns(field: str, columns: Any, length: int, name: Callable[[str], str] = str) -> Mapping[str, np.ndarray]:
     """Columns with an entry for each row of an axis."""
     checked = {}
     for feature, column in columns_by_name(name(field), columns).items():
@@ -222,10 +235,10 @@ def check_columns(field: str, columns: Any, length: int, name: Callable[[str], s
         called = name(f"{field}[{feature!r}]")
         if isinstance(column, str | bytes | set | frozenset) or not isinstance(column, Iterable):
             raise TypeError(f"{called} must be a column in an order, got {type(column).__name__}; pass a list")
-        checked[feature] = own_array(column_array(called, column))
+        checked[feature] = column_array(called, column)
         if len(checked[feature]) != length:
             raise ValueError(f"{called} must have {length} entries, got {len(checked[feature])}")
-    return checked
+    return own_columns(checked)
 
 
 def _check_length(name: str, array: np.ndarray, length: int, what: str) -> None:
@@ -250,4 +263,4 @@ class Remade:
     """A dataclass that is unpickled through its constructor: what a pickle holds may be anything, and is checked."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, field.name) for field in dataclasses.fields(self))  # type: ignore[arg-type]
+        return type(self), tuple(picklable(getattr(self, field.name)) for field in dataclasses.fields(self))  # type: ignore[arg-type]

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.html import html_card
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.data._frames import read_rows
 from fastfedrec.data._selections import FIELDS, Selections
-from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array
+from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array, own_columns, picklable
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
 from fastfedrec.data.pairs import check_values, compact_values, drop_unlisted, in_order, merge_duplicates, sort_pairs
 from fastfedrec.data.sparse import checked_csr
@@ -22,13 +23,13 @@ __all__ = ["MISSING_TIMESTAMP", "Interactions"]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-class Interactions(Selections):
+class Interactions(Selections, Immutable):
     """Users x items in compressed sparse rows, with external ids, values and (where known) timestamps.
 
-    Make one with `from_arrays`, `from_scipy` or `from_dataframe`.  All arrays are read-only and its own: what the
-    caller writes to later changes nothing here.  Rows are users; columns within a row are sorted and distinct.  Every
-    selection (`filter_core`, `top_items`, `shard`, ...) returns a new object, keeps ids and features aligned, and
-    carries each user's global id, which names that user's random streams.
+    Make one with `from_arrays`, `from_scipy` or `from_dataframe`.  Nothing of it can be changed, and all arrays are its
+    own: what the caller writes to later changes nothing here.  Rows are users; columns within a row are sorted and
+    distinct.  Every selection (`filter_core`, `top_items`, `shard`, ...) returns a new object, keeps ids and features
+    aligned, and carries each user's global id, which names that user's random streams.
 
     Parameters
     ----------
@@ -104,8 +105,8 @@ class Interactions(Selections):
         self.user_ids = own_array(fields["user_ids"])
         self.item_ids = own_array(fields["item_ids"])
         self.global_user_ids = own_array(fields["global_user_ids"], np.uint64)
-        self.user_features = {name: own_array(column) for name, column in fields["user_features"].items()}
-        self.item_features = {name: own_array(column) for name, column in fields["item_features"].items()}
+        self.user_features = own_columns(fields["user_features"])
+        self.item_features = own_columns(fields["item_features"])
         self._catalogue: str = fields["catalogue"]
         self._indexes: dict[str, IdIndex] = {}
 
@@ -422,7 +423,7 @@ class Interactions(Selections):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: an unpickled array is writable, and may hold anything.
-        return type(self), tuple(self._fields().values())
+        return type(self), tuple(map(picklable, self._fields().values()))
 
     def __repr__(self) -> str:
         kind = "" if self.values is None else " with values"

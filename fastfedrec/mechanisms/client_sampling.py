@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from fastfedrec._kernels.mechanisms import client_sampling as _kernel
 from fastfedrec.core.check import check_exact, check_instance, check_integer
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 from fastfedrec.mechanisms.channels.channel import TOTAL
@@ -17,7 +18,7 @@ _LEAST_MARKED = 250_000  # clients that are worth a thread to list them
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
-class PoissonSampling:
+class PoissonSampling(Immutable):
     """Each client takes part with the same probability, independently of all others.
 
     **Guarantee.** None alone.  It amplifies the guarantee of what the cohort's data go through, under "add_remove"
@@ -88,7 +89,7 @@ class PoissonSampling:
         return f"PoissonSampling({float(self.sampling_probability)})"
 
 
-class FixedSizeSampling:
+class FixedSizeSampling(Immutable):
     """A fixed number of clients takes part, every such cohort equally likely (without replacement).
 
     **Guarantee.** None alone.  It amplifies the guarantee of what the cohort's data go through, under "replace"

@@ -17,6 +17,7 @@ from fastfedrec.core.check import (
     check_integer,
     plain_array,
 )
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, below, exp_minus, words
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
@@ -33,7 +34,7 @@ _DEPTH = 1000
 _GAP = Fraction(2 * (441 + 5 * _DEPTH), 2**53)
 
 
-class ExponentialMechanism:
+class ExponentialMechanism(Immutable):
     """The indices of high scores: item i is chosen with probability proportional to exp(score / beta).
 
     **Guarantee.** The indices, in the order they were chosen, are `epsilon`-differentially private if adding or

@@ -367,4 +367,27 @@ MECHANISMS = [
         "False",
         ("test_every_noisy_round_is_in_the_ledger[DPGram]",),
     ),
+    Mutant(
+        "claims-can-be-rewritten", "attributes of a mechanism, and of checked data, can be set again",
+        "Immutable.__setattr__",
+        "name in vars(self) or callable(getattr(type(self), name, None))",
+        "False",
+        (
+            "test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]",
+            "test_items_cannot_be_renumbered_past_the_check[in memory]",
+        ),
+    ),
+    Mutant(
+        "claims-can-be-hidden", "an attribute of a method's name takes the method's place",
+        "Immutable.__setattr__",
+        "name in vars(self) or callable(getattr(type(self), name, None))",
+        "name in vars(self)",
+        ("test_nothing_that_a_mechanism_claims_can_be_changed[DiscreteLaplace]",),
+    ),
+    Mutant(
+        "checked-arrays-can-be-written", "checked arrays can be made writable again", "own_array",
+        "array.view()",
+        "array",
+        ("test_items_cannot_be_renumbered_past_the_check[in memory]",),
+    ),
 ]  # fmt: skip

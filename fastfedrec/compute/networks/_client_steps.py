@@ -13,6 +13,7 @@ from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import worth_threads
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_real
 from fastfedrec.core.docstrings import complete_docstring, shares_docstring
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 
@@ -114,7 +115,7 @@ def largest_batch(batch_size: int, lengths: np.ndarray) -> int:
     return int(min(batch_size, max(lengths.max(initial=0), 1)))
 
 
-class ClientModel:
+class ClientModel(Immutable):
     """All parameters are one array: `n_dense` dense ones, then rows of `n_factors` for what has an embedding."""
 
     n_dense: int

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.channels import channel as _kernel
 from fastfedrec.core.check import check_exact, check_integer, check_real
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import is_exact
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_reals, code_type, draws_reports, report_array
@@ -70,7 +71,7 @@ def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple
     return tuple(v if is_exact(v) else check_exact(f"{name}[{i}]", v) for i, v in enumerate(values))
 
 
-class NominalEpsilon:
+class NominalEpsilon(Immutable):
     """Constructors take `nominal_epsilon`; `epsilon` is that of what runs, which is computed and at most as large.
 
     Parameters

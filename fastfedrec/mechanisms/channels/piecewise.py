@@ -76,6 +76,7 @@ class Piecewise(_Decoded):
         self._plan(nominal_epsilon, n_cells, share=Fraction(1))
         middle = self.n_cells // 2
         self._codes = (middle, middle)
+        self._span = 0
         self.outputs = self._cell_values(TOTAL)
 
     def _plan(self, nominal_epsilon: float, n_cells: int, share: Fraction) -> None:
@@ -91,7 +92,6 @@ class Piecewise(_Decoded):
         self.extra = 2 * int(self.low * (ratio - 1) / 2)
         self._cell_words = self.n_cells * self.low + self.window * self.extra
         self._half = (TOTAL - self._cell_words) // 2
-        self._span = 0
 
     def _cell_values(self, words: int) -> tuple[Fraction, ...]:
         """What cells stand for, if `words` of 2^64 are to carry an unbiased estimate of t."""

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
 from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_exact, check_instance, check_integer, check_real
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.core.threads import resolve_n_threads
@@ -43,7 +44,7 @@ def extra_delta(epsilon: float, distance: Fraction) -> float:
     return float_up(min((1 + 1 / exp_lower(-epsilon)) * distance, Fraction(1)))
 
 
-class IntegerNoise:
+class IntegerNoise(Immutable):
     """Symmetric noise on the integers, drawn exactly or by table; the base of the noise mechanisms.
 
     It makes no claim of its own: each subclass states its guarantee.
@@ -64,7 +65,7 @@ class IntegerNoise:
     _purpose = "integer_noise.privatize"
 
     def __init__(self, table: NoiseTable | None):
-        self._tables = [] if table is None else [table]
+        self._tables: tuple[NoiseTable, ...] = () if table is None else (table,)
         self.sampler = "exact" if table is None else "table"
         self.distance = Fraction(0) if table is None else table.distance
 

@@ -8,7 +8,6 @@ import numpy as np
 from fastfedrec._kernels.mechanisms.noise import integer_noise as _kernel
 from fastfedrec.core.check import check_exact
 from fastfedrec.core.randomness import Key
-from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 from fastfedrec.mechanisms.noise.noise_table import gaussian_table
 from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 
@@ -83,14 +82,14 @@ class LayeredGaussian(RoundedGaussian):
         while variance > _TOP**2:
             variance, n_below = (variance - STDDEV**2) / BASE**2, n_below + 1
         top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)  # rounded up
-        IntegerNoise.__init__(self, gaussian_table(top))
-        self._tables += [gaussian_table(Fraction(STDDEV))] * n_below
-        self.distance = sum((table.distance for table in self._tables), Fraction(0))
-        self._variance = top**2
+        self.sampler = "table"
+        self._tables = gaussian_table(top), *[gaussian_table(Fraction(STDDEV))] * n_below
+        distance, variance = sum((table.distance for table in self._tables), Fraction(0)), top**2
         for _ in range(n_below):
-            self.distance += _layer_distance(self._variance)
-            self._variance = self._variance * BASE**2 + STDDEV**2
-        self.distance += 1 / (32 * self.stddev**2)  # between a discrete Gaussian and a rounded normal
+            distance += _layer_distance(variance)
+            variance = variance * BASE**2 + STDDEV**2
+        self._variance = variance
+        self.distance = distance + 1 / (32 * self.stddev**2)  # between a discrete Gaussian and a rounded normal
 
     @property
     def variance(self) -> float:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_array, check_epsilon, check_real
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
@@ -208,7 +209,7 @@ def _mix(noise: RoundedLaplace, truth: Fraction) -> list[list[Fraction]]:
     ]
 
 
-class PublishedLaplaceRR:
+class PublishedLaplaceRR(Immutable):
     """The mechanism as it was published: the exact rating with probability p, else the rating with Laplace noise.
 
     **Guarantee.** None: `epsilon` is infinite.  "The report is exactly r" has probability p where the rating is r, and

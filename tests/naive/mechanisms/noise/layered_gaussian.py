@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 
 from fastfedrec import Key
-from fastfedrec.mechanisms import DiscreteGaussian
+from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 
 
 def discrete_gaussian(x, stddev):
@@ -36,8 +36,6 @@ def draws(noise, key: Key, purpose, n):
     """Layer by layer, in Python's integers."""
     total = [0] * n
     for level, table in enumerate(noise._tables):
-        layer = DiscreteGaussian(1024, sampler="table")
-        layer._tables = [table]
-        found = layer.sample(n, key=key, purpose=f"{purpose}.{level}").tolist()
+        found = IntegerNoise(table).sample(n, key=key, purpose=f"{purpose}.{level}").tolist()
         total = [480 * a + b for a, b in zip(total, found, strict=True)]
     return total
