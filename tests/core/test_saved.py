@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -46,7 +47,7 @@ def parts(value):
     """An attribute as nested lists of plain values and arrays, so that two can be compared bit for bit."""
     if isinstance(value, np.ndarray):
         return [value.dtype.str, value.shape, value.tolist()]
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {name: parts(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
         return [parts(part) for part in value]

@@ -57,7 +57,7 @@ NOISE = [
     Mutant(
         "layered-distance-of-tables-only", "layered noise forgets the distance between layers",
         "LayeredGaussian.__init__",
-        "self.distance += _layer_distance(self._variance)",
+        "distance += _layer_distance(variance)",
         "pass",
         ("test_the_distance_of_layers_is_that_of_all_its_parts",),
     ),
