@@ -26,10 +26,10 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 class Interactions(Selections, Immutable):
     """Users x items in compressed sparse rows, with external ids, values and (where known) timestamps.
 
-    Make one with `from_arrays`, `from_scipy` or `from_dataframe`.  Nothing of it can be changed, and all arrays are its
-    own: what the caller writes to later changes nothing here.  Rows are users; columns within a row are sorted and
-    distinct.  Every selection (`filter_core`, `top_items`, `shard`, ...) returns a new object, keeps ids and features
-    aligned, and carries each user's global id, which names that user's random streams.
+    Make one with `from_arrays`, `from_scipy` or `from_dataframe`.  Its attributes are set once, and its arrays are
+    read-only and its own: what the caller writes to later changes nothing here.  Rows are users; columns within a row
+    are sorted and distinct.  Every selection (`filter_core`, `top_items`, `shard`, ...) returns a new object, keeps ids
+    and features aligned, and carries each user's global id, which names that user's random streams.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastfedrec.core.arrays import Column, check_mask, check_rows
 from fastfedrec.core.check import check_integer, plain_array
 from fastfedrec.data.conversion import as_interactions
-from fastfedrec.data.csr import Remade, check_columns
+from fastfedrec.data.csr import Remade, check_columns, own_array
 from fastfedrec.data.ids import find_rows
 from fastfedrec.data.interactions import Interactions
 
@@ -54,7 +54,7 @@ class InteractionLog(Remade):
         users, items = check_rows("users", self.users, data.n_users), check_rows("items", self.items, data.n_items)
         if len(users) != len(items):
             raise ValueError(f"items must have one entry for each of users ({len(users)}), got {len(items)}")
-        for name, checked in {"interactions": data, "users": users, "items": items}.items():
+        for name, checked in {"interactions": data, "users": own_array(users), "items": own_array(items)}.items():
             object.__setattr__(self, name, checked)
         object.__setattr__(self, "contexts", check_columns("contexts", self.contexts, len(users)))
 

@@ -9,6 +9,7 @@ from support.interaction_case import assert_same
 from support.mechanism_table import MAKERS
 
 from fastfedrec import Interactions, mechanisms
+from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.joint_loss import JointNetwork
 from fastfedrec.compute.networks.meta_learning import METHODS, MetaNetwork
@@ -75,6 +76,18 @@ def test_sizes_that_kernels_are_told_of_networks_cannot_be_changed():
             assert_stays(made, field, 1)
 
 
+def test_rows_that_kernels_add_updates_to_cannot_be_changed():
+    arrays = {"starts": [0, 2], "row_starts": [0, 1], "rows": [0], "rejected": [False]}
+    kinds = {"starts": np.int64, "row_starts": np.int64, "rows": np.int32, "rejected": bool}
+    mine = {name: np.array(values, dtype=kinds[name]) for name, values in arrays.items()}
+    updates = ClientUpdates(np.ones(2, dtype=np.float32), **mine, n_dense=0, n_factors=2, n_parameters=4)
+    for name in ("starts", "row_starts", "rows"):
+        with pytest.raises(ValueError, match="read-only"):
+            getattr(updates, name)[-1] = 10**8
+        mine[name][-1] = 10**8
+    assert updates.total().tolist() == [1, 1, 0, 0]
+
+
 def test_items_cannot_be_renumbered_past_the_check(data):
     for field in ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids"):
         found = getattr(data, field)
@@ -97,6 +110,10 @@ def test_features_stay_as_long_as_their_axis(data):
     log = InteractionLog.from_arrays(["ann", "bob"], [10, 10], {"hour": [1, 2]})
     with pytest.raises(TypeError, match="item assignment"):
         log.contexts["hour"] = np.array([1])
+    for rows in (log.users, log.items, InteractionLog(data, users := np.array([0, 1]), [0, 0], {}).users):
+        with pytest.raises(ValueError, match="read-only"):
+            rows[0] = 10**9
+    users[0] = 10**9  # the caller's, and no longer the log's
     longer = data.with_features(item_features={**data.item_features, "size": [1, 2]})
     assert list(longer.item_features) == ["kind", "size"]
     assert list(data.item_features) == ["kind"]

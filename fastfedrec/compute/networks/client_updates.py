@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.compute.networks import two_tower as _kernel
 from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_instance, check_integer
-from fastfedrec.data.csr import Remade, check_named_rows
+from fastfedrec.data.csr import Remade, check_named_rows, own_array
 
 __all__ = ["ClientUpdates"]
 
@@ -77,6 +77,8 @@ class ClientUpdates(Remade):
                 f"updates.starts must leave {self.n_dense} values for each client and {self.n_factors} for each of its "
                 "rows, up to the end of updates.values"
             )
+        for name in ("starts", "row_starts", "rows"):  # by which kernels go
+            object.__setattr__(self, name, own_array(getattr(self, name)))
 
     def total(self) -> NDArray[np.float64]:
         """The sum of all updates, added up in double, client by client.
