@@ -16,7 +16,7 @@ VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_produc
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo environments test test-fast test-plain test-levels test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench browse lint clean
+.PHONY: demo environments test test-fast test-plain test-levels test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-check bench-smoke browse lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -77,7 +77,7 @@ $(VENV)-flower/.installed: $(VENV)/.built
 
 # With `make -k` one that fails does not keep the other from running.  A night that was broken off goes on: what has
 # passed since a source or a test was changed is not run again.
-NIGHTLY := reproduce-quick mutants test-nightly test-levels fuzz test-flower-slow test-lowest browse
+NIGHTLY := reproduce-quick mutants test-nightly test-levels fuzz test-flower-slow test-lowest browse bench-smoke
 nightly: $(NIGHTLY:%=nightly-output/%.passed)
 
 nightly-output/%.passed: $(VENV)/.built $(shell find tests .ci -name '*.py')
@@ -130,6 +130,14 @@ dist:
 
 bench: $(VENV)/.installed-bench
 	cd benches && ../$(BIN)/asv machine --yes && ../$(BIN)/asv run --quick --show-stderr --python=same
+
+# asv imports every file to find one benchmark: a single import that fails stops all of them.
+bench-check: $(VENV)/.installed-dev
+	cd benches && ../$(BIN)/asv check --python=same
+
+# One benchmark of each file, and a table of the outcomes in nightly-output/benchmarks.md.
+bench-smoke: $(VENV)/.installed-dev
+	$(BIN)/python benches smoke --out nightly-output
 
 BASE ?= main
 BENCH ?= .

@@ -1,4 +1,4 @@
-"""Peak memory of one whole run of each system, beyond that of its data."""
+"""Peak memory of one run of each system, beyond that of its data."""
 
 import concurrent.futures
 import multiprocessing
@@ -13,32 +13,33 @@ class Peak:
 
     param_names = ("system",)
     params = (list(MODELS),)
+    timeout = 600
 
-    def setup_cache(self):
-        cases = [(name, n) for name in MODELS for n in (N_USERS, 3 * N_USERS)]
-        spawn = multiprocessing.get_context("spawn")  # a process of its own each
-        with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
-            return dict(zip(cases, pool.map(_peak, *zip(*cases, strict=True)), strict=True))
+    def track_bytes(self, system):
+        return peak(system, N_USERS)
 
-    setup_cache.timeout = 3600
-
-    def track_bytes(self, found, system):
-        return found[system, N_USERS]
-
-    def track_bytes_of_a_further_user(self, found, system):
-        """From twice as many more users."""
-        return (found[system, 3 * N_USERS] - found[system, N_USERS]) / (2 * N_USERS)
+    def track_bytes_of_a_further_user(self, system):
+        """From as many more users."""
+        return (peak(system, 2 * N_USERS) - peak(system, N_USERS)) / N_USERS
 
     track_bytes.unit = "bytes"
     track_bytes_of_a_further_user.unit = "bytes a user"
 
 
+def peak(name, n_users):
+    """Return the bytes of one run, measured in a process of its own."""
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=spawn) as pool:
+        return pool.submit(_peak, name, n_users).result()
+
+
 def _peak(name, n_users):
-    whole_runs.run(name, whole_runs.ratings(400, 300))  # what is imported and compiled belongs to no run
+    # What is imported and compiled belongs to no run.  A round holds as much as the one before: some rounds are enough.
+    whole_runs.run(name, whole_runs.ratings(400, 300), short=True)
     data = whole_runs.ratings(n_users, N_ITEMS)
     Path("/proc/self/clear_refs").write_text("5")  # the highest use so far is the present one
     before = _bytes("VmRSS")
-    whole_runs.run(name, data)
+    whole_runs.run(name, data, short=True)
     return _bytes("VmHWM") - before
 
 

@@ -1,15 +1,27 @@
 """The table of results and the gate of the benchmarks; nothing is timed here."""
 
+import ast
+import importlib
 import itertools
 import json
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from support.benches_module import ROOT, load_benches
 
-figures, ratios = load_benches("figures"), load_benches("ratios")
+import fastfedrec
+
+figures, ratios, smoke = load_benches("figures"), load_benches("ratios"), load_benches("smoke")
+FILES = {
+    ".".join(path.relative_to(ROOT / "benches").with_suffix("").parts): path
+    for path in sorted((ROOT / "benches").rglob("*.py"))
+    if not path.name.startswith("__")
+}
+# The requirements of fastfedrec; peers and extras are imported inside functions, so that asv can import every file.
+REQUIRED = {*sys.stdlib_module_names, "benches", "fastfedrec", "llvmlite", "numba", "numpy", "scipy", "threadpoolctl"}
 
 SOLVE, RATIO, GENERATE = "compute.bench_als.Solve", "compute.bench_als.Ratio", "datasets.bench_generate.Million"
 DESCRIPTIONS = {
@@ -129,6 +141,72 @@ def test_every_target_is_well_formed():
         assert method.startswith(("time_", "track_"))
 
 
+# ---- what asv imports ------------------------------------------------------------------------------------------------
+
+
+def imported_names(source):
+    """(module, name) of every name that a file imports from the package or from other benchmarks, also in functions."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in ("fastfedrec", "benches"):
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def is_there(module, name):
+    found = load_benches(module.partition(".")[2]) if module.startswith("benches.") else importlib.import_module(module)
+    return hasattr(found, name) or is_module(module, name)
+
+
+def is_module(module, name):
+    try:
+        return bool(importlib.import_module(f"{module}.{name}"))
+    except ModuleNotFoundError:
+        return False
+
+
+def wrong_imports(source):
+    """Names that are gone, and private names of the package but for modules, which the layers allow in their folder."""
+    for module, name in imported_names(source):
+        if not is_there(module, name):
+            yield f"{module} has no {name}"
+        elif name.startswith("_") and not name.startswith("__") and not is_module(module, name):
+            yield f"{module}.{name} is private"
+
+
+def peers_outside_functions(source):
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            yield from (top for name in names if (top := name.split(".")[0]) not in REQUIRED)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_file_of_benchmarks_can_be_imported(name):
+    """asv imports all files to find one benchmark, so a single import that fails stops them all."""
+    load_benches(name)
+    source = FILES[name].read_text()
+    assert list(wrong_imports(source)) == []
+    assert list(peers_outside_functions(source)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [
+        ("from fastfedrec.audit import gone", ["fastfedrec.audit has no gone"]),
+        ("def f():\n    from fastfedrec.audit.bounds import audit, gone", ["fastfedrec.audit.bounds has no gone"]),
+        ("from fastfedrec.audit.bounds import _choose", ["fastfedrec.audit.bounds._choose is private"]),
+        ("from benches.figures import gone", ["benches.figures has no gone"]),
+        ("from fastfedrec import Key, _kernels\nfrom benches import figures", []),
+    ],
+)
+def test_an_import_that_would_stop_them_is_seen(source, wrong):
+    assert list(wrong_imports(source)) == wrong
+
+
+def test_a_peer_outside_of_functions_is_seen():
+    assert list(peers_outside_functions("import numpy, torch\nfrom implicit.cpu import als")) == ["torch", "implicit"]
+    assert list(peers_outside_functions("def f():\n    import torch")) == []
+
+
 def test_asv_can_look_for_benchmarks():
     """It refuses a folder that has a module's name."""
     assert not [path for path in (ROOT / "benches").rglob("*.py") if path.with_suffix("").is_dir()]
@@ -142,10 +220,9 @@ def test_a_module_runs_with_the_installed_package_where_the_sources_lie():
     assert "cases whose name holds this" in run("threads", "--help").stdout
     assert "which module" in run().stderr
     assert "'no system' (choose from" in run("profiles", "--run", "no system").stderr
-    of_the_sources = subprocess.run(
-        [sys.executable, "-m", "benches.threads"], cwd=ROOT, capture_output=True, check=False
-    )
-    assert of_the_sources.returncode != 0
+    if not Path(fastfedrec.__file__).is_relative_to(ROOT):  # else kernels are built among the sources
+        command = [sys.executable, "-m", "benches.threads", "--help"]
+        assert subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode != 0
 
 
 def test_a_process_that_a_benchmark_starts_finds_the_benchmarks_and_the_installed_package():
@@ -163,7 +240,7 @@ with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spaw
     run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
     found, package = run.stdout.split(maxsplit=1)
     assert found == "True"
-    assert not package.startswith(str(ROOT / "fastfedrec"))
+    assert package.strip() == fastfedrec.__file__
 
 
 def test_targets_at_their_very_edge():
@@ -171,6 +248,37 @@ def test_targets_at_their_very_edge():
         assert figures.is_met({bound: 1}, value) == (value >= 1 if bound == "at_least" else value <= 1)
     for value in (None, math.nan):
         assert not figures.is_met({"at_most": 1}, value)
+
+
+# ---- one benchmark of each file --------------------------------------------------------------------------------------
+
+
+def test_a_time_of_each_file_is_run():
+    names = ["a.bench_x.A.track_floor", "a.bench_x.B.time_it", "a.bench_x.A.time_it", "memory.Peak.track_bytes"]
+    assert smoke.first_of_each(names) == {"a.bench_x": "a.bench_x.A.time_it", "memory": "memory.Peak.track_bytes"}
+
+
+def test_every_file_with_benchmarks_is_expected_to_have_an_outcome():
+    files = smoke.files()
+    assert {name for name in FILES if "bench_" in name} <= set(files)
+    assert set(files) - {name for name in FILES if "bench_" in name} == {"floors", "memory", "scaling", "threads"}
+
+
+@pytest.mark.parametrize(
+    ("values", "result"),
+    [
+        ([0.1, 0.2], "2 cases passed, 0 skipped"),
+        ([0.1, math.nan], "1 cases passed, 1 skipped"),  # a peer is not installed
+        ([0.1, None], "failed"),
+        ([], "failed"),  # not run
+    ],
+)
+def test_a_case_that_fails_or_was_not_run_is_listed(values, result):
+    measurements = [figures.Measurement("a.bench_x.A.time_it", {}, value, "seconds") for value in values]
+    (outcome,) = smoke.outcomes(["a.bench_x"], {"a.bench_x": "a.bench_x.A.time_it"}, measurements)
+    assert outcome == ("a.bench_x", "a.bench_x.A.time_it", result)
+    (outcome,) = smoke.outcomes(["a.bench_y"], {}, measurements)
+    assert outcome.result == "failed"
 
 
 # ---- the gate --------------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import numpy as np
 
 from fastfedrec.audit import audit
+from fastfedrec.audit._limits import lower_limit, upper_limit
 
 N = 100_000
 
@@ -50,9 +51,6 @@ class ClopperPearson:
     params = (("fastfedrec", "scipy"),)
 
     def setup(self, impl):
-        from fastfedrec.audit.bounds import _lower, _upper
-
-        self.limits = (_lower, _upper)
         self.counts = np.random.default_rng(1).integers(0, N + 1, size=1000)
         self.run = {"fastfedrec": self._fastfedrec, "scipy": self._scipy}[impl]
         np.testing.assert_allclose(self.run(), self._scipy(), rtol=1e-6)
@@ -61,7 +59,7 @@ class ClopperPearson:
         self.run()
 
     def _fastfedrec(self):
-        return [limit(self.counts, N, 0.025) for limit in self.limits]
+        return [limit(self.counts, N, 0.025) for limit in (lower_limit, upper_limit)]
 
     def _scipy(self):
         from scipy.stats import binomtest

@@ -15,6 +15,7 @@ import scipy
 
 from fastfedrec.accounting.gaussian import gaussian_mu
 from fastfedrec.audit import _events
+from fastfedrec.audit._limits import lower_limit, upper_limit
 from fastfedrec.audit._outputs import Outputs
 from fastfedrec.audit.draws import draw_outputs, is_drawn_singly, is_gaussian
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
@@ -332,31 +333,22 @@ def _default_draws(claim: float) -> int:
 # ---- bounds --------------------------------------------------------------------------------------------------------
 
 
-def _lower(successes: Any, n: int, alpha: float) -> np.ndarray:
-    """Clopper-Pearson: the true share is below this with probability at most alpha."""
-    k = np.asarray(successes, dtype=np.float64)
-    return np.where(k > 0, scipy.special.betaincinv(np.maximum(k, 1), n - np.maximum(k, 1) + 1, alpha), 0.0)
-
-
-def _upper(successes: Any, n: int, alpha: float) -> np.ndarray:
-    k = np.asarray(successes, dtype=np.float64)
-    return np.where(k < n, scipy.special.betainccinv(np.minimum(k, n - 1) + 1, n - np.minimum(k, n - 1), alpha), 1.0)
-
-
 def _ratio_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    excess = np.maximum(_lower(likely, n, alpha / 2) - delta, 0.0)
+    excess = np.maximum(lower_limit(likely, n, alpha / 2) - delta, 0.0)
     with np.errstate(divide="ignore"):
-        return np.log(excess) - np.log(_upper(unlikely, n, alpha / 2))
+        return np.log(excess) - np.log(upper_limit(unlikely, n, alpha / 2))
 
 
 def _one_bit_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    right = _lower(np.asarray(likely) + (n - np.asarray(unlikely)), 2 * n, alpha)
+    right = lower_limit(np.asarray(likely) + (n - np.asarray(unlikely)), 2 * n, alpha)
     with np.errstate(divide="ignore"):
         return np.log(np.maximum(right - delta, 0.0)) - np.log1p(-right)
 
 
 def _gaussian_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
-    return scipy.special.ndtri(_lower(likely, n, alpha / 2)) - scipy.special.ndtri(_upper(unlikely, n, alpha / 2))
+    return scipy.special.ndtri(lower_limit(likely, n, alpha / 2)) - scipy.special.ndtri(
+        upper_limit(unlikely, n, alpha / 2)
+    )
 
 
 _BOUNDS = {"ratio": _ratio_bound, "one bit": _one_bit_bound, "gaussian": _gaussian_bound}

@@ -18,6 +18,7 @@ from fastfedrec import Key
 from fastfedrec.audit import AuditResult, audit
 from fastfedrec.audit import bounds as module
 from fastfedrec.audit._events import candidates, lowest_bit
+from fastfedrec.audit._limits import lower_limit, upper_limit
 from fastfedrec.audit._outputs import Raised, read_outputs
 from fastfedrec.audit.cases import CASES
 from fastfedrec.mechanisms import BinaryResponse, Channel, DiscreteLaplace
@@ -73,6 +74,14 @@ def test_bounds_equal_naive_twin(method, n, shares, alpha, delta):
     expected = NAIVE_BOUNDS[method](likely, unlikely, n, alpha, delta)
     found = float(module._BOUNDS[method](likely, unlikely, n, alpha, delta))
     assert found == pytest.approx(expected, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("n", [1, 7, 1000])
+def test_limits_of_a_share_equal_scipys(n):
+    counts = np.unique(np.linspace(0, n, 9).astype(int))
+    expected = [stats.binomtest(int(k), n).proportion_ci(0.95, method="exact") for k in counts]
+    found = np.column_stack([lower_limit(counts, n, 0.025), upper_limit(counts, n, 0.025)])
+    np.testing.assert_allclose(found, [(limits.low, limits.high) for limits in expected], rtol=1e-6, atol=1e-12)
 
 
 @given(st.lists(st.floats(), max_size=20))

@@ -7,11 +7,12 @@ from benches.ratios import keystream_seconds, with_ratios
 from fastfedrec import Key, ShuffledSketchGram
 from fastfedrec.compute.hadamard import hadamard_transform
 from fastfedrec.mechanisms import LargestResponse
-from fastfedrec.systems.gram.shuffled_sketch_rounds import _REPORTS, SketchRound
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 
 N_THREADS = 2
 N_REPORTS = 1_288  # epsilon 1 for 50,000 users
 KEY = Key.from_seed(2)
+REPORTS = "shuffled_sketch.reports"  # purpose of the words that `local_round` draws
 
 
 def _floor(case):
@@ -47,10 +48,10 @@ class Reports:
         length = self.system.length
         sums = np.zeros(self.system.shape, dtype=np.int64)
         for start in range(0, self.data.n_users, 200):
-            part = self.data._user_range(start, start + 200)
+            part = self.data.select_users(np.arange(start, min(start + 200, self.data.n_users)))
             dense = part.to_scipy().toarray().astype(np.float32)
             sketches = np.stack([[dense @ side for side in sides] for sides in self.turned])
-            words = KEY.words_by_user(_REPORTS, part.global_user_ids, size=5 * N_REPORTS, n_threads=N_THREADS)
+            words = KEY.words_by_user(REPORTS, part.global_user_ids, size=5 * N_REPORTS, n_threads=N_THREADS)
             words = words.reshape(len(dense), N_REPORTS, 5)
             places = np.stack([words[..., :4] & np.uint64(0xFFFFFFFF), words[..., :4] >> np.uint64(32)], axis=-1)
             places = places.reshape(len(dense), N_REPORTS, 8)
