@@ -10,7 +10,7 @@ from fastfedrec._kernels.compute import row_sums as _kernel
 from fastfedrec.core.check import check_array, plain_array
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import RowsLike, borrow_rows
-from fastfedrec.data.sparse import check_arrays
+from fastfedrec.data.sparse import as_csr, check_arrays
 
 __all__ = ["sum_rows"]
 
@@ -64,7 +64,7 @@ def sum_rows(
         check_arrays("matrix", matrix)
         if matrix.dtype.kind not in "biuf":
             raise TypeError(f"matrix must hold real numbers, got dtype {matrix.dtype}; convert it with .astype")
-        sparse = matrix.tocsr()  # what repeats a place is added up, as it stands there
+        sparse = as_csr(matrix)  # what repeats a place is added up, as it stands there
         if sparse.shape[0] != interactions.n_items:
             raise ValueError(f"matrix must have {interactions.n_items} rows, one for each item, got {sparse.shape[0]}")
         out = np.empty((interactions.n_users, sparse.shape[1]))

@@ -171,7 +171,8 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None) -> In
         The argument's name, for messages.
     given : Interactions, SciPy sparse matrix or array, frame, or array of shape (n_users, n_items)
         A CSR with columns in order, each once, 32-bit column numbers and floats is not copied.  Others are put in
-        order, and entries of one place are summed, as `Interactions.from_scipy` does it.  Of a dense array, also one
+        order, and entries of one place are summed, as `Interactions.from_scipy` does it.  Zeros that fill the blocks of
+        a BSR or the diagonals of a DIA are no entries; other stored zeros are.  Of a dense array, also one
         of PyTorch or JAX, what is not 0 is an entry.
     aligned : str or None
         An argument that has an entry for each of these, such as "weights": then what has no order of rows is refused.

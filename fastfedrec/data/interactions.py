@@ -228,7 +228,8 @@ class Interactions(Selections, Immutable):
         Parameters
         ----------
         matrix : scipy.sparse matrix or array of shape (n_users, n_items)
-            Any format; duplicate entries are summed; explicit zeros and empty rows are kept.
+            Any format.  Duplicate entries are summed; empty rows and explicit zeros are kept, but for zeros of BSR and
+            DIA, which fill blocks and diagonals.
         user_ids, item_ids : array_like or None
             External ids, distinct; None numbers them from 0.
 

@@ -3,16 +3,38 @@
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_fits, plain_array
 from fastfedrec.data.csr import check_csr, check_integers
 
-__all__ = ["check_arrays", "checked_csr"]
+__all__ = ["as_csr", "check_arrays", "checked_csr"]
 
 # Formats whose own arrays of numbers are looked at, so that SciPy makes sound rows of them.
 _CHECKED = ("csr", "csc", "bsr", "coo")
+
+
+def as_csr(matrix: Any, *, copy: bool = False) -> Any:
+    """Return a matrix in compressed rows, with a stored zero of CSR, CSC, COO, LIL and DOK as an entry.
+
+    Zeros of BSR and DIA fill blocks and diagonals, and are no entries.  SciPy itself leaves out those of DIA.
+
+    Parameters
+    ----------
+    matrix : scipy.sparse matrix or array of two dimensions
+        Whose arrays `check_arrays` has looked at, unless they are known to be sound.
+    copy : bool
+        Whether the result may share no memory with the matrix.
+
+    Returns
+    -------
+    csr_array or csr_matrix
+        Entries of one place are not summed.
+    """
+    csr = matrix.tocsr(copy=copy)
+    if matrix.format == "bsr":
+        csr.eliminate_zeros()
+    return csr
 
 
 def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.int32], np.ndarray]:
@@ -23,7 +45,7 @@ def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.i
     name : str
         The argument's name, for messages.
     matrix : scipy.sparse matrix or array
-        Of two dimensions, each below 2**31; its arrays may hold anything.
+        Of two dimensions, each below 2**31; its arrays may hold anything.  `as_csr` states which zeros are entries.
 
     Returns
     -------
@@ -45,7 +67,7 @@ def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.i
     if matrix.dtype.kind in "iub":  # before any sum: two entries of 200 overflow an unsigned byte
         matrix = matrix.astype(np.float64)
     try:
-        csr = scipy.sparse.csr_array(matrix, copy=True)
+        csr = as_csr(matrix, copy=True)
     except (ValueError, TypeError, OverflowError) as error:  # a place outside the matrix, or one that is no number
         raise ValueError(f"{name} does not hold what its format ({matrix.format}) must: {error}") from error
     if matrix.format not in _CHECKED:

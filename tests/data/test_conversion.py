@@ -6,10 +6,14 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from support.interaction_case import assert_same
 
-from fastfedrec import Interactions
-from fastfedrec.data.conversion import as_interactions
+from fastfedrec import Interactions, Key
+from fastfedrec.compute import als, clustering, nmf, ranking, row_sums, sgd
+from fastfedrec.data.conversion import as_interactions, borrow_rows
 from fastfedrec.data.remote_users import RemoteUsers
 
 DENSE = np.array([[1.0, 0, -2], [0, 0, 0], [0, 3, 0.5]])
@@ -31,6 +35,61 @@ def test_a_matrix_is_as_from_scipy(kind, family):
     data = as_interactions("interactions", matrix)
     assert_same(data, Interactions.from_scipy(scipy.sparse.csr_array(DENSE)))
     assert data.catalogue == "public"
+
+
+FORMATS = ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"]
+PADDED = {"bsr", "dia"}  # formats whose stored zeros fill blocks and diagonals
+
+
+@settings(max_examples=30)
+@given(
+    dense=arrays(
+        np.float64, st.tuples(st.integers(1, 3), st.integers(1, 3)), elements=st.sampled_from([0.0, -1.0, 2.5])
+    ),
+    block=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+)
+def test_rows_do_not_depend_on_the_format_of_a_matrix(dense, block):
+    dense = np.kron(dense, np.eye(*block))  # its blocks are not full
+    expected = as_interactions("rows", scipy.sparse.csr_array(dense))
+    for kind in FORMATS:
+        matrix = getattr(scipy.sparse, f"{kind}_array")(dense, **({"blocksize": block} if kind == "bsr" else {}))
+        before = matrix.copy()
+        assert_same(as_interactions("rows", matrix), expected)
+        rows = borrow_rows("rows", matrix)
+        for field in ("indptr", "indices", "values"):
+            np.testing.assert_array_equal(getattr(rows, field), getattr(expected, field))
+        assert matrix.nnz == before.nnz  # the caller's matrix keeps its zeros
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("take", [as_interactions, borrow_rows, lambda _, matrix: Interactions.from_scipy(matrix)])
+def test_a_stored_zero_is_an_entry_unless_it_fills_a_block_or_a_diagonal(kind, take):
+    entries = scipy.sparse.coo_array(([5.0, 0.0, 4.0, 3.0], ([0, 0, 1, 1], [0, 2, 1, 3])), shape=(2, 4))
+    data = take("rows", entries.asformat(kind))
+    assert data.indices.tolist() == ([0, 1, 3] if kind in PADDED else [0, 2, 1, 3])
+
+
+SCORES = np.array([[1.0, 2.0, 3.0, 4.0]] * 2)
+KERNELS = {
+    "top_k": lambda rows: ranking.top_k(SCORES, 2, seen=rows),
+    "recommend_factors": lambda rows: ranking.recommend_factors(np.ones((2, 1)), SCORES[:1].T.copy(), 2, seen=rows),
+    "sample_unseen": lambda rows: ranking.sample_unseen(rows, np.arange(2), 1, purpose="x", key=Key.from_seed(1)),
+    "fit_factors": lambda rows: sgd.fit_factors(rows, n_factors=2, n_epochs=1, key=Key.from_seed(1)).mean,
+    "fit_nmf": lambda rows: nmf.fit_nmf(rows, 2, regularization=0.1, key=Key.from_seed(1)).item_factors,
+    "solve_users": lambda rows: als.solve_users(rows, np.eye(4, 2), regularization=1.0, confidence_weight=1.0),
+    "kmeans": lambda rows: clustering.kmeans(rows, 2, key=Key.from_seed(1)).centers,
+    "assign_rows": lambda rows: clustering.assign_rows(rows, np.eye(4)),
+    "sum_rows": lambda rows: row_sums.sum_rows(rows, np.eye(4)),
+    "the matrix of sum_rows": lambda rows: row_sums.sum_rows(np.ones((3, 2)), rows),
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_no_kernel_takes_what_fills_a_block_for_an_entry(kernel, kind):
+    matrix = scipy.sparse.csr_array(np.array([[5.0, 0, 0, 0], [0, 4, 0, 3]]))
+    given = matrix.tobsr((2, 2)) if kind == "bsr" else matrix.asformat(kind)
+    np.testing.assert_equal(KERNELS[kernel](given), KERNELS[kernel](matrix))
 
 
 @pytest.mark.parametrize("library", [pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table])

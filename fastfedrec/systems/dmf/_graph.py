@@ -56,7 +56,7 @@ def check_graph(graph: Any, n_users: int) -> "csr_array":
     Returns
     -------
     csr_array of shape (n_users, n_users), float64
-        Without a diagonal.
+        Without a diagonal; a weight of 0 is no edge.
 
     Raises
     ------
@@ -72,8 +72,8 @@ def check_graph(graph: Any, n_users: int) -> "csr_array":
         raise ValueError(f"graph must have shape ({n_users}, {n_users}), a row and a column a user, got {found.shape}")
     if not (np.isfinite(found.data) & (found.data >= 0)).all():
         raise ValueError("graph must have finite weights of at least 0; leave out those who do not meet")
-    off = found.row != found.col
-    return scipy.sparse.csr_array((found.data[off], (found.row[off], found.col[off])), shape=found.shape)
+    linked = (found.row != found.col) & (found.data > 0)
+    return scipy.sparse.csr_array((found.data[linked], (found.row[linked], found.col[linked])), shape=found.shape)
 
 
 def walk_weights(graph: "csr_array", walk_length: int) -> "csr_array":

@@ -45,6 +45,13 @@ def test_nobody_draws_himself_and_one_user_has_nobody():
         np.testing.assert_array_equal(graph.sum(axis=1), np.full(n, 3 * (n > 1)))
 
 
+def test_an_edge_without_weight_is_no_edge():
+    graph = scipy.sparse.csr_array(np.array([[0, 2.0, 0, 0], [0, 0, 0, 1.0], [0, 0, 0, 0], [3.0, 0, 0, 0]]))
+    stored = scipy.sparse.csr_array(([2.0, 0.0, 1.0, 3.0], [1, 2, 3, 0], [0, 2, 3, 3, 4]), shape=(4, 4))
+    for same in (graph.tobsr((2, 2)), stored, graph.todia(), graph.toarray()):
+        assert check_graph(same, 4).nnz == graph.nnz
+
+
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
