@@ -64,8 +64,14 @@ class Recommender(Answers):
     # ---- parameters, as scikit-learn users know them ------------------------------------------------------------
 
     def __post_init__(self) -> None:
-        """Where a class is a dataclass, whose fields are its parameters: its constructor ends here."""
+        """Check the parameters; every constructor ends here."""
+        given = self.get_params()
         self._check_parameters()
+        # `sklearn.base.clone` demands the very objects that it gave.  Others are kept as they were checked.
+        for name, value in given.items():
+            attribute = self._attributes.get(name, name)
+            if _is_same(value, getattr(self, attribute)):
+                setattr(self, attribute, value)
 
     def _check_parameters(self) -> None:
         """Raise for a bad constructor argument, and keep each as the type that it is meant to have."""
@@ -303,6 +309,12 @@ def load(path: str | os.PathLike[str]) -> Recommender:
         raise (error if str(error).startswith("path ") else not_a_model(path, error)) from error
 
 
-def _is_same(now: Any, then: Any) -> bool:
-    plain = (int, float, str, tuple, type(None))
-    return now is then or (type(now) is type(then) and isinstance(now, plain) and now == then)
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two parameters, and all that tuples and dictionaries hold, are equal and of one type."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_is_same, one, other))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_is_same(value, other[name]) for name, value in one.items())
+    return isinstance(one, int | float | str) and one == other

@@ -15,6 +15,7 @@ from fastfedrec import (
     DMF,
     DPALS,
     FMFLDP,
+    DPGram,
     DPPopularity,
     FedGNN,
     FedRec,
@@ -23,6 +24,7 @@ from fastfedrec import (
     Key,
     LaplaceRRSVD,
     Popularity,
+    PrivatePrototypes,
     PrivRec,
     UserKNN,
     load,
@@ -175,6 +177,55 @@ def test_parameters_as_scikit_learn_knows_them(model):
     assert repr(copy) in repr(model)  # of a front door what it took stands behind
     with pytest.raises(ValueError, match="unknown parameters"):
         copy.set_params(nonsense=1)
+
+
+def test_scikit_learns_clone_takes_every_model(model):
+    """It demands that a constructor keeps the very objects that it is given."""
+    clone = pytest.importorskip("sklearn.base").clone
+    for given in (model, type(model)(**spelled_otherwise(model.get_params()))):
+        copy = clone(given)
+        assert copy is not given
+        assert type(copy) is type(model)
+        for name, value in copy.get_params().items():
+            assert value == given.get_params()[name] == model.get_params()[name]
+
+
+def spelled_otherwise(parameters):
+    """The same parameters: sequences as arrays, and numbers of NumPy's types."""
+    spell = {int: np.int32, float: np.float64, bool: np.bool_, tuple: np.array}
+    return {name: spell.get(type(value), lambda value: value)(value) for name, value in parameters.items()}
+
+
+@pytest.mark.parametrize("kind", [tuple, list, np.array])
+@pytest.mark.parametrize(
+    ("make", "name", "numbers"),
+    [
+        (LaplaceRRSVD, "grid", [1, 2, 4]),
+        (LaplaceRRSVD, "prior", [0.1, 0.2, 0.4, 0.2, 0.1]),
+        (NCF, "layers", [8, 4]),
+        (PrivRec, "hidden", [32, 16]),
+        (PrivatePrototypes, "value_range", [0, 4]),
+    ],
+)
+def test_clones_of_models_with_sequences(make, name, numbers, kind):
+    clone = pytest.importorskip("sklearn.base").clone
+    model = make(**{name: kind(numbers)})
+    assert clone(clone(model)).get_params() == model.get_params()
+    assert model.get_params()[name] == tuple(numbers)
+    assert isinstance(model.get_params()[name], tuple)
+    # A tuple that holds what the model computes with is the one that was given.
+    kept = model.get_params()[name]
+    assert make(**{name: kept}).get_params()[name] is kept
+    assert model.set_params(**{name: kind(numbers)}).get_params()[name] == tuple(numbers)
+
+
+def test_clones_of_models_with_dictionaries_and_item_features():
+    clone = pytest.importorskip("sklearn.base").clone
+    options = {"stage1": "published", "stage1_options": {"n_rounds": np.int64(2)}, "features": {"user": ["age"]}}
+    for model in (PrivRec(**options), DPGram(1.0, item_features={"genres": [["a"], ["b"]]})):
+        copy = clone(clone(model))
+        assert repr(copy.get_params()) == repr(model.get_params())
+    assert type(PrivRec(**options).stage1_options["n_rounds"]) is int
 
 
 @pytest.mark.parametrize(

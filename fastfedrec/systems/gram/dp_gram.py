@@ -185,7 +185,7 @@ class DPGram(MeanGated, GramModel):
         self.n_users = n_users
         self.item_features = item_features
         self.refine = refine
-        self._check_parameters()
+        self.__post_init__()
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -172,7 +172,7 @@ class ShuffledSketchGram(Courses, GramModel):
         self.honest_fraction = honest_fraction
         self.mean_share = mean_share
         self.item_features = item_features
-        self._check_parameters()
+        self.__post_init__()
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
