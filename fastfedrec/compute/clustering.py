@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.compute import clustering as _kernel
 from fastfedrec.core import hardware
 from fastfedrec.core.arrays import LINE_BYTES, zeros_on_lines
-from fastfedrec.core.check import check_array, check_instance, check_integer
+from fastfedrec.core.check import check_array, check_instance, check_integer, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table
+from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table, widened
 
 __all__ = ["KMeans", "assign_rows", "kmeans"]
 
@@ -59,8 +59,8 @@ def kmeans(
 
     Parameters
     ----------
-    rows : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_columns), float32 or float64
-        A user's missing entries count as 0.
+    rows : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_columns)
+        Float32 or float64; bool and float16 become float32.  A user's missing entries count as 0.
     n_clusters : int
         At least 1, at most the number of rows unless `init` is an array.
     n_iterations : int
@@ -135,8 +135,8 @@ def assign_rows(
 
     Parameters
     ----------
-    rows : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_columns), float32 or float64
-        A user's missing entries count as 0.
+    rows : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_columns)
+        Float32 or float64; bool and float16 become float32.  A user's missing entries count as 0.
     centers : ndarray of shape (n_clusters, n_columns)
         Finite; taken in double.
     n_threads : int
@@ -193,7 +193,7 @@ class _Rows:
                 values = np.zeros(rows.n_users * n_columns, dtype=dtype)
                 indptr = np.arange(rows.n_users + 1) * n_columns
         else:
-            dense = check_array("rows", rows, ndim=2)
+            dense = check_array("rows", widened(plain_array("rows", rows)), ndim=2)
             n_columns, middle = dense.shape[1], _middle(dense)
             values = (dense - middle if middle.any() else dense).reshape(-1)
             indptr, indices = np.arange(len(dense) + 1) * n_columns, np.empty(0, np.int32)

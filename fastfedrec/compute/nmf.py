@@ -7,11 +7,11 @@ import scipy
 
 from fastfedrec._kernels.compute import nmf as _kernel
 from fastfedrec.core.arrays import FloatArray, zeros_on_lines
-from fastfedrec.core.check import check_array, check_choice, check_instance, check_integer, check_real
+from fastfedrec.core.check import check_array, check_choice, check_instance, check_integer, check_real, plain_array
 from fastfedrec.core.log import tell_done
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
-from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table
+from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table, widened
 from fastfedrec.data.interactions import Interactions
 
 __all__ = ["NMF", "fit_nmf", "solve_rows_nonnegative"]
@@ -228,7 +228,7 @@ class _Entries:
             indices = None if _hold_every_item(ratings) else ratings.indices
             shape: tuple[int, ...] = (ratings.n_interactions,)
         else:
-            dense = check_array("ratings", ratings, ndim=2)
+            dense = check_array("ratings", widened(plain_array("ratings", ratings)), ndim=2)
             shape, n_items = dense.shape, dense.shape[1]
             indptr, indices, values = np.arange(len(dense) + 1) * n_items, None, dense.reshape(-1)
         if not len(values):

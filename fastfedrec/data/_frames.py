@@ -1,6 +1,6 @@
-"""Columns of pandas, polars and pyarrow, none of which is imported: what they hold, in NumPy's types."""
+"""Columns of frames in NumPy's types; pyarrow or polars is imported only for Arrow streams of other libraries."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,72 @@ from fastfedrec.core.numbers import show_names
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import check_timestamps
 
+_NATIVE = {"pandas", "polars", "pyarrow"}  # libraries whose frames are read as they are
+
 
 def is_frame(given: Any) -> bool:
-    """Whether it is a table with named columns: a frame of pandas or polars, also lazy, or a table of pyarrow."""
-    return is_lazy(given) or (hasattr(given, "columns") and hasattr(given, "__getitem__"))
+    """Whether it is a table with named columns: of pandas, polars (also lazy) or pyarrow, or an Arrow stream."""
+    return is_lazy(given) or _has_columns(given) or _is_stream(given)
+
+
+def _has_columns(given: Any) -> bool:
+    return hasattr(given, "columns") and hasattr(given, "__getitem__")
+
+
+def _is_stream(given: Any) -> bool:
+    """Whether it is a table that speaks Arrow's C stream interface, which single columns do, too."""
+    kind = type(given)  # whose attributes are no columns
+    return hasattr(kind, "__arrow_c_stream__") and not (hasattr(kind, "dtype") or hasattr(kind, "type"))
+
+
+def as_frame(given: Any) -> Any:
+    """Return a frame with columns by name; an Arrow stream of another library, which is read once, becomes a table.
+
+    Parameters
+    ----------
+    given : object
+        Anything, such as a relation of DuckDB, a frame of narwhals or cuDF, a table of Ibis, or a reader of pyarrow.
+
+    Returns
+    -------
+    object
+        A table of pyarrow, or of polars without it; what is no Arrow stream is returned as it is.
+
+    Raises
+    ------
+    ImportError
+        Neither pyarrow nor polars is installed.
+    TypeError
+        The stream has no named columns, or its library does not let it out.
+    """
+    is_native = any(kind.__module__.partition(".")[0] in _NATIVE for kind in type(given).__mro__)
+    if is_lazy(given) or not _is_stream(given) or (is_native and _has_columns(given)):
+        return given
+    make = _table_maker(type(given).__name__)
+    try:
+        return make(given)
+    except Exception as error:
+        raise TypeError(
+            f"a {type(given).__name__} must be an Arrow stream of rows with named columns: {error}; convert it to a "
+            "frame of pandas, polars or pyarrow"
+        ) from error
+
+
+def _table_maker(kind: str) -> Callable[[Any], Any]:
+    try:
+        import pyarrow
+
+        return pyarrow.table
+    except ImportError:
+        pass
+    try:
+        import polars
+
+        return polars.DataFrame
+    except ImportError:
+        raise ImportError(
+            f"reading a {kind} needs pyarrow or polars: pip install 'fastfedrec[data]'; from_arrays takes its columns"
+        ) from None
 
 
 def is_lazy(given: Any) -> bool:
@@ -54,10 +116,11 @@ def columns_by_name(name: str, given: Any) -> dict[Any, Any]:
         return dict(given or {})
     if not is_frame(given):
         raise TypeError(f"{name} must be columns by their names, a mapping or a frame, got {type(given).__name__}")
+    given = as_frame(given)
     names = column_names(given)
     if len(set(names)) < len(names):
         raise KeyError(f"{name} must have each name once, the frame has {show_names(names)}")
-    frame = given.collect() if is_lazy(given) else given
+    frame = as_frame(given.collect()) if is_lazy(given) else given
     return {column: frame[column] for column in names}
 
 
@@ -90,6 +153,7 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
     if not is_frame(frame):
         kinds = "a pandas or polars frame, or a pyarrow Table"
         raise TypeError(f"frame must be {kinds}, got {type(frame).__name__}; see from_arrays")
+    frame = as_frame(frame)
     names = column_names(frame)
     wanted = {role: name for role, name in wanted.items() if name is not None}
     for role, name in wanted.items():
@@ -97,7 +161,7 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
             what = "stands there more than once" if name in names else "is not a column"
             raise KeyError(f"{role}={name!r} {what}; the frame has {show_names(names)}")
     if is_lazy(frame):
-        frame = frame.select(list(dict.fromkeys(wanted.values()))).collect()
+        frame = as_frame(frame.select(list(dict.fromkeys(wanted.values()))).collect())
     rows = {}
     for role, name in wanted.items():
         column, called = frame[name], f"column {name!r} ({role})"

@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.numbers import show_names
-from fastfedrec.data._frames import column_names, is_frame
+from fastfedrec.data._frames import as_frame, column_names, is_frame
 from fastfedrec.data.csr import are_in_order, check_csr, check_integers, check_item_count
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values
 from fastfedrec.data.sparse import check_arrays, checked_csr
 
-__all__ = ["InteractionsLike", "RowsLike", "as_interactions", "borrow_rows"]
+__all__ = ["InteractionsLike", "RowsLike", "as_frame", "as_interactions", "borrow_rows", "widened"]
 
 
 class _SparseMatrix(Protocol):
@@ -26,7 +26,7 @@ class _SparseMatrix(Protocol):
 
 
 class _Frame(Protocol):
-    """A table of pandas, polars (also lazy) or pyarrow."""
+    """A table of pandas, polars (also lazy) or pyarrow, or of a library that has `__arrow_c_stream__`."""
 
     @property
     def columns(self) -> Any:
@@ -49,7 +49,7 @@ _VALUES = ("value", "rating")  # names of a frame's column of values, which it m
 
 
 def frame_columns(given: object) -> list[str] | None:
-    """The names of a frame's columns.
+    """The names of a frame's columns, as `as_frame` returns it.
 
     Parameters
     ----------
@@ -121,21 +121,44 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
         has_a_column_for_each = item_ids is not None and matrix.ndim == 2 and matrix.shape[1] == len(item_ids)
         return Interactions._of_matrix(name, matrix, None, item_ids if has_a_column_for_each else None)
     if is_frame(given):
+        given = as_frame(given)
         names = column_names(given)
         if not {"user", "item"} <= set(names):
+            remedy = "rename them, or use Interactions.from_dataframe, which takes other names"
+            if not any(isinstance(column, str) for column in names):
+                remedy = "pass frame.to_numpy() where it is a matrix, and scipy.sparse.csr_array of it to a fit"
             raise KeyError(
-                f"{name} must have the columns 'user' and 'item', the frame has {show_names(names)}; rename them, or "
-                "use Interactions.from_dataframe, which takes other names"
+                f"{name} must have the columns 'user' and 'item', the frame has {show_names(names)}; {remedy}"
             )
         timestamp = "timestamp" if "timestamp" in names else None
         return Interactions.from_dataframe(given, value=value_column(names), timestamp=timestamp, item_ids=item_ids)
     remedy = "see Interactions.from_arrays"
     if hasattr(given, "__array__") or hasattr(given, "__dlpack__"):
         remedy = "make a matrix sparse with scipy.sparse.csr_array, or " + remedy
+    if hasattr(given, "todense"):  # of PyData's sparse, or of JAX
+        sparse = "to_scipy_sparse()" if hasattr(given, "to_scipy_sparse") else "todense(), made sparse by SciPy"
+        remedy = f"use its {sparse}, or " + remedy
     raise TypeError(
         f"{name} must be Interactions, a SciPy sparse matrix or array, or a frame with the columns user and item, got "
         f"{type(given).__name__}; {remedy}"
     )
+
+
+def widened(dense: np.ndarray) -> np.ndarray:
+    """Return dense rows of users x items with float16 and bool as float32, which holds them exactly.
+
+    Parameters
+    ----------
+    dense : ndarray
+        Of any type.
+
+    Returns
+    -------
+    ndarray
+        Of another type the array itself.
+    """
+    is_narrow = dense.dtype.kind == "b" or dense.dtype == np.float16
+    return dense.astype(np.float32) if is_narrow else dense
 
 
 class _BorrowedRows(Interactions):
@@ -205,7 +228,7 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None) -> In
                 f"{name} must be Interactions, a SciPy sparse matrix or array, a frame, or an array of users x items, "
                 f"got {type(given).__name__} of {dense.dtype} and shape {dense.shape}; see Interactions.from_arrays"
             )
-        matrix = scipy.sparse.csr_array(dense.astype(np.float32) if dense.dtype == np.float16 else dense)
+        matrix = scipy.sparse.csr_array(widened(dense))
     if matrix.ndim != 2:
         raise ValueError(f"{name} must have 2 dimensions, got shape {matrix.shape}")
     n_users, n_items = matrix.shape

@@ -105,7 +105,7 @@ def id_at(ids: np.ndarray, row: int) -> Any:
 
 def is_column(values: Any) -> bool:
     """Whether it is a column of pandas, polars or pyarrow, or a tensor, whose entries are not all Python's own."""
-    return any(hasattr(values, said) for said in ("isna", "is_null", "__dlpack__", "__array__"))
+    return any(hasattr(values, name) for name in ("isna", "is_null", "__dlpack__", "__array__", "shape"))
 
 
 def check_one_column(name: str, ids: Any) -> None:

@@ -275,7 +275,8 @@ class Interactions(Selections, Immutable):
         Parameters
         ----------
         frame : pandas.DataFrame, polars.DataFrame, polars.LazyFrame or pyarrow.Table
-            Of a lazy frame only these columns are read.
+            Or any other table with `__arrow_c_stream__`, as of DuckDB, Ibis, narwhals or cuDF, which pyarrow or polars
+            reads.  Of a lazy frame only these columns are read.
         user, item : str
             Names of the id columns.
         value, timestamp : str or None

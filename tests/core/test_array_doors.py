@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 import scipy
 
-from fastfedrec import Interactions, Key, als, clustering, hadamard, nmf, ranking, row_sums, sgd
+from fastfedrec import Interactions, Key, Popularity, als, clustering, hadamard, nmf, ranking, row_sums, sgd
 from fastfedrec.mechanisms import DiscreteLaplace, ExponentialMechanism, clipping
 
 RATINGS = Interactions.from_arrays([0, 0, 1, 2], [0, 1, 1, 2], [1.0, 2.0, 3.0, 4.0])
@@ -94,3 +94,128 @@ def test_an_integer_that_a_float_would_round_is_refused(name, sign):
         EXACT[name](sign * TOO_LONG)
     for whole in (TOO_LONG % 2**53, (TOO_LONG % 100).astype(np.uint8)):  # the control
         np.testing.assert_array_equal(EXACT[name](whole), EXACT[name](whole.astype(float)))
+
+
+class Unreadable:
+    """An array of another library, which NumPy would read number by number."""
+
+    def __init__(self, array):
+        self.shape, self.ndim, self.dtype = array.shape, array.ndim, array.dtype
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __getitem__(self, index):
+        raise AssertionError("a number was read")
+
+    __iter__ = __getitem__
+
+
+class LikeJax(Unreadable):
+    """As BCOO and BCSR of JAX."""
+
+    def todense(self):
+        raise AssertionError("the array was made dense")
+
+
+class LikePyData(LikeJax):
+    """As COO of PyData's sparse."""
+
+    def to_scipy_sparse(self):
+        raise AssertionError("the array was made another one")
+
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError("cannot convert a sparse array to dense automatically")
+
+
+class OnMeta:
+    """As a tensor of PyTorch on the meta device, which has no memory."""
+
+    def __init__(self, array):
+        self.shape, self.ndim, self.dtype = array.shape, array.ndim, array.dtype
+
+    def __len__(self):
+        return self.shape[0]
+
+    def __iter__(self):
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+    def __dlpack_device__(self):
+        raise ValueError("Unknown device type meta for Dlpack")
+
+    def __dlpack__(self, **kwargs):
+        raise ValueError("Unknown device type meta for Dlpack")
+
+    def __array__(self, *args, **kwargs):
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+
+REFUSED = {
+    LikeJax: r"use its todense\(\)",
+    LikePyData: r"use its to_scipy_sparse\(\) or todense\(\)",
+    Unreadable: "convert it to a NumPy array first",
+    OnMeta: r"got OnMeta on a device .*Unknown device type meta.*copy it first",
+}
+ROWS_OF_USERS = {
+    "interactions": lambda x: als.solve_users(x, np.ones((3, 2)), regularization=0.1, confidence_weight=1.0),
+    "seen": lambda x: ranking.top_k(np.ones((3, 3)), 2, seen=x),
+    "users": lambda x: sgd.fit_factors(x, key=SEED),
+    "rows": lambda x: clustering.assign_rows(x, np.ones((2, 3))),
+    "ratings": lambda x: nmf.solve_rows_nonnegative(x, np.ones((3, 2)), regularization=0.1),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("name", DOORS)
+def test_arrays_that_do_not_let_their_numbers_out_are_refused_at_once(name, kind):
+    function, array, called = DOORS[name]
+    with pytest.raises(TypeError, match=rf"{called}.*{REFUSED[kind]}"):
+        function(kind(array))
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+@pytest.mark.parametrize("called", ROWS_OF_USERS)
+def test_rows_of_users_that_do_not_let_their_numbers_out_are_refused_at_once(called, kind):
+    with pytest.raises(TypeError, match=rf"{called}.*{REFUSED[kind]}"):
+        ROWS_OF_USERS[called](kind(np.ones((3, 3))))
+
+
+@pytest.mark.parametrize(("kind", "remedy"), [(LikePyData, r"use its to_scipy_sparse\(\)"), (LikeJax, "its todense")])
+def test_a_fit_on_a_sparse_array_of_another_library_names_the_remedy(kind, remedy):
+    with pytest.raises(
+        TypeError, match=rf"interactions must be Interactions, a SciPy sparse.*got {kind.__name__}.*{remedy}"
+    ):
+        Popularity().fit(kind(np.ones((3, 3))))
+
+
+@pytest.mark.parametrize("make", [memoryview, pd.Series, np.ndarray.tolist, pa.array, list])
+def test_what_lets_its_numbers_out_is_taken(make):
+    weights = np.array([1.0, 2.0, 3.0, 4.0])
+    expected = row_sums.sum_rows(RATINGS, np.ones((3, 2)), weights=weights)
+    np.testing.assert_array_equal(row_sums.sum_rows(RATINGS, np.ones((3, 2)), weights=make(weights)), expected)
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.bool_, np.int8, np.float32, np.float64])
+@pytest.mark.parametrize("called", ROWS_OF_USERS)
+def test_dense_rows_of_narrow_types_are_those_of_wider_ones(called, kind):
+    """Of random bits, since every type holds them; float16 and bool become float32, which is exact."""
+    rows = (np.random.default_rng(1).random((3, 3)) < 0.5).astype(kind)
+    wide = rows.astype(np.float32 if rows.dtype.itemsize < 8 and rows.dtype.kind in "fb" else np.float64)
+    np.testing.assert_equal(answer(called, rows), answer(called, wide))
+
+
+def answer(called, rows):
+    found = ROWS_OF_USERS[called](rows)
+    return [found.user_factors, found.item_factors] if called == "users" else found
+
+
+def test_values_of_half_precision_are_kept():
+    rows = np.array([[0.1, 1000.5, 0], [6e-8, 65504, 2]], dtype=np.float16)
+    wide = rows.astype(np.float32)
+    labels, distances = clustering.assign_rows(rows, wide.astype(float))
+    assert (labels.tolist(), distances.tolist()) == ([0, 1], [0, 0])
+    for solve in (
+        lambda x: clustering.kmeans(x, 2, key=SEED).centers,
+        lambda x: nmf.fit_nmf(x, 1, regularization=0.1, key=SEED).row_factors,
+    ):
+        np.testing.assert_array_equal(solve(rows), solve(wide))

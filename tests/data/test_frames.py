@@ -1,5 +1,6 @@
 """Frames of pandas, polars and pyarrow: the same rows whichever library holds them, and what is refused."""
 
+import sys
 from decimal import Decimal
 
 import numpy as np
@@ -7,12 +8,47 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import scipy.sparse
 from support.array_kinds import Converted, Exported
 from support.interaction_case import assert_same
 
-from fastfedrec import Interactions
-from fastfedrec.data._frames import column_names, is_frame
+from fastfedrec import EASE, Interactions, Key, Popularity
+from fastfedrec.compute import clustering
+from fastfedrec.data._frames import as_frame, column_names, is_frame
+from fastfedrec.data.conversion import as_interactions, borrow_rows
+from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.data.log import InteractionLog
+from fastfedrec.evaluation import evaluate
+
+
+class Stream:
+    """A table of another library, which speaks Arrow's C stream interface and can be read once."""
+
+    def __init__(self, columns):
+        self._readers = [pa.table(columns).to_reader()]
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._readers.pop().__arrow_c_stream__(requested_schema)
+
+
+class Relation(Stream):
+    """As a relation of DuckDB and a table of Ibis: its columns are no arrays."""
+
+    columns = ("user", "item", "value", "other")
+
+    def __getitem__(self, name):
+        raise AssertionError("a column was taken that is none")
+
+    def __len__(self):
+        raise AssertionError("the rows were counted")
+
+
+class Single:
+    """A column of another library, which speaks the same interface."""
+
+    dtype = "int64"
+    __arrow_c_stream__ = Stream.__arrow_c_stream__
+
 
 COLUMNS = {"user": ["b", "a", "b"], "item": [3, 3, 1], "value": [4.0, -5.0, 2.5], "other": ["x", "y", "z"]}
 FRAMES = {
@@ -20,6 +56,7 @@ FRAMES = {
     "pandas of arrow": lambda columns: pa.table(columns).to_pandas(types_mapper=pd.ArrowDtype),
     "batch of arrow": lambda columns: pa.table(columns).to_batches()[0],
     "pandas nullable": lambda columns: pd.DataFrame(columns).convert_dtypes(),
+    "stream": Stream, "relation": Relation, "reader of arrow": lambda columns: pa.table(columns).to_reader(),
 }  # fmt: skip
 
 
@@ -30,9 +67,89 @@ FRAMES = {
 def test_every_library_gives_the_same_interactions(library):
     frame = FRAMES[library](COLUMNS)
     assert is_frame(frame)
+    frame = as_frame(frame)
     assert column_names(frame) == list(COLUMNS)
     expected = Interactions.from_arrays(COLUMNS["user"], COLUMNS["item"], COLUMNS["value"])
     assert_same(Interactions.from_dataframe(frame, value="value"), expected)
+
+
+PAIRS = {"user": [1, 0, 1], "item": [2, 2, 0], "value": [1.0, 1.0, 1.0], "timestamp": [3, 2, 1]}
+TRAIN = pd.DataFrame({"user": [0, 1], "item": [0, 1]})
+STREAM_DOORS = {
+    "from_dataframe": lambda frame: Interactions.from_dataframe(frame, value="value", timestamp="timestamp"),
+    "as_interactions": lambda frame: as_interactions("interactions", frame),
+    "borrow_rows": lambda frame: borrow_rows("rows", frame),
+    "kmeans": lambda frame: clustering.kmeans(frame, 1, key=Key.from_seed(1)).centers,
+    "fit": lambda frame: Popularity().fit(frame).interactions_,
+    "evaluate": lambda frame: evaluate(Popularity().fit(TRAIN), TRAIN, frame),
+    "recommend": lambda frame: EASE(1.0).fit(pd.DataFrame(PAIRS)).recommend_for(frame),
+    "user features": lambda frame: as_interactions("", pd.DataFrame(PAIRS)).with_features(item_features=frame),
+    "item features": lambda frame: ItemFeatures.of("item_features", frame).names,
+}
+
+
+def test_frames_of_narwhals_are_read():
+    narwhals = pytest.importorskip("narwhals")
+    expected = Interactions.from_arrays(COLUMNS["user"], COLUMNS["item"], COLUMNS["value"])
+    for library in (pd.DataFrame, pl.DataFrame, pl.LazyFrame, pa.table):
+        frame = narwhals.from_native(library(COLUMNS))
+        assert_same(Interactions.from_dataframe(frame, value="value"), expected)
+        assert not is_frame(narwhals.from_native(pl.Series([1]), series_only=True))
+
+
+@pytest.mark.parametrize("absent", [(), ("pyarrow",)])
+@pytest.mark.parametrize("kind", [Stream, Relation])
+@pytest.mark.parametrize("door", STREAM_DOORS)
+def test_every_door_takes_an_arrow_stream_as_it_takes_a_frame(door, kind, absent, monkeypatch):
+    columns = {"genre": ["x", "y"]} if door.endswith("features") else PAIRS
+    given, expected = kind(columns), STREAM_DOORS[door](pl.DataFrame(columns))
+    for library in absent:
+        monkeypatch.setitem(sys.modules, library, None)
+    np.testing.assert_equal(repr(STREAM_DOORS[door](given)), repr(expected))
+
+
+def test_a_stream_needs_pyarrow_or_polars(monkeypatch):
+    given = Stream(PAIRS)
+    for library in ("pyarrow", "polars"):
+        monkeypatch.setitem(sys.modules, library, None)
+    message = r"reading a Stream needs pyarrow or polars: pip install 'fastfedrec\[data\]'"
+    with pytest.raises(ImportError, match=message):
+        Interactions.from_dataframe(given)
+
+
+@pytest.mark.parametrize("column", [Single(), pa.chunked_array([[1]]), pl.Series([1]), pd.Series([1]), pa.array([1])])
+def test_a_single_column_is_no_frame(column):
+    assert not is_frame(column)
+
+
+def test_a_stream_without_columns_is_refused_by_its_name():
+    class Numbers:
+        def __arrow_c_stream__(self, requested_schema=None):
+            return pa.chunked_array([[1, 2]]).__arrow_c_stream__(requested_schema)
+
+    with pytest.raises(TypeError, match="a Numbers must be an Arrow stream of rows with named columns"):
+        Interactions.from_dataframe(Numbers())
+
+
+def test_columns_of_a_stream_are_named_when_one_is_not_there():
+    with pytest.raises(KeyError, match=r"user='user' is not a column; the frame has \['a'\]"):
+        Interactions.from_dataframe(Stream({"a": [1]}))
+    with pytest.raises(KeyError, match=r"interactions must have the columns 'user' and 'item', the frame has \['a'\]"):
+        as_interactions("interactions", Stream({"a": [1]}))
+
+
+@pytest.mark.parametrize("columns", [range(30), pd.MultiIndex.from_product([[1, 2], range(15)]), [2.5, 3.5] * 15])
+def test_a_frame_that_is_a_matrix_is_refused_with_what_takes_it(columns):
+    dense = (np.random.default_rng(1).random((4, 30)) < 0.5).astype(float)
+    frame = pd.DataFrame(dense, columns=columns)
+    remedy = r"pass frame.to_numpy\(\) where it is a matrix, and scipy.sparse.csr_array of it to a fit"
+    for take in (Popularity().fit, lambda rows: clustering.kmeans(rows, 2, key=Key.from_seed(1))):
+        with pytest.raises(KeyError, match=rf"must have the columns 'user' and 'item', the frame has .*; {remedy}"):
+            take(frame)
+    assert clustering.kmeans(frame.to_numpy(), 2, key=Key.from_seed(1)).centers.shape == (2, 30)  # the remedies work
+    assert Popularity().fit(scipy.sparse.csr_array(frame.to_numpy())).interactions_.shape == (4, 30)
+    with pytest.raises(KeyError, match="rename them"):
+        Popularity().fit(pd.DataFrame({"title": [1], 5: [2]}))
 
 
 DECIMALS = [Decimal("4.5"), Decimal("-0.5")]
