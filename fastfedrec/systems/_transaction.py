@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from fastfedrec.accounting import Ledger
+from fastfedrec.accounting.events import Event
 from fastfedrec.core.docstrings import complete_docstring
 
 Model = TypeVar("Model")
@@ -43,13 +44,13 @@ class Unfinished:
         Of that fit alone.
     note : str
         Distinct from all others: a ledger that has this note has the cost too.
-    checkpoint : str or None
-        Where the fit goes on, if it is resumed: then its rounds are not another's.
+    run : str or None
+        Name of the kept run that the fit was a part of, wherever its folder is: who resumes it has these rounds too.
     """
 
     ledger: Ledger
     note: str
-    checkpoint: str | None
+    run: str | None
 
     def add_to(self, ledger: Ledger) -> None:
         """Make a ledger tell of this fit, once."""
@@ -73,8 +74,8 @@ class Account:
         Those fits.
     simulation : bool
         Whether the noise comes from a seed.
-    checkpoint : str or None
-        Where the fit is kept, if it is.
+    run : str or None
+        Name of the run, if it is kept in a checkpoint.
     """
 
     def __init__(
@@ -83,9 +84,10 @@ class Account:
         unfinished: tuple[Unfinished, ...] = (),
         *,
         simulation: bool = False,
-        checkpoint: str | None = None,
+        run: str | None = None,
     ):
-        self.unfinished, self.simulation, self.checkpoint = unfinished, simulation, checkpoint
+        self.unfinished, self.simulation, self.run = unfinished, simulation, run
+        self._closed: Unfinished | None = None
         self.open(ledger)
 
     def open(self, ledger: Ledger) -> Ledger:
@@ -97,27 +99,33 @@ class Account:
 
     def resume(self, ledger: Ledger) -> Ledger:
         """Write to the ledger of the run that is resumed from the checkpoint; all of it counts as this fit's."""
-        self.unfinished = tuple(fit for fit in self.unfinished if fit.checkpoint != self.checkpoint)
-        self.ledger, self._before, self._notes = ledger, Counter(), set()
-        for fit in self.unfinished:
+        others = tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)
+        before: Counter[Event] = Counter()
+        for fit in others:
             if fit.note not in ledger.notes:
                 fit.add_to(ledger)
-                self._before.update(fit.ledger.events)
-            self._notes |= {*fit.ledger.notes}
+                before.update(fit.ledger.events)
+        notes = {note for fit in others for note in fit.ledger.notes}
+        # One step, so that an interruption leaves an account of this run or of none.
+        self.unfinished, self.ledger, self._before, self._notes = others, ledger, before, notes
         return ledger
 
     def close(self, name: str) -> Unfinished:
-        """Say in the ledger that the fit of a `name` did not finish; what it has spent."""
+        """State in the ledger that the fit of a `name` did not finish, and return what it has spent, once."""
+        if self._closed is not None:
+            return self._closed
         spent = Ledger(self.ledger.delta)
         # A correction may have restated a round of before; the total is what counts, and no event is negative.
         spent.events = +(Counter(self.ledger.events) - self._before)
         spent.is_simulation = self.simulation
         # The number tells it from any other such fit, so that no ledger counts it twice.
         note = f"a fit of {name} that did not finish ({secrets.token_hex(4)}): what it had spent is included"
+        spent.notes = [text for text in self.ledger.notes if text not in self._notes] + [note] * bool(spent.events)
+        closed = Unfinished(spent, note, self.run)
         if spent.events:
             self.ledger.note(note)
-        spent.notes = [text for text in self.ledger.notes if text not in self._notes]
-        return Unfinished(spent, note, self.checkpoint)
+        self._closed = closed
+        return closed
 
 
 def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Concatenate[Model, P], Model]:
@@ -140,15 +148,19 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
     @functools.wraps(fit)
     def whole(self: Any, *arguments: P.args, **options: P.kwargs) -> Any:
         state: dict[str, Any] = {}
+        finished: dict[str, Any] = {}
         try:
-            working = self._unfitted()
-            state = working.__dict__
-            fit(working, *arguments, **options)
-            working._finish()
-            self.__dict__ = state  # the one step
-        except BaseException as error:
-            if self.__dict__ is not state:
-                _keep_what_was_spent(self, state.get("_account_"), error)
+            try:
+                working = self._unfitted()
+                state = working.__dict__
+                _fit_and_finish(fit, working, *arguments, **options)
+                finished = _without_account(state)
+                self.__dict__ = finished  # the one step
+            except BaseException as error:
+                _keep_what_was_spent(self, state, finished, error)
+                raise
+        except BaseException as error:  # as a second Ctrl-C, while the first one was handled
+            _keep_what_was_spent(self, state, finished, error)
             raise
         return self
 
@@ -167,18 +179,36 @@ def fit_inside(model: Any, *arguments: Any, **options: Any) -> None:
     *arguments, **options : object
         Of its `fit`; the ledger is one in which the outer `fit` has opened its account.
     """
-    type(model).fit.__wrapped__(model, *arguments, **options)
-    model._finish()
+    _fit_and_finish(type(model).fit.__wrapped__, model, *arguments, **options)
+    model.__dict__ = _without_account(vars(model))
 
 
-def _keep_what_was_spent(model: Any, account: Account | None, error: BaseException) -> None:
+def _fit_and_finish(fit: Callable[..., Any], model: Any, *arguments: Any, **options: Any) -> None:
+    parameters = model._copied_parameters()  # before anything is spent: not everything can be copied
+    fit(model, *arguments, **options)
+    model._finish(parameters)
+
+
+def _without_account(state: dict[str, Any]) -> dict[str, Any]:
+    """Return what a model keeps of a fit; `state` keeps the account until the model has all of it."""
+    kept = {name: value for name, value in state.items() if name not in ("_account_", "_unfinished_")}
+    account = state.get("_account_")
+    unfinished = state.get("_unfinished_", ()) if account is None else account.unfinished
+    return kept | ({"_unfinished_": unfinished} if unfinished else {})
+
+
+def _keep_what_was_spent(model: Any, state: dict[str, Any], finished: dict[str, Any], error: BaseException) -> None:
+    """Add to a model what a fit with this state has spent, unless the model has it already."""
+    if finished and model.__dict__ is finished:
+        return
+    account = state.get("_account_")
     fit = (Account(Ledger()) if account is None else account).close(type(model).__name__)
     with suppress(AttributeError):  # of a class that lets nothing be added
         error.ledger = fit.ledger  # type: ignore[attr-defined]
-    if account is None or not fit.ledger.events:
+    if account is None or not fit.ledger.events or any(known is fit for known in model._unfinished_):
         return
-    state = vars(model) | {"_unfinished_": (*account.unfinished, fit)}
-    if "ledger_" in state and fit.note not in state["ledger_"].notes:
-        state["ledger_"] = copy.deepcopy(state["ledger_"])  # others may hold the old one
-        fit.add_to(state["ledger_"])
-    model.__dict__ = state
+    changed = vars(model) | {"_unfinished_": (*account.unfinished, fit)}
+    if "ledger_" in changed and fit.note not in changed["ledger_"].notes:
+        changed["ledger_"] = copy.deepcopy(changed["ledger_"])  # others may hold the old one
+        fit.add_to(changed["ledger_"])
+    model.__dict__ = changed

@@ -146,20 +146,28 @@ class Recommender(Answers):
             fresh._unfinished_ = self._unfinished_
         return fresh
 
-    def _open_account(
-        self, ledger: Ledger, data: Interactions, *, simulation: bool, checkpoint: str | None = None
-    ) -> Ledger:
+    def _open_account(self, ledger: Ledger, data: Interactions, *, simulation: bool, run: str | None = None) -> Ledger:
         """The ledger that a fit writes to, before it does anything to people's data."""
-        self._account_ = Account(ledger, self._unfinished_, simulation=simulation, checkpoint=checkpoint)
+        self._account_ = Account(ledger, self._unfinished_, simulation=simulation, run=run)
         tell_catalogue(ledger, data)
         return ledger
 
-    def _finish(self) -> None:
-        """Everything is fitted: methods go by the parameters of now from here on."""
-        account = vars(self).pop("_account_", None)
-        if account is not None and account.unfinished != self._unfinished_:
-            self._unfinished_ = account.unfinished
-        self._parameters_ = copy.deepcopy(self.get_params())
+    def _copied_parameters(self) -> dict[str, Any]:
+        """Return a copy of the parameters that no one else can change, or raise for what cannot be copied."""
+        copied = {}
+        for name, value in self.get_params().items():
+            try:
+                copied[name] = copy.deepcopy(value)
+            except Exception as error:
+                raise TypeError(
+                    f"`{name}` must be a value that can be copied, got {value!r}, which holds what cannot ({error}); "
+                    "pass a list, dict or array"
+                ) from error
+        return copied
+
+    def _finish(self, parameters: dict[str, Any] | None = None) -> None:
+        """Everything is fitted: methods go by these parameters, None for those of now, from here on."""
+        self._parameters_ = self._copied_parameters() if parameters is None else parameters
 
     def _fitted(self) -> Self:
         """The model with the parameters that it was fitted with, whatever `set_params` has said since."""

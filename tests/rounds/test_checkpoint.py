@@ -1,5 +1,6 @@
 """What a run keeps on disk: bound to its data and parameters, private, whole, and named where it is damaged."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -11,14 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.spoiled_files import SPOIL
 
-from fastfedrec import Interactions, Key, PrivRec
+from fastfedrec import Interactions, Key, PrivRec, hardware
+from fastfedrec.core.arithmetic import describe_arithmetic
 from fastfedrec.core.kept_files import DamagedFileError, read_document, write_document
 from fastfedrec.core.model_files import read_model, write_model
 from fastfedrec.data.digest import data_parts, digests
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.engines.deployment.node_memory import NodeMemory
 from fastfedrec.engines.shuffling.shuffler import Shuffler, ShufflerError
-from fastfedrec.rounds.checkpoint import Checkpoint
+from fastfedrec.rounds import checkpoint
+from fastfedrec.rounds.checkpoint import Checkpoint, OtherRunError
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.privrec.rounds import PrivRecRounds
 
@@ -214,6 +217,87 @@ def test_other_peoples_public_sequences_are_bound_too(tmp_path):
     fit_with(public)
 
 
+# ---- the arithmetic that sums are computed with ----------------------------------------------------------------------
+
+
+def other_arithmetic(**changes):
+    return lambda: describe_arithmetic() | changes
+
+
+@pytest.mark.parametrize("name", describe_arithmetic())
+@pytest.mark.parametrize("lost", [(), ("state",), ("state", "message-shard-0")])
+def test_the_noise_of_a_run_is_added_to_no_sums_of_other_arithmetic(tmp_path, monkeypatch, name, lost):
+    fit(log(), tmp_path / "a")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for file in lost:
+        (tmp_path / "b" / file).unlink()
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
+    monkeypatch.setattr(checkpoint, "describe_arithmetic", other_arithmetic(**{name: "another"}))
+    with pytest.raises(OtherRunError, match=rf"other arithmetic \(key.json: {name} .* and not 'another'\); its noise"):
+        fit(log(), tmp_path / "b")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()} == kept
+
+
+@pytest.mark.skipif(len(hardware.instruction_sets()) < 2, reason="the processor has one instruction set")
+def test_a_copied_run_is_not_resumed_with_another_instruction_set(tmp_path, monkeypatch):
+    """The program of the faults' page: second rounds differed by a step of the grid, under the same noise."""
+    interrupted(log(), tmp_path / "a", monkeypatch)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    here = fit(log(), tmp_path / "a")
+    with (
+        hardware.use_instruction_set("plain"),
+        pytest.raises(OtherRunError, match=r"instruction set 'x86-64-v.' and not 'plain'"),
+    ):
+        fit(log(), tmp_path / "b")
+    np.testing.assert_array_equal(fit(log(), tmp_path / "b").parameters_, here.parameters_)
+
+
+@pytest.mark.skipif(len(hardware.instruction_sets()) < 2, reason="the processor has one instruction set")
+def test_a_run_keeps_to_one_instruction_set(tmp_path):
+    """Its files would name one that their sums were not computed with."""
+    outside = contextlib.ExitStack()
+
+    def change(model, number):
+        outside.enter_context(hardware.use_instruction_set("plain"))
+
+    with outside, pytest.raises(OtherRunError, match="message-shard-0: instruction set 'plain'"):
+        PrivRec(**PRIVATE).fit(rated(), checkpoint=tmp_path, callback=change)
+    assert fit(rated(), tmp_path).ledger_.events  # which goes on where it was
+
+
+def test_a_run_does_not_depend_on_threads(tmp_path, monkeypatch):
+    interrupted(log(), tmp_path / "a", monkeypatch)
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    given = {"a": 1, "b": 4}
+    runs = [PrivRec(FEATURES, **PRIVATE).fit(log(), checkpoint=tmp_path / n, n_threads=given[n]) for n in given]
+    np.testing.assert_array_equal(runs[0].parameters_, runs[1].parameters_)
+
+
+def test_a_node_answers_no_round_with_other_arithmetic(tmp_path, monkeypatch):
+    update = Update(0, "node", 1, {"sums": np.zeros(3)})
+    memory = NodeMemory(tmp_path, None).of_run("0" * 32, {"run": "1"})
+    memory.key()
+    memory.keep_answer(update, 1, {})
+    monkeypatch.setattr(checkpoint, "describe_arithmetic", other_arithmetic(NumPy="1.0"))
+    again = NodeMemory(tmp_path, None).of_run("0" * 32, {"run": "1"})
+    with pytest.raises(OtherRunError, match=r"answer: NumPy .* and not '1.0'"):
+        again.answer(0, "node", 1, lambda _: None)
+    with pytest.raises(OtherRunError, match=r"key.json: NumPy .* and not '1.0'"):
+        again.key()
+
+
+def test_files_of_two_runs_alike_but_for_their_names_are_not_mixed(tmp_path):
+    """Neither the data nor the parameters tell them apart, but the keys are two."""
+    for name in ("a", "b"):
+        fit(log(), tmp_path / name)
+    for name in ("state", "message-shard-0"):
+        shutil.copytree(tmp_path / "a", tmp_path / f"{name} of b")
+        (tmp_path / f"{name} of b" / "state").unlink()
+        shutil.copy(tmp_path / "b" / name, tmp_path / f"{name} of b" / name)
+        with pytest.raises(OtherRunError, match=rf"\({name} was made with other key\)"):
+            fit(log(), tmp_path / f"{name} of b")
+
+
 @pytest.mark.parametrize("left", ["state", "message-shard-0"])
 def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, left):
     fit(log(), tmp_path)
@@ -291,11 +375,13 @@ def interrupted(data, folder, monkeypatch):
 @pytest.mark.parametrize(
     ("field", "value", "complaint"),
     [
-        ("format", "fastfedrec key 1", "this version reads 'fastfedrec key 2'"),
+        ("format", "fastfedrec key 1", "this version reads 'fastfedrec key 3'"),
         ("seed", "1", "seed must be an integer"),
         ("seed", -1, "seed must be at least 0"),
         ("seed", None, "must have a seed or a secret"),
         ("secret", "00" * 32, "must have a seed or a secret"),
+        ("run", None, "its run must be 32 hexadecimal digits"),
+        ("run", "../" * 10 + "ab", "its run must be 32 hexadecimal digits"),
         ("bound_to", [], "bound_to must hold digests"),
         ("bound_to", {"rows": 1}, "bound_to must hold digests"),
         ("more", 1, "must have the fields"),

@@ -258,8 +258,8 @@ class PrivRec(_TwoTowerRecommender):
             key = resolve_key(key if folder is None else folder.resolve_key(key))
             ledger = resolve_ledger(ledger, self.delta)
             key.claim(f"{type(self).__name__}.fit")
-            where = None if checkpoint is None else os.path.abspath(checkpoint)
-            self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, checkpoint=where)
+            kept_as = None if folder is None else folder.run
+            self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, run=kept_as)
             self.interactions_, self.features_, self.communication_ = visited, features, CommunicationLedger()
             self._network = self._build()
             self.noise_multiplier_ = settings.noise_multiplier

@@ -1,0 +1,60 @@
+"""A description of the arithmetic on which the last bits of floating-point results depend."""
+
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+
+import numpy as np
+import threadpoolctl
+from numpy._core._multiarray_umath import __cpu_features__
+
+from fastfedrec.core.hardware import instruction_set
+from fastfedrec.core.version import __version__
+
+__all__ = ["describe_arithmetic"]
+
+_NUMBA_VARIABLES = ("NUMBA_CPU_FEATURES", "NUMBA_CPU_NAME", "NUMBA_DISABLE_JIT", "NUMBA_ENABLE_AVX", "NUMBA_OPT")
+
+
+def describe_arithmetic() -> dict[str, str]:
+    """Describe the arithmetic of this process: where all of it is equal, equal inputs give equal bits.
+
+    Numbers of threads have no part in it: no result of the package depends on them.
+
+    Returns
+    -------
+    dict of str to str
+        Versions, and what the processor has that libraries choose their code by.
+    """
+    return {"instruction set": instruction_set()} | _describe_process()
+
+
+@functools.cache  # libraries choose their code when they are loaded
+def _describe_process() -> dict[str, str]:
+    import scipy.linalg  # noqa: F401 -- its BLAS is seen only when it is loaded
+
+    features = " ".join(sorted(name for name, is_enabled in __cpu_features__.items() if is_enabled))
+    numba = [importlib.metadata.version(name) for name in ("numba", "llvmlite")]
+    numba += [f"{name}={os.environ[name]}" for name in _NUMBA_VARIABLES if name in os.environ]
+    return {
+        "fastfedrec": __version__,
+        "Python": platform.python_version(),
+        "NumPy": np.__version__,
+        "SciPy": importlib.metadata.version("scipy"),
+        "Numba": " ".join(numba),
+        "BLAS": _describe_blas(),
+        "system": f"{platform.machine()} {' '.join(platform.libc_ver())} {platform.mac_ver()[0]}".strip(),
+        "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", ""),
+        "processor features": features,
+    }
+
+
+def _describe_blas() -> str:
+    """Return how NumPy's and SciPy's BLAS compute; those that other packages have loaded have no part in it."""
+    loaded = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+    # A wheel brings a library in a folder of its own; where there is none, all share the system's.
+    bundled = [library for library in loaded if re.search(r"[/\\](numpy|scipy)\b", library["filepath"])]
+    parts = ("internal_api", "version", "architecture")
+    return "; ".join(sorted({" ".join(str(library.get(part)) for part in parts) for library in bundled or loaded}))
