@@ -62,8 +62,8 @@ def renyi_delta(orders: np.ndarray, divergences: np.ndarray, epsilon: float) -> 
     excess, logs = orders - 1, np.log(orders)
     gain = np.log(excess / orders)
     with np.errstate(over="ignore"):
-        exponents = excess * (divergences - epsilon + gain) - logs
-        exponents += ABSOLUTE * (excess * (divergences + epsilon - gain) + logs)
+        margin = ABSOLUTE * (divergences + epsilon - gain)  # in the same product, which may overflow
+        exponents = excess * (divergences - epsilon + gain + margin) - logs * (1 - ABSOLUTE)
     distance = math.sqrt(-math.expm1(-float(divergences.min())))  # the delta of epsilon 0
     return min(1.0, up(distance), up(math.exp(min(0.0, float(exponents.min())))))
 

@@ -1,5 +1,6 @@
-"""What one event costs by itself: pure epsilon, or the rho of its noise; and which sampling there are theorems of."""
+"""What one event costs by itself: pure epsilon, delta, or rho; and which sampling there are theorems of."""
 
+import math
 from fractions import Fraction
 
 from fastfedrec.accounting.events import (
@@ -12,7 +13,7 @@ from fastfedrec.accounting.events import (
     ShuffledReports,
     UnsupportedEventError,
 )
-from fastfedrec.accounting.rounding import inverse_up, sampled_epsilon
+from fastfedrec.accounting.rounding import inverse_up, sampled_epsilon, up
 from fastfedrec.core.numbers import float_up
 
 _SAMPLING_THEOREMS = (("poisson", "add_remove"), ("without_replacement", "replace"))
@@ -82,6 +83,41 @@ def pure_cost(event: Event) -> tuple[float, int]:
     if event.sampling == "none":
         return epsilon, event.count
     return sampled_epsilon(epsilon, event.sampling_rate), event.count
+
+
+def pure_rho(epsilon: float) -> float:
+    """The rho of a release with a pure epsilon: epsilon tanh(epsilon / 2), the least that holds for all of them.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of one release.
+
+    Returns
+    -------
+    float
+        Rounded up; randomized response attains it at orders near 1 (docs/explanation/accounting/accounting.md).
+    """
+    return up(epsilon * math.tanh(epsilon / 2))
+
+
+def release_delta(event: CentralRelease) -> float:
+    """The delta of one release after amplification by sampling: delta times the sampling rate.
+
+    Parameters
+    ----------
+    event : CentralRelease
+        What happened; `check_sampling` accepts its sampling.
+
+    Returns
+    -------
+    float
+        Rounded up.
+    """
+    rate = Fraction(event.sampling_probability or 1)
+    if event.sampling == "without_replacement":
+        rate = Fraction(event.cohort_size or 0, event.n_users or 1)
+    return float_up(rate * Fraction(event.delta))
 
 
 def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:

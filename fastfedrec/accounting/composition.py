@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec.accounting._conversion import zcdp_delta, zcdp_epsilon
-from fastfedrec.accounting._costs import discrete_gaussian_rho, gaussian_rho, pure_cost
+from fastfedrec.accounting._costs import discrete_gaussian_rho, gaussian_rho, pure_cost, pure_rho, release_delta
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
@@ -156,10 +156,10 @@ class Accountant:
         """The deltas of the releases themselves, added up.
 
         A release with a delta is at worst one that fails with that probability and is pure otherwise (Kairouz, Oh,
-        Viswanath 2015), so what is left of the run's delta goes to the pure parts.
+        Viswanath 2015), so what is left of the run's delta goes to the pure parts.  Sampling amplifies the delta, too.
         """
         return sum_up(
-            (event.delta, times * event.count)
+            (release_delta(event), times * event.count)
             for event, times in self._events.items()
             if isinstance(event, CentralRelease)
         )
@@ -298,11 +298,11 @@ class ZCDPAccountant(Accountant):
     """Zero-concentrated differential privacy: rhos add up.
 
     Takes `ZCDP`, `Gaussian` without sampling (rho = 1 / (2 noise_multiplier^2)), and everything with a pure epsilon
-    (rho = epsilon^2 / 2).
+    (rho = epsilon tanh(epsilon / 2), which is below epsilon^2 / 2).
 
     References
     ----------
-    .. [1] Bun and Steinke, "Concentrated differential privacy", TCC 2016, Propositions 1.4 and 1.6.
+    .. [1] Bun and Steinke, "Concentrated differential privacy", TCC 2016, Propositions 1.4 and 3.3.
     .. [2] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Corollary 13.
 
     Examples
@@ -323,7 +323,7 @@ class ZCDPAccountant(Accountant):
         if isinstance(event, DiscreteGaussianRelease):
             return discrete_gaussian_rho(event)
         epsilon, uses = pure_cost(event)
-        return up(count_up(uses) * epsilon * epsilon / 2)
+        return up(count_up(uses) * pure_rho(epsilon))
 
     def _epsilon(self, delta: float) -> float:
         return zcdp_epsilon(up(float(self._sum())), delta)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from fastfedrec.accounting._costs import pure_cost
+from fastfedrec.accounting._costs import pure_cost, release_delta
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant
 from fastfedrec.accounting.events import (
     ZCDP,
@@ -124,7 +124,8 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
     if isinstance(event, Laplace | CentralRelease):
         epsilon, uses = pure_cost(event)
         # Two steps, by way of D0: 2 epsilon, and delta once and once more times e^epsilon.
-        delta = stretched_delta(getattr(event, "delta", 0.0), epsilon)
+        own = release_delta(event) if isinstance(event, CentralRelease) else 0.0
+        delta = stretched_delta(own, epsilon)
         both = 2 * epsilon
         if delta >= 1 or math.isinf(both):
             return None

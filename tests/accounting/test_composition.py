@@ -3,6 +3,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -178,6 +179,28 @@ def test_composed_events_count_like_single_ones(accountant):
     for event in events:
         flat.compose(event, 5).compose(event, 3)
     assert nested.get_epsilon(1e-6) == pytest.approx(flat.get_epsilon(1e-6), rel=1e-9)
+
+
+def randomized_response_divergence(epsilon, order):
+    with mpmath.workdps(60):
+        epsilon, order = mpmath.mpf(epsilon), mpmath.mpf(order)
+        ratio = mpmath.cosh((order - mpmath.mpf(1) / 2) * epsilon) / mpmath.cosh(epsilon / 2)
+        return mpmath.log(ratio) / (order - 1)
+
+
+@given(st.floats(-9, 3).map(lambda x: 10**x), st.floats(-6, 4).map(lambda x: 1 + 10**x))
+def test_the_rho_of_a_pure_release_holds_at_every_order(epsilon, order):
+    (rho,) = ZCDPAccountant().compose(CentralRelease("m", epsilon, neighboring="replace"))._costs.values()
+    assert randomized_response_divergence(epsilon, order) <= order * mpmath.mpf(rho)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 50.0])
+def test_the_rho_of_a_pure_release_is_the_least(epsilon):
+    (rho,) = ZCDPAccountant().compose(CentralRelease("m", epsilon, neighboring="replace", count=7))._costs.values()
+    order = 1 + mpmath.mpf(10) ** -9
+    # Control: a smaller rho fails at orders near 1.
+    assert rho * (1 - 1e-6) < 7 * randomized_response_divergence(epsilon, order) / order <= rho
+    assert round(ZCDPAccountant().compose(CentralRelease("m", 5.0))._sum(), 2) == 4.93
 
 
 @given(st.floats(0.001, 3), st.integers(1, 3000), st.floats(1e-9, 0.1))
@@ -391,3 +414,15 @@ def test_bad_parameters_are_refused_by_name(accountant):
         events.compose(PURE, 0)
     with pytest.raises(TypeError, match="event must hold events of"):
         events.compose("noise")
+
+
+@pytest.mark.parametrize("accountant", ALL)
+@pytest.mark.parametrize("event", [PURE, NOISE, ZCDP("z", 1e-3, neighboring="replace", sampling="none")])
+@pytest.mark.parametrize("epsilon", [1e3, 1e300, 1e305, 1.7e308])
+def test_the_delta_of_a_large_epsilon_is_hardly_anything(accountant, event, epsilon):
+    try:
+        total = accountant().compose(event, 1000)
+    except UnsupportedEventError:
+        return
+    with np.errstate(all="raise", under="ignore"):
+        assert total.get_delta(epsilon) < 1e-100

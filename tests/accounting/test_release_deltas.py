@@ -4,12 +4,15 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.accountants import ALL
 
 from fastfedrec.accounting import (
     AdvancedAccountant,
     CentralRelease,
     Gaussian,
+    Ledger,
     PLDAccountant,
     PureAccountant,
     RDPAccountant,
@@ -46,6 +49,69 @@ def test_exact_composition_of_two_releases_with_delta():
     # Control: without the releases' own delta the figure would be too small.
     pure = CentralRelease("m", epsilon, neighboring="replace")
     assert PLDAccountant().compose(pure, 2).get_delta(at) < true
+
+
+SCHEMES = {
+    "poisson": {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": 0.02},
+    "fixed": {"neighboring": "replace", "sampling": "without_replacement", "n_users": 200, "cohort_size": 4},
+}
+
+
+@pytest.mark.parametrize("accountant", ALL)
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_sampling_amplifies_a_releases_own_delta(accountant, scheme):
+    release = CentralRelease("m", 0.8, delta=1e-8, count=400, **SCHEMES[scheme])
+    lost = 400 * 0.02 * 1e-8
+    pure = accountant().compose(replace(release, delta=0.0))
+    found = accountant().compose(release)
+    assert found.get_epsilon(1e-6) == pytest.approx(pure.get_epsilon(1e-6 - lost), rel=1e-9)
+    assert found.get_epsilon(lost * 0.999) == math.inf
+    for epsilon in (0.0, 0.5, 3.0):
+        assert found.get_delta(epsilon) == pytest.approx(pure.get_delta(epsilon) + lost, rel=1e-6)
+
+
+def test_a_run_of_sampled_releases_with_delta():
+    release = CentralRelease(
+        "histogram", 0.8, delta=1e-8, count=400, **SCHEMES["poisson"] | {"sampling_probability": 0.005}
+    )
+    assert round(PLDAccountant().compose(release).get_epsilon(4e-6), 4) == 0.4505
+    ledger = Ledger(delta=4e-6)
+    ledger.record(release)
+    assert ledger.epsilon("public") < math.inf
+
+
+def failing(epsilon, delta):
+    """A release that shows the user's data with probability delta, and else is randomized response; and without."""
+    kept = 1 / (1 + math.exp(-epsilon))
+    return [delta, (1 - delta) * kept, (1 - delta) * (1 - kept)], [0.0, (1 - delta) * (1 - kept), (1 - delta) * kept]
+
+
+def hockey_stick(p, q, epsilon):
+    return sum(max(a - math.exp(epsilon) * b, 0) for a, b in zip(p, q, strict=True))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.05, 3), st.floats(1e-6, 0.2), st.integers(1, 20), st.floats(0, 3))
+def test_a_sampled_release_with_delta_is_at_least_the_truth(epsilon, delta, cohort_size, at):
+    """One that is sampled: the mixture with what is released without the user, or with another user in its place."""
+    q = cohort_size / 20
+    used, unused = failing(epsilon, delta)
+    # That it was not used shows as often as that it was: (epsilon, delta) in both directions.
+    used, unused = [*used, 0.0], [unused[0], *unused[1:], delta]
+    sampled = [q * a + (1 - q) * b for a, b in zip(used, unused, strict=True)]
+    schemes = (
+        {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": q},
+        {"neighboring": "replace", "sampling": "without_replacement", "n_users": 20, "cohort_size": cohort_size},
+    )
+    for scheme in schemes:
+        release = CentralRelease("m", epsilon, delta=delta, **scheme)
+        for accountant in (PureAccountant, PLDAccountant):
+            account = accountant().compose(release)
+            for one, other in ((sampled, unused), (unused, sampled)):
+                assert hockey_stick(one, other, at) <= account.get_delta(at) * (1 + 1e-9)
+        assert PureAccountant().compose(release).get_delta(epsilon) == pytest.approx(q * delta, rel=1e-9)
+    # Control: half of that delta is below the truth, as with that probability the release shows the user's data.
+    assert hockey_stick(sampled, unused, epsilon) > q * delta / 2
 
 
 # ---- releases at a distance from what they are said to be -----------------------------------------------------------

@@ -18,7 +18,7 @@ ACCOUNTS = [
     ),
     Mutant(
         "own-delta-is-free", "the deltas of releases are not paid for", "Accountant._lost",
-        "(event.delta, times * event.count)",
+        "(release_delta(event), times * event.count)",
         "(0.0, times * event.count)",
         ("test_a_releases_own_delta_is_paid_for",),
     ),
@@ -77,10 +77,16 @@ ACCOUNTS = [
         ("test_every_accountant_is_at_least_the_closed_form_of_a_gaussian",),
     ),
     Mutant(
-        "zcdp-of-pure-quartered", "zCDP of a pure release is a quarter of what it costs", "ZCDPAccountant._cost",
-        "count_up(uses) * epsilon * epsilon / 2",
-        "count_up(uses) * epsilon * epsilon / 8",
-        ("test_every_accountant_errs_upward_on_randomized_response",),
+        "zcdp-of-pure-quartered", "zCDP of a pure release is a quarter of what it costs", "pure_rho",
+        "epsilon * math.tanh(epsilon / 2)",
+        "epsilon * math.tanh(epsilon / 2) / 4",
+        ("test_every_accountant_errs_upward_on_randomized_response", "test_the_rho_of_a_pure_release_is_the_least"),
+    ),
+    Mutant(
+        "own-delta-sampled-twice", "sampling amplifies the delta of a release twice", "release_delta",
+        "rate * Fraction(event.delta)",
+        "rate**2 * Fraction(event.delta)",
+        ("test_sampling_amplifies_a_releases_own_delta",),
     ),
     Mutant(
         "renyi-conversion-optimistic", "epsilon from Renyi divergences leaves out the term of delta", "renyi_epsilon",
@@ -239,8 +245,8 @@ ACCOUNTS = [
     ),
     Mutant(
         "replacing-without-delta", "replacing a user takes a release's delta once", "_for_replacement",
-        "stretched_delta(getattr(event, 'delta', 0.0), epsilon)",
-        "getattr(event, 'delta', 0.0)",
+        "stretched_delta(own, epsilon)",
+        "own",
         ("test_a_releases_own_delta_costs_more_for_a_replacement",),
     ),
     Mutant(
