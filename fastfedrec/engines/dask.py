@@ -3,6 +3,7 @@
 import copy
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import CancelledError
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -52,11 +53,12 @@ class DaskEngine(Engine):
     TypeError
         `client` is no Dask client.
     ValueError
-        It has no worker.
+        It is asynchronous, or has no worker.
 
     See Also
     --------
-    fastfedrec.rounds.engine.Engine.run : Raises RuntimeError where no worker was at work for `worker_timeout` seconds.
+    fastfedrec.rounds.engine.Engine.run : Raises RuntimeError where no worker was at work for `worker_timeout` seconds,
+        or where the run's tasks were cancelled.
 
     Notes
     -----
@@ -89,6 +91,11 @@ class DaskEngine(Engine):
             raise ImportError("DaskEngine needs Dask; install it: pip install 'fastfedrec[dask]'") from error
         if not isinstance(client, Client):
             raise TypeError(f"client must be a distributed.Client, got {type(client).__name__}")
+        if client.asynchronous:
+            raise ValueError(
+                "`client` must be synchronous, got one with asynchronous=True; make it without that, outside "
+                "the event loop"
+            )
         n_workers = len(client.scheduler_info(n_workers=-1)["workers"])
         if not n_workers:
             raise ValueError("client has no worker; wait for one with client.wait_for_workers(1)")
@@ -120,6 +127,11 @@ class DaskEngine(Engine):
             free: dict[Any, list[str]] = {future.key: [] for future in placed.values()}
             self.client.sync(self.client.scheduler.set_restrictions, worker=free)  # type: ignore[union-attr]
             yield placed
+        except CancelledError as error:
+            raise RuntimeError(
+                "the tasks of this run were cancelled, as client.restart() and client.cancel() do, by this client or "
+                f"another one of the cluster ({error}); start the run anew"
+            ) from error
         finally:
             for future in placed.values():  # not cancel: the scheduler closes on a client that cancels what was lost
                 future.release()

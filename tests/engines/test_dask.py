@@ -1,9 +1,11 @@
 """The Dask engine: the same bits as in one process, whatever happens to a worker, and shards that travel as paths."""
 
+import asyncio
 import os
 import pickle
 import signal
 import time
+from concurrent.futures import CancelledError
 
 import numpy as np
 import pytest
@@ -255,6 +257,28 @@ def test_what_is_no_client_and_what_has_no_worker():
         pytest.raises(ValueError, match="client has no worker"),
     ):
         DaskEngine(empty)
+
+
+def test_an_asynchronous_client_is_refused():
+    async def make():
+        async with Client(n_workers=1, processes=False, dashboard_address=":0", asynchronous=True) as client:
+            DaskEngine(client)
+
+    with pytest.raises(ValueError, match="`client` must be synchronous, got one with asynchronous=True"):
+        asyncio.run(make())
+
+
+@pytest.mark.parametrize("system", [FMFLDP(n_rounds=4), PrivRec(n_rounds=4, cohort_size=5, local_epochs=1)])
+def test_tasks_that_another_user_of_the_cluster_cancels_end_the_run_with_a_clear_error(data, system):
+    with Client(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as client:
+
+        def restart(model, number):
+            if number == 1:
+                client.restart()
+
+        with pytest.raises(RuntimeError, match=r"the tasks of this run were cancelled, as client.restart\(\)") as error:
+            system.fit(data.binarize(0.0), key=KEY, engine=DaskEngine(client), callback=restart)
+        assert isinstance(error.value.__cause__, CancelledError)
 
 
 def test_an_entropy_key_stays_at_home(client, data):
