@@ -10,6 +10,7 @@ import numpy as np
 from fastfedrec._kernels.data import interactions as _kernel
 from fastfedrec.core.check import check_array, check_choice, plain_array
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
+from fastfedrec.data._feature_ids import align_columns, refuse_unnamed_ids
 from fastfedrec.data._frames import columns_by_name
 from fastfedrec.data.ids import axis_ids, column_array
 
@@ -212,32 +213,43 @@ def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str)
     global_user_ids = own_array(check_integers(name("global_user_ids"), fields["global_user_ids"], np.uint64))
     _check_length(name("global_user_ids"), global_user_ids, n_users, "row of indptr")
     _check_distinct(name("global_user_ids"), global_user_ids)
+    user_ids = own_array(axis_ids(name("user_ids"), fields["user_ids"], n_users))
     return {
         "indptr": indptr,
         "indices": indices,
         "values": values,
         "timestamps": times,
-        "user_ids": own_array(axis_ids(name("user_ids"), fields["user_ids"], n_users)),
+        "user_ids": user_ids,
         "item_ids": item_ids,
         "global_user_ids": global_user_ids,
-        "user_features": check_columns("user_features", fields["user_features"], n_users, name),
-        "item_features": check_columns("item_features", fields["item_features"], len(item_ids), name),
+        "user_features": check_columns("user_features", fields["user_features"], user_ids, name),
+        "item_features": check_columns("item_features", fields["item_features"], item_ids, name),
         "catalogue": check_choice(name("catalogue"), fields["catalogue"], CATALOGUES),
     }
 
 
-def check_columns(field: str, columns: Any, length: int, name: Callable[[str], str] = str) -> Mapping[str, np.ndarray]:
-    """Columns with an entry for each row of an axis."""
+def check_columns(
+    field: str, given: Any, axis: np.ndarray | int, name: Callable[[str], str] = str
+) -> Mapping[str, np.ndarray]:
+    """Columns with an entry for each id of an axis, aligned by their own ids; or for each of a number of rows."""
     checked = {}
-    for feature, column in columns_by_name(name(field), columns).items():
+    if isinstance(axis, np.ndarray):
+        columns, rows = align_columns(name(field), field.removesuffix("_features"), given, axis)
+        length = len(axis)
+    else:
+        columns, rows, length = columns_by_name(name(field), given), None, axis
+    for feature, column in columns.items():
         if not isinstance(feature, str):
             raise TypeError(f"{name(field)} must be named by strings, got {feature!r} ({type(feature).__name__})")
         called = name(f"{field}[{feature!r}]")
         if isinstance(column, str | bytes | set | frozenset) or not isinstance(column, Iterable):
             raise TypeError(f"{called} must be a column in an order, got {type(column).__name__}; pass a list")
-        checked[feature] = column_array(called, column)
+        array = column_array(called, column)
+        checked[feature] = array if rows is None else array[rows]
         if len(checked[feature]) != length:
             raise ValueError(f"{called} must have {length} entries, got {len(checked[feature])}")
+    if isinstance(axis, np.ndarray) and rows is None:
+        refuse_unnamed_ids(name(field), field.removesuffix("_features"), checked, axis)
     return own_columns(checked)
 
 

@@ -296,5 +296,7 @@ def axis_ids(name: str, ids: Any, length: int | None) -> np.ndarray:
         again = int(np.flatnonzero(np.bincount(rows) > 1)[0])
         first, second = np.flatnonzero(rows == again)[:2]
         repeated = f"{len(array) - len(distinct)} repeated"
-        raise ValueError(f"{name} must be distinct, got {repeated}: places {first} and {second} hold the same id")
+        raise ValueError(
+            f"{name} must be distinct, got {repeated}: places {first} and {second} hold the same id; keep one of them"
+        )
     return array

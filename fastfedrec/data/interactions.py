@@ -320,7 +320,8 @@ class Interactions(Selections, Immutable):
         Parameters
         ----------
         user_features, item_features : mapping of str to array_like, frame, or None
-            One entry per user or item, in the order of `user_ids` or `item_ids`; None keeps what is there.
+            A row for each user or item; None keeps the present columns.  Rows are aligned by a column of ids (``user``
+            or ``item``, or a usual name such as ``movieId``) or an index of pandas of that name, else by position.
 
         Returns
         -------
@@ -329,9 +330,9 @@ class Interactions(Selections, Immutable):
         """
         changes = {}
         if user_features is not None:
-            changes["user_features"] = check_columns("user_features", user_features, self.n_users)
+            changes["user_features"] = check_columns("user_features", user_features, self.user_ids)
         if item_features is not None:
-            changes["item_features"] = check_columns("item_features", item_features, self.n_items)
+            changes["item_features"] = check_columns("item_features", item_features, self.item_ids)
         return self._replace(**changes)
 
     # ---- reading ------------------------------------------------------------------------------------------------

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -11,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import check_integer
 from fastfedrec.data._feature_columns import Rows, unit_rows
-from fastfedrec.data._frames import columns_by_name, is_frame
+from fastfedrec.data._feature_ids import IdColumn, refuse_unnamed_ids, split_ids
+from fastfedrec.data._frames import is_frame
 from fastfedrec.data.digest import digests
-from fastfedrec.data.ids import IdIndex, axis_ids, check_kinds, id_at
+from fastfedrec.data.ids import IdIndex, axis_ids, check_kinds, column_array, id_at
 
 __all__ = ["ItemFeatures", "ItemFeaturesLike"]
 
@@ -60,6 +62,8 @@ class ItemFeatures:
         One for each column.  None at all where nothing but the digest was given: by a file, or to a node.
     digest : str
         64 hexadecimal digits, that no other features have.
+    unaligned : mapping of str to ndarray
+        Where there are no ids, the columns that may turn out to hold them.
 
     Examples
     --------
@@ -81,6 +85,7 @@ class ItemFeatures:
     ids: NDArray[Any] | None
     blocks: tuple[Rows, ...]
     digest: str
+    unaligned: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, given: ItemFeaturesLike) -> Self:
@@ -91,8 +96,9 @@ class ItemFeatures:
         name : str
             The argument's name, for messages.
         given : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or ItemFeatures
-            A frame of pandas, polars (also lazy) or pyarrow, or columns by their names.  A column `item` has the ids;
-            without it rows are in the order of the list of items.  Every other column is a block:
+            A frame of pandas, polars (also lazy) or pyarrow, or columns by their names.  The ids are a column `item`,
+            or one with a usual name (``item_id``, ``movieId``, ``asin``), or the index of pandas under such a name;
+            without ids rows are in the order of the list of items.  Every other column is a block:
 
             - text is labels, several of them joined by ``|``, where they come again in the column; where hardly one
               does (titles, descriptions), its words are hashed, and weigh more the rarer they are;
@@ -118,11 +124,12 @@ class ItemFeatures:
             return given
         if isinstance(given, str) and _DIGEST.fullmatch(given):
             return cls((), None, (), given)
-        ids, columns = _columns(name, given)
+        id_column, columns = _columns(name, given)
         blocks = {column: unit_rows(label, values) for column, (label, values) in columns.items()}
         lengths = {column: block.shape[0] for column, block in blocks.items()}
-        if ids is not None:
-            ids = axis_ids(f"{name}[{_ITEM!r}]", ids, None)
+        ids = None
+        if id_column is not None:
+            ids = axis_ids(id_column.called, id_column.ids, None)
             lengths = {_ITEM: len(ids)} | lengths
         if 0 in lengths.values():
             raise ValueError(f"{name} must have a row, got none")
@@ -131,7 +138,8 @@ class ItemFeatures:
         for block in blocks.values():
             for array in (block.data, block.indices, block.indptr):
                 array.flags.writeable = False
-        return cls(tuple(blocks), ids, tuple(blocks.values()), _digest_of(ids, blocks))
+        unaligned = _plain_columns(columns) if ids is None else {}
+        return cls(tuple(blocks), ids, tuple(blocks.values()), _digest_of(ids, blocks), unaligned)
 
     def __repr__(self) -> str:
         return f"<ItemFeatures: digest {self.digest[:16]}>"  # the same of a digest alone: nodes of a run compare it
@@ -180,6 +188,7 @@ class ItemFeatures:
                     f"{name} must have {len(items)} rows, one for each item in the order of item_ids, got {n_rows}; or "
                     f"give it a column {_ITEM!r} with the ids"
                 )
+            refuse_unnamed_ids(name, _ITEM, self.unaligned, items)
         else:
             called = f"{name}[{_ITEM!r}]"
             check_kinds(called, self.ids, items, of="the items' ids")
@@ -206,16 +215,15 @@ def _digest_of(ids: np.ndarray | None, blocks: Mapping[str, Rows]) -> str:
     return digests({"features": [named, list(blocks), rows]})["features"]
 
 
-def _columns(name: str, given: Any) -> tuple[Any, dict[str, tuple[str, Any]]]:
+def _columns(name: str, given: Any) -> tuple[IdColumn | None, dict[str, tuple[str, Any]]]:
     """The ids, if there are any, and every other column with what messages call it."""
     if isinstance(given, Mapping) or is_frame(given):
-        columns = columns_by_name(name, given)
+        id_column, columns = split_ids(name, _ITEM, given)
         if odd := [column for column in columns if not isinstance(column, str)]:
             raise TypeError(f"{name} must have columns with names that are text, got {odd[0]!r}; rename it")
-        ids = columns.pop(_ITEM, None)
         if not columns:
             raise ValueError(f"{name} must have a column beside {_ITEM!r}, got none")
-        return ids, {column: (f"{name}[{column!r}]", values) for column, values in columns.items()}
+        return id_column, {column: (f"{name}[{column!r}]", values) for column, values in columns.items()}
     is_array = scipy.sparse.issparse(given) or hasattr(given, "__array__") or hasattr(given, "__dlpack__")
     if is_array and getattr(given, "ndim", 2) == 2:
         return None, {_VECTORS: (name, given)}
@@ -224,6 +232,17 @@ def _columns(name: str, given: Any) -> tuple[Any, dict[str, tuple[str, Any]]]:
         f"{name} must be a frame, a mapping of names to columns, or an array of n_items x n_dimensions, got "
         f"{type(given).__name__}{shape}; name a column as {{'genres': column}}"
     )
+
+
+def _plain_columns(columns: Mapping[str, tuple[str, Any]]) -> dict[str, NDArray[Any]]:
+    """Copies of the columns that have a single value in each row."""
+    plain = {}
+    for column, (called, values) in columns.items():
+        if not scipy.sparse.issparse(values) and getattr(values, "ndim", 1) == 1:
+            with suppress(TypeError, ValueError):  # a missing entry, which is no id
+                plain[column] = column_array(called, values).copy()
+                plain[column].flags.writeable = False
+    return plain
 
 
 def _rows_of(block: Rows, rows: np.ndarray) -> Rows:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fastfedrec.core.check import check_flag
 from fastfedrec.core.files import check_path
 from fastfedrec.core.numbers import show_names
+from fastfedrec.data.column_names import known_columns, split_type
 from fastfedrec.datasets._fields import Field, Kind, parse_field
-from fastfedrec.datasets._headers import known_columns, split_type
 from fastfedrec.datasets._polars import import_polars
 from fastfedrec.datasets._records import parse_records
 from fastfedrec.datasets._streams import open_text

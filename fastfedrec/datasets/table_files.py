@@ -15,11 +15,11 @@ import numpy as np
 from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.core.files import check_path
 from fastfedrec.core.numbers import show_names
+from fastfedrec.data.column_names import known_columns
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import UNITS, check_timestamps
 from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
-from fastfedrec.datasets._headers import known_columns
 from fastfedrec.datasets._polars import coded, import_polars
 from fastfedrec.datasets._records import OpenQuote, Record, split_records
 from fastfedrec.datasets._streams import NotUTF8, open_text

@@ -102,8 +102,9 @@ class DPGram(MeanGated, GramModel):
         None publishes that of the data, and the ledger says so.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
         What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
-        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  A column `item` has the ids; without it rows are in
-        the order of the items.  How far each column is believed is fitted to the noisy release, which costs nothing.
+        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name;
+        without ids rows are in the order of the items.  How far each column is believed is fitted to the noisy release,
+        which costs nothing.
     refine : bool or "auto"
         Whether a third release corrects what the second found: of n_items x 40 numbers a user, its row projected on
         the strongest directions, for 7/19 of what the mean leaves of the squared budget.  At most 4,194,304 users.

@@ -93,8 +93,9 @@ class ShuffledSketchGram(Courses, GramModel):
         Of the reports, in (0, 1): about single items, before the rest is about pairs.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
         What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
-        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  A column `item` has the ids; without it rows are in
-        the order of the items.  How far each column is believed is fitted to the noisy release, which costs nothing.
+        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name;
+        without ids rows are in the order of the items.  How far each column is believed is fitted to the noisy release,
+        which costs nothing.
 
     Attributes
     ----------

@@ -4,19 +4,22 @@ from collections.abc import Sequence
 
 from fastfedrec.core.numbers import show_names
 
+__all__ = ["known_columns", "split_type"]
+
 #: By role, in small letters without what separates words.
 _KNOWN = {
     "user": ("user", "userid", "uid", "reviewerid", "visitorid", "customerid"),
     "item": (
         "item", "itemid", "iid", "movieid", "businessid", "asin", "parentasin", "trackid", "artistid", "songid",
         "albumid", "bookid", "gameid", "appid", "productid", "newsid", "articleid", "videoid", "recipeid", "placeid",
-        "locationid", "venueid", "poiid", "isbn", "animeid", "jokeid", "beerid", "courseid",
+        "locationid", "venueid", "poiid", "isbn", "animeid", "jokeid", "beerid", "courseid", "filmid", "showid", "sku",
+        "stockcode",
     ),
     "value": (
         "value", "rating", "bookrating", "stars", "overall", "score", "count", "plays", "playcount", "listencount",
-        "weight",
+        "weight", "quantity",
     ),
-    "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime"),
+    "timestamp": ("timestamp", "time", "date", "datetime", "unixreviewtime", "invoicedate"),
 }  # fmt: skip
 _TYPES = ("token", "token_seq", "float", "float_seq")  # of RecBole's .inter files, behind a colon
 
