@@ -7,6 +7,7 @@ import numpy as np
 
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.numbers import show_names
+from fastfedrec.data.ids import check_one_column
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import check_timestamps
 
@@ -168,6 +169,8 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
         if role == "timestamp":
             rows["timestamps"] = check_timestamps(column, len(column), unit=timestamp_unit, name=called)
         else:
+            if role != "value":
+                check_one_column(called, column)
             array = _present(called, column)
             rows[f"{role}s"] = check_values(called, array, len(column)) if role == "value" else array
     return rows

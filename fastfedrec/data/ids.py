@@ -1,5 +1,6 @@
 """External ids: any hashable, encoded as rows and looked up again."""
 
+import re
 from collections.abc import Hashable, Iterable
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ __all__ = [
     "Coded",
     "IdIndex",
     "axis_ids",
+    "check_exact",
     "check_kinds",
     "check_one_column",
     "column_array",
@@ -26,6 +28,8 @@ __all__ = [
 
 _LEAST_ENTRIES = 500_000  # that are worth a thread
 _MOST_BITS = 8192
+_IS_WIDE = re.compile("u?int128", re.IGNORECASE)  # of polars, for which NumPy has no type
+_IS_NESTED = re.compile("(struct|array|(large_|fixed_size_)?list|map)\\b", re.IGNORECASE)  # of polars and pyarrow
 _PLAIN = int, float, str, np.number, np.bool_, np.datetime64
 
 
@@ -34,6 +38,47 @@ class Coded(NamedTuple):
 
     ids: list[Any]
     numbers: np.ndarray
+
+
+def check_exact(name: str, numbers: Any) -> None:
+    """Raise where floats are so large that several whole numbers become one of them.
+
+    Parameters
+    ----------
+    name : str
+        The argument's name, for the message.
+    numbers : ndarray
+        Ids or times; all but floats pass.
+
+    Raises
+    ------
+    TypeError
+        The first such float is named.
+    """
+    if numbers.dtype.kind == "f":
+        inexact = np.abs(numbers) >= 2.0 ** _exact_bits(numbers.dtype)  # NaN is looked for elsewhere
+        positions = [int(np.argmax(inexact))] if inexact.any() else []
+    else:
+        positions = range(len(numbers)) if numbers.dtype.kind == "O" else []  # type: ignore[assignment]
+    for position in positions:
+        _check_exact_key(f"{name}[{position}]", numbers[position])
+
+
+def _exact_bits(dtype: Any) -> int:
+    """Floats of the type are whole numbers of their own below two to this power."""
+    return int(np.finfo(dtype).nmant) + 1
+
+
+def _check_exact_key(name: str, key: Any) -> None:
+    """Raise for such a float, or for a tuple with one."""
+    if isinstance(key, tuple):
+        for part in key:
+            _check_exact_key(name, part)
+    elif isinstance(key, float | np.floating) and abs(float(key)) >= 2.0 ** (n_bits := _exact_bits(type(key))):
+        raise TypeError(
+            f"{name} must be below 2**{n_bits}, where {np.dtype(type(key)).name} holds each whole number exactly, got "
+            f"{float(key)!r}; read the column as integers (Int64 in pandas) or as text, not as floats"
+        )
 
 
 class IdIndex:
@@ -63,7 +108,9 @@ class IdIndex:
         if isinstance(ids, str | bytes) or not has_entries or getattr(ids, "ndim", 1) == 0:
             raise TypeError(f"{self._axis}_ids must be a sequence of ids, got the single id {ids!r}; pass [{ids!r}]")
         check_one_column(f"{self._axis}_ids", ids)
-        return column_array(f"{self._axis}_ids", ids)
+        wanted = column_array(f"{self._axis}_ids", ids)
+        check_exact(f"{self._axis}_ids", wanted)
+        return wanted
 
     def _comparable(self, dtype: np.dtype) -> bool:
         ours = self._ids.dtype
@@ -114,6 +161,11 @@ def check_one_column(name: str, ids: Any) -> None:
         raise TypeError(f"{name} must be in an order, got a {type(ids).__name__}; pass a list, such as sorted({name})")
     if hasattr(ids, "columns"):
         raise TypeError(f"{name} must be one column, got a {type(ids).__name__}; take the column by its name")
+    kind = str(getattr(ids, "dtype", None) or getattr(ids, "type", None))  # pyarrow has no dtype
+    if _IS_WIDE.match(kind):
+        raise TypeError(f"{name} must hold integers of at most 64 bits, text, or dates, got {kind}; cast it to text")
+    if _IS_NESTED.match(kind):
+        raise TypeError(f"{name} must hold one id in each row, got {kind}; take one field, or join its parts as text")
     if getattr(ids, "ndim", 1) != 1:
         raise ValueError(f"{name} must have 1 dimension, got shape {ids.shape}")
 
@@ -192,6 +244,7 @@ def encode_ids(name: str, ids: Any) -> tuple[np.ndarray, np.ndarray]:
         raise TypeError(f"{name} must hold hashable ids, got dtype {ids.dtype}")
     if ids.dtype.kind in "fMm" and (bad := np.flatnonzero(ids != ids)).size:
         raise ValueError(f"{name}[{bad[0]}] is missing ({ids[bad[0]]}); drop that row or give it an id")
+    check_exact(name, ids)
     if ids.size and ids.dtype.kind in "iu" and ids.min() >= 0 and (top := int(ids.max())) < 4 * ids.size + 1024:
         return _encode_dense(ids, top + 1)
     unique, rows = np.unique(ids, return_inverse=True)
@@ -261,6 +314,7 @@ def _encode_objects(name: str, ids: list[Any]) -> tuple[np.ndarray, np.ndarray]:
         except TypeError:
             kind = type(key).__name__
             raise TypeError(f"{name}[{position}] is not hashable ({kind}); convert it to a tuple") from None
+        _check_exact_key(f"{name}[{position}]", key)
         if rows[position] == len(first) - 1 and not _can_be_saved(key):
             shown = repr(key) if not isinstance(key, int) else f"of {key.bit_length()} bits"
             raise TypeError(

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.check import check_choice, plain_array
+from fastfedrec.data.ids import check_exact
 
 __all__ = ["MISSING_TIMESTAMP", "UNITS", "check_timestamps"]
 
@@ -143,12 +144,17 @@ def _of_dates(name: str, dates: np.ndarray, unit: str, where: np.ndarray | None)
 
 def _of_floats(name: str, numbers: np.ndarray, where: np.ndarray | None) -> np.ndarray:
     missing = np.isnan(numbers)
-    if (broken := np.flatnonzero(~missing & ~((np.abs(numbers) < 2.0**63) & (numbers == np.floor(numbers))))).size:
+    if (broken := np.flatnonzero(~missing & ~(np.isfinite(numbers) & (numbers == np.floor(numbers))))).size:
         at = int(broken[0])
         raise TypeError(
             f"{name} must be whole numbers or dates, got {numbers[at]} at position {_place(at, where)}; multiply them "
             "to a finer unit, and round"
         )
+    placed = numbers
+    if where is not None:  # so that the message names the position in the column
+        placed = np.zeros(where[-1] + 1, dtype=numbers.dtype)
+        placed[where] = numbers
+    check_exact(name, placed)
     out = np.full(numbers.shape, MISSING_TIMESTAMP, dtype=np.int64)
     out[~missing] = numbers[~missing].astype(np.int64)
     return out

@@ -16,7 +16,7 @@ from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.core.files import check_path
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data.column_names import known_columns
-from fastfedrec.data.ids import Coded
+from fastfedrec.data.ids import Coded, check_exact, check_one_column
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import UNITS, check_timestamps
 from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
@@ -60,7 +60,8 @@ _KINDS: dict[str, tuple[dict[str, Any], ...]] = {
     "timestamp": (
         {"kind": Kind.WHOLE, "optional": True},
         {"kind": Kind.ISO, "optional": True},
-        {"kind": Kind.DECIMAL, "step": 1.0, "low": -(2.0**53), "high": 2.0**53},  # as 978300760.0
+        # As 978300760.0; at 2**53 a float may stand for the whole number beside it.
+        {"kind": Kind.DECIMAL, "step": 1.0, "low": 1 - 2.0**53, "high": 2.0**53 - 1},
     ),
 }
 
@@ -356,5 +357,8 @@ def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
         elif role == "value":
             columns[role] = check_values(where, column, len(column))
         else:
+            check_one_column(where, column)
             columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
+            if not isinstance(columns[role], Coded):
+                check_exact(where, columns[role])
     return columns

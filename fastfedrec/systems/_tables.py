@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data.conversion import as_frame, as_interactions, frame_columns, value_column
-from fastfedrec.data.ids import check_kinds, check_one_column, column_array, id_at
+from fastfedrec.data.ids import check_exact, check_kinds, check_one_column, column_array, id_at
 from fastfedrec.data.interactions import Interactions
 
 
@@ -40,7 +40,9 @@ def as_column(name: str, ids: Any) -> np.ndarray:
     if isinstance(ids, Mapping):  # perhaps of each user's own
         raise TypeError(f"{name} must be ids alone, got a {type(ids).__name__}; pass a list of its keys if meant")
     check_one_column(name, ids)
-    return column_array(name, ids)
+    column = column_array(name, ids)
+    check_exact(name, column)
+    return column
 
 
 def find_rows(data: Interactions, axis: str, ids: Any, name: str) -> NDArray[np.int64]:

@@ -164,7 +164,7 @@ def test_an_order_asks_for_all_times_that_it_needs():
          r"timestamps\[1\] is 3000-01-01, which 64 bits of ns since 1970 do not reach; use timestamp_unit='s'"),
         ([1.5], {}, TypeError, "timestamps must be whole numbers or dates, got 1.5 at position 0; mult"),
         ([None, 1, 1.5], {}, TypeError, r"timestamps\[2\] must be a whole number or a date, as all are, got float"),
-        ([2.0**63], {}, TypeError, "timestamps must be whole numbers or dates, got 9.22"),
+        ([2.0**63], {}, TypeError, r"timestamps\[0\] must be below 2\*\*53, .* got 9\.22"),
         ([float("inf")], {}, TypeError, "timestamps must be whole numbers or dates, got inf"),
         ([2**64 - 1], {}, ValueError, r"timestamps\[0\] must be below 2\*\*63, got 18446744073709551615"),
         ([2**70], {}, ValueError, r"timestamps\[0\] must be below 2\*\*63, got 1180591620717411303424"),
@@ -190,3 +190,25 @@ def test_a_frames_column_is_named():
     frame = pd.DataFrame({"user": [1], "item": [1], "when": ["yesterday"]})
     with pytest.raises(TypeError, match=r"column 'when' \(timestamp\)\[0\] must be a whole number or a date"):
         Interactions.from_dataframe(frame, timestamp="when")
+
+
+@pytest.mark.parametrize("make", [np.asarray, pd.Series, pl.Series, pa.array, lambda times: list(times)])
+@pytest.mark.parametrize(("dtype", "n_bits"), [("f2", 11), ("f4", 24), ("f8", 53)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_floats_that_may_stand_for_two_moments_are_refused(make, dtype, n_bits, sign):
+    exact = np.array([0, sign * (2**n_bits - 1)], dtype=dtype)
+    assert check_timestamps(make(exact), 2).tolist() == [0, sign * (2**n_bits - 1)]
+    rounded = make(np.array([0, sign * 2**n_bits], dtype=dtype))
+    message = rf"timestamps\[1\] must be below 2\*\*{n_bits}, where {np.dtype(dtype)} holds each whole number exactly"
+    for timestamps in (rounded, make(np.array([np.nan, sign * 2**n_bits], dtype=dtype))):
+        with pytest.raises(TypeError, match=message):
+            check_timestamps(timestamps, 2)
+
+
+def test_nanoseconds_and_seconds_as_floats_are_refused():
+    with pytest.raises(
+        TypeError, match=r"must be below 2\*\*53, .*got 1\.7145648002500001e\+18; read the column as int"
+    ):
+        Interactions.from_arrays([1], [1], timestamps=[1714564800250000001.0])
+    with pytest.raises(TypeError, match=r"must be below 2\*\*24"):
+        Interactions.from_arrays([1, 1], [1, 2], timestamps=np.array([978300760, 978302109], dtype=np.float32))

@@ -437,3 +437,24 @@ def test_damaged_gzip(tmp_path, change):
         data = PLAYS.encode()
     with pytest.raises(ValueError, match=r"table\.csv\.gz cannot be unpacked .*download it again"):
         load_table(write(tmp_path, bytes(data), "table.csv.gz"), user="who", item="what")
+
+
+@pytest.mark.parametrize("dtype", [pl.Float32, pl.Float64])
+def test_floats_of_parquet_that_hold_no_ids_or_times(tmp_path, dtype):
+    large = 2.0 ** (24 if dtype == pl.Float32 else 53)
+    for role in ("user", "item", "timestamp"):
+        frame = pl.DataFrame({"user": [1, 2], "item": [1, 2], "timestamp": [5, 6]})
+        path = tmp_path / "table.parquet"
+        frame.with_columns(pl.Series(role, [1.0, large], dtype=dtype)).write_parquet(path)
+        for read in (load_table, lambda path: store_table(path, tmp_path / "stored")):
+            with pytest.raises(
+                TypeError, match=rf"column '{role}' \({role}\)\[1\] must be below 2\*\*(24|53), where fl"
+            ):
+                read(path)
+
+
+def test_times_of_text_that_a_float_cannot_hold(tmp_path):
+    exact = write(tmp_path, "u,i,t\n1,1,9007199254740991.0\n")
+    assert load_table(exact, user="u", item="i", timestamp="t").timestamps.tolist() == [2**53 - 1]
+    with pytest.raises(ValueError, match="line 2: t must be whole"):
+        load_table(write(tmp_path, "u,i,t\n1,1,9007199254740993.0\n"), user="u", item="i", timestamp="t")
