@@ -8,10 +8,10 @@ How columns are laid out is decided by the half of the draws that chooses, so th
 import hashlib
 import math
 import numbers
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from decimal import Decimal
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
 import numpy as np
@@ -154,7 +154,8 @@ def _take_apart(items: list[list[Any]]) -> list[Outputs]:
     half = len(read[0]) // 2
     chosen_on = [some[:half] for some in read]
     is_text = all(label.startswith(_TEXT) for some in chosen_on for label, _, _ in some)
-    columns, names = _plan([atoms for some in chosen_on for _, atoms, _ in some], is_text)
+    places = _places([item for some in items for item in some[:half]])
+    columns, names = _plan([atoms for some in chosen_on for _, atoms, _ in some], is_text, places)
     shown: dict[int, str] = {}
     outputs = []
     for some in read:
@@ -279,7 +280,39 @@ def _as_text(value: Any) -> str:
     return hex(value) if type(value) is int and value.bit_length() > _MOST_BITS else repr(value)
 
 
-def _plan(seen: list[list[Any]], is_text: bool) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
+def _places(items: list[Any]) -> list[str]:
+    """Where the numbers of nested outputs stand, such as "output['n']"; none where no output is nested."""
+    if not any(map(_is_nested, items)):
+        return []
+    seen = {tuple(islice(_places_in(item, "output"), _N_COLUMNS)) for item in items if not isinstance(item, Raised)}
+    longest = max(map(len, seen))
+    at = [{places[j] for places in seen if len(places) > j} for j in range(longest)]
+    return [names.pop() if len(names) == 1 else f"number {j} of the output" for j, names in enumerate(at)]
+
+
+def _is_nested(item: Any) -> bool:
+    parts = item if isinstance(item, list | tuple) else ()
+    return isinstance(item, dict) or any(isinstance(part, dict | list | tuple | np.ndarray) for part in parts)
+
+
+def _places_in(item: Any, name: str) -> Iterator[str]:
+    """The place of each number that `_flatten` appends, in its order."""
+    if isinstance(item, dict):
+        for k, (key, value) in enumerate(item.items()):
+            yield from _places_in(key, f"key {k} of {name}")
+            yield from _places_in(value, f"{name}[{_short(_as_text(key))}]")
+    elif isinstance(item, list | tuple):
+        for k, part in enumerate(item):
+            yield from _places_in(part, f"{name}[{k}]")
+    elif type(item) is np.ndarray and item.ndim > 1 and item.dtype.kind in "biuf":
+        yield from (f"{name}{list(index)}" for index in np.ndindex(item.shape))
+    else:
+        atoms: list[Any] = []
+        _flatten(item, atoms)
+        yield from [name] if len(atoms) == 1 else (f"{name}[{k}]" for k in range(len(atoms)))
+
+
+def _plan(seen: list[list[Any]], is_text: bool, places: list[str]) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
     """For each type, the functions that take one column's number out of an output's, and what the columns are called.
 
     Where an output has no such number, integers are the least int64 and floats are NaN: its label says so already.
@@ -296,7 +329,7 @@ def _plan(seen: list[list[Any]], is_text: bool) -> tuple[dict[Any, list[Any]], d
     if len(lengths) > 1:
         add(np.int64, "length of the output", len)
     for j in range(min(longest, _N_COLUMNS)):
-        name = "output" if longest == 1 else f"output[{j}]"
+        name = places[j] if places else "output" if longest == 1 else f"output[{j}]"
         name = f"ord({name})" if is_text else name
         present = [atoms[j] for atoms in seen if len(atoms) > j]
         integers = [value for value in present if isinstance(value, int)]

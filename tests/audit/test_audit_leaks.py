@@ -123,7 +123,30 @@ LEAKS = {
     "a bool": (lambda rng, n, x: [bool(v) for v in rng.random(n) < 0.1 + 0.8 * x], "output"),
     "a bool in the place of an integer": (lambda rng, n, x: [True if x else 1] * n, "output is (int|bool)"),
     "a tuple": (lambda rng, n, x: [(0.5, int(v) + 3 * x) for v in rng.integers(0, 3, n)], r"output\[1\]"),
-    "a dict": (lambda rng, n, x: [{"a": 1, "b": int(v) + 3 * x} for v in rng.integers(0, 3, n)], r"output\[3\]"),
+    "a dict": (lambda rng, n, x: [{"a": 1, "b": int(v) + 3 * x} for v in rng.integers(0, 3, n)], r"output\['b'\]"),
+    "a dict in a dict": (
+        lambda rng, n, x: [{"s": 0.5, "of": {"n": int(v) + 3 * x, 7: 1}} for v in rng.integers(0, 3, n)],
+        r"output\['of'\]\['n'\]",
+    ),
+    "a tuple in a dict": (
+        lambda rng, n, x: [{"mean": (0.5, int(v) + 3 * x), "n": 2} for v in rng.integers(0, 3, n)],
+        r"output\['mean'\]\[1\]",
+    ),
+    "a dict in a tuple": (
+        lambda rng, n, x: [("total", {(1, 2): int(v) + 3 * x}) for v in rng.integers(0, 3, n)],
+        r"output\[1\]\[\(1, 2\)\]",
+    ),
+    "an array in a dict": (
+        lambda rng, n, x: [{"sums": np.array([[1, 2], [3, v + 3 * x]])} for v in rng.integers(0, 3, n)],
+        r"output\['sums'\]\[1, 1\]",
+    ),
+    "a list in a list": (
+        lambda rng, n, x: [[[1, 2], int(v) + 3 * x] for v in rng.integers(0, 3, n)], r"^output\[1\] "
+    ),
+    "a dict with other keys": (
+        lambda rng, n, x: [{"ab"[int(v)]: int(v) + 3 * x} for v in rng.integers(0, 2, n)],
+        "number 1 of the output",
+    ),
     "a set": (lambda rng, n, x: [{int(v), 7 + x} for v in rng.integers(0, 3, n)], r"output\[1\]"),
     "a fraction": (lambda rng, n, x: [Fraction(int(v) + 3 * x, 7) for v in rng.integers(0, 3, n)], "output"),
     "None": (lambda rng, n, x: [None if x and v else 1 for v in rng.integers(0, 2, n)], "output is (None|int)"),
