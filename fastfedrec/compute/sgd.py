@@ -216,10 +216,7 @@ def fit_factors(
 
     if items is None and ratings is None:
         users, items, ratings, n_users, n_items = _rating_list("users", users, n_users, n_items, weights)
-    shape = (
-        check_integer("n_users", n_users, low=1, high=_MOST_ROWS),
-        check_integer("n_items", n_items, low=1, high=_MOST_ROWS),
-    )
+    shape = _check_size("n_users", n_users), _check_size("n_items", n_items)
     n_epochs = check_integer("n_epochs", n_epochs, low=0)
     learning_rate = check_real("learning_rate", learning_rate, low=0.0, exclusive=True)
     regularization = check_real("regularization", regularization, low=0.0)
@@ -340,6 +337,15 @@ class _Run:
                 return
             self.recent.popleft()
             self.stopped = "diverged"
+
+
+def _check_size(name: str, size: Any) -> int:
+    if size is None:
+        raise TypeError(
+            f"{name} must be an integer where users, items and ratings are columns, got None; pass it, or pass one "
+            "matrix of users x items or Interactions, which have sizes"
+        )
+    return check_integer(name, size, low=1, high=_MOST_ROWS)
 
 
 def _check_ids(name: str, ids: Any, n: int, length: int | None = None) -> np.ndarray:

@@ -212,6 +212,17 @@ def of_text(prediction, rating):
     return prediction.upper()
 
 
+@pytest.mark.parametrize("sizes", [{}, {"n_users": 2}, {"n_items": 2}])
+def test_columns_without_sizes_are_refused_with_what_has_them(sizes):
+    missing = "n_items" if "n_users" in sizes else "n_users"
+    with pytest.raises(
+        TypeError, match=rf"{missing} must be an integer where users, items .* got None; pass it, or pass"
+    ):
+        sgd.fit_factors([0, 1], [0, 1], [1.0, 2.0], key=Key.from_seed(1), **sizes)
+    fitted = sgd.fit_factors(np.diag([1.0, 2.0]), key=Key.from_seed(1), n_epochs=1, **sizes)  # a matrix has them
+    assert len(fitted.user_factors) == len(fitted.item_factors) == 2
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -75,9 +75,8 @@ class LayeredGaussian(RoundedGaussian):
     def __init__(self, stddev: Fraction | int | float):
         self.stddev = check_exact("stddev", stddev)
         if not _LOWEST <= self.stddev <= _HIGHEST:
-            raise ValueError(
-                f"stddev must be from 2^15 to 2^56, got {float(self.stddev):g}; use RoundedGaussian below that"
-            )
+            remedy = "RoundedGaussian" if self.stddev < _LOWEST else "a coarser grid"
+            raise ValueError(f"stddev must be from 2^15 to 2^56, got {float(self.stddev):g}; use {remedy}")
         variance, n_below = self.stddev**2, 0
         while variance > _TOP**2:
             variance, n_below = (variance - STDDEV**2) / BASE**2, n_below + 1

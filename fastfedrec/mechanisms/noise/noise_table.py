@@ -76,11 +76,12 @@ def _sum(rows: np.ndarray) -> int:
     return sum((a + (b << 32)) << (64 * k) for k, (a, b) in enumerate(zip(low, high, strict=True)))
 
 
-def _check_reach(weights: np.ndarray, name: str, value: Fraction) -> None:
+def _check_reach(
+    weights: np.ndarray, name: str, value: Fraction, remedy: str = "use sampler='exact', or a coarser grid"
+) -> None:
     if len(weights) - 2 > _MAX_REACH:
         raise ValueError(
-            f"{name} must be small enough for a table of {2 * _MAX_REACH} values, got {float(value):g}; "
-            "use sampler='exact', or a coarser grid"
+            f"{name} must be small enough for a table of {2 * _MAX_REACH} values, got {float(value):g}; {remedy}"
         )
 
 
@@ -127,7 +128,7 @@ def rounded_gaussian_table(stddev: Fraction) -> NoiseTable:
     over u in [-1/2, 1/2].  Both factors have only positive terms.
     """
     weights, error = _gaussian_weights(stddev**2)
-    _check_reach(weights, "stddev", stddev)
+    _check_reach(weights, "stddev", stddev, "use LayeredGaussian, from 2^15 to 2^56, or a coarser grid")
     bits = ((len(weights) - 1) ** 2).bit_length()
     _kernel.integrate_cells(_coefficients(1 / (2 * stddev**2), bits), weights, bits)
     # Off by at most: density's error x 2^23; average's error, below 2^40 x 2^-320; the shift.

@@ -11,7 +11,7 @@ from naive.mechanisms.noise import rounded_gaussian as naive
 from support.significance import assert_only, integers_are, mean_is
 
 from fastfedrec import Key
-from fastfedrec.mechanisms import RoundedGaussian
+from fastfedrec.mechanisms import LayeredGaussian, RoundedGaussian
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
@@ -37,6 +37,21 @@ def test_no_pure_epsilon():
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_remedies_of_widths_without_a_table_work():
+    """Both classes name the other one where that one takes the width, and neither names an argument that it lacks."""
+    with pytest.raises(
+        ValueError, match=r"stddev must be small enough .*, got 44798; use LayeredGaussian, from 2\^15"
+    ) as bad:
+        RoundedGaussian(44_798)
+    assert "sampler" not in str(bad.value)
+    assert LayeredGaussian(44_798).stddev == 44_798
+    with pytest.raises(ValueError, match=r"got 1000; use RoundedGaussian$"):
+        LayeredGaussian(1000)
+    assert RoundedGaussian(1000).stddev == 1000
+    with pytest.raises(ValueError, match=r"got 1.44115e\+17; use a coarser grid$"):
+        LayeredGaussian(2**57)
 
 
 def test_bad_arguments():
