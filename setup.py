@@ -171,6 +171,8 @@ class BuildKernels(build_ext):
 
 
 if __name__ == "__main__":  # Cython's processes may import this file again
+    if sys.platform == "win32":  # before pages of errors of its compiler
+        sys.exit("fastfedrec does not support Windows; install it with a Python of Linux, in WSL 2")
     extensions = [
         Extension(
             "fastfedrec." + ".".join(path.with_suffix("").parts),

@@ -94,6 +94,31 @@ Cython.Build.cythonize = lambda *arguments, **options: []
 sys.argv = ["setup.py", "build_py", "--build-lib", sys.argv[1]]
 runpy.run_path("setup.py", run_name="__main__")
 """
+ON_WINDOWS = """
+import runpy, sys
+import Cython.Build, setuptools.command.build_ext
+Cython.Build.cythonize = lambda *arguments, **options: print("compiled")
+sys.platform, sys.argv = sys.argv[1], ["setup.py", "--name"]
+runpy.run_path("setup.py", run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize(("platform", "is_supported"), [("win32", False), ("linux", True)])
+def test_a_build_on_windows_ends_with_one_sentence(platform, is_supported):
+    command = [sys.executable, "-c", ON_WINDOWS, platform]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if is_supported:
+        assert (done.returncode, done.stdout.split()) == (0, ["compiled", "fastfedrec"])
+    else:
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "fastfedrec does not support Windows; install it with a Python of Linux, in WSL 2\n"
+
+
+def test_the_metadata_state_that_the_package_is_typed():
+    assert "Typing :: Typed" in PROJECT["project"]["classifiers"]
+    assert (ROOT / "fastfedrec/py.typed").is_file()
+
+
 PROGRAM = """
 import fastfedrec
 from fastfedrec import advise, als
