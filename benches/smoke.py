@@ -46,6 +46,15 @@ def first_of_each(names):
     return chosen
 
 
+def pattern(entry):
+    """Return what asv selects a benchmark by: all its cases, or the first where they are whole runs of all systems."""
+    name, is_of_a_concept = entry["name"], ".bench_" in f".{entry['name']}"
+    if is_of_a_concept or not entry["params"]:
+        return rf"^{re.escape(name)}(\(|$)"
+    first = ", ".join(options[0] for options in entry["params"])
+    return f"^{re.escape(f'{name}({first})')}$"
+
+
 def outcomes(modules, chosen, measurements):
     """Return an `Outcome` for each module: "failed" where any case has no value, or the benchmark was not run."""
     values = {}
@@ -88,7 +97,7 @@ def main(argv=None):
     modules = [module for module in files() if arguments.only in module]
     described = json.loads((results / "benchmarks.json").read_text())
     chosen = first_of_each(name for name, entry in described.items() if isinstance(entry, dict))
-    bench = [f"--bench=^{re.escape(chosen[module])}(\\(|$)" for module in modules if module in chosen]
+    bench = [f"--bench={pattern(described[chosen[module]])}" for module in modules if module in chosen]
     # Without a commit asv keeps no results; the hash names the file.
     command = ["git", "rev-parse", "HEAD"]
     commit = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()

@@ -5,6 +5,7 @@ import importlib
 import itertools
 import json
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -256,6 +257,18 @@ def test_targets_at_their_very_edge():
 def test_a_time_of_each_file_is_run():
     names = ["a.bench_x.A.track_floor", "a.bench_x.B.time_it", "a.bench_x.A.time_it", "memory.Peak.track_bytes"]
     assert smoke.first_of_each(names) == {"a.bench_x": "a.bench_x.A.time_it", "memory": "memory.Peak.track_bytes"}
+
+
+def test_of_whole_runs_only_the_first_case_is_run():
+    entry = {"name": "a.bench_x.A.time_it", "params": [["'p'", "'q'"], ["1", "2"]]}
+    cases = ["a.bench_x.A.time_it('p', 1)", "a.bench_x.A.time_it('q', 2)", "a.bench_x.A.time_it_again('p', 1)"]
+    assert [bool(re.search(smoke.pattern(entry), case)) for case in cases] == [True, True, False]
+    entry["name"] = "memory.Peak.track_bytes"
+    cases = ["memory.Peak.track_bytes('p', 1)", "memory.Peak.track_bytes('p', 2)", "memory.Peak.track_bytes('q', 1)"]
+    assert [bool(re.search(smoke.pattern(entry), case)) for case in cases] == [True, False, False]
+    entry = {"name": "a.bench_x.A.time_it", "params": []}
+    cases = ["a.bench_x.A.time_it", "a.bench_x.A.time_it_again"]
+    assert [bool(re.search(smoke.pattern(entry), case)) for case in cases] == [True, False]
 
 
 def test_every_file_with_benchmarks_is_expected_to_have_an_outcome():
