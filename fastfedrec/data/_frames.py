@@ -26,10 +26,11 @@ def _has_columns(given: Any) -> bool:
 def _is_stream(given: Any) -> bool:
     """Whether it is a table that speaks Arrow's C stream interface, which single columns do, too."""
     kind = type(given)  # whose attributes are no columns
-    return hasattr(kind, "__arrow_c_stream__") and not (hasattr(kind, "dtype") or hasattr(kind, "type"))
+    is_column = (hasattr(kind, "dtype") or hasattr(kind, "type")) and not hasattr(kind, "columns")
+    return hasattr(kind, "__arrow_c_stream__") and not is_column
 
 
-def as_frame(given: Any) -> Any:
+def native_frame(given: Any) -> Any:
     """Return a frame with columns by name; an Arrow stream of another library, which is read once, becomes a table.
 
     Parameters
@@ -117,11 +118,11 @@ def columns_by_name(name: str, given: Any) -> dict[Any, Any]:
         return dict(given or {})
     if not is_frame(given):
         raise TypeError(f"{name} must be columns by their names, a mapping or a frame, got {type(given).__name__}")
-    given = as_frame(given)
+    given = native_frame(given)
     names = column_names(given)
     if len(set(names)) < len(names):
         raise KeyError(f"{name} must have each name once, the frame has {show_names(names)}")
-    frame = as_frame(given.collect()) if is_lazy(given) else given
+    frame = native_frame(given.collect()) if is_lazy(given) else given
     return {column: frame[column] for column in names}
 
 
@@ -154,7 +155,7 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
     if not is_frame(frame):
         kinds = "a pandas or polars frame, or a pyarrow Table"
         raise TypeError(f"frame must be {kinds}, got {type(frame).__name__}; see from_arrays")
-    frame = as_frame(frame)
+    frame = native_frame(frame)
     names = column_names(frame)
     wanted = {role: name for role, name in wanted.items() if name is not None}
     for role, name in wanted.items():
@@ -162,7 +163,7 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
             what = "stands there more than once" if name in names else "is not a column"
             raise KeyError(f"{role}={name!r} {what}; the frame has {show_names(names)}")
     if is_lazy(frame):
-        frame = as_frame(frame.select(list(dict.fromkeys(wanted.values()))).collect())
+        frame = native_frame(frame.select(list(dict.fromkeys(wanted.values()))).collect())
     rows = {}
     for role, name in wanted.items():
         column, called = frame[name], f"column {name!r} ({role})"

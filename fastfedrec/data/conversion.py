@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 
 from fastfedrec.core.check import plain_array
 from fastfedrec.core.numbers import show_names
-from fastfedrec.data._frames import as_frame, column_names, is_frame
+from fastfedrec.data._frames import column_names, is_frame, native_frame
 from fastfedrec.data.csr import are_in_order, check_csr, check_integers, check_item_count
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values
 from fastfedrec.data.sparse import check_arrays, checked_csr
 
-__all__ = ["InteractionsLike", "RowsLike", "as_frame", "as_interactions", "borrow_rows", "widened"]
+__all__ = ["InteractionsLike", "RowsLike", "as_interactions", "borrow_rows", "native_frame", "widened"]
 
 
 class _SparseMatrix(Protocol):
@@ -49,7 +49,7 @@ _VALUES = ("value", "rating")  # names of a frame's column of values, which it m
 
 
 def frame_columns(given: object) -> list[str] | None:
-    """The names of a frame's columns, as `as_frame` returns it.
+    """The names of a frame's columns, as `native_frame` returns it.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
         has_a_column_for_each = item_ids is not None and matrix.ndim == 2 and matrix.shape[1] == len(item_ids)
         return Interactions._of_matrix(name, matrix, None, item_ids if has_a_column_for_each else None)
     if is_frame(given):
-        given = as_frame(given)
+        given = native_frame(given)
         names = column_names(given)
         if not {"user", "item"} <= set(names):
             remedy = "rename them, or use Interactions.from_dataframe, which takes other names"

@@ -10,7 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fastfedrec.core.numbers import show_names
-from fastfedrec.data.conversion import as_frame, as_interactions, frame_columns, value_column
+from fastfedrec.data.conversion import as_interactions, frame_columns, native_frame, value_column
 from fastfedrec.data.ids import check_exact, check_kinds, check_one_column, column_array, id_at
 from fastfedrec.data.interactions import Interactions
 
@@ -190,7 +190,7 @@ def people_of(given: Any, data: Interactions, *, takes_ratings: bool, unknown: s
 
 def _people(given: Any, item_ids: np.ndarray, takes_ratings: bool) -> Interactions:
     """Over whatever items they have."""
-    given = as_frame(given)
+    given = native_frame(given)
     names = frame_columns(given)
     if names is not None and takes_ratings and value_column(names) is None:
         there = show_names(names)

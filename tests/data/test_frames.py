@@ -14,7 +14,7 @@ from support.interaction_case import assert_same
 
 from fastfedrec import EASE, Interactions, Key, Popularity
 from fastfedrec.compute import clustering
-from fastfedrec.data._frames import as_frame, column_names, is_frame
+from fastfedrec.data._frames import column_names, is_frame, native_frame
 from fastfedrec.data.conversion import as_interactions, borrow_rows
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.data.log import InteractionLog
@@ -35,6 +35,7 @@ class Relation(Stream):
     """As a relation of DuckDB and a table of Ibis: its columns are no arrays."""
 
     columns = ("user", "item", "value", "other")
+    type = "SELECT_RELATION"
 
     def __getitem__(self, name):
         raise AssertionError("a column was taken that is none")
@@ -67,7 +68,7 @@ FRAMES = {
 def test_every_library_gives_the_same_interactions(library):
     frame = FRAMES[library](COLUMNS)
     assert is_frame(frame)
-    frame = as_frame(frame)
+    frame = native_frame(frame)
     assert column_names(frame) == list(COLUMNS)
     expected = Interactions.from_arrays(COLUMNS["user"], COLUMNS["item"], COLUMNS["value"])
     assert_same(Interactions.from_dataframe(frame, value="value"), expected)
