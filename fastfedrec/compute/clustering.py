@@ -156,16 +156,20 @@ def assign_rows(
     >>> assign_rows(np.array([[0.0], [3.0]]), np.array([[1.0], [5.0]]))
     (array([0, 0], dtype=int32), array([1., 4.]))
     """
-    data = _Rows.of(rows, least=0)
-    centers = check_array("centers", centers, ndim=2, shape=(None, data.n_columns))
+    data = _Rows.of(rows, centers)
+    centers = _check_centers(centers, data.n_columns)
     check_integer("the number of centers", len(centers), low=1)
     if not len(data):
         return np.zeros(0, dtype=np.int32), np.zeros(0)
-    centers = np.ascontiguousarray(np.asarray(centers, dtype=np.float64) - data.middle)
+    centers = np.ascontiguousarray(centers - data.middle)
     n_threads = resolve_n_threads(n_threads)
     columns = _Columns.of(data, centers)
     labels = _assign(data, columns, n_threads)
     return labels, _distances(data, centers, columns.norms, labels, n_threads)
+
+
+def _check_centers(centers: np.ndarray, n_columns: int) -> np.ndarray:
+    return check_array("centers", centers, ndim=2, shape=(None, n_columns)).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True)
@@ -183,9 +187,10 @@ class _Rows:
     middle: np.ndarray
 
     @classmethod
-    def of(cls, rows: RowsLike, least: int = 1) -> "_Rows":
+    def of(cls, rows: RowsLike, centers: np.ndarray | None = None) -> "_Rows":
+        """With `centers`, nothing about a row depends on the other rows: neither its type nor its middle."""
         if is_table(rows):
-            rows, middle = borrow_rows("rows", rows), np.zeros(1)
+            rows, middle = borrow_rows("rows", rows, wide=centers is not None), np.zeros(1)
             dtype = np.float32 if rows.values is None else rows.values.dtype
             indptr, indices, values = rows.indptr, rows.indices, rows.values_or_ones(dtype)
             n_columns = rows.n_items
@@ -194,10 +199,11 @@ class _Rows:
                 indptr = np.arange(rows.n_users + 1) * n_columns
         else:
             dense = check_array("rows", widened(plain_array("rows", rows)), ndim=2)
-            n_columns, middle = dense.shape[1], _middle(dense)
+            n_columns = dense.shape[1]
+            middle = _middle(dense if centers is None else _check_centers(centers, n_columns))
             values = (dense - middle if middle.any() else dense).reshape(-1)
             indptr, indices = np.arange(len(dense) + 1) * n_columns, np.empty(0, np.int32)
-        if not (len(indptr) > least and n_columns):
+        if not (len(indptr) > (centers is None) and n_columns):
             raise ValueError(f"rows must have at least one row and column, got shape ({len(indptr) - 1}, {n_columns})")
         norms = np.empty(len(indptr) - 1)
         _kernel.squared_norms(indptr, values, norms)
@@ -221,7 +227,8 @@ def _middle(dense: np.ndarray) -> np.ndarray:
     """Of each column that is far from 0 beside its range a number amid the range; 0 of all others.
 
     Scores of such columns would be all but equal, and leave most rows' labels open.  Entries are within half and double
-    of that number, so their differences from it are exact (Sterbenz).
+    of that number, so their differences from it are exact (Sterbenz).  With the middle of centres, entries of rows that
+    are farther away are rounded to doubles, by less than the ten digits of their distances.
     """
     if not dense.size:
         return np.zeros(dense.shape[1], dtype=dense.dtype)

@@ -163,7 +163,7 @@ def solve_rows_nonnegative(
     Parameters
     ----------
     ratings : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_items), float32 or float64
-        As for `fit_nmf`; a row without entries gets zeros.
+        As for `fit_nmf`; a row without entries gets zeros.  Values of `Interactions` and frames are taken as float64.
     item_factors : ndarray of shape (n_items, n_factors)
         At most 256 factors, of any sign; taken in the dtype of `ratings`.
     regularization : float
@@ -191,7 +191,7 @@ def solve_rows_nonnegative(
     >>> solve_rows_nonnegative(np.array([[2.0, -3.0]]), np.eye(2), regularization=1.0)
     array([[1., 0.]])
     """
-    rows = _Entries.of(ratings, weights)
+    rows = _Entries.of(ratings, weights, wide=True)  # a row's factors depend on no value of another row
     item_factors = check_array("item_factors", item_factors, ndim=2, shape=(rows.n_items, None))
     n_factors = check_integer("the number of item_factors' columns", item_factors.shape[1], low=1, high=MAX_FACTORS)
     regularization = check_real("regularization", regularization, low=0.0)
@@ -219,9 +219,9 @@ class _Entries:
     n_items: int
 
     @classmethod
-    def of(cls, ratings: RowsLike, weights: np.ndarray | None) -> "_Entries":
+    def of(cls, ratings: RowsLike, weights: np.ndarray | None, *, wide: bool = False) -> "_Entries":
         if is_table(ratings):
-            ratings = borrow_rows("ratings", ratings, aligned=None if weights is None else "weights")
+            ratings = borrow_rows("ratings", ratings, aligned=None if weights is None else "weights", wide=wide)
             dtype = np.float32 if ratings.values is None else ratings.values.dtype
             n_items = ratings.n_items
             indptr, values = ratings.indptr, ratings.values_or_ones(dtype)

@@ -17,6 +17,7 @@ __all__ = [
     "check_out",
     "check_rows",
     "distinct",
+    "exceed",
     "first_and_rest",
     "frozen",
     "zeros_on_lines",
@@ -110,6 +111,32 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     """
     numbers = np.sort(numbers)
     return numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])] if len(numbers) else numbers
+
+
+def exceed(values: FloatArray, threshold: float) -> NDArray[np.bool_]:
+    """Compare values to a threshold as float64 numbers, also where they are stored as float32.
+
+    NumPy would round the threshold to the type of the values.  That type depends on the values of all users.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,), float32 or float64
+        Finite.
+    threshold : float
+        Finite.
+
+    Returns
+    -------
+    ndarray of shape (n,), bool
+        True where a value is greater.
+    """
+    # Let t be the largest number of the storage type that is not above the threshold.  No number of that type lies
+    # between t and the threshold, so v > threshold if and only if v > t.
+    with np.errstate(over="ignore"):
+        rounded = values.dtype.type(threshold)
+    if float(rounded) > threshold:
+        rounded = np.nextafter(rounded, values.dtype.type(-np.inf))
+    return values > rounded
 
 
 def first_and_rest(order: np.ndarray, n_first: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastfedrec.core.arrays import FloatArray, check_mask, distinct
+from fastfedrec.core.arrays import FloatArray, check_mask, distinct, exceed
 from fastfedrec.core.check import check_integer, check_real, plain_array
 
 #: What the constructor of `Interactions` takes, in its order.
@@ -98,7 +98,7 @@ class Selections:
         threshold = check_real("threshold", threshold, low=0.0)
         if self.values is None:
             return self if threshold < 1 else self._keep(np.zeros(self.n_interactions, dtype=bool))
-        return self._keep(self.values > threshold)._replace(values=None)
+        return self._keep(exceed(self.values, threshold))._replace(values=None)
 
     def positive(self) -> Self:
         """Drop values of 0 and below: the interactions that count as implicit feedback, with their values.

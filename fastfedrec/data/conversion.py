@@ -185,7 +185,7 @@ def is_table(given: Any) -> bool:
     return isinstance(given, Interactions) or scipy.sparse.issparse(given) or is_frame(given)
 
 
-def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None) -> Interactions:
+def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide: bool = False) -> Interactions:
     """Rows of users x items as a kernel takes them, for one call: in the caller's memory where the types are right.
 
     Parameters
@@ -199,6 +199,9 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None) -> In
         of PyTorch or JAX, what is not 0 is an entry.
     aligned : str or None
         An argument that has an entry for each of these, such as "weights": then what has no order of rows is refused.
+    wide : bool
+        Return the values of `Interactions` and frames as float64, for results that belong to one row.  Their storage
+        type depends on the values of all users.  An array and a matrix keep the type that the caller chose.
 
     Returns
     -------
@@ -211,10 +214,10 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None) -> In
         What no kernel may be given; the array, the row and what to do are named.
     """
     if isinstance(given, Interactions):
-        return given
+        return given._replace(values=given.values_or_ones()) if wide else given
     matrix: Any = given
     if is_frame(given) and aligned is None:
-        return as_interactions(name, matrix)
+        return borrow_rows(name, as_interactions(name, matrix), wide=wide)
     if is_frame(given):
         raise TypeError(
             f"{name} must be Interactions or a CSR where {aligned} go with its entries, got {type(given).__name__}, "

@@ -44,7 +44,7 @@ def limit_contributions(
     Returns
     -------
     Interactions
-        Same users and items.
+        Same users and items; values are float64.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def limit_contributions(
     >>> data = Interactions.from_arrays([0, 0, 0, 1], [0, 1, 2, 0], [9.0, 9.0, 9.0, 2.0])
     >>> limited = limit_contributions(data, 2, value_range=(0.0, 5.0), key=Key.from_seed(1))
     >>> limited.values
-    array([5., 5., 2.], dtype=float32)
+    array([5., 5., 2.])
     """
     interactions = as_interactions("interactions", interactions)
     max_entries = check_integer("max_entries", max_entries, low=1)
@@ -65,9 +65,8 @@ def limit_contributions(
         subkey = key.subkey("projection.entries")
         _kernel.keep_entries(interactions.indptr, interactions.global_user_ids, kept, subkey, round_number, max_entries)
     limited = interactions.keep_interactions(kept.astype(bool))
-    # Clipped in its own type, towards the inside, so that rounding cannot leave the range.
-    values = limited.values_or_ones(np.float32 if limited.values is None else limited.values.dtype)
-    return limited._replace(values=np.clip(values, *_inner(low, high, values.dtype)))
+    # The storage type depends on the values of all users.  In float64 a clipped value depends on its own user alone.
+    return limited._replace(values=np.clip(limited.values_or_ones(), low, high))
 
 
 def project_rows(
@@ -255,16 +254,6 @@ def check_value_range(value_range: tuple[float, float]) -> tuple[float, float]:
         raise TypeError(f"value_range must be a pair (low, high), got {value_range!r}")
     low = check_real("value_range[0]", value_range[0], low=0.0)
     return low, check_real("value_range[1]", value_range[1], low=low, exclusive=True)
-
-
-def _inner(low: float, high: float, dtype: np.dtype) -> tuple[np.floating, np.floating]:
-    """The ends of a range in a type that may not hold them."""
-    inner_low, inner_high = dtype.type(low), dtype.type(high)
-    if float(inner_low) < low:
-        inner_low = np.nextafter(inner_low, dtype.type(np.inf))
-    if float(inner_high) > high:
-        inner_high = np.nextafter(inner_high, dtype.type(0))
-    return inner_low, inner_high
 
 
 def check_radius(radius: float) -> float:

@@ -229,6 +229,26 @@ def test_near_ties_go_to_the_nearer_centre(seed, shift, scale):
     np.testing.assert_allclose(expected[np.arange(30), labels], expected.min(axis=1), rtol=1e-9)
 
 
+def test_a_label_does_not_depend_on_other_rows():
+    """In ties up to rounding, where one more row changed what was taken from all columns: 8 labels of 3,000."""
+    rng = np.random.default_rng(0)
+    for _ in range(3000):
+        x, first = 1 + rng.random((2, 3)) / 32, 0.4 * rng.random((1, 3))
+        centers = np.vstack([first, 2 * x[:1] - first])
+        labels, distances = assign_rows(x, centers)
+        more_labels, more_distances = assign_rows(np.vstack([x, np.zeros((1, 3))]), centers)
+        assert np.array_equal(more_labels[:2], labels)
+        assert np.array_equal(more_distances[:2], distances)
+
+
+def test_a_row_far_from_centres_far_away_keeps_ten_digits():
+    """In float32 too, where its difference to the centres would be rounded."""
+    centers, x = 1e6 + np.arange(6.0).reshape(2, 3), np.array([[3.1, 2e7, -7e5]], dtype=np.float32)
+    _, distances = assign_rows(x, centers)
+    exact = min(sum((Fraction(float(a)) - Fraction(b)) ** 2 for a, b in zip(x[0], c, strict=True)) for c in centers)
+    assert distances[0] == pytest.approx(float(exact), rel=1e-10)
+
+
 def test_an_empty_cluster_keeps_its_centre():
     found = kmeans(np.array([[0.0], [1.0]]), 2, init=np.array([[0.5], [99.0]]))
     assert found.centers.tolist() == [[0.5], [99.0]]
