@@ -1,9 +1,11 @@
 """What every system with a guarantee must hold: nobody's data, or lack of them, make a fit fail, warn or tell."""
 
+import logging
 import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from support.claims_case import KEY, N_ITEMS, NETWORK, ratings, told
@@ -286,6 +288,43 @@ def test_no_value_of_one_user_makes_a_private_fit_fail_or_warn(name, value):
     model = fit(name, of(dense))
     assert told(model) == told(fit(name, of(ratings())))
     assert np.isfinite(model.recommend(range(40), n=3, filter_seen=False)[1]).all()
+
+
+#: Lines of the log about what was released: a gate's mean, and epochs that held-out reports stop.
+RELEASED = re.compile("by the released mean|^fit_factors: epoch")
+#: Rows of the first user, of an item and its value each, in place of a single one.
+ROWS = {
+    "a pair twice": [(0, 4.0), (0, 4.0)],
+    "a pair often": [(0, 1.0)] * 50 + [(1, 2.0)] * 3,
+    "zeros": [(0, 0.0), (0, -0.0)],
+    "huge values": [(0, 1e300), (0, 1e300), (1, 5e-324)],
+    "everything": [(item, 5.0) for item in range(N_ITEMS)],
+    "another scale": [(0, 2.7), (1, 1e16)],
+}
+
+
+@pytest.mark.parametrize("name", PRIVATE)
+def test_a_private_fit_of_a_frame_reports_nothing_that_one_users_rows_decide(name, caplog, capfd):
+    """Warnings are errors in `fit`; logs and output are those of a frame in which the user has one row."""
+    rest = scipy.sparse.coo_array(ratings()[1:])
+    others = list(zip((rest.row + 1).tolist(), rest.col.tolist(), rest.data.tolist(), strict=True))
+
+    def reported(of_first):
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, logger="fastfedrec"):
+            model = fit(name, pd.DataFrame([(0, *row) for row in of_first] + others, columns=["user", "item", "value"]))
+        return told(model), [message for message in caplog.messages if not RELEASED.search(message)], capfd.readouterr()
+
+    expected = reported([(0, 4.0)])
+    for of_first in ROWS.values():
+        assert reported(of_first) == expected
+
+
+def test_a_fit_without_a_guarantee_warns_of_repeated_pairs():
+    """The control: the same frame."""
+    frame = pd.DataFrame([(0, 0, 2.0), (0, 0, 2.0), (1, 1, 4.0)], columns=["user", "item", "value"])
+    with pytest.warns(UserWarning, match="1 rows repeat a user-item pair"):
+        fastfedrec.EASE().fit(frame, key=KEY)
 
 
 @pytest.mark.parametrize("name", PRIVATE)

@@ -20,6 +20,7 @@ __all__ = [
     "exceed",
     "first_and_rest",
     "frozen",
+    "read_only",
     "zeros_on_lines",
 ]
 
@@ -151,6 +152,12 @@ def frozen(array: np.ndarray) -> np.ndarray:
     view = np.ascontiguousarray(array).view()
     view.flags.writeable = False
     return view
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Return an array that no other code holds as a view that is read-only for good, as its owner is."""
+    array.flags.writeable = False
+    return array.view()
 
 
 def zeros_on_lines(n_rows: int, n_columns: int, dtype: Any) -> np.ndarray:

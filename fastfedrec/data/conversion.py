@@ -88,7 +88,9 @@ def value_column(names: list[Any]) -> str | None:
     return found[0] if found else None
 
 
-def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray | None = None) -> Interactions:
+def as_interactions(
+    name: str, given: InteractionsLike, *, item_ids: np.ndarray | None = None, is_private: bool = False
+) -> Interactions:
     """Make `Interactions` of what people have, by the same checks as their constructors.
 
     Parameters
@@ -103,6 +105,8 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
     item_ids : ndarray or None
         Items that are known already: those of a frame are among them, and a matrix with a column for each has their
         ids.
+    is_private : bool
+        Whether nothing may be printed that one user's rows decide, such as the warning that rows repeat a pair.
 
     Returns
     -------
@@ -131,7 +135,10 @@ def as_interactions(name: str, given: InteractionsLike, *, item_ids: np.ndarray 
                 f"{name} must have the columns 'user' and 'item', the frame has {show_names(names)}; {remedy}"
             )
         timestamp = "timestamp" if "timestamp" in names else None
-        return Interactions.from_dataframe(given, value=value_column(names), timestamp=timestamp, item_ids=item_ids)
+        return Interactions.from_dataframe(
+            given, value=value_column(names), timestamp=timestamp, item_ids=item_ids,
+            duplicates="sum" if is_private else None,  # the same sums, and None warns of them
+        )  # fmt: skip
     remedy = "see Interactions.from_arrays"
     if hasattr(given, "__array__") or hasattr(given, "__dlpack__"):
         remedy = "make a matrix sparse with scipy.sparse.csr_array, or " + remedy

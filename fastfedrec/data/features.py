@@ -54,6 +54,7 @@ class FeatureTable(Remade):
         rows = check_named_rows("table", self.indptr, self.indices, n_rows, self.n_values, fields=fields, rising=True)
         for name, array in zip(fields, rows, strict=True):
             object.__setattr__(self, name, own_array(array))
+        object.__setattr__(self, "vocabularies", tuple(map(own_array, self.vocabularies)))
 
     @property
     def n_features(self) -> int:

@@ -42,17 +42,17 @@ class StoredInteractions(Interactions):
         As of `Interactions`.
     """
 
-    _rows: tuple[str, int, int] | None = None  # folder, first row, row after the last
+    _rows: tuple[str, int, int]  # folder, first row, row after the last; only of rows that a folder holds as they are
 
     def _user_range(self, start: int, stop: int) -> Self:
         part = super()._user_range(start, stop)
-        if self._rows is not None:
+        if "_rows" in vars(self):
             folder, first, _ = self._rows
             part._rows = folder, first + start, first + stop
         return part
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return super().__reduce__() if self._rows is None else (_open_rows, self._rows)
+        return (_open_rows, self._rows) if "_rows" in vars(self) else super().__reduce__()
 
 
 def store_interactions(interactions: InteractionsLike, folder: str | os.PathLike[str]) -> None:

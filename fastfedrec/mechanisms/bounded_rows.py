@@ -55,7 +55,7 @@ def limit_contributions(
     >>> limited.values
     array([5., 5., 2.])
     """
-    interactions = as_interactions("interactions", interactions)
+    interactions = as_interactions("interactions", interactions, is_private=True)
     max_entries = check_integer("max_entries", max_entries, low=1)
     low, high = check_value_range(value_range)
     check_instance("key", key, Key, _KEY_REMEDY)
@@ -94,7 +94,7 @@ def project_rows(
     ndarray of shape (n_users, n_dimensions), float64
         Still each user's own data.
     """
-    interactions = as_interactions("interactions", interactions)
+    interactions = as_interactions("interactions", interactions, is_private=True)
     n_dimensions = check_integer("n_dimensions", n_dimensions, low=1)
     radius = check_radius(radius)
     check_instance("key", key, Key, _KEY_REMEDY)

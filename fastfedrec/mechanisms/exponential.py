@@ -134,7 +134,9 @@ class ExponentialMechanism(Immutable):
         Parameters
         ----------
         scores : array_like of shape (n,)
-            Integers for the exact sampler; finite real numbers for "gumbel".
+            Integers for the exact sampler; real numbers for "gumbel", among which NaN counts as 0, one that is infinite
+            as the nearest finite number, and an integer beyond 2^53 as that: no score decides whether there is a
+            release.
 
         Returns
         -------
@@ -146,27 +148,28 @@ class ExponentialMechanism(Immutable):
         TypeError
             Scores that are not integers, for the exact sampler.
         ValueError
-            Fewer scores than `n_selected`, or a score that is not finite.
+            Fewer scores than `n_selected`.
         """
-        scores = plain_array("scores", scores)
+        array = plain_array("scores", scores)
         if self.sampler == "exact":
-            scores = check_integers(
+            array = check_integers(
                 "scores",
                 scores,
                 "put them (and sensitivity) on an integer grid, or use sampler='gumbel', which has a delta",
             )
-            if scores.ndim != 1:
-                raise ValueError(f"scores must have 1 dimension, got shape {scores.shape}")
+            if array.ndim != 1:
+                raise ValueError(f"scores must have 1 dimension, got shape {array.shape}")
         else:
-            if scores.dtype.kind in "iu" and scores.size and max(int(scores.max()), -int(scores.min())) > 2**53:
-                raise ValueError("scores must be within 2**53, so that doubles hold them; use sampler='exact'")
-            scores = check_array("scores", scores, ndim=1, dtypes=(np.float64,))
-        if len(scores) < self.n_selected:
-            raise ValueError(f"scores must be at least n_selected={self.n_selected} many, got {len(scores)}")
+            if array.dtype.kind in "iu":  # so that doubles hold them; neighbours' scores come no further apart
+                bounds = np.iinfo(array.dtype)
+                array = array.clip(max(-(2**53), bounds.min), min(2**53, bounds.max))
+            array = np.nan_to_num(check_array("scores", array, ndim=1, dtypes=(np.float64,), finite=False))
+        if len(array) < self.n_selected:
+            raise ValueError(f"scores must be at least n_selected={self.n_selected} many, got {len(array)}")
         key, round_number, _ = claim_call("ExponentialMechanism.privatize", key, round)
         if self.sampler == "exact":
-            return self._peel(scores, key, round_number)
-        return self._largest_noisy(scores, key, round_number)
+            return self._peel(array, key, round_number)
+        return self._largest_noisy(array, key, round_number)
 
     def _peel(self, array: np.ndarray, key: Key, round_number: int) -> np.ndarray:
         """One exponential mechanism after the other, each among those that are left.

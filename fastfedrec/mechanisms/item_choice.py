@@ -107,7 +107,7 @@ def choose_items(
     >>> chosen.item_ids.tolist(), chosen.catalogue, round(ledger.epsilon("public"), 2)
     (['tea'], 'chosen', 2.0)
     """
-    interactions = as_interactions("interactions", interactions)
+    interactions = as_interactions("interactions", interactions, is_private=True)
     if isinstance(interactions, RemoteUsers):
         raise TypeError(
             "interactions must hold the users' rows, got RemoteUsers, whose rows are elsewhere: their counts would be "

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,10 +14,12 @@ from fastfedrec.core.docstrings import shares_docstring
 
 __all__ = [
     "CODES",
+    "NUMBERING",
     "check_codes",
     "check_grid",
     "check_integers",
     "check_reals",
+    "clip_codes",
     "code_type",
     "draws_reports",
     "report_array",
@@ -33,6 +36,9 @@ n_threads : int
 
 #: Integer types the samplers read and write; the least that holds a report is used where the caller does not choose.
 CODES = (np.uint8, np.uint16, np.int32, np.int64)
+
+#: Remedy where codes are no integers.
+NUMBERING = "number the possible values from 0"
 
 
 def check_grid(name: str, grid: int | Sequence[float], *, high: int) -> tuple[Fraction, ...]:
@@ -69,7 +75,7 @@ def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
     name : str
         The argument's name, for the message.
     values : array_like of int
-        Any shape; bool is refused.
+        Any shape; bool is refused.  An int of Python beyond 64 bits counts as the nearest of those.
     remedy : str
         What to do instead.
 
@@ -80,9 +86,12 @@ def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
     """
     array = plain_array(name, values)
     if array.dtype.kind not in "iu":
-        if array.size:
+        if not array.size:
+            return array.astype(np.int64)
+        numbers = _python_numbers(values, int)
+        if numbers is None:
             raise TypeError(f"{name} must be integers, got dtype {array.dtype}; {remedy}")
-        return array.astype(np.int64)
+        return np.clip(numbers, -(2**63), 2**63 - 1).astype(np.int64)
     return array
 
 
@@ -105,12 +114,24 @@ def check_reals(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
     """
     array = plain_array(name, values)
     if array.dtype.kind not in "iuf" and array.size:
-        raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}; {remedy}")
-    return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+        numbers = _python_numbers(values, int | float)
+        if numbers is None:
+            raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}; {remedy}")
+        array = np.clip(numbers, -(2**1000), 2**1000)
+    with np.errstate(over="ignore"):  # a wider type's numbers may become infinite, and no warning depends on them
+        return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
+
+
+def _python_numbers(values: ArrayLike, kinds: Any) -> np.ndarray | None:
+    """Return numbers of Python, one of which is too large for NumPy, as objects; None where there are others."""
+    if isinstance(values, np.ndarray):
+        return None
+    numbers = np.array(values, dtype=object)
+    return numbers if all(isinstance(v, kinds) and not isinstance(v, bool) for v in numbers.flat) else None
 
 
 def check_codes(name: str, values: ArrayLike, n_codes: int) -> np.ndarray:
-    """Return a contiguous array of integers in [0, n_codes), or raise.
+    """Return a contiguous array of integers in [0, n_codes), or raise; of reports, which are private no more.
 
     Parameters
     ----------
@@ -126,9 +147,35 @@ def check_codes(name: str, values: ArrayLike, n_codes: int) -> np.ndarray:
     ndarray
         Of one of the four types.
     """
-    values = check_integers(name, values, "number the possible values from 0")
+    values = check_integers(name, values, NUMBERING)
     if values.size and (values.min() < 0 or values.max() >= n_codes):
         raise ValueError(f"{name} must lie in [0, {n_codes}), got {values.min()} to {values.max()}")
+    return _as_codes(values)
+
+
+def clip_codes(values: np.ndarray, n_codes: int) -> np.ndarray:
+    """Return a contiguous array of integers in [0, n_codes), to which others are clipped; of what is privatized.
+
+    Whether a client answers must not depend on its data, so no value is refused.
+
+    Parameters
+    ----------
+    values : ndarray of int
+        Of type uint8, uint16, int32 or int64, and within the range, it is not copied.
+    n_codes : int
+        How many values there are.
+
+    Returns
+    -------
+    ndarray
+        Of one of the four types.
+    """
+    if values.size and (values.min() < 0 or values.max() >= n_codes):
+        values = values.clip(0, min(n_codes - 1, np.iinfo(values.dtype).max))
+    return _as_codes(values)
+
+
+def _as_codes(values: np.ndarray) -> np.ndarray:
     return np.asarray(values, dtype=values.dtype if values.dtype.type in CODES else np.int64, order="C")
 
 

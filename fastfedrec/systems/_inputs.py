@@ -35,7 +35,7 @@ def check_interactions(
     Interactions
         With items, and unless it may be empty, with interactions.
     """
-    data = as_interactions("interactions", interactions, item_ids=item_ids)
+    data = as_interactions("interactions", interactions, item_ids=item_ids, is_private=may_be_empty)
     has_to_say = not ((may_be_empty and data.n_items) or isinstance(data, RemoteUsers))
     if has_to_say and data.n_interactions == 0:
         raise ValueError(f"interactions must not be empty, got {data!r}")

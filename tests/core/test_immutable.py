@@ -1,14 +1,19 @@
 """What a constructor checked stays so: kernels and guarantees rely on it."""
 
 import copy
+import functools
 import pickle
+import types
+from collections.abc import Mapping
+from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 import pytest
 from support.interaction_case import assert_same
-from support.mechanism_table import MAKERS
+from support.mechanism_table import CHOICES, MAKERS, values_of
 
-from fastfedrec import Interactions, mechanisms
+from fastfedrec import Interactions, Key, mechanisms
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.gru import GRUEncoder
 from fastfedrec.compute.networks.joint_loss import JointNetwork
@@ -24,6 +29,9 @@ MECHANISMS = MAKERS | {
     "PoissonSampling": lambda: mechanisms.PoissonSampling(0.5),
     "FixedSizeSampling": lambda: mechanisms.FixedSizeSampling(5),
 }
+
+
+COPIES = (copy.copy, copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made)))
 
 
 def interactions():
@@ -63,17 +71,121 @@ def test_nothing_that_a_mechanism_claims_can_be_changed(name):
     for method in ("privatize", "epsilon", "variance", "sample"):
         if callable(getattr(type(mechanism), method, None)):
             assert_stays(mechanism, method, lambda *_: 0.0)
-    for again in (copy.copy(mechanism), copy.deepcopy(mechanism), pickle.loads(pickle.dumps(mechanism))):
+    for again in (copied(mechanism) for copied in COPIES):
         assert vars(again).keys() == vars(mechanism).keys()
         assert_stays(again, next(iter(vars(again))), 1)
 
 
-def test_sizes_that_kernels_are_told_of_networks_cannot_be_changed():
+def parts_of(made):
+    """Everything that an object holds, whatever holds it, with the way there."""
+    seen, waiting = {}, [("", made)]
+    while waiting:
+        way, part = waiting.pop()
+        if id(part) in seen or isinstance(part, type | types.ModuleType | types.FunctionType):
+            continue
+        seen[id(part)] = part  # kept, so that no number is used again
+        yield way, part
+        if isinstance(part, Mapping):
+            waiting += [(f"{way}[{name!r}]", value) for name, value in part.items()]
+        elif isinstance(part, tuple | list | set | frozenset):
+            waiting += [(f"{way}[{place}]", value) for place, value in enumerate(part)]
+        elif isinstance(part, np.ndarray):
+            waiting += [(f"{way}.base", part.base)] * (part.base is not None)
+        elif not isinstance(part, Fraction):
+            slots = [name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())]
+            names = [*getattr(part, "__dict__", {}), *(name for name in slots if hasattr(part, name))]
+            waiting += [(f"{way}.{name}", getattr(part, name)) for name in names]
+
+
+def used(name):
+    """A mechanism after it has done all that it does, so that it holds everything that it ever holds."""
+    mechanism = MECHANISMS[name]()
+    if "Sampling" in name:
+        mechanism.sample(10, key=Key.from_seed(1))
+    elif name == "LargestResponse":
+        mechanism.privatize(np.eye(4), key=Key.from_seed(1))
+    elif name in CHOICES:
+        mechanism.privatize([1, 2], key=Key.from_seed(1))
+    else:
+        reports = mechanism.privatize(values_of(name, 5), key=Key.from_seed(1))
+        for method in ("estimate", "estimate_rated", "support"):
+            if hasattr(mechanism, method):
+                getattr(mechanism, method)(reports)
+    return mechanism
+
+
+def networks():
     network = TwoTower(Features.from_interactions(interactions(), user=["age"]), n_factors=16, hidden=(16,))
-    meta = MetaNetwork(network, METHODS[0], learning_rate=0.1)
-    for made in (network, meta, GRUEncoder(3, n_factors=16), JointNetwork(network)):
-        for field in vars(made):
-            assert_stays(made, field, 1)
+    return [network, GRUEncoder(3, n_factors=16), JointNetwork(network)] + [
+        MetaNetwork(network, method, learning_rate=0.1) for method in METHODS
+    ]
+
+
+def assert_read_only(made):
+    n_arrays = 0
+    for way, part in parts_of(made):
+        assert not isinstance(part, list | dict | set | bytearray), f"{way} of {type(made).__name__} can be changed"
+        if isinstance(part, np.ndarray):
+            n_arrays += 1
+            assert not part.flags.writeable, f"{way} of {type(made).__name__} can be written to"
+            if not way.endswith(".base"):
+                with pytest.raises(ValueError, match="WRITEABLE"):
+                    part.flags.writeable = True
+    return n_arrays
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_no_array_of_a_mechanism_can_be_written_to(name):
+    mechanism = used(name)
+    n_arrays = assert_read_only(mechanism)
+    for again in COPIES:
+        assert_read_only(again(mechanism))
+    assert n_arrays or not isinstance(MECHANISMS[name](), mechanisms.Channel) or name == "BinaryResponse"
+
+
+def test_no_array_of_a_network_can_be_written_to():
+    for network in networks():
+        assert assert_read_only(network) or isinstance(network, GRUEncoder)
+        for again in COPIES:
+            assert_read_only(again(network))
+
+
+def test_arrays_that_can_be_written_to_are_found():
+    """The control: an array at any depth."""
+
+    class Deep:
+        __slots__ = ("inner",)
+
+    deep = Deep()
+    for inner in (np.zeros(1), (1, (np.zeros(1),)), MappingProxyType({"x": np.zeros(1)}), np.zeros(2)[:1]):
+        deep.inner = inner
+        with pytest.raises(AssertionError, match="can be written to"):
+            assert_read_only(deep)
+    view = np.zeros(2)[:1]
+    view.flags.writeable = False
+    deep.inner = view
+    with pytest.raises((AssertionError, pytest.fail.Exception), match=r"inner.base of Deep|DID NOT RAISE"):
+        assert_read_only(deep)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_what_is_computed_at_its_first_use_cannot_be_put_there_before(name):
+    """Nor can any constant, method or property of the class be hidden by an attribute of its name."""
+    for field in (name for name in dir(type(MECHANISMS[name]())) if not name.startswith("__")):
+        mechanism = MECHANISMS[name]() if field == "_thresholds" else made(name)
+        with pytest.raises(AttributeError, match="cannot be changed"):
+            setattr(mechanism, field, 1)
+
+
+@functools.cache
+def made(name):
+    return MECHANISMS[name]()
+
+
+def test_sizes_that_kernels_are_told_of_networks_cannot_be_changed():
+    for network in networks():
+        for field in vars(network):
+            assert_stays(network, field, 1)
 
 
 def test_rows_that_kernels_add_updates_to_cannot_be_changed():
@@ -125,9 +237,7 @@ def test_rows_of_a_log_are_its_own():
             rows[0] = 10**9
 
 
-@pytest.mark.parametrize(
-    "again", [copy.copy, copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))], ids=["copy", "deep", "pickle"]
-)
+@pytest.mark.parametrize("again", COPIES, ids=["copy", "deep", "pickle"])
 def test_copies_are_whole_and_cannot_be_changed_either(data, again):
     made = again(data)
     assert_same(made, data)

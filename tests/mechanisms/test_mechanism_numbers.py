@@ -1,5 +1,6 @@
 """All mechanisms: NumPy's numbers cost what Python's do, and extreme ones end in a number or a named refusal."""
 
+import functools
 import math
 import pickle
 import warnings
@@ -7,7 +8,19 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from support.mechanism_table import CHOICES, MAKERS, OTHERS, RANDOMIZERS, class_of, outside, values_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.mechanism_table import (
+    CHOICES,
+    MAKERS,
+    NOISES,
+    ORACLES,
+    OTHERS,
+    RANDOMIZERS,
+    REALS,
+    class_of,
+    values_of,
+)
 
 from fastfedrec import Key
 from fastfedrec import mechanisms as m
@@ -232,23 +245,86 @@ def test_what_is_no_number_is_refused_by_name(name, values):
             mechanism.privatize(values)
 
 
-def test_published_ratings_outside_the_range_are_refused():
-    with pytest.raises(ValueError, match=r"values must be from 1 to 5, got 0\.0 to 3\.0"):
-        m.PublishedLaplaceRR(1.0, 1.0, low=1, high=5).privatize([3, 0])
+# ---- Whether a client answers depends on types alone -----------------------------------------------------------------
+
+FLOATS = [np.float16, np.float32, np.float64, np.longdouble]
+SIGNED = [dtype for dtype in INTEGERS if np.issubdtype(dtype, np.signedinteger)]
+WIDE = st.integers(-(2**70), 2**70) | st.integers(-3, 8)
 
 
-# ---- What is outside a stated range ----------------------------------------------------------------------------------
+@functools.cache
+def made(name):
+    return MAKERS[name]()
 
-#: The first line of the docstring says it, or it is an error.
-RULES = ("clipped to [-1, 1]", "beyond int64 become its ends")
+
+def mapped(name, values):
+    """What values count as: the naive twin of every mapping."""
+    if name == "PublishedLaplaceRR":
+        return [0.0 if v != v else min(max(float(v), 0.0), 1.0) for v in values]
+    if name in REALS:
+        return [min(max(float(v), -1.0), 1.0) if math.isfinite(v) else 0.0 for v in values]
+    mechanism = made(name)
+    n_values = mechanism.n_values if name in ORACLES else len(mechanism.inputs)
+    return [min(max(int(v), 0), n_values - 1) for v in values]
 
 
-@pytest.mark.parametrize("name", RANGED)
-def test_what_is_outside_the_range_is_refused_or_stated(name):
-    mechanism, values = MAKERS[name](), outside(name)
-    first = type(mechanism).privatize.__doc__.splitlines()[0]
-    if any(rule in first for rule in RULES):
-        assert mechanism.privatize(values, key=Key.from_seed(1)).shape == (1,)
+def assert_counts_as(name, values, exact):
+    key = Key.from_seed(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # nor does a warning depend on values
+        reports = made(name).privatize(values, key=key)
+    if name in NOISES:
+        assert np.shape(reports) == np.shape(values)
     else:
-        with pytest.raises(ValueError, match="values must"):
-            mechanism.privatize(values, key=Key.from_seed(1))
+        expected = made(name).privatize(np.array(mapped(name, exact)), key=key)
+        np.testing.assert_array_equal(reports, expected)
+
+
+LOCAL = sorted(set(MAKERS) - set(CHOICES))
+
+
+@pytest.mark.parametrize("name", LOCAL)
+@given(data=st.data())
+@settings(max_examples=25)
+def test_no_value_of_a_type_that_is_answered_is_refused(name, data):
+    takes_reals = name in (*REALS, "PublishedLaplaceRR")
+    kinds = (SIGNED if name == "BinaryResponse" else [*INTEGERS]) + (FLOATS if takes_reals else [])
+    dtype = data.draw(st.sampled_from(kinds))
+    if np.issubdtype(dtype, np.integer):
+        info = np.iinfo(dtype)
+        exact = data.draw(st.lists(WIDE.map(lambda v: min(max(v, info.min), info.max)), min_size=1, max_size=5))
+        values = np.array(exact, dtype=dtype)
+    else:
+        with np.errstate(over="ignore"):
+            values = np.array(data.draw(st.lists(st.floats(), min_size=1, max_size=5))).astype(dtype)
+        exact = values
+    assert_counts_as(name, values, exact)
+
+
+@pytest.mark.parametrize("name", LOCAL)
+@given(exact=st.lists(WIDE, min_size=1, max_size=5))
+@settings(max_examples=25)
+def test_no_number_of_python_is_refused_for_its_size(name, exact):
+    assert_counts_as(name, exact, exact)
+
+
+@pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])
+def test_an_entry_that_is_not_finite_counts_as_zero(entry):
+    rows = np.tile([0.5, 0.0, -0.25, 0.125], (50, 1))
+    with_it = np.where(rows == 0, entry, rows)
+    reports = (m.LargestResponse(4.0).privatize(values, key=Key.from_seed(1)) for values in (with_it, rows))
+    np.testing.assert_array_equal(*reports)
+
+
+@pytest.mark.parametrize("name", sorted(ORACLES))
+def test_an_output_array_is_refused_whatever_the_values_are(name):
+    """Memory that is shared with the values is refused, also where clipped values are a copy."""
+    buffer = np.zeros(12, dtype=np.uint8)
+    for value in (0, 200):
+        buffer[:] = value
+        out = buffer[1:5] if name == "GRR" else np.ndarray((4, MAKERS[name]().privatize([0]).shape[1]), np.uint8)
+        if name == "GRR":
+            with pytest.raises(ValueError, match="out must not share memory"):
+                MAKERS[name]().privatize(buffer[:4], out=out)
+        else:
+            assert MAKERS[name]().privatize(buffer[:4], out=out) is out

@@ -63,16 +63,6 @@ def values_of(name, n):
     return np.linspace(0, 1, n) if name == "PublishedLaplaceRR" else np.arange(n) % 5
 
 
-def outside(name):
-    """The nearest input that is outside of what a mechanism takes; of choices there is none."""
-    if name in (*REALS, "PublishedLaplaceRR"):
-        return np.array([np.nextafter(1.0, 2.0)])
-    if name in NOISES:
-        return np.array([2**63], dtype=np.uint64)
-    mechanism = MAKERS[name]()
-    return np.array([mechanism.n_values if name in ORACLES else len(mechanism.inputs)])
-
-
 #: Every call that randomizes, of a key.
 WAYS = {
     **{name: lambda key, n=name: MAKERS[n]().privatize(values_of(n, 3), key=key) for name in MAKERS},

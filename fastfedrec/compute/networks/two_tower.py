@@ -18,7 +18,7 @@ from fastfedrec.compute.networks._client_steps import (
 from fastfedrec.compute.networks.client_examples import ClientExamples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import check_widths
-from fastfedrec.core.arrays import FloatArray, check_rows
+from fastfedrec.core.arrays import FloatArray, check_rows, read_only
 from fastfedrec.core.check import check_array, check_instance, plain_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -82,7 +82,7 @@ class TwoTower(ClientModel):
         # Sums of Python's integers: a width from a file must not wrap to a small network.
         ends = np.array([*itertools.accumulate((i + 1) * o for i, o in zip(n_in, n_out, strict=True))], dtype=np.int64)
         places = np.r_[0, ends[:-1]], ends - n_out, np.cumsum(n_in) - n_in
-        self._layers = np.column_stack([n_in, n_out, *places]).astype(np.int64)
+        self._layers = read_only(np.column_stack([n_in, n_out, *places]).astype(np.int64))
         self.n_dense = int(ends[-1])
         self.n_parameters = self.n_dense + features.n_embeddings * n_factors
 

@@ -16,7 +16,6 @@ __all__ = ["BinaryResponse"]
 
 _PURPOSE = "binary_response.privatize"
 _REMEDY = "2 * x - 1 for answers x of 0 and 1"
-_BLOCK = 4096
 
 
 class BinaryResponse(Channel):
@@ -96,9 +95,8 @@ class BinaryResponse(Channel):
         ----------
         values : array_like of float64, float32, another real type, or bool
             A value that is not finite counts as 0, because whether a client answers must not depend on its data.
-            Other types, and strided arrays, are copied to float64 first.  Bits that are not bool are refused, since 0
-            is a fair coin here: any unsigned array, one of signed integers with a 0 and nothing but 0 and 1, and one of
-            floats with 0 and 1 and nothing else.  So a single number of type float is always answered.
+            Other types, and strided arrays, are copied to float64 first.  Answers of 0 and 1 must be bool: as numbers
+            they are values, and 0 is a fair coin.  Unsigned types are refused, for they most likely hold such answers.
         out : ndarray of int8 or None
             Where to write, in the shape of `values`; None makes a new array.
 
@@ -110,16 +108,14 @@ class BinaryResponse(Channel):
         Raises
         ------
         TypeError
-            No real numbers.
-        ValueError
-            Bits, coded as 0 and 1.
+            No real numbers, or an unsigned type.
         """
         values = plain_array("values", values)
         out = check_out(out, values.shape, np.int8, apart_from=values)
         if values.dtype == np.bool_:
             values = 2.0 * values - 1.0
-        elif _are_bits(values):
-            raise ValueError(f"values must be from -1 to 1, got {values.dtype} of 0 and 1: 0 is a coin; use {_REMEDY}")
+        elif values.dtype.kind == "u" and values.size:
+            raise TypeError(f"values must be of a signed type, got {values.dtype}: 0 is a coin; use {_REMEDY}")
         values = check_reals("values", values, _REMEDY)
         key, round_number, n_threads = claim_call("BinaryResponse.privatize", key, round, n_threads)
         _kernel.respond_values(
@@ -164,20 +160,3 @@ class BinaryResponse(Channel):
             At most decoder^2.
         """
         return self.decoder**2 - check_real("t", t, low=-1.0, high=1.0) ** 2
-
-
-def _are_bits(values: np.ndarray) -> bool:
-    """Whether an array codes no and yes as 0 and 1; one look at its first numbers where it does not."""
-    if values.dtype.kind == "u":
-        return values.size > 0
-    if values.dtype.kind not in "if" or not values.size or values.flat[0] not in (0, 1):
-        return False
-    has_zero = has_one = False
-    flat = values.reshape(-1)
-    for start in range(0, flat.size, _BLOCK):
-        block = flat[start : start + _BLOCK]
-        zeros, ones = block == 0, block == 1
-        if not (zeros | ones).all():
-            return False
-        has_zero, has_one = has_zero or bool(zeros.any()), has_one or bool(ones.any())
-    return has_zero and (has_one or values.dtype.kind == "i")

@@ -13,11 +13,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec._kernels.mechanisms.channels import channel as _kernel
+from fastfedrec.core.arrays import read_only
 from fastfedrec.core.check import check_exact, check_integer, check_real
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import is_exact
 from fastfedrec.core.randomness import Key, claim_call
-from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_reals, code_type, draws_reports, report_array
+from fastfedrec.mechanisms.report_checks import (
+    CODES,
+    NUMBERING,
+    check_codes,
+    check_integers,
+    check_reals,
+    clip_codes,
+    code_type,
+    draws_reports,
+    report_array,
+)
 
 __all__ = ["Channel", "exp_lower", "log_upper"]
 
@@ -108,7 +119,7 @@ class _Decoded(NominalEpsilon):
 
     @functools.cached_property
     def _decoder(self) -> np.ndarray:
-        return np.array([float(value) for value in self.outputs])
+        return read_only(np.array([float(value) for value in self.outputs]))
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
         """Decode reports, each to an unbiased estimate of its input (a real number, as it was clipped).
@@ -269,12 +280,13 @@ class Channel(_Decoded):
         return max(self.variance(x) for x in range(len(self.inputs)))
 
     def positions(self, values: ArrayLike) -> NDArray[np.uint8]:
-        """Where each value stands among `inputs`: what `privatize` takes.
+        """Return where each value, or the input nearest to it, is among `inputs`: the codes that `privatize` takes.
 
         Parameters
         ----------
         values : array_like of float
-            Each must be one of `inputs` (as a double); anything else is refused.
+            One that is none of `inputs` (as a double) counts as the nearest, of two the lower, and NaN as the least,
+            because whether a client answers must not depend on its data.
 
         Returns
         -------
@@ -283,12 +295,13 @@ class Channel(_Decoded):
         """
         values = check_reals("values", values, "use the numbers of inputs").astype(np.float64, copy=False)
         inputs = np.array([float(x) for x in self.inputs])
-        order = np.argsort(inputs)
-        found = order[np.searchsorted(inputs, values, sorter=order).clip(max=len(inputs) - 1)]
-        wrong = inputs[found] != values
-        if wrong.any():
-            raise ValueError(f"values must be inputs of the channel, {inputs.tolist()}, got {values[wrong].flat[0]}")
-        return found.astype(code_type(len(inputs)))
+        order = np.argsort(inputs, kind="stable")
+        ascending = inputs[order]
+        values = np.where(np.isnan(values), ascending[0], values).clip(ascending[0], ascending[-1])
+        after = np.searchsorted(ascending, values)
+        before = np.maximum(after - 1, 0)
+        is_nearer = ascending[after] - values < values - ascending[before]
+        return order[np.where(is_nearer | (after == before), after, before)].astype(code_type(len(inputs)))
 
     @functools.cached_property
     def _thresholds(self) -> tuple[np.ndarray, np.ndarray]:
@@ -301,7 +314,7 @@ class Channel(_Decoded):
             sums = list(itertools.accumulate(row))
             thresholds[x, : len(row) - 1] = [min(total, TOTAL - 1) for total in sums[:-1]]
             last[x] = sums.index(TOTAL)
-        return thresholds, last
+        return read_only(thresholds), read_only(last)  # the guarantee rests on them
 
     @draws_reports
     def privatize(
@@ -318,7 +331,8 @@ class Channel(_Decoded):
         Parameters
         ----------
         values : array_like of int
-            Positions in `inputs`; uint8, uint16, int32 and int64 are read in place.
+            Positions in `inputs`; uint8, uint16, int32 and int64 are read in place.  One outside counts as the nearest,
+            because whether a client answers must not depend on its data.
         out : ndarray or None
             Where to write; `values` itself is allowed.
 
@@ -327,9 +341,9 @@ class Channel(_Decoded):
         ndarray of uint8 or a wider integer
             Positions in `outputs`, in the shape of `values`.
         """
-        values = check_codes("values", values, len(self.inputs))
-        first = code_type(len(self.outputs))
-        out = report_array(out, values, CODES[CODES.index(first) :])
+        integers = check_integers("values", values, NUMBERING)
+        out = report_array(out, integers, CODES[CODES.index(code_type(len(self.outputs))) :])
+        values = clip_codes(integers, len(self.inputs))
         key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
         _kernel.sample_rows(
             values.reshape(-1),

@@ -107,7 +107,8 @@ class LargestResponse(NominalEpsilon):
         ----------
         values : array_like of shape (n, n_entries), float
             Vectors, a row each; the number of entries is a power of 2, so that candidates are exactly uniform: append
-            zeros.
+            zeros.  An entry that is not finite counts as 0, because whether a client answers must not depend on its
+            data.
 
         Returns
         -------
@@ -117,16 +118,15 @@ class LargestResponse(NominalEpsilon):
         Raises
         ------
         ValueError
-            Values that are no finite numbers, or another number of entries.
+            Another number of dimensions or of entries.
         """
-        values = check_reals("values", values, "leave out what is not finite")
-        if not np.isfinite(values).all():
-            raise ValueError("values must be finite; leave out what is not")
-        if values.ndim != 2 or values.shape[1] < 1 or values.shape[1] & (values.shape[1] - 1):
+        vectors = check_reals("values", values, "pass vectors of real numbers")
+        if vectors.ndim != 2 or vectors.shape[1] < 1 or vectors.shape[1] & (vectors.shape[1] - 1):
             raise ValueError(
-                f"values must have 2 dimensions, the second a power of 2 (append zeros), got shape {values.shape}"
+                f"values must have 2 dimensions, the second a power of 2 (append zeros), got shape {vectors.shape}"
             )
-        n, n_entries = values.shape
+        vectors = np.nan_to_num(vectors, nan=0.0, posinf=0.0, neginf=0.0)
+        n, n_entries = vectors.shape
         key, round_number, _ = claim_call("LargestResponse.privatize", key, round, 1)
         words = key.words(self._purpose, round=round_number, size=n * (1 + self.n_candidates))
         words = words.reshape(n, 1 + self.n_candidates)
@@ -134,9 +134,9 @@ class LargestResponse(NominalEpsilon):
         if n_entries > 1:
             candidates[:] = words[:, 1:] >> np.uint64(65 - n_entries.bit_length())
         rows = np.arange(n)
-        chosen = np.abs(values[rows[:, None], candidates]).argmax(axis=1)  # the first of those that are largest
+        chosen = np.abs(vectors[rows[:, None], candidates]).argmax(axis=1)  # the first of those that are largest
         is_clone = first < np.uint64(self.clones)
         entries = candidates[rows, np.where(is_clone, 0, chosen)]
-        told = np.where(is_clone, 0.0, values[rows, entries])
+        told = np.where(is_clone, 0.0, vectors[rows, entries])
         coins = 1 - 2 * (first & np.uint64(1)).astype(np.int64)
         return np.stack([entries, np.where(told == 0, coins, np.sign(told).astype(np.int64))], axis=1)

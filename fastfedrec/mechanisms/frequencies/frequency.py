@@ -11,7 +11,17 @@ from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
-from fastfedrec.mechanisms.report_checks import CODES, check_codes, check_grid, code_type, draws_reports, report_array
+from fastfedrec.mechanisms.report_checks import (
+    CODES,
+    NUMBERING,
+    check_codes,
+    check_grid,
+    check_integers,
+    clip_codes,
+    code_type,
+    draws_reports,
+    report_array,
+)
 
 __all__ = ["GRR", "OUE"]
 
@@ -86,7 +96,8 @@ class GRR(FrequencyOracle):
         Parameters
         ----------
         values : array_like of int
-            In [0, n_values); uint8, uint16, int32 and int64 are read in place.
+            In [0, n_values), to which others are clipped, because whether a client answers must not depend on its
+            data; uint8, uint16, int32 and int64 are read in place.
         out : ndarray or None
             Where to write; `values` itself is allowed.
 
@@ -95,8 +106,9 @@ class GRR(FrequencyOracle):
         ndarray of uint8 or a wider integer
             Values, in the shape of `values`.
         """
-        values = check_codes("values", values, self.n_values)
-        out = report_array(out, values, CODES[CODES.index(code_type(self.n_values)) :])
+        integers = check_integers("values", values, NUMBERING)
+        out = report_array(out, integers, CODES[CODES.index(code_type(self.n_values)) :])
+        values = clip_codes(integers, self.n_values)
         key, round_number, n_threads = claim_call("GRR.privatize", key, round, n_threads)
         _kernel.report_values(
             values.reshape(-1),
@@ -203,7 +215,8 @@ class OUE(FrequencyOracle):
         Parameters
         ----------
         values : array_like of shape (n,), int
-            In [0, n_values); uint8, uint16, int32 and int64 are read in place.
+            In [0, n_values), to which others are clipped, because whether a client answers must not depend on its
+            data; uint8, uint16, int32 and int64 are read in place.
         out : ndarray of shape (n, n_values), uint8, or None
             Where to write.
 
@@ -212,8 +225,9 @@ class OUE(FrequencyOracle):
         ndarray of shape (n, n_values), uint8
             Bits.
         """
-        values = self._check(values)
-        out = report_array(out, values, [np.uint8], shape=(len(values), self.n_values))
+        integers = self._check(values)
+        out = report_array(out, integers, [np.uint8], shape=(len(integers), self.n_values))
+        values = clip_codes(integers, self.n_values)
         key, round_number, n_threads = claim_call("OUE.privatize", key, round, n_threads)
         _kernel.report_bits(values, out, key.subkey(self._purpose), self.q_count, round_number, n_threads)
         return out
@@ -227,14 +241,14 @@ class OUE(FrequencyOracle):
         Parameters
         ----------
         values : array_like of shape (n,), int
-            In [0, n_values).
+            In [0, n_values), to which others are clipped.
 
         Returns
         -------
         ndarray of shape (n_values,), int64
             Counts.  A simulation's shortcut: in a deployment each client sends its own bits.
         """
-        values = self._check(values)
+        values = clip_codes(self._check(values), self.n_values)
         key, round_number, n_threads = claim_call("OUE.privatize_support", key, round, n_threads)
         sums = np.zeros((n_threads, self.n_values), dtype=np.int64)
         _kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)

@@ -11,7 +11,7 @@ from fastfedrec.core.check import check_epsilon, check_integer, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, exp_lower
 from fastfedrec.mechanisms.frequencies._oracle import FrequencyOracle
-from fastfedrec.mechanisms.report_checks import CODES, code_type, draws_reports, report_array
+from fastfedrec.mechanisms.report_checks import CODES, clip_codes, code_type, draws_reports, report_array
 
 __all__ = ["SubsetSelection"]
 
@@ -116,7 +116,8 @@ class SubsetSelection(FrequencyOracle):
         Parameters
         ----------
         values : array_like of shape (n,), int
-            In [0, n_values); uint8, uint16, int32 and int64 are read in place.
+            In [0, n_values), to which others are clipped, because whether a client answers must not depend on its
+            data; uint8, uint16, int32 and int64 are read in place.
         out : ndarray of shape (n, subset_size), or None
             Where to write.
 
@@ -125,9 +126,10 @@ class SubsetSelection(FrequencyOracle):
         ndarray of shape (n, subset_size), uint8 or a wider integer
             Values, ascending in each row: their order says nothing.
         """
-        values = self._check(values)
+        integers = self._check(values)
         dtypes = CODES[CODES.index(code_type(self.n_values)) :]
-        out = report_array(out, values, dtypes, shape=(len(values), self.subset_size))
+        out = report_array(out, integers, dtypes, shape=(len(integers), self.subset_size))
+        values = clip_codes(integers, self.n_values)
         key, round_number, n_threads = claim_call("SubsetSelection.privatize", key, round, n_threads)
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.report_subsets(

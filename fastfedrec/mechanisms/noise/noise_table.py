@@ -18,6 +18,8 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec._kernels.mechanisms.noise import _noise_table as _kernel
+from fastfedrec.core.arrays import read_only
+from fastfedrec.core.immutable import Immutable
 from fastfedrec.mechanisms.noise.exact_sampling import exp_minus
 
 __all__ = ["NoiseTable", "gaussian_table", "laplace_table", "rounded_gaussian_table"]
@@ -30,7 +32,7 @@ _MOMENT_BITS = 320
 
 
 @dataclass(frozen=True)
-class NoiseTable:
+class NoiseTable(Immutable):
     """What the kernel reads: index i of the first threshold above a word is the draw i - reach."""
 
     reach: int
@@ -57,9 +59,8 @@ def tabulate(weights: np.ndarray, error: int) -> NoiseTable:
     cell_bits = min(max((2 * reach).bit_length(), 8), 16)
     cells = np.arange(2**cell_bits, dtype=np.uint64) << np.uint64(64 - cell_bits)
     guide = np.searchsorted(high[:-1], cells, side="left").astype(np.int32)
-    for array in (high, low, guide):  # shared by all mechanisms with this parameter
-        array.flags.writeable = False
-    return NoiseTable(reach, high, low, guide, 64 - cell_bits, distance)
+    # All mechanisms with this parameter share the arrays.
+    return NoiseTable(reach, read_only(high), read_only(low), read_only(guide), 64 - cell_bits, distance)
 
 
 def split_words(number: int, n: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.arrays import as_uniform
-from fastfedrec.core.check import check_array, check_epsilon, check_real
+from fastfedrec.core.check import check_epsilon, check_real
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key, claim_call
@@ -306,12 +306,12 @@ class PublishedLaplaceRR(Immutable):
 
     @draws_reports
     def privatize(self, values: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.float64]:
-        """Draw one report for each rating, as published; a rating outside `low` to `high` is refused.
+        """Draw one report for each rating, as published; ratings are clipped to `low` and `high` first.
 
         Parameters
         ----------
         values : array_like of float
-            Ratings, from `low` to `high`.
+            Ratings; NaN counts as `low`.
 
         Returns
         -------
@@ -319,12 +319,10 @@ class PublishedLaplaceRR(Immutable):
             In the shape of `values`; many of them are the ratings themselves.
         """
         values = check_reals("values", values, "use the ratings").astype(np.float64, copy=False)
-        flat = check_array("values", values.reshape(-1), ndim=1)
-        if flat.size and not self.low <= flat.min() <= flat.max() <= self.high:
-            raise ValueError(f"values must be from {self.low:g} to {self.high:g}, got {flat.min()} to {flat.max()}")
+        flat = np.where(np.isnan(values), self.low, values).clip(self.low, self.high).reshape(-1)
         key, round, _ = claim_call("PublishedLaplaceRR.privatize", key, round)
         words = key.words(self._purpose, round=round, size=2 * len(flat)).reshape(-1, 2)
-        return self._report(flat.copy(), words).reshape(values.shape)
+        return self._report(flat, words).reshape(values.shape)
 
     def _report(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Turn values, in place, into the reports that these words (two a value) make."""

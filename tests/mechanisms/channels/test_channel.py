@@ -189,9 +189,6 @@ def test_bad_values_and_outs():
     values = np.arange(6, dtype=np.uint8) % 3
     with pytest.raises(TypeError, match="values must be integers, got dtype float64; number the possible values"):
         THREE.privatize([0.0])
-    for wrong in ([3], [-1], np.array([255], dtype=np.uint8)):
-        with pytest.raises(ValueError, match=r"values must lie in \[0, 3\), got"):
-            THREE.privatize(wrong)
     with pytest.raises(TypeError, match="out must be an array of uint8, got an array of float64"):
         THREE.privatize(values, out=np.empty(6))
     with pytest.raises(ValueError, match=r"out must have shape \(6,\)"):
@@ -205,9 +202,17 @@ def test_bad_values_and_outs():
         THREE.privatize(values, round=-1)
     with pytest.raises(TypeError, match="key must be Key, got int"):
         THREE.privatize(values, key=3)
-    for wrong in (3.0, 0.5, np.nan):
-        with pytest.raises(ValueError, match=r"values must be inputs of the channel, \[0.0, 1.0, 2.0\], got"):
-            THREE.positions([0, wrong])
+
+
+@given(values=st.lists(st.floats() | st.sampled_from([0.5, 1.5, 2.5]), min_size=1))
+def test_a_value_that_is_no_input_has_the_place_of_the_nearest(values):
+    channel = Channel([[2**63, 2**63]] * 3, inputs=[2, -1, 0.75], outputs=[0, 1])
+    ascending = {-1.0: 1, 0.75: 2, 2.0: 0}
+    expected = [
+        ascending[min(ascending, key=lambda x: abs(Fraction(x) - Fraction(min(max(v, -9.0), 9.0))))] if v == v else 1
+        for v in values
+    ]
+    assert channel.positions(values).tolist() == expected
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -81,5 +81,3 @@ def test_bad_grid_values():
         TruncatedGeometric(1.0, 1)
     with pytest.raises(TypeError, match="grid must be an integer"):
         TruncatedGeometric(1.0, 2.5)
-    with pytest.raises(ValueError, match="values must be inputs of the channel"):
-        TruncatedGeometric(1.0, [1, 2]).positions([3])

@@ -154,8 +154,6 @@ def test_bad_parameters(oracle):
 @oracles
 def test_bad_arguments(oracle):
     mechanism = oracle(1.0, 4)
-    with pytest.raises(ValueError, match=r"values must lie in \[0, 4\), got 0 to 4"):
-        mechanism.privatize([0, 4])
     with pytest.raises(TypeError, match="values must be integers"):
         mechanism.privatize([0.5])
     with pytest.raises(ValueError, match="frequency must be at most 1"):

@@ -63,8 +63,6 @@ def test_bad_inputs():
         RatedOrNot(1.0, list(range(1, 40)))
     with pytest.raises(ValueError, match=r"reports must lie in \[0, 6\)"):
         RatedOrNot(1.0, STARS).estimate_rated([6])
-    with pytest.raises(ValueError, match=r"values must lie in \[0, 6\)"):
-        RatedOrNot(1.0, STARS).privatize([6])
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
