@@ -13,10 +13,11 @@ from fastfedrec.accounting.events import (
     ShuffledReports,
     UnsupportedEventError,
 )
-from fastfedrec.accounting.rounding import inverse_up, sampled_epsilon, up
+from fastfedrec.accounting.rounding import LARGEST_EXPONENT, inverse_up, replaced_epsilon, sampled_epsilon, up
 from fastfedrec.core.numbers import float_up
 
-_SAMPLING_THEOREMS = (("poisson", "add_remove"), ("without_replacement", "replace"))
+_SAMPLING_THEOREMS: tuple[tuple[str, str], ...] = (("poisson", "add_remove"), ("without_replacement", "replace"))
+_MAX_NOISE = 1e300  # more noise is counted as this
 
 
 def gaussian_rho(event: Gaussian) -> float:
@@ -82,6 +83,8 @@ def pure_cost(event: Event) -> tuple[float, int]:
     check_sampling(event)
     if event.sampling == "none":
         return epsilon, event.count
+    if isinstance(event, Laplace) and (noise := opposite_noise(event)):
+        return replaced_epsilon(inverse_up(noise), event.sampling_rate), event.count
     return sampled_epsilon(epsilon, event.sampling_rate), event.count
 
 
@@ -120,6 +123,35 @@ def release_delta(event: CentralRelease) -> float:
     return float_up(rate * Fraction(event.delta))
 
 
+def opposite_noise(event: Gaussian | Laplace) -> float | None:
+    """Noise over the bound of one contribution, where a pair of two opposite contributions states the cost.
+
+    Parameters
+    ----------
+    event : Gaussian or Laplace
+        What happened; `check_sampling` accepts it.
+
+    Returns
+    -------
+    float or None
+        Rounded down.  None for other sampling or relations, and for Gaussian noise where the pair of sampling without
+        replacement at the sensitivity has a smaller chi-squared divergence for rare samples.
+
+    Notes
+    -----
+    Both pairs dominate, so either choice is an upper bound.
+    """
+    if (event.sampling, event.neighboring) != ("poisson", "replace") or event.contribution is None:
+        return None
+    noise = -float_up(-Fraction(min(event.noise_multiplier, _MAX_NOISE)) / Fraction(event.contribution))
+    if isinstance(event, Gaussian):
+        inverse = 1 / event.noise_multiplier
+        square = min(inverse * inverse, LARGEST_EXPONENT)
+        if 4 * math.sinh(event.contribution**2 * square) > math.expm1(square):
+            return None
+    return noise
+
+
 def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     """Raise unless amplification by the event's sampling is proved for its neighbouring relation.
 
@@ -131,21 +163,26 @@ def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     Raises
     ------
     UnsupportedEventError
-        Poisson sampling needs "add_remove", or for Gaussian noise on sums any relation; sampling without replacement
-        needs "replace".
+        Poisson sampling needs "add_remove", or for Gaussian noise on sums any relation, or for Laplace noise with a
+        `contribution` "replace"; sampling without replacement needs "replace".
 
     Notes
     -----
     A unit that adds nothing to a sum is as good as one that was not drawn, so for sums "zero_out" has the pair of
     distributions of "add_remove".  Another release may tell a unit without data from none, and where cohorts have a
     fixed size, a unit that was not drawn has made room for another, who may be further from it than it is from none.
-    A unit's clipped vector is no further from 0 than from the vectors that may replace it, so for sums "replace" under
-    Poisson sampling has the pair of sampling without replacement (docs/explanation/accounting/accounting.md).
+    Under "replace" the sensitivity of a Gaussian also bounds one contribution, unless `contribution` states a smaller
+    bound (docs/explanation/accounting/accounting.md).
     """
     pair = (event.sampling, event.neighboring)
-    of_sums = (("poisson", "zero_out"), ("poisson", "replace")) if isinstance(event, Gaussian) else ()
-    if event.sampling != "none" and pair not in (*_SAMPLING_THEOREMS, *of_sums):
-        why = "; only Gaussian noise on clipped sums states how far a unit is from none" if pair[0] == "poisson" else ""
+    proved = _SAMPLING_THEOREMS
+    if isinstance(event, Gaussian):
+        proved += (("poisson", "zero_out"), ("poisson", "replace"))
+    elif isinstance(event, Laplace) and event.contribution is not None:
+        proved += (("poisson", "replace"),)
+    if event.sampling != "none" and pair not in proved:
+        only = "; only Gaussian noise, and Laplace noise with a contribution, state how far a unit is from none"
+        why = only if pair[0] == "poisson" else ""
         raise UnsupportedEventError(
             f"no theorem is known here for sampling={pair[0]!r} with neighboring={pair[1]!r}{why}"
         )

@@ -29,6 +29,23 @@ def check_release_delta(delta: float) -> float:
     return delta
 
 
+def check_contribution(event: Any) -> None:
+    if event.contribution is None:
+        return
+    if event.neighboring != "replace":
+        raise ValueError(
+            f"`contribution` must be None with neighboring={event.neighboring!r}, got {event.contribution!r}; "
+            "the sensitivity itself bounds one unit's contribution there"
+        )
+    contribution = check_real("contribution", event.contribution, low=0.0)
+    if not 0.5 <= contribution <= 1:
+        raise ValueError(
+            f"`contribution` must be from 0.5 to 1, got {contribution!r}; it is the bound of one unit's contribution "
+            "over the sensitivity, and two contributions differ by at most twice that bound"
+        )
+    store(event, contribution=contribution)
+
+
 def check_reports(event: Any, trust: str) -> None:
     check_name(event)
     if trust == "local":

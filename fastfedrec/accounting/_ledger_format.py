@@ -6,7 +6,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import Field, asdict, fields
 from typing import Any, Literal
 
 from fastfedrec.accounting.events import (
@@ -60,6 +60,27 @@ def _object(properties: Mapping[str, _Schema], optional: Mapping[str, _Schema] |
     }
 
 
+def _is_optional(field: Field[Any]) -> bool:
+    return "optional" in field.metadata
+
+
+def event_fields(event: Event) -> dict[str, Any]:
+    """The fields of an event as a document holds them: optional ones only where they differ from their default.
+
+    Parameters
+    ----------
+    event : event
+        An elementary one.
+
+    Returns
+    -------
+    dict
+        Values by name.
+    """
+    optional = {field.name: field.default for field in fields(event) if _is_optional(field)}
+    return {name: value for name, value in asdict(event).items() if name not in optional or value != optional[name]}
+
+
 def _field(annotation: Any) -> _Schema:
     """The schema of one field of an event, from its type; its range is checked by the event itself."""
     parts = typing.get_args(annotation)
@@ -80,7 +101,10 @@ def _event(kind: type) -> _Schema:
     return _object(
         {
             "kind": {"const": kind.__name__},
-            "fields": _object({field.name: _field(hints[field.name]) for field in fields(kind)}),
+            "fields": _object(
+                {field.name: _field(hints[field.name]) for field in fields(kind) if not _is_optional(field)},
+                {field.name: _field(hints[field.name]) for field in fields(kind) if _is_optional(field)},
+            ),
             "times": {"type": "integer", "minimum": 1, "maximum": LARGEST_INTEGER},
             "epsilon_per_round": _COSTS,
             "epsilon_whole_run": _COSTS,
@@ -257,8 +281,8 @@ def _read_event(entry: dict[str, Any], path: str) -> Event:
             seen_event(event, view)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}.fields: {error}") from None
-    if asdict(event) != entry["fields"]:
-        raise ValueError(f"{path}.fields must be as written, {asdict(event)}, got {show(entry['fields'])}")
+    if event_fields(event) != entry["fields"]:
+        raise ValueError(f"{path}.fields must be as written, {event_fields(event)}, got {show(entry['fields'])}")
     return event
 
 

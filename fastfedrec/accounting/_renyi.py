@@ -23,6 +23,9 @@ _LEAST_EPSILON = 1e-300  # whose products with orders less 1 are numbers
 _RATIO = 1.006  # of neighbouring cells
 _CANCELS = 1e-4  # below it differences of exponentials are bounded by a square
 _FAR = 40.0  # stddevs, beyond which the normal law has no mass
+_NEAREST, _OPPOSITE_RATIO = 1e-4, 1.003  # the first point above 0, in stddevs, and the ratio of neighbouring points
+_LEAST_OPPOSITE_NOISE = 1e-3
+_LARGE_RATIO = 1e100
 
 
 def divergence(log_excess: float, order: float) -> float:
@@ -75,6 +78,11 @@ def sampled_gaussian(order: float, rate: float, noise_multiplier: float) -> floa
     return _whole_order(int(order), rate, z) if order == int(order) else _any_order(order, rate, z)
 
 
+def poisson_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) -> np.ndarray:
+    """`sampled_gaussian` at each order."""
+    return np.array([sampled_gaussian(float(order), rate, noise_multiplier) for order in orders])
+
+
 def _whole_order(order, rate, z):
     """The binomial sum (Mironov, Talwar, Zhang 2019, equation 3), less the binomial sum that is 1: no term cancels."""
     k = np.arange(2.0, order + 1)
@@ -108,7 +116,7 @@ def _any_order(order, rate, z):
     if n_points > _MOST_POINTS or rate < _LEAST_RATE:
         return _between_whole_orders(order, rate, z)
     x = first + spacing * np.arange(n_points)
-    logs = -x * x / 2 + _log_g(order, rate, x / z - 1 / (2 * z * z))
+    logs = -x * x / 2 + _log_g(order, *_sampled_ratio(rate, x / z - 1 / (2 * z * z)))
     inside = _log_sum(logs + ABSOLUTE * (x * x + np.abs(logs))) + math.log(spacing / math.sqrt(2 * math.pi))
     line = min(math.pi * z, 2 * math.pi / spacing)  # a / z
     log_error = math.log(2) + line * line / 2 - 2 * math.pi * line / spacing
@@ -127,12 +135,16 @@ def _between_whole_orders(order, rate, z):
     return float(log_expm1(value)) if value < math.inf else value
 
 
-def _log_g(order, rate, t):
-    """The logarithm of g(w), a little above it, without overflow and without cancellation."""
+def _sampled_ratio(rate, t):
+    """The ratio w = 1 - rate + rate e^t as w - 1 and log(w)."""
     y = rate * np.expm1(np.minimum(t, LARGEST_EXPONENT))
-    u = np.where(t > LARGEST_EXPONENT, t + math.log(rate), np.log1p(y))
+    return y, np.where(t > LARGEST_EXPONENT, t + math.log(rate), np.log1p(y))
+
+
+def _log_g(order, y, u):
+    """The logarithm of g(w) for y = w - 1 and u = log(w), a little above it, without overflow and cancellation."""
     scaled = order * u
-    out = np.empty_like(t)
+    out = np.empty_like(u)
     far = scaled > 1
     v = u[far]
     linear = np.exp(-scaled[far]) - order * np.exp(v - scaled[far]) * np.expm1(-v)
@@ -168,7 +180,7 @@ def fixed_size_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float
     Poisson pair's, less the mean of g(w) where w < 1, plus that of w g(1 / w) where w > 1.  These two are bounded by
     their values at the ends of cells, as both grow with |log w|.
     """
-    poisson = np.array([sampled_gaussian(float(order), rate, noise_multiplier) for order in orders])
+    poisson = poisson_gaussian(orders, rate, noise_multiplier)
     twice = poisson + math.log(2)
     if not 1e-3 < noise_multiplier < 1e6:
         return twice
@@ -205,3 +217,69 @@ def _mass(first, last):
     left = scipy.special.ndtr(last) - scipy.special.ndtr(first)
     right = scipy.special.ndtr(-first) - scipy.special.ndtr(-last)
     return np.maximum(np.where(first > 0, right, left), 0.0)
+
+
+# ---- the Gaussian under Poisson sampling when a user is replaced: two opposite contributions -------------------------
+
+
+def opposite_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) -> np.ndarray:
+    """The mixture of N(0) and N(1) against the mixture of N(0) and N(-1), by sums over cells that are never too small.
+
+    Relative to N(0) the densities are p = 1 - q + q e^(m x - m^2 / 2) and r = p at -x, where m = 1 / noise_multiplier
+    and x is standard normal.  A - 1 is the mean of h = r g(p / r), which is convex in x, 0 at 0, and rises on both
+    sides (docs/explanation/accounting/accounting.md).  In a cell h is below its chord, and the mean of |x| is below the
+    middle, so half of the cell's mass at either end is an upper bound.
+    """
+    if not noise_multiplier > _LEAST_OPPOSITE_NOISE:
+        return np.full(len(orders), math.inf)  # the caller has the divergence without sampling
+    m, rate = 1 / min(noise_multiplier, _NOISE[1]), max(rate, _LEAST_RATE)
+    x = _NEAREST * _OPPOSITE_RATIO ** np.arange(math.log((2 * orders.max() * m + _FAR) / _NEAREST, _OPPOSITE_RATIO) + 2)
+    x = np.concatenate([x[x < 1], [1.0], x[x > 1]])
+    log_mass = _log_mass(np.concatenate([[0.0], x]))
+    log_weights = np.logaddexp(log_mass, np.append(log_mass[1:], -math.inf)) - math.log(2)
+    with np.errstate(divide="ignore", over="ignore"):
+        log_rest, up_, down = np.log1p(-rate), m * x - m * m / 2, -m * x - m * m / 2
+        log_p, log_r = np.logaddexp(log_rest, math.log(rate) + up_), np.logaddexp(log_rest, math.log(rate) + down)
+        log_excess = math.log(rate) + up_ + np.log(-np.expm1(-2 * m * x))  # of p - r
+        y = np.exp(log_excess - log_r)
+        u = np.where(y < _LARGE_RATIO, np.log1p(y), log_p - log_r)
+    sides = (
+        (log_weights + log_r, y, u, np.searchsorted(x, 2 * orders * m + _FAR)),
+        (log_weights + log_p, -np.exp(log_excess - log_p), -u, np.full(len(orders), np.searchsorted(x, m + _FAR))),
+    )
+    sums = [_opposite_sums(orders, *side) for side in sides]
+    return np.logaddexp(np.logaddexp(*sums), _beyond_opposite(orders, float(log_rest), m)) + 2.0**-36
+
+
+def _opposite_sums(orders, log_weights, y, u, stops):
+    """The logarithms of the sums of h, the first `stops` points of each."""
+    sums = []
+    for order, stop in zip(orders, stops, strict=True):
+        log_g = _log_g(order, y[: stop + 1], u[: stop + 1])
+        logs = log_weights[: stop + 1] + log_g
+        sums.append(_log_sum(logs + ABSOLUTE * (np.abs(logs) + 2 * np.abs(log_g))))
+    return np.array(sums)
+
+
+def _beyond_opposite(orders, log_rest, m):
+    """The logarithm of the mean of h beyond the points, with x > 0 and x < 0.
+
+    The first is the mean of p^a r^(1 - a) or less, with p at most e^(m x - m^2 / 2) and r at least 1 - q and at least
+    e^(-m x - m^2 / 2); the second that of a r or less.
+    """
+    last, tail = 2 * orders * m + _FAR, scipy.special.log_ndtr
+    steep = ((2 * orders - 1) ** 2 - 1) * m * m / 2 + tail((2 * orders - 1) * m - last)
+    flat = (orders**2 - orders) * m * m / 2 + tail(orders * m - last) - (orders - 1) * log_rest
+    return np.logaddexp(np.minimum(steep, flat), np.log(orders) + tail(-_FAR))
+
+
+def _log_mass(edges):
+    """The logarithm of the normal law's mass between edges from 0 on: never below it.
+
+    Up to 1 the density is concave, so the mass of a cell is at most its width times the density in its middle.
+    """
+    first, last = edges[:-1], edges[1:]
+    near = np.log(last - first) - (first + last) ** 2 / 8 - math.log(2 * math.pi) / 2
+    beyond = scipy.special.log_ndtr(-first)
+    far = beyond + np.log(-np.expm1(scipy.special.log_ndtr(-last) - beyond))
+    return np.where(last <= 1, near, far) + 1e-9

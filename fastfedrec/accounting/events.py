@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from fastfedrec.accounting._event_checks import (
     SAMPLING_FIELDS,
+    check_contribution,
     check_name,
     check_release_delta,
     check_reports,
@@ -35,6 +36,7 @@ Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]
 
+_OPTIONAL = {"optional": True}  # a field that a ledger's document may lack; it was added to a format in use
 _MOST_PARTS, _DEEPEST = 100_000, 100  # of a `Composed`
 
 
@@ -207,13 +209,18 @@ class Gaussian(_Central):
         it is, it covers leaving a user out, as sampling does.
     mechanism : str
         Name, for the ledger.
+    contribution : float or None
+        Under "replace": the largest norm of one unit's contribution over the sensitivity, in [0.5, 1]; only Poisson
+        sampling uses it.  None where it is not stated, which counts as 1.
     """
 
     noise_multiplier: float
     mechanism: str = "Gaussian"
+    contribution: float | None = field(default=None, kw_only=True, metadata=_OPTIONAL)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_contribution(self)
         store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
 
@@ -228,6 +235,9 @@ class Laplace(_Central):
         Scale of the noise over the sensitivity under `neighboring`; one release without sampling costs its inverse.
     mechanism : str
         Name, for the ledger.
+    contribution : float or None
+        Under "replace": the most that leaving one unit out changes the number, over the sensitivity, in [0.5, 1].  Only
+        Poisson sampling uses it, and is refused without it.
 
     Notes
     -----
@@ -236,9 +246,11 @@ class Laplace(_Central):
 
     noise_multiplier: float
     mechanism: str = "Laplace"
+    contribution: float | None = field(default=None, kw_only=True, metadata=_OPTIONAL)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_contribution(self)
         store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
 

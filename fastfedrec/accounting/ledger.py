@@ -6,10 +6,10 @@ import math
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Self, cast
 
-from fastfedrec.accounting._ledger_format import FORMAT, KINDS, parse, read, understated
+from fastfedrec.accounting._ledger_format import FORMAT, KINDS, event_fields, parse, read, understated
 from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
 from fastfedrec.accounting._report import make_report
 from fastfedrec.accounting._report_pages import to_html, to_markdown
@@ -236,7 +236,7 @@ class Ledger:
             "events": [
                 {
                     "kind": type(event).__name__,
-                    "fields": asdict(event),
+                    "fields": event_fields(event),
                     "times": times,
                     "epsilon_per_round": {view: epsilon_to_json(self._cost(event, 1, view)) for view in VIEWS},
                     "epsilon_whole_run": {view: epsilon_to_json(self._cost(event, times, view)) for view in VIEWS},
@@ -337,7 +337,7 @@ class Ledger:
             "format": FORMAT,
             "delta": self.delta,
             "is_simulation": self.is_simulation,
-            "events": [[type(event).__name__, asdict(event), times] for event, times in self.events.items()],
+            "events": [[type(event).__name__, event_fields(event), times] for event, times in self.events.items()],
             "notes": self.notes,
         }
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

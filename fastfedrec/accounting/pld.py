@@ -6,12 +6,18 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy
 
 from fastfedrec.accounting import _loss
-from fastfedrec.accounting._costs import check_sampling, pure_cost
+from fastfedrec.accounting._costs import check_sampling, opposite_noise, pure_cost
 from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_gaussian_loss
 from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
+from fastfedrec.accounting._masses import (
+    gaussian_masses,
+    laplace_masses,
+    opposite_gaussian_masses,
+    opposite_laplace_masses,
+    unsampled,
+)
 from fastfedrec.accounting.blanket import largest_response_loss
 from fastfedrec.accounting.composition import Accountant
 from fastfedrec.accounting.events import (
@@ -24,7 +30,7 @@ from fastfedrec.accounting.events import (
 )
 from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
-from fastfedrec.accounting.rounding import inverse_up, sampled_epsilon
+from fastfedrec.accounting.rounding import inverse_up, least_log_ratio, sampled_epsilon
 from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
 from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.numbers import float_up
@@ -41,9 +47,6 @@ _MOST_NOISE, _LEAST_NOISE = 1e8, 1e-100  # more noise is counted as this; with l
 _LOUD = 200.0  # epsilon of a pure release whose loss hardly ever is less: the sum of the epsilons is what they cost
 _ROUND_UP = 1 + 1e-9
 _PLACES = 0.5 - 2.0 ** -np.arange(2, 16)  # of a step: nearly the middle of a cell, as densities are nearly even in it
-_NARROW = 0.2  # of a stddev, or of its part far out: cells whose masses are found by quadrature
-_LITTLE_NOISE, _COARSE = 3.0, 5e-4  # where differences of tails, and p - q of them, have digits enough
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 
 
 class PLDAccountant(Accountant):
@@ -99,11 +102,14 @@ class PLDAccountant(Accountant):
             return 1 / Fraction(event.noise_multiplier) ** 2, event.count
         if isinstance(event, Gaussian) or (isinstance(event, Laplace) and event.sampling == "poisson"):
             check_sampling(event)
-            base = _gaussian_masses if isinstance(event, Gaussian) else _laplace_masses
+            if noise := opposite_noise(event):
+                masses = opposite_gaussian_masses if isinstance(event, Gaussian) else opposite_laplace_masses
+                return functools.partial(_opposite_loss, masses, noise, event.sampling_rate), event.count
+            base = gaussian_masses if isinstance(event, Gaussian) else laplace_masses
             kind = _symmetric_loss if event.neighboring == "replace" else _poisson_loss
             return functools.partial(kind, base, event), event.count
         if isinstance(event, Laplace) and event.sampling == "none":
-            return functools.partial(_symmetric_loss, _laplace_masses, event), event.count
+            return functools.partial(_symmetric_loss, laplace_masses, event), event.count
         if isinstance(event, DiscreteGaussianRelease):
             if event.stddev > LARGEST_STDDEV:
                 raise UnsupportedEventError(
@@ -266,7 +272,7 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
     rate = event.sampling_rate
     if not _LEAST_NOISE < event.noise_multiplier < _MOST_NOISE or event.count > _loss.MOST_USES:
         return 0.0
-    reach = _reach(rate, _base_reach(_gaussian_masses, event.noise_multiplier, _TAIL_STDDEVS))
+    reach = _reach(rate, _base_reach(gaussian_masses, event.noise_multiplier, _TAIL_STDDEVS))
     # Finer than for upper bounds, as roundings add up.
     step = max(min(_loss.FINEST / 8, reach / CELLS), reach / (_loss.LARGEST_FFT // 4))
     loss, inner = _lowered(rate, event.noise_multiplier, reach, step)
@@ -283,7 +289,7 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
 
 def _lowered(rate, noise_multiplier, reach, step):
     """Losses that are nowhere too high, on a grid moved by `inner` - 1 steps."""
-    start, p, q, _, _, above = _sampled_masses(_gaussian_masses, noise_multiplier, rate, reach, step)
+    start, p, q, _, _, above = _sampled_masses(gaussian_masses, noise_multiplier, rate, reach, step)
     with np.errstate(divide="ignore", invalid="ignore"):
         place = (np.log(p) - np.log(q) - 1e-12) / step - start - np.arange(len(p))  # within its cell, from 0 to 1
     # One place for all cells that are not below it; the others move a step down.  The best keeps the mean highest.
@@ -306,19 +312,10 @@ def _sampled_masses(base, noise_multiplier, rate, reach, step):
     low = -reach if rate == 1 else max(math.log1p(-rate), -reach)
     start, stop = math.floor(low / step) - 1, math.ceil(reach / step) + 1
     edges = step * np.arange(start, stop + 1)
-    p, q, excess = base(_unsampled(edges, rate), noise_multiplier)
+    p, q, excess = base(unsampled(edges, rate), noise_multiplier)
     p = (1 - rate) * q + rate * p
     excess = None if excess is None else rate * excess[1:-1]
     return start, p[1:-1], q[1:-1], excess, (p[0], q[0]), (p[-1], q[-1])
-
-
-def _unsampled(losses, rate):
-    """Losses of the pair (P0, Q) where those of the sampled pair are `losses`; minus infinity below log(1 - rate)."""
-    if rate == 1:
-        return losses
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        small = np.log1p(np.maximum(np.expm1(losses) / rate, -1.0))
-        return np.where(losses > 30, losses - math.log(rate) + np.log1p((rate - 1) * np.exp(-losses)), small)
 
 
 def _poisson_loss(base, event, stddevs):
@@ -338,10 +335,30 @@ def _symmetric_loss(base, event, stddevs):
     rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MOST_NOISE)
     reach = _reach(rate, _base_reach(base, noise_multiplier, stddevs))
 
+    def masses(losses):
+        p, q, excess = base(unsampled(losses, rate), noise_multiplier)
+        return (1 - rate) * q + rate * p, q, None if excess is None else rate * excess
+
+    return _loss_above_0(masses, reach)
+
+
+def _opposite_loss(masses, noise_multiplier, rate, stddevs):
+    """Losses of two mixtures, each of the noise without a unit and that with one of two opposite contributions."""
+    noise_multiplier = min(noise_multiplier, _MOST_NOISE)
+    base = gaussian_masses if masses is opposite_gaussian_masses else laplace_masses
+    reach = _base_reach(base, noise_multiplier, stddevs)
+    # Beyond the mean of the first by so many stddevs the second density falls by more, of Gaussian noise.
+    fall = reach + (1 / noise_multiplier**2 if base is gaussian_masses and reach < math.inf else 0.0)
+    reach = _reach(rate, reach) - least_log_ratio(fall, rate)
+    return _loss_above_0(lambda losses: masses(losses, noise_multiplier, rate), reach)
+
+
+def _loss_above_0(masses, reach):
+    """A pair with the same losses in both directions, from the masses of the losses above 0."""
+
     def build(step):
-        edges = step * np.arange(math.ceil(reach / step) + 2)
-        p, q, excess = base(_unsampled(edges, rate), noise_multiplier)
-        p, excess = (1 - rate) * q + rate * p, None if excess is None else rate * excess[1:-1]
+        p, q, excess = masses(step * np.arange(math.ceil(reach / step) + 2))
+        excess = None if excess is None else excess[1:-1]
         pmf = symmetric(p[1:-1], q[1:-1], step, 1 - p[1:].sum() - q[1:].sum(), (p[-1], q[-1]), excess)
         return pmf, pmf
 
@@ -351,7 +368,7 @@ def _symmetric_loss(base, event, stddevs):
 def _plain_loss(mu_squared, stddevs):
     """All unsampled Gaussian noise: one release, of no more noise."""
     noise_multiplier = 1 / max(math.sqrt(float_up(mu_squared)) * (1 + 2.0**-50), 1 / _MOST_NOISE)
-    return _symmetric_loss(_gaussian_masses, _Unsampled(noise_multiplier), stddevs)
+    return _symmetric_loss(gaussian_masses, _Unsampled(noise_multiplier), stddevs)
 
 
 class _Unsampled(NamedTuple):
@@ -360,58 +377,8 @@ class _Unsampled(NamedTuple):
 
 
 def _base_reach(base, noise_multiplier, stddevs):
-    if base is _laplace_masses:
+    if base is laplace_masses:
         return inverse_up(noise_multiplier)
     if noise_multiplier < _LEAST_NOISE:
         return math.inf
     return (1 + 2 * stddevs * noise_multiplier) / (2 * noise_multiplier**2)
-
-
-def _gaussian_masses(losses, noise_multiplier):
-    """Masses p of N(1, z^2) and q of N(0, z^2) below, between and above losses of the first against the second; p - q.
-
-    In narrow cells by quadrature, which gives p - q to the same number of digits: its integrand is that of q times
-    e^loss - 1.  Errors of the edges do not matter: they are the same for p and for q.
-    """
-    z = noise_multiplier
-    edges = z * losses + 1 / (2 * z)  # in stddevs
-    p, q = _normal(edges - 1 / z), _normal(edges)
-    far = np.maximum(np.abs(np.concatenate([[0.0], edges])), 1.0)
-    with np.errstate(invalid="ignore"):
-        width = np.diff(edges, prepend=-np.inf, append=np.inf)
-        is_coarse = not (width * far <= _COARSE).any()
-    if z < _LITTLE_NOISE and is_coarse:
-        return p, q, None
-    excess = p - q
-    narrow = np.flatnonzero((width * far < _NARROW) & (far < 1e3))
-    half, at = width[narrow] / 2, edges[narrow - 1]
-    sums = np.zeros((3, len(narrow)))
-    for node, weight in zip(_NODES, _WEIGHTS, strict=True):
-        y = at + half * (1 + node)
-        loss, density = y / z - 1 / (2 * z * z), np.exp(-y * y / 2)
-        shifted = np.exp(-((y - 1 / z) ** 2) / 2)
-        small = np.abs(loss) < 1
-        sums += weight * np.array(
-            [shifted, density, np.where(small, density * np.expm1(loss * small), shifted - density)]
-        )
-    p[narrow], q[narrow], excess[narrow] = sums * half / math.sqrt(2 * math.pi)
-    return p, q, excess
-
-
-def _normal(edges):
-    below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
-    # On each side differences of the smaller tails, which do not cancel.
-    inner = np.where(edges[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
-    return np.concatenate([below[:1], np.maximum(inner, 0.0), above[-1:]])
-
-
-def _laplace_masses(losses, noise_multiplier):
-    """Masses of Laplace noise around 0 and around 1, in the same way; half of the first has the largest loss."""
-    epsilon = 1 / noise_multiplier
-    clipped = np.clip(losses, -epsilon, epsilon)
-    top = losses >= epsilon * (1 - 1e-15)
-    bottom = losses < -epsilon
-    p = np.where(top, 1.0, np.where(bottom, 0.0, np.exp((clipped - epsilon) / 2) / 2))
-    q = np.where(top, 1.0, np.where(bottom, 0.0, 1 - np.exp(-(clipped + epsilon) / 2) / 2))
-    p, q = (np.concatenate([c[:1], np.maximum(np.diff(c), 0.0), [1 - c[-1]]]) for c in (p, q))
-    return p, q, None

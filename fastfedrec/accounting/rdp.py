@@ -7,7 +7,13 @@ import numpy as np
 
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._conversion import renyi_delta, renyi_epsilon
-from fastfedrec.accounting._costs import check_sampling, discrete_gaussian_rho, gaussian_rho, pure_cost
+from fastfedrec.accounting._costs import (
+    check_sampling,
+    discrete_gaussian_rho,
+    gaussian_rho,
+    opposite_noise,
+    pure_cost,
+)
 from fastfedrec.accounting.composition import Accountant
 from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease, Event, Gaussian, Laplace
 from fastfedrec.accounting.rounding import count_up, up
@@ -67,7 +73,10 @@ class RDPAccountant(Accountant):
             if event.sampling == "none":
                 return plain
             # Sampling never adds to them.
-            sampled = _sampled(event.neighboring == "replace", event.sampling_rate, event.noise_multiplier)
+            noise = opposite_noise(event)
+            pair = _renyi.fixed_size_gaussian if event.neighboring == "replace" else _renyi.poisson_gaussian
+            pair = _renyi.opposite_gaussian if noise else pair
+            sampled = _sampled(pair, event.sampling_rate, noise or event.noise_multiplier)
             return np.minimum(count_up(event.count) * sampled, plain)
         else:
             epsilon, uses = pure_cost(event)
@@ -136,12 +145,8 @@ def _check_order(order):
 
 
 @lru_cache(maxsize=64)
-def _sampled(is_replaced, rate, noise_multiplier):
-    if is_replaced:
-        logs = _renyi.fixed_size_gaussian(ORDERS, rate, noise_multiplier)
-    else:
-        logs = np.array([_renyi.sampled_gaussian(float(order), rate, noise_multiplier) for order in ORDERS])
-    return _divergences(ORDERS, logs)
+def _sampled(pair, rate, noise_multiplier):
+    return _divergences(ORDERS, pair(ORDERS, rate, noise_multiplier))
 
 
 def _divergences(orders, logs):

@@ -16,8 +16,10 @@ __all__ = [
     "UP",
     "count_up",
     "inverse_up",
+    "least_log_ratio",
     "log1p_exp",
     "pure_delta",
+    "replaced_epsilon",
     "sampled_epsilon",
     "stretched_delta",
     "sum_up",
@@ -71,6 +73,23 @@ def sampled_epsilon(epsilon: float, rate: float) -> float:
     if epsilon <= LARGEST_EXPONENT:
         return min(epsilon, up(math.log1p(rate * math.expm1(epsilon))))
     return min(epsilon, up(log1p_exp(epsilon + math.log(rate))))
+
+
+def replaced_epsilon(epsilon: float, rate: float) -> float:
+    """log(1 - rate + rate e^epsilon) - log(1 - rate + rate e^-epsilon), rounded up, and at most twice `epsilon`.
+
+    What it costs to replace a unit that is drawn at this rate, where adding or removing it when drawn costs `epsilon`.
+    """
+    return min(2 * epsilon, up(sampled_epsilon(epsilon, rate) - least_log_ratio(epsilon, rate)))
+
+
+def least_log_ratio(epsilon: float, rate: float) -> float:
+    """log(1 - rate + rate e^-epsilon), at least -epsilon."""
+    lost = -rate * math.expm1(-epsilon)
+    if lost <= 0.5:
+        return math.log1p(-lost)
+    # Beyond, 1 - rate is exact, and neither term of the sum cancels.
+    return -epsilon if rate == 1 else max(-epsilon, math.log(1 - rate + rate * math.exp(-epsilon)))
 
 
 def stretched_delta(delta: float, epsilon: float) -> float:

@@ -375,7 +375,7 @@ def test_sampling_under_the_other_relation_raises(accountant, kind, fields):
 @pytest.mark.parametrize("kind", [lambda **rest: Laplace(1.0, **rest), lambda **rest: CentralRelease("c", 1.0, **rest)])
 @pytest.mark.parametrize("relation", ["zero_out", "replace"])
 def test_only_of_sums_is_it_known_how_far_a_user_is_from_one_that_was_not_drawn(accountant, kind, relation):
-    why = f"no theorem is known here for sampling='poisson' with neighboring='{relation}'; only Gaussian noise on clip"
+    why = f"no theorem is known here for sampling='poisson' with neighboring='{relation}'; only Gaussian noise, and"
     with pytest.raises(UnsupportedEventError, match=why):
         accountant().compose(kind(neighboring=relation, sampling="poisson", sampling_probability=0.1))
 
