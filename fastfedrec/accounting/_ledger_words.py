@@ -8,6 +8,7 @@ from fastfedrec.accounting.events import (
     DiscreteGaussianRelease,
     Event,
     Gaussian,
+    Laplace,
     LocalReports,
     ShuffledReports,
     Unprotected,
@@ -48,11 +49,11 @@ def theorem(event: Event, view: View, delta: float) -> str:
     if isinstance(seen, ShuffledReports):
         what = "shuffling" if view == "shuffled_server" else "adding up over users"
         return f"{what}, delta {delta:g}"
-    if isinstance(seen, Gaussian | ZCDP | DiscreteGaussianRelease | CentralRelease):
+    if isinstance(seen, Gaussian | Laplace | ZCDP | DiscreteGaussianRelease | CentralRelease):
         whose = (
             "the noise of the entity that holds the data" if seen.trust == "entity" else "the noise of a trusted server"
         )
-        is_pure = isinstance(seen, CentralRelease) and not (seen.delta or seen.distance)
+        is_pure = isinstance(seen, CentralRelease | Laplace) and not (getattr(seen, "delta", 0.0) or seen.distance)
         return whose + ("" if is_pure else f", delta {delta:g}")
     return "the noise of each report"
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from fastfedrec.accounting._costs import pure_cost, release_delta
+from fastfedrec.accounting._costs import check_sampling, pure_cost, release_delta
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant
 from fastfedrec.accounting.events import (
     ZCDP,
@@ -24,7 +24,7 @@ from fastfedrec.accounting.events import (
 )
 from fastfedrec.accounting.pld import PLDAccountant
 from fastfedrec.accounting.rdp import RDPAccountant
-from fastfedrec.accounting.rounding import stretched_delta, sum_up
+from fastfedrec.accounting.rounding import replaced_epsilon, stretched_delta, sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
 __all__ = ["TRUST_VIEWS", "VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event"]
@@ -51,6 +51,7 @@ TRUST_WORDS = {
 }
 
 _LEAST_NOISE = 1e-154  # below it even the rho of one release is beyond the largest float
+_LEAST_LAPLACE_NOISE = 1.2e-308  # below it twice the epsilon of one release is
 
 _ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
 
@@ -116,17 +117,20 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
     """None where the cost is beyond the largest float, or delta reaches 1."""
     if event.neighboring == "replace":
         return event
-    if isinstance(event, Gaussian) and event.sampling in ("none", "poisson"):
-        if event.noise_multiplier < _LEAST_NOISE:
+    if isinstance(event, Gaussian | Laplace) and event.sampling != "without_replacement":
+        check_sampling(event)
+        if event.noise_multiplier < (_LEAST_NOISE if isinstance(event, Gaussian) else _LEAST_LAPLACE_NOISE):
             return None
         # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, D0 without the user or with none of the user's data.
-        return replace(event, neighboring="replace", noise_multiplier=event.noise_multiplier / 2)
-    if isinstance(event, Laplace | CentralRelease):
-        epsilon, uses = pure_cost(event)
-        # Two steps, by way of D0: 2 epsilon, and delta once and once more times e^epsilon.
-        own = release_delta(event) if isinstance(event, CentralRelease) else 0.0
-        delta = stretched_delta(own, epsilon)
-        both = 2 * epsilon
+        contribution = 0.5 if event.sampling == "poisson" else None
+        return replace(
+            event, neighboring="replace", noise_multiplier=event.noise_multiplier / 2, contribution=contribution
+        )
+    if isinstance(event, CentralRelease):
+        _, uses = pure_cost(event)
+        # Two steps, by way of D0: without sampling 2 epsilon, and delta once and once more times e^epsilon.
+        both = replaced_epsilon(event.epsilon, event.sampling_rate)
+        delta = stretched_delta(release_delta(event), both - event.epsilon)
         if delta >= 1 or math.isinf(both):
             return None
         return CentralRelease(

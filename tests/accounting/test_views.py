@@ -79,10 +79,10 @@ def test_unknown_views_are_refused():
         composed_epsilon([REPORTS], "server", 1e-6)
 
 
-def test_sampled_central_releases_count_twice_after_amplification():
+def test_sampled_central_releases_pay_for_both_steps_after_amplification():
     sampled = CentralRelease("c", 1.0, sampling="poisson", sampling_probability=0.1)
-    once = math.log1p(0.1 * math.expm1(1.0))
-    assert composed_epsilon({sampled: 1}, "public", 1e-6) == pytest.approx(2 * once)
+    removed, added = math.log1p(0.1 * math.expm1(1.0)), -math.log1p(0.1 * math.expm1(-1.0))
+    assert composed_epsilon({sampled: 1}, "public", 1e-6) == pytest.approx(removed + added)
 
 
 def test_a_releases_own_delta_costs_more_for_a_replacement():

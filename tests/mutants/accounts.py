@@ -233,9 +233,28 @@ ACCOUNTS = [
     ),
     Mutant(
         "replacing-costs-one-epsilon", "replacing a user costs what removing one does (pure)", "_for_replacement",
-        "2 * epsilon",
-        "epsilon",
-        ("test_sampled_central_releases_count_twice_after_amplification",),
+        "replaced_epsilon(event.epsilon, event.sampling_rate)",
+        "pure_cost(event)[0]",
+        ("test_sampled_central_releases_pay_for_both_steps_after_amplification",),
+    ),
+    Mutant(
+        "replaced-user-is-only-added", "a user who is replaced is not removed first", "opposite_gaussian_masses",
+        "mix + rate * other",
+        "mix + rate * unused",
+        ("test_one_release_is_never_below_the_pair_and_hardly_above",),
+    ),
+    Mutant(
+        "replaced-user-is-only-added-renyi", "a user who is replaced is not removed first (Renyi)", "opposite_gaussian",
+        "-m * x - m * m / 2",
+        "0 * x",
+        ("test_the_renyi_divergence_is_never_below_quadrature_and_hardly_above",),
+    ),
+    Mutant(
+        "contribution-taken-for-granted", "a contribution is half of the sensitivity where none is stated",
+        "opposite_noise",
+        "event.contribution is None",
+        "False",
+        ("test_what_an_event_does_not_state_costs_no_less",),
     ),
     Mutant(
         "replacing-costs-twice-the-rho", "replacing a user costs twice the rho, not four times", "_for_replacement",
@@ -245,8 +264,8 @@ ACCOUNTS = [
     ),
     Mutant(
         "replacing-without-delta", "replacing a user takes a release's delta once", "_for_replacement",
-        "stretched_delta(own, epsilon)",
-        "own",
+        "stretched_delta(release_delta(event), both - event.epsilon)",
+        "release_delta(event)",
         ("test_a_releases_own_delta_costs_more_for_a_replacement",),
     ),
     Mutant(
@@ -332,8 +351,8 @@ ACCOUNTS = [
     ),
     Mutant(
         "ledger-file-forgets-distances", "a ledger that is written down has no distances", "Ledger.to_dict",
-        "asdict(event)",
-        "{name: 0.0 if name == 'distance' else value for name, value in asdict(event).items()}",
+        "event_fields(event)",
+        "{name: 0.0 if name == 'distance' else value for name, value in event_fields(event).items()}",
         ("test_no_field_of_any_event_is_lost",),
     ),
     Mutant(
