@@ -1,5 +1,6 @@
 """The ledger's JSON: its schema, which is docs/reference/ledger.schema.json, and a reader that takes nothing else."""
 
+import hashlib
 import json
 import math
 import sys
@@ -117,7 +118,9 @@ SCHEMA: _Schema = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Privacy ledger of fastfedrec",
     "description": "Epsilons are in nats, upper bounds for replacing all data of one user, by whom it is protected "
-    'from; "infinite" is no guarantee. What an event says of itself, in "fields", is for fields.neighboring. '
+    'from; "infinite" is no guarantee. "epsilon" holds at "delta" for events that were not chosen by releases; '
+    '"pure_epsilon" is the sum of pure epsilons, which holds at delta 0 for any events. '
+    'What an event says of itself, in "fields", is for fields.neighboring. '
     f"Reserved names, which no version writes yet: {', '.join(RESERVED_VIEWS)}, beside the views of every cost.",
     **_object(
         {
@@ -130,7 +133,9 @@ SCHEMA: _Schema = {
             "events": {"type": "array", "items": {"anyOf": [_event(kind) for kind in KINDS.values()]}},
             "epsilon": _COSTS,
             "notes": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
-        }
+        },
+        # Documents of earlier versions have neither.
+        {"pure_epsilon": _COSTS, "digest": {"type": "string"}},
     ),
 }
 
@@ -238,7 +243,8 @@ def read(document: Any) -> tuple[dict[str, Any], list[tuple[Event, int]]]:
         document = _from_first(document)
     if found := violation(document, _WITHOUT_EVENTS, "ledger"):
         raise ValueError(found)
-    _refuse_reserved(document["epsilon"], "ledger.epsilon")
+    for name in ("epsilon", "pure_epsilon"):
+        _refuse_reserved(document.get(name, {}), f"ledger.{name}")
     places: dict[Event, int] = {}
     for place, entry in enumerate(document["events"]):
         event = _read_event(entry, f"ledger.events[{place}]")
@@ -310,6 +316,24 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
             for entry in events
         ]
     return {**document, "format": FORMAT, "epsilon": costs(document.get("epsilon")), "events": events}
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """The SHA-256 of a document's content, without the figures that are computed from it.
+
+    Parameters
+    ----------
+    document : mapping
+        As `Ledger.to_dict` writes it; costs may be missing.
+
+    Returns
+    -------
+    str
+        In hexadecimal, of JSON with sorted names.
+    """
+    content = {name: document[name] for name in ("format", "delta", "is_simulation", "notes")}
+    content["events"] = [[entry["kind"], entry["fields"], entry["times"]] for entry in document["events"]]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def understated(stated: Mapping[str, Any], found: Mapping[str, Any], path: str) -> str | None:

@@ -1,6 +1,7 @@
 """A ledger's events in words: what they rest on, and what stands behind each figure."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Mapping
 
 from fastfedrec.accounting.events import (
     ZCDP,
@@ -13,13 +14,15 @@ from fastfedrec.accounting.events import (
     ShuffledReports,
     Unprotected,
 )
-from fastfedrec.accounting.views import View, seen_event
+from fastfedrec.accounting.views import VIEWS, View, seen_event, stated_cost
 
 RESTATED = {
     "add_remove": ", proved for adding or removing a user (add_remove)",
     "zero_out": ", proved for a user's data against none (zero_out)",
 }
 _PRECONDITIONS = {
+    "fixed": "figures with a delta: if no release chose an event, its parameters or the number of events, as by "
+    "stopping early or by fitting again; figures at delta 0 hold for such events too",
     "shuffled": "behind a shuffler: if no two reports can be linked, by sender or by time, all users send theirs, and "
     "the shuffler does not tell the server",
     "public": "the public: if the server releases nothing but what was computed from the sums of reports",
@@ -27,12 +30,14 @@ _PRECONDITIONS = {
 }
 
 
-def preconditions(events: Iterable[Event], is_simulation: bool) -> list[str]:
+def preconditions(events: Mapping[Event, int], is_simulation: bool, delta: float) -> list[str]:
     """What must be true for the figures to hold."""
     reports = [event for event in events if isinstance(event, LocalReports | ShuffledReports)]
     shuffled = any(isinstance(seen_event(event, "shuffled_server"), ShuffledReports) for event in reports)
     told = [_PRECONDITIONS["shuffled"], _PRECONDITIONS["public"]] if shuffled else []
-    return told + ([_PRECONDITIONS["seed"]] if is_simulation else [])
+    costs = [stated_cost(events, view, delta) for view in VIEWS]
+    fixed = [_PRECONDITIONS["fixed"]] if any(cost.delta and math.isfinite(cost.epsilon) for cost in costs) else []
+    return told + fixed + ([_PRECONDITIONS["seed"]] if is_simulation else [])
 
 
 def describe(event: Event) -> str:
@@ -44,18 +49,18 @@ def describe(event: Event) -> str:
 
 
 def theorem(event: Event, view: View, delta: float) -> str:
-    """What a finite figure comes from."""
+    """What a finite figure comes from; a delta of 0 is not mentioned."""
+    at_delta = f", delta {delta:g}" if delta else ""
     seen = seen_event(event, view)
     if isinstance(seen, ShuffledReports):
         what = "shuffling" if view == "shuffled_server" else "adding up over users"
-        return f"{what}, delta {delta:g}"
+        return what + at_delta
     if isinstance(seen, Gaussian | Laplace | ZCDP | DiscreteGaussianRelease | CentralRelease):
         whose = (
             "the noise of the entity that holds the data" if seen.trust == "entity" else "the noise of a trusted server"
         )
-        is_pure = isinstance(seen, CentralRelease | Laplace) and not (getattr(seen, "delta", 0.0) or seen.distance)
-        return whose + ("" if is_pure else f", delta {delta:g}")
-    return "the noise of each report"
+        return whose + at_delta
+    return "the noise of each report" + at_delta
 
 
 def no_theorem(event: Event, view: View) -> str:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
 from fastfedrec.accounting.events import Event, Unprotected
 from fastfedrec.accounting.guesses import most_right_guesses
-from fastfedrec.accounting.views import VIEWS, Cost, View, cost_of
+from fastfedrec.accounting.views import VIEWS, Cost, View, cost_of, stated_cost
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.core.version import __version__
 
@@ -41,6 +41,8 @@ _ACCOUNTANTS = {
     "PLDAccountant": "privacy loss distributions (PLD), discretized toward the larger figure",
     "RDPAccountant": "Renyi differential privacy (RDP), converted to epsilon and delta",
     "ZCDPAccountant": "zero-concentrated differential privacy (zCDP), converted to epsilon and delta",
+    "split": "the sum of the figures of parts that share delta, each by the accountant that suits it (composition of "
+    "epsilons and deltas)",
     "none": "no figure",
 }
 _ALWAYS_ASSUMED = (
@@ -133,7 +135,7 @@ def make_report(ledger: Any, about: str | None) -> Report:
     Report
         Plain text, to be escaped by whoever lays it out.
     """
-    costs = {view: cost_of(ledger.events, view, ledger.delta) for view in VIEWS}
+    costs = {view: stated_cost(ledger.events, view, ledger.delta) for view in VIEWS}
     tone, verdict = _verdict(ledger, costs)
     uncovered = [note for note in ledger.notes if _UNCOVERED.search(note)]
     others = [note for note in ledger.notes if note not in uncovered]
@@ -254,7 +256,7 @@ def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
 
 
 def _assumed(ledger: Any) -> list[str]:
-    lines = preconditions(ledger.events, ledger.is_simulation)
+    lines = preconditions(ledger.events, ledger.is_simulation, ledger.delta)
     if not ledger.is_simulation:
         lines.append("The noise came from a secret key of the operating system's randomness, which nobody has kept.")
     if any(getattr(event, "sampling", "none") != "none" for event in ledger.events):
@@ -276,9 +278,9 @@ def _events(ledger: Any) -> list[Block]:
         blocks.append(f"{number}. {event.mechanism}, {rounds}{describe(event)}. {_what_happened(event)}")
         rows = []
         for view in VIEWS:
-            cost = cost_of({event: times}, view, ledger.delta)
+            cost = stated_cost({event: times}, view, ledger.delta)
             is_none = math.isinf(cost.epsilon)
-            by = no_theorem(event, view) if is_none else theorem(event, view, ledger.delta)
+            by = no_theorem(event, view) if is_none else theorem(event, view, cost.delta)
             rows.append((VIEWS[view], "no guarantee" if is_none else format_epsilon(cost.epsilon), by))
         facts = [
             (field.name.replace("_", " "), _fact(getattr(event, field.name)))
@@ -313,6 +315,7 @@ def _found(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
             "no guarantee" if math.isinf(cost.epsilon) else format_epsilon(cost.epsilon),
             f"{cost.delta:g}" if math.isfinite(cost.epsilon) else "",
             _ACCOUNTANTS[cost.accountant],
+            format_epsilon(cost_of(ledger.events, view, 0.0).epsilon) if math.isfinite(cost.epsilon) else "",
         )
         for view, cost in costs.items()
     ]
@@ -321,8 +324,9 @@ def _found(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
     return (
         "Every figure is computed anew from the recorded events, whatever a file stated, and is an upper bound: its "
         "digits are rounded up. Where several accountants apply, the least of their bounds counts. Costs of all events "
-        "are added up for one and the same person, and hold however later events depended on earlier ones.",
-        Table(("protected from", "epsilon", "delta", "found by"), tuple(rows)),
+        "are added up for one and the same person. Each event may use the outputs of all earlier ones. Figures with a "
+        "delta hold for events that were not chosen by releases; the sum at delta 0 holds for these too.",
+        Table(("protected from", "epsilon", "delta", "found by", "epsilon at delta 0"), tuple(rows)),
         f"Computed by {_listed(versions)}, which need not be the versions that ran the training.",
         f"The ledger's content has the SHA-256 digest {ledger.digest()}: of format, delta, events, marks and remarks, "
         "and of nothing that is computed from them. Ledger.digest() of the same content is the same. The digest shows "

@@ -1,6 +1,5 @@
 """The privacy ledger: the events of one or more runs on the same people, and who is protected how much."""
 
-import hashlib
 import json
 import math
 import os
@@ -9,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
-from fastfedrec.accounting._ledger_format import FORMAT, KINDS, event_fields, parse, read, understated
+from fastfedrec.accounting._crowds import after_dropouts, join_shards
+from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, understated
 from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
 from fastfedrec.accounting._report import make_report
 from fastfedrec.accounting._report_pages import to_html, to_markdown
@@ -20,7 +20,7 @@ from fastfedrec.accounting.events import (
     UnsupportedEventError,
     check_event,
 )
-from fastfedrec.accounting.views import VIEWS, View, composed_epsilon, seen_event
+from fastfedrec.accounting.views import VIEWS, View, composed_epsilon, seen_event, stated_cost
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.files import check_path, write_text
 from fastfedrec.core.html import html_card, html_table
@@ -37,7 +37,7 @@ class Ledger:
     Parameters
     ----------
     delta : float
-        In (0, 1): at which figures are stated that are not pure.
+        In (0, 1): at which figures are stated.
 
     Attributes
     ----------
@@ -51,14 +51,22 @@ class Ledger:
     Notes
     -----
     Every figure is for replacing all data of one user ("replace", privacy unit "user"), and an upper bound for any data
-    and however later events depended on earlier ones; an event that was proved for another relation says so.  Pure
-    costs add up; shuffled reports and Gaussian noise are composed as privacy loss distributions.  See
+    and any use of earlier outputs by later events; an event that was proved for another relation says so.  A figure
+    is the least over all accountants at its delta, so a further event lowers it by no more than discretization, 1e-4 of
+    itself.
+
+    The kind, parameters and number of events must be fixed before the first release, or be chosen without regard to
+    releases.  Whoever fits again until a released model is good, or stops a fit by what it released, chooses events by
+    releases.  Then ``epsilon(against, delta=0)``, the sum of pure epsilons, holds, and so does a figure whose events
+    are part of a plan that was fixed beforehand, computed for the whole plan.  See "Adaptive choices" in
     docs/explanation/accounting/accounting.md.
 
     References
     ----------
     .. [1] Dwork and Roth, "The algorithmic foundations of differential privacy", 2014, Theorem 3.16 (composition).
     .. [2] Wang et al., "Privacy amplification via shuffling: unified, simplified, and tightened", VLDB 2024.
+    .. [3] Rogers, Roth, Ullman, Vadhan, "Privacy odometers and filters: pay-as-you-go composition", NeurIPS 2016.
+    .. [4] Lyu, "Composition theorems for interactive differential privacy", NeurIPS 2022 (sums over parts).
 
     Examples
     --------
@@ -66,8 +74,10 @@ class Ledger:
     >>> ledger = Ledger(delta=1e-6)
     >>> for _ in range(20):
     ...     ledger.record(LocalReports("binary response", 2.5, n_reports=100, n_users=50_000, separable=True))
-    >>> ledger.epsilon("server")
+    >>> ledger.epsilon("server", delta=0)
     5000.0
+    >>> round(ledger.epsilon("server"))
+    4505
     >>> round(ledger.epsilon("shuffled_server"), 2)
     4.18
     """
@@ -111,16 +121,13 @@ class Ledger:
         event : LocalReports or ShuffledReports
             As recorded.
         n_users_heard : int
-            How many users' reports arrived.  Where none of them is honest there is no crowd, and reports that may have
-            left their users all the same are counted as without a shuffler.
+            How many users' reports arrived.  Users who dropped out may all be honest ones: with a share h of honest
+            users, ``n_users_heard - (1 - h) * n_users`` honest users are left.  Where none is left there is no crowd,
+            and reports that may have left their users all the same are counted as without a shuffler.
         """
         n_users_heard = check_integer("n_users_heard", n_users_heard, low=0)
-        if not isinstance(event, LocalReports | ShuffledReports) or n_users_heard >= event.n_users:
-            return
-        if isinstance(event, ShuffledReports) and event.honest_fraction * n_users_heard < 1:
-            self._restate(event, LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users))
-        else:
-            self._restate(event, replace(event, n_users=n_users_heard))
+        if isinstance(event, LocalReports | ShuffledReports) and n_users_heard < event.n_users:
+            self._restate(event, after_dropouts(event, n_users_heard))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:
         """Correct the last record of some reports: they did go through a shuffler, in a batch that was large enough.
@@ -128,14 +135,17 @@ class Ledger:
         Parameters
         ----------
         event : LocalReports
-            As recorded, before anybody knew whether a batch would come.
+            As recorded, before it was known whether a batch would come; its users are those who were asked.
         n_users : int
-            The public number of users without whom the shuffler gives nothing away.
+            The public number of users that the shuffler waits for.
         honest_fraction : float
-            Share of them, in (0, 1], who follow the protocol and do not tell what they sent.
+            Share of the users who were asked, in (0, 1], who follow the protocol and do not reveal their reports.  All
+            others may be in the batch; where they may fill it, the reports are counted as without a shuffler.
         """
+        n_users = check_integer("n_users", n_users, low=1)
         reports = event.mechanism, event.epsilon, event.n_reports
-        self._restate(event, ShuffledReports(*reports, n_users, honest_fraction))
+        asked = ShuffledReports(*reports, max(event.n_users, n_users), honest_fraction)
+        self._restate(event, after_dropouts(asked, n_users) if n_users < asked.n_users else asked)
 
     def _restate(self, event: Event, as_event: Event) -> None:
         if not self.events[event]:
@@ -173,31 +183,31 @@ class Ledger:
         Raises
         ------
         ValueError
-            The shards did not run the same rounds.
+            The shards differ in an event, its number of rounds, or delta.
+
+        Notes
+        -----
+        The order of events may differ.  At least the sum of the shards' honest users is honest.  Shards with several
+        sizes of crowd for one event count with the smallest, as it is unknown which of their rounds coincide.  Of
+        releases of samples of fixed size, the one with the highest rate counts: a user is in one shard.
         """
         if not ledgers:
             raise ValueError("ledgers must not be empty")
-        first = ledgers[0]
-        joined = cls(first.delta)
-        for other in ledgers:
-            if [(_without_users(e), n) for e, n in other.events.items()] != [
-                (_without_users(e), n) for e, n in first.events.items()
-            ] or other.delta != first.delta:
-                raise ValueError("ledgers must hold the same events, for different users, at the same delta")
-            joined.is_simulation |= other.is_simulation
-            for note in other.notes:
+        if len({ledger.delta for ledger in ledgers}) > 1:
+            deltas = ", ".join(f"{ledger.delta:g}" for ledger in ledgers)
+            raise ValueError(f"`ledgers` must state their figures at the same delta, got {deltas}; set one for all")
+        joined = cls(ledgers[0].delta)
+        joined.events = join_shards([ledger.events for ledger in ledgers])
+        for ledger in ledgers:
+            joined.is_simulation |= ledger.is_simulation
+            for note in ledger.notes:
                 joined.note(note)
-        for events in zip(*(ledger.events.items() for ledger in ledgers), strict=True):
-            event, times = events[0]
-            if isinstance(event, LocalReports | ShuffledReports):
-                event = replace(event, n_users=sum(cast(LocalReports, e).n_users for e, _ in events))
-            joined.events[event] += times
         return joined
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
     def epsilon(self, against: str = "server", delta: float | None = None) -> float:
-        """What the whole ledger costs one user, in nats.
+        """Compute the cost of the whole ledger to one user, in nats.
 
         Parameters
         ----------
@@ -206,15 +216,18 @@ class Ledger:
             behind a shuffler that it cannot bribe; everybody who sees only what the server releases; whoever has the
             key that the noise came from.
         delta : float or None
-            At which a figure is stated that is not pure; None takes the ledger's own.
+            In [0, 1); 0 gives the sum of the pure epsilons.  None takes the ledger's own, and the sum where a delta
+            lowers it by less than a ten-thousandth.
 
         Returns
         -------
         float
-            Infinite where nothing is guaranteed; 0 for an empty ledger.
+            The least figure over all accountants at that delta; infinite where nothing is guaranteed, as at delta 0
+            where an event is not pure; 0 for an empty ledger.
         """
         view = cast(View, check_choice("against", against, VIEWS))
-        delta = self.delta if delta is None else check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
+        if delta is None:
+            return stated_cost(self.events, view, self.delta).epsilon
         return composed_epsilon(self.events, view, delta)
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,9 +236,21 @@ class Ledger:
         Returns
         -------
         dict
-            One entry per event with its fields, times and costs, and the totals; an infinite epsilon is "infinite".
+            One entry per event with its fields, times and costs at the ledger's delta; the totals at this delta
+            ("epsilon") and at delta 0 ("pure_epsilon"); the digest.  An infinite epsilon is "infinite".
             docs/reference/ledger.schema.json is the schema.
         """
+        document = self._content()
+        for entry, (event, times) in zip(document["events"], self.events.items(), strict=True):
+            for name, n_rounds in (("epsilon_per_round", 1), ("epsilon_whole_run", times)):
+                entry[name] = {view: epsilon_to_json(self._cost(event, n_rounds, view)) for view in VIEWS}
+        for name, delta in (("epsilon", None), ("pure_epsilon", 0.0)):
+            document[name] = {view: epsilon_to_json(self.epsilon(view, delta)) for view in VIEWS}
+        return document | {"digest": digest(document)}
+
+    def _content(self) -> dict[str, Any]:
+        """All of the document that is not computed from the rest of it."""
+        events = [(type(event).__name__, event_fields(event), times) for event, times in self.events.items()]
         return {
             "format": FORMAT,
             "epsilon_unit": "nats",
@@ -233,17 +258,7 @@ class Ledger:
             "privacy_unit": "user",
             "delta": self.delta,
             "is_simulation": self.is_simulation,
-            "events": [
-                {
-                    "kind": type(event).__name__,
-                    "fields": event_fields(event),
-                    "times": times,
-                    "epsilon_per_round": {view: epsilon_to_json(self._cost(event, 1, view)) for view in VIEWS},
-                    "epsilon_whole_run": {view: epsilon_to_json(self._cost(event, times, view)) for view in VIEWS},
-                }
-                for event, times in self.events.items()
-            ],
-            "epsilon": {view: epsilon_to_json(self.epsilon(view)) for view in VIEWS},
+            "events": [{"kind": kind, "fields": fields, "times": times} for kind, fields, times in events],
             "notes": list(self.notes),
         }
 
@@ -256,7 +271,9 @@ class Ledger:
         document : mapping
             As from `to_dict`, of this version or of 0.1.0.
         check_costs : bool
-            Refuse a document whose own figures are below those of its events.
+            Refuse a document with a figure below that of its events, or with a digest that is not that of its content:
+            an event or remark was changed.  Larger figures are read, as those of earlier versions can be larger, and a
+            document of a version without digests is checked for its figures alone.
 
         Returns
         -------
@@ -266,7 +283,7 @@ class Ledger:
         Raises
         ------
         ValueError
-            Names the field that `to_dict` would not have written, or the figure that is too low.
+            Names the field that `to_dict` would not have written, the figure that is too low, or the digest.
         """
         current, events = read(document)
         ledger = cls(current["delta"])
@@ -282,7 +299,8 @@ class Ledger:
             own = self.to_dict()
         except (UnsupportedEventError, ArithmeticError) as error:
             raise ValueError(f"ledger.events cannot be accounted for together: {error}") from None
-        pairs = [(document["epsilon"], own["epsilon"], "ledger.epsilon")]
+        totals = [name for name in ("epsilon", "pure_epsilon") if name in document]
+        pairs = [(document[name], own[name], f"ledger.{name}") for name in totals]
         for place, (entry, mine) in enumerate(zip(document["events"], own["events"], strict=True)):
             pairs += [
                 (entry[name], mine[name], f"ledger.events[{place}].{name}")
@@ -291,6 +309,11 @@ class Ledger:
         for stated, found, path in pairs:
             if reason := understated(stated, found, path):
                 raise ValueError(reason)
+        if document.get("digest", expected := digest(document)) != expected:
+            raise ValueError(
+                f"ledger.digest must be that of the content, {expected}, got {document['digest']}: an event, delta or "
+                "remark was changed after the ledger was written. Pass check_costs=False to read it all the same."
+            )
 
     def to_json(self) -> str:
         """`to_dict` as JSON text.
@@ -333,14 +356,7 @@ class Ledger:
         >>> Ledger.from_json(Ledger().to_json()).digest() == Ledger().digest()
         True
         """
-        content = {
-            "format": FORMAT,
-            "delta": self.delta,
-            "is_simulation": self.is_simulation,
-            "events": [[type(event).__name__, event_fields(event), times] for event, times in self.events.items()],
-            "notes": self.notes,
-        }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        return digest(self._content())
 
     def report(self, path: str | os.PathLike[str], *, about: str | None = None) -> None:
         """Write a page for somebody who must sign: what is protected, from whom, on which assumptions, and what is not.
@@ -386,9 +402,8 @@ class Ledger:
             lines += ["", f"{event.mechanism}, {times} round{'s' * (times != 1)}{describe(event)}", ""]
             lines.append(self._table(event, times))
         if len(self.events) != 1:
-            rows = [(VIEWS[view], format_epsilon(self.epsilon(view))) for view in VIEWS] if self.events else []
-            lines += ["", "all of it", "", format_table(("protected from", "in all"), rows)]
-        lines += ["", *preconditions(self.events, self.is_simulation), *self.notes]
+            lines += ["", "all of it", "", format_table(("protected from", "in all", "at delta 0"), self._totals())]
+        lines += ["", *preconditions(self.events, self.is_simulation, self.delta), *self.notes]
         return "\n".join(lines)
 
     def _table(self, event: Event, times: int) -> str:
@@ -397,13 +412,21 @@ class Ledger:
             per_report = "-"
             if isinstance(event, LocalReports | ShuffledReports):
                 per_report = format_epsilon(self._cost(replace(event, n_reports=1), 1, view))
-            per_round, whole = self._cost(event, 1, view), self._cost(event, times, view)
-            by = theorem(event, view, self.delta) if math.isfinite(whole) else no_theorem(event, view)
-            rows.append((VIEWS[view], per_report, format_epsilon(per_round), format_epsilon(whole), by))
-        return format_table(("protected from", "per report", "per round", "whole run", "by"), rows)
+            per_round, whole = self._cost(event, 1, view), stated_cost({event: times}, view, self.delta)
+            by = theorem(event, view, whole.delta) if math.isfinite(whole.epsilon) else no_theorem(event, view)
+            pure = composed_epsilon({event: times}, view, 0.0)
+            figures = per_report, *map(format_epsilon, (per_round, whole.epsilon, pure))
+            rows.append((VIEWS[view], *figures, by))
+        return format_table(("protected from", "per report", "per round", "whole run", "at delta 0", "by"), rows)
+
+    def _totals(self) -> list[tuple[str, str, str]]:
+        """In words, who is protected; and the figures at the ledger's delta and at delta 0."""
+        views = VIEWS if self.events else {}
+        figures = {view: (self.epsilon(view), self.epsilon(view, 0.0)) for view in views}
+        return [(VIEWS[view], format_epsilon(least), format_epsilon(pure)) for view, (least, pure) in figures.items()]
 
     def _cost(self, event: Event, times: int, view: View) -> float:
-        return composed_epsilon({event: times}, view, self.delta)
+        return stated_cost({event: times}, view, self.delta).epsilon
 
     def __repr__(self) -> str:
         kind = ", simulation" if self.is_simulation else ""
@@ -411,16 +434,13 @@ class Ledger:
         return f"<Ledger: {sum(self.events.values())} events, epsilon {total} against the server{kind}>"
 
     def _repr_html_(self) -> str:
-        total = [(VIEWS[view], format_epsilon(self.epsilon(view))) for view in VIEWS] if self.events else []
         events = [(event.mechanism, times) for event, times in self.events.items()]
-        notes = [(text,) for text in (*preconditions(self.events, self.is_simulation), *self.notes)]
+        notes = [(text,) for text in (*preconditions(self.events, self.is_simulation, self.delta), *self.notes)]
         tables = (
-            html_table(("protected from", "epsilon, in all"), total),
+            html_table(
+                ("protected from", f"epsilon, in all, at delta {self.delta:g}", "epsilon at delta 0"), self._totals()
+            ),
             html_table(("what was done", "times"), events),
         )
         more = [html_table(("what the figures rest on",), notes)] if notes else []
         return html_card("Privacy ledger: in nats, for replacing all data of one user", {}, *tables, *more)
-
-
-def _without_users(event: Event) -> Event:
-    return replace(event, n_users=1) if isinstance(event, LocalReports | ShuffledReports) else event

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from fastfedrec.accounting._costs import check_sampling, pure_cost, release_delta
-from fastfedrec.accounting.composition import Accountant, ZCDPAccountant
+from fastfedrec.accounting._splits import least_bound
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
@@ -22,12 +22,10 @@ from fastfedrec.accounting.events import (
     UnsupportedEventError,
     check_event,
 )
-from fastfedrec.accounting.pld import PLDAccountant
-from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.rounding import replaced_epsilon, stretched_delta, sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
 
-__all__ = ["TRUST_VIEWS", "VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event"]
+__all__ = ["TRUST_VIEWS", "VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event", "stated_cost"]
 
 View = Literal["server", "shuffled_server", "public", "key_holder"]
 
@@ -50,10 +48,9 @@ TRUST_WORDS = {
     "central": "the server is trusted with the data; the guarantee is against those who see what it releases",
 }
 
+_WORTH_A_DELTA = 1 + 1e-4  # a figure at delta 0 promises more, so one that is hardly larger is stated instead
 _LEAST_NOISE = 1e-154  # below it even the rho of one release is beyond the largest float
 _LEAST_LAPLACE_NOISE = 1.2e-308  # below it twice the epsilon of one release is
-
-_ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
 
 
 def seen_event(event: Event, view: View) -> Event | None:
@@ -147,16 +144,17 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
 
 
 class Cost(NamedTuple):
-    """What some events cost one user, and how that was found.
+    """The cost of some events to one user, and the accountant that gave it.
 
     Parameters
     ----------
     epsilon : float
         In nats, rounded up; infinite where nothing is guaranteed.
     delta : float
-        With which it holds: 0 where all events are pure and no shuffler is needed.
+        The delta of the figure: 0 only where the sum of pure epsilons is the least figure.
     accountant : str
-        What found it: "sum" of pure epsilons, or the class whose figure was the least; "none" without a guarantee.
+        "sum" for the sum of pure epsilons; the class of the accountant that gave the least figure; "split" for the sum
+        of the figures of parts that share delta; "none" without a guarantee.
     """
 
     epsilon: float
@@ -165,46 +163,51 @@ class Cost(NamedTuple):
 
 
 def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> float:
-    """What all events together cost one user, as one adversary sees them.
+    """Compute the cost of all events together to one user, against one adversary.
 
     Parameters
     ----------
     events : mapping of event to int
         How many times each happened.
     view : {"server", "shuffled_server", "public", "key_holder"}
-        Whose view.
+        The adversary.
     delta : float
-        In (0, 1).
+        In [0, 1); 0 gives the sum of the epsilons where all are pure, and shuffled reports count as local ones.
 
     Returns
     -------
     float
-        In nats, rounded up; infinite where nothing is guaranteed.  With only pure events and no shuffler it is their
-        sum, and holds with delta 0.
+        The least figure over all accountants at `delta`, in nats, rounded up; infinite where nothing is guaranteed.
 
     Raises
     ------
     TypeError
         No mapping of events to whole numbers.
     ValueError
-        An unknown view, or fewer than no times.
+        An unknown view, or a negative number of times.
     UnsupportedEventError
-        No accountant here can add up the events.
+        No accountant here takes one of the events.
+
+    Notes
+    -----
+    The kind, parameters and number of all events must be fixed before the first release, or be chosen without regard
+    to releases; outputs may be used for all later events.  The figure at delta 0 holds for events chosen by releases
+    as well.  See docs/explanation/accounting/accounting.md.
     """
     return cost_of(events, view, delta).epsilon
 
 
 def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
-    """As `composed_epsilon`, with what the figure holds at and how it was found.
+    """As `composed_epsilon`, with the delta of the figure and the accountant that gave it.
 
     Parameters
     ----------
     events : mapping of event to int
         How many times each happened.
     view : {"server", "shuffled_server", "public", "key_holder"}
-        Whose view.
+        The adversary.
     delta : float
-        In (0, 1).
+        In [0, 1).
 
     Returns
     -------
@@ -213,36 +216,48 @@ def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
     """
     check_instance("events", events, Mapping, "say how many times each event happened")
     check_choice("view", view, VIEWS)
-    delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
+    if (delta := check_real("delta", delta, low=0.0, high=1.0)) == 1:
+        raise ValueError("`delta` must be less than 1, got 1.0; pass the chance with which the guarantee may fail")
     counts = [(event, check_integer("times", times, low=0)) for event, times in events.items()]
     seen = [(seen_event(event, view), times) for event, times in counts if times]
     known = [(event, times) for event, times in seen if event is not None]
     if len(known) < len(seen):
         return Cost(math.inf, delta, "none")
     pure = [_pure_total(event) for event, _ in known]
-    if all(total is not None for total in pure):
-        costs = ((total or 0.0, times) for total, (_, times) in zip(pure, known, strict=True))
-        return Cost(sum_up(costs), 0.0, "sum")
-    return _compose(tuple(known), delta)
+    total = math.inf
+    if None not in pure:
+        total = sum_up((epsilon or 0.0, times) for epsilon, (_, times) in zip(pure, known, strict=True))
+    if not (delta and total):
+        return Cost(total, 0.0, "none" if math.isinf(total) else "sum")
+    return min(Cost(total, 0.0, "sum"), _compose(tuple(known), delta))
+
+
+def stated_cost(events: Mapping[Event, int], view: View, delta: float) -> Cost:
+    """As `cost_of`, but at delta 0 where a delta lowers the figure by less than a ten-thousandth.
+
+    Parameters
+    ----------
+    events : mapping of event to int
+        How many times each happened.
+    view : {"server", "shuffled_server", "public", "key_holder"}
+        The adversary.
+    delta : float
+        In [0, 1).
+
+    Returns
+    -------
+    Cost
+        The figure that ledgers, documents and reports state.
+    """
+    least, pure = cost_of(events, view, delta), cost_of(events, view, 0.0)
+    return pure if pure.epsilon <= least.epsilon * _WORTH_A_DELTA else least
 
 
 @lru_cache(maxsize=256)
 def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> Cost:
-    """Compose by every accountant that can, and keep the least; a summary asks for the same figure several times."""
-    found = []
-    refusals = []
-    for kind in _ACCOUNTANTS:
-        accountant = kind()
-        try:
-            for event, times in events:
-                accountant.compose(event, times)
-        except UnsupportedEventError as error:
-            refusals.append(str(error))
-        else:
-            found.append(Cost(accountant.get_epsilon(delta), delta, kind.__name__))
-    if not found:
-        raise UnsupportedEventError("; ".join(refusals))
-    return min(found)
+    """Find the least figure; a summary needs the same one several times."""
+    epsilon, accountant = least_bound(events, delta)
+    return Cost(epsilon, delta, accountant)
 
 
 def _pure_total(event: Event) -> float | None:
@@ -252,7 +267,7 @@ def _pure_total(event: Event) -> float | None:
         return None if None in parts else sum_up((part or 0.0, event.count) for part in parts)
     # Stated at a delta: what has one of its own, or takes some by its distance from what it is said to be.
     takes_delta = getattr(event, "delta", 0.0) or getattr(event, "distance", 0.0)
-    if isinstance(event, LocalReports | CentralRelease | Laplace) and not takes_delta:
+    if isinstance(event, LocalReports | ShuffledReports | CentralRelease | Laplace) and not takes_delta:
         epsilon, uses = pure_cost(event)
         return sum_up([(epsilon, uses)])
     return None

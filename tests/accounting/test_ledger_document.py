@@ -283,11 +283,46 @@ def test_text_that_is_no_ledger_is_refused(text, message):
         Ledger.from_json(number)
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (["events", 0], ...),  # each leaves a total that is above the cost of its events
+        (["events", 0, "times"], 1),
+        (["events", 3, "fields", "neighboring"], "replace"),
+        (["events", 5, "fields", "honest_fraction"], 1.0),
+        (["events", 2, "fields", "mechanism"], "another"),
+        (["delta"], 1e-3),
+        (["notes"], []),
+        (["notes", 0], "another"),
+        (["digest"], "0" * 64),
+    ],
+)
+def test_a_document_whose_content_was_changed_is_refused(path, value):
+    document = at(a_document(), path, value)
+    with pytest.raises(ValueError, match=r"ledger\.digest must be that of the content, [0-9a-f]{64}, got [0-9a-f]{64}"):
+        Ledger.from_dict(document)
+    with_its_own = document | {"digest": Ledger.from_dict(document, check_costs=False).digest()}
+    Ledger.from_dict(with_its_own)  # larger figures are read: those of earlier versions can be larger
+
+
+def test_a_document_states_its_figures_at_delta_and_at_delta_0():
+    ledger = ledger_of(REPORTS, REPORTS)
+    document = ledger.to_dict()
+    assert document["epsilon"]["server"] == ledger.epsilon("server") < document["pure_epsilon"]["server"] == 500.0
+    with pytest.raises(ValueError, match=r"ledger\.pure_epsilon\.server states 499, and its events cost 500"):
+        Ledger.from_dict(at(document, ["pure_epsilon", "server"], 499))
+    assert a_document()["pure_epsilon"]["server"] == "infinite"
+    older = {name: part for name, part in document.items() if name not in ("pure_epsilon", "digest")}
+    older["epsilon"] = document["pure_epsilon"] | {"key_holder": "infinite"}  # versions before summed pure costs
+    assert Ledger.from_dict(older).to_dict() == document
+
+
 def test_ledgers_of_0_1_0_are_read():
     """They had no format, and null where nothing is guaranteed."""
     now = a_document()
     old = json.loads(json.dumps(now).replace('"infinite"', "null"))
-    del old["format"]
+    for name in ("format", "pure_epsilon", "digest"):
+        del old[name]
     assert Ledger.from_dict(old).to_dict() == now
     with pytest.raises(ValueError, match=r"ledger must have 'format'"):
         Ledger.from_dict(at(now, ["format"], ...))  # 0.1.0 did not write "infinite"

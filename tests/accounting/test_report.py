@@ -17,12 +17,13 @@ from fastfedrec.accounting import (
     Laplace,
     Ledger,
     LocalReports,
+    PLDAccountant,
     ShuffledReports,
     Unprotected,
     ZCDPAccountant,
 )
 from fastfedrec.accounting.events import ZCDP
-from fastfedrec.accounting.views import VIEWS, cost_of
+from fastfedrec.accounting.views import VIEWS, cost_of, stated_cost
 from fastfedrec.core.text import format_epsilon
 
 LOCAL = LocalReports("binary response", 0.5, 2, 50_000, separable=True)
@@ -95,7 +96,7 @@ def test_every_figure_is_the_ledgers(events, tmp_path):
     page, markdown = pages(ledger, tmp_path)
     text = Seen(page).text
     for view, name in VIEWS.items():
-        cost = cost_of(ledger.events, view, ledger.delta)
+        cost = stated_cost(ledger.events, view, ledger.delta)
         assert cost.epsilon == ledger.epsilon(view)
         shown = "no guarantee" if math.isinf(cost.epsilon) else f"{format_epsilon(cost.epsilon)} delta {cost.delta:g}"
         start = text.index(name[0].upper() + name[1:])
@@ -106,7 +107,18 @@ def test_every_figure_is_the_ledgers(events, tmp_path):
 
 
 def test_a_cost_holds_at_its_delta_and_names_who_found_it():
-    assert cost_of({LOCAL: 3}, "server", 1e-6) == (3 * 2 * 0.5, 0.0, "sum")
+    assert cost_of({LOCAL: 3}, "server", 0) == (3 * 2 * 0.5, 0.0, "sum")
+    assert cost_of({LOCAL: 3}, "server", 1e-60) == (3 * 2 * 0.5, 0.0, "sum")  # so small a delta buys nothing
+    least = cost_of({LOCAL: 300}, "server", 1e-6)
+    assert least == (PLDAccountant().compose(LOCAL, 300).get_epsilon(1e-6), 1e-6, "PLDAccountant")
+    assert stated_cost({LOCAL: 300}, "server", 1e-6) == least
+    once = cost_of({LOCAL: 1}, "server", 1e-6)
+    assert 0.9999 < once.epsilon < 1.0
+    assert stated_cost({LOCAL: 1}, "server", 1e-6) == (
+        1.0,
+        0.0,
+        "sum",
+    )  # the promise without a delta is the stronger one
     assert cost_of({CENTRAL: 1}, "server", 1e-6) == (math.inf, 1e-6, "none")
     found = cost_of({EVENTS[-2]: 1}, "public", 1e-6)
     assert found.delta == 1e-6

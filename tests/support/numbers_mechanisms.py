@@ -177,4 +177,5 @@ ACCOUNTING = {
     "shuffle.zero_out_loss": call(epsilon=ONE, n_reports=2, n_users=100),
     "views.composed_epsilon": call(events={LOCAL: 2}, view="server", delta=SMALL),
     "views.cost_of": call(events={LOCAL: 2}, view="server", delta=SMALL),
+    "views.stated_cost": call(events={LOCAL: 2}, view="server", delta=SMALL),
 }

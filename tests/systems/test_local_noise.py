@@ -68,7 +68,7 @@ def test_the_ledger_counts_what_every_user_sends(name):
     assert (event.n_reports, event.n_users) == (max(sent), data.n_users)
     assert len(set(sent)) == 1
     assert model.ledger_.events[event] == len(rounds)
-    assert model.ledger_.epsilon("server") in (math.inf, pytest.approx(event.epsilon * sum(sent)))
+    assert model.ledger_.epsilon("server", 0) in (math.inf, pytest.approx(event.epsilon * sum(sent)))
 
 
 def test_users_who_did_not_answer_are_in_no_crowd():

@@ -152,14 +152,14 @@ def test_what_was_spent_is_what_was_recorded_until_then(model, data):
 def test_the_program_of_the_faults_page(data, tmp_path):
     model = FMFLDP(n_rounds=20).fit(data, key=Key.from_seed(1))
     factors = model.item_factors_.copy()
-    assert model.ledger_.epsilon() == 5000
+    assert model.ledger_.epsilon(delta=0) == 5000
     with pytest.raises(DivergenceError) as raised:
         model.set_params(learning_rate=1e30).fit(data, key=KEY)
-    assert raised.value.ledger.epsilon() == 250
+    assert raised.value.ledger.epsilon(delta=0) == 250
     model.save(tmp_path / "m.npz")
     again = load(tmp_path / "m.npz")
     np.testing.assert_array_equal(again.item_factors_, factors)
-    assert again.ledger_.epsilon() == model.ledger_.epsilon() == 5250
+    assert again.ledger_.epsilon(delta=0) == model.ledger_.epsilon(delta=0) == 5250
     assert any("did not finish" in note for note in again.ledger_.notes)
     assert again.learning_rate == "auto"
     assert again.recommend(data.user_ids[:3], 4)[0].tolist() == model.recommend(data.user_ids[:3], 4)[0].tolist()
@@ -231,8 +231,8 @@ def test_whatever_ends_a_fit_says_what_was_spent(error, data):
     model = FMFLDP(n_rounds=4).fit(data, key=KEY)
     with pytest.raises(error) as raised:
         model.fit(data, key=KEY, engine=Dying(2, error))
-    assert raised.value.ledger.epsilon() == 750
-    assert model.ledger_.epsilon() == 1000 + 750
+    assert raised.value.ledger.epsilon(delta=0) == 750
+    assert model.ledger_.epsilon(delta=0) == 1000 + 750
 
 
 def test_two_failures_are_two_costs_and_each_is_told_of_once(data):
@@ -240,11 +240,11 @@ def test_two_failures_are_two_costs_and_each_is_told_of_once(data):
     for n in (1, 3):
         with pytest.raises(StopHereError) as raised:
             model.fit(data, key=KEY, engine=Dying(n))
-        spent.append(raised.value.ledger.epsilon())
+        spent.append(raised.value.ledger.epsilon(delta=0))
     assert spent == [500, 1000]  # of rounds that began
-    assert model.fit(data, key=KEY).ledger_.epsilon() == 1000 + 1500
-    assert model.fit(data, key=KEY, ledger=model.ledger_).ledger_.epsilon() == 2000 + 1500
-    assert model.fit(data, key=KEY).ledger_.epsilon() == 1000 + 1500
+    assert model.fit(data, key=KEY).ledger_.epsilon(delta=0) == 1000 + 1500
+    assert model.fit(data, key=KEY, ledger=model.ledger_).ledger_.epsilon(delta=0) == 2000 + 1500
+    assert model.fit(data, key=KEY).ledger_.epsilon(delta=0) == 1000 + 1500
 
 
 def test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation(data):
@@ -265,8 +265,8 @@ def test_a_ledger_that_has_the_cost_is_not_charged_again(passed, data):
     model, ledger = FMFLDP(n_rounds=4), copy.deepcopy(before)
     with pytest.raises(StopHereError) as raised:
         model.fit(data, key=KEY, engine=Dying(1), ledger=ledger)
-    assert ledger.epsilon() == 250 + 500
-    assert raised.value.ledger.epsilon() == 500
+    assert ledger.epsilon(delta=0) == 250 + 500
+    assert raised.value.ledger.epsilon(delta=0) == 500
     ledgers = {
         "itself": (ledger, 750),
         "read from its text": (Ledger.from_json(ledger.to_json()), 750),
@@ -276,7 +276,7 @@ def test_a_ledger_that_has_the_cost_is_not_charged_again(passed, data):
         "another": (copy.deepcopy(before), 750),
     }
     given, known = ledgers[passed]
-    assert model.fit(data, key=KEY, ledger=given).ledger_.epsilon() == known + 1000
+    assert model.fit(data, key=KEY, ledger=given).ledger_.epsilon(delta=0) == known + 1000
     assert given is None or model.ledger_ is given
 
 
@@ -376,9 +376,9 @@ def test_a_ledger_that_was_not_passed_is_left_alone(data):
     model = FMFLDP(n_rounds=2).fit(data, key=KEY, ledger=ledger)
     with pytest.raises(StopHereError):
         model.fit(data, key=KEY, engine=Dying(0))
-    assert ledger.epsilon() == 500
+    assert ledger.epsilon(delta=0) == 500
     assert ledger.notes == []
-    assert model.ledger_.epsilon() == 750
+    assert model.ledger_.epsilon(delta=0) == 750
 
 
 def test_what_was_spent_goes_with_copies_and_pickles(data):
@@ -386,7 +386,7 @@ def test_what_was_spent_goes_with_copies_and_pickles(data):
     with pytest.raises(StopHereError):
         model.fit(data, key=KEY, engine=Dying(1))
     for again in (copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert again.fit(data, key=KEY).ledger_.epsilon() == 1500
+        assert again.fit(data, key=KEY).ledger_.epsilon(delta=0) == 1500
 
 
 def test_nothing_was_spent_where_an_argument_is_refused(data):
@@ -403,7 +403,7 @@ def test_callbacks_see_a_model_that_is_ready_and_may_end_the_fit(data, other):
     seen = []
 
     def look(model, number):
-        seen.append((number, model.ledger_.epsilon(), model.recommend(other.user_ids[:2], 3)[0].shape))
+        seen.append((number, model.ledger_.epsilon(delta=0), model.recommend(other.user_ids[:2], 3)[0].shape))
         if number == 1:
             raise StopHereError
 
@@ -412,10 +412,10 @@ def test_callbacks_see_a_model_that_is_ready_and_may_end_the_fit(data, other):
         with pytest.raises(StopHereError) as raised:
             model.fit(other, key=KEY, callback=look)
         assert seen == [(0, 250, (2, 3)), (1, 500, (2, 3))]
-        assert raised.value.ledger.epsilon() == 500
+        assert raised.value.ledger.epsilon(delta=0) == 500
         if fitted:
             assert model.recommend(data.user_ids[:2], 3)[0].shape == (2, 3)
-            assert model.ledger_.epsilon() == 1500
+            assert model.ledger_.epsilon(delta=0) == 1500
         else:
             assert_is_unfitted(model, other)
 

@@ -167,7 +167,8 @@ def server_app(
     min_crowd : int or None
         With `shuffler`, as the nodes' own: the users among whom the ledger says that a report hides.
     honest_fraction : float
-        Share of the users, in (0, 1], whom the ledger counts on: the others may tell the server what they sent.
+        Share of the users who are asked, in (0, 1], who are honest: all others may be in a batch and reveal their
+        reports, so the ledger subtracts them from `min_crowd`.
 
     Returns
     -------

@@ -104,7 +104,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
     >>> ids.shape
     (2, 3)
-    >>> model.ledger_.epsilon()
+    >>> model.ledger_.epsilon(delta=0)
     375.0
     """
 

@@ -244,7 +244,7 @@ def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch)
         hop.kill()
     model = load(there.folder / "server/model")
     assert {type(event).__name__: times for event, times in model.ledger_.events.items()} == {"ShuffledReports": 5}
-    assert model.ledger_.epsilon("server") == 5 * 250.0
+    assert model.ledger_.epsilon("server", 0) == 5 * 250.0
     assert not model.ledger_.is_simulation
     assert hop.log() == ""
     header, _ = read_model(there.folder / "server/state")

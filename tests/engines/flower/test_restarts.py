@@ -46,7 +46,7 @@ def test_a_server_that_dies_comes_back(data, tmp_path, after, is_simulation):
     model, engine = serve(system, data, again, **options)
     assert len(requests_of(again)) == 6 - 2 * (after // 2)
     assert sum(model.ledger_.events.values()) == len(model.communication_.rounds) == len(engine.messages.rounds) == 3
-    assert model.ledger_.epsilon("server") == 3 * 250.0
+    assert model.ledger_.epsilon("server", 0) == 3 * 250.0
     if is_simulation:
         np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
     else:

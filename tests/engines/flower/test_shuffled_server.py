@@ -62,7 +62,7 @@ def test_the_model_of_one_process_and_the_shufflers_figure(data, shuffler, optio
     np.testing.assert_array_equal(there.item_factors_, here.item_factors_)
     assert engine.rejections == []
     ledger = there.ledger_
-    assert ledger.epsilon("server") == LOCAL
+    assert ledger.epsilon("server", 0) == LOCAL
     assert ledger.epsilon("shuffled_server") == claimed(3) < LOCAL / 4
     assert abs(claimed(3) / shuffled_epsilon(1.0, 10, CROWD, 3, 1e-6) - 1) < 1e-6
     assert {type(event) for event in ledger.events} == {ShuffledReports}
@@ -179,7 +179,7 @@ def test_fewer_than_the_crowd_no_batch_and_no_figure(data, shuffler):
     there, engine = serve_shuffled(SYSTEM, data, MemoryGrid(nodes), hop)
     kinds = {type(event).__name__: times for event, times in there.ledger_.events.items()}
     assert kinds == {"ShuffledReports": 1, "LocalReports": 2}
-    assert there.ledger_.epsilon("server") == LOCAL
+    assert there.ledger_.epsilon("server", 0) == LOCAL
     assert there.ledger_.epsilon("shuffled_server") > 20.0
     assert any("counted as without a shuffler" in note for note in there.ledger_.notes)
     reasons = [(r.sender, r.reason) for r in engine.rejections if r.round == 1]
@@ -195,7 +195,7 @@ def test_a_shuffler_of_smaller_crowds_is_refused_by_nodes_and_server(data, shuff
     with pytest.raises(NoAnswerError, match=r"is set up for {'min_crowd': 2,") as caught:
         serve_shuffled(SYSTEM, data, grid, hop)
     assert len(requests_of(grid)) == 0  # nobody was asked
-    assert caught.value.ledger.epsilon("shuffled_server") == LOCAL
+    assert caught.value.ledger.epsilon("shuffled_server", 0) == LOCAL
 
     class Lying:
         open, release = hop.client("server").open, hop.client("server").release
@@ -207,7 +207,7 @@ def test_a_shuffler_of_smaller_crowds_is_refused_by_nodes_and_server(data, shuff
     with pytest.raises(NoAnswerError) as caught:
         serve_shuffled(SYSTEM, data, grid, hop, Lying(), round_timeout=0.5)
     assert any("the node refuses" in r.reason and "'min_crowd': 2" in r.reason for r in caught.value.rejections)
-    assert caught.value.ledger.epsilon("shuffled_server") == LOCAL
+    assert caught.value.ledger.epsilon("shuffled_server", 0) == LOCAL
 
 
 @pytest.mark.parametrize(("min_crowd", "server_crowd"), [(CROWD, None), (None, CROWD), (CROWD, CROWD - 1)])
@@ -225,7 +225,7 @@ def test_a_node_without_a_shuffler_sends_nothing(data, shuffler):
         grid = MemoryGrid(nodes if url is None else through(hop, nodes, url))
         with pytest.raises(NoAnswerError) as caught:
             serve_shuffled(SYSTEM, data, grid, hop, round_timeout=0.5)
-        assert caught.value.ledger.epsilon("shuffled_server") == LOCAL
+        assert caught.value.ledger.epsilon("shuffled_server", 0) == LOCAL
         assert any(reason in r.reason for r in caught.value.rejections)
         assert {type(event).__name__ for event in caught.value.ledger.events} == {"LocalReports"}
 
@@ -234,7 +234,10 @@ def test_dishonest_users_are_not_counted_on(data, shuffler):
     hop = shuffler()
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
     there, _ = serve_shuffled(SYSTEM, data, grid, hop, honest_fraction=0.5)
-    assert there.ledger_.epsilon("shuffled_server") == claimed(3, crowd=CROWD // 2) > claimed(3)
+    n_dishonest = data.n_users - data.n_users // 2  # all of them may be in the batch
+    ((event, times),) = there.ledger_.events.items()
+    assert (event.n_users, event.n_honest_users, times) == (CROWD, CROWD - n_dishonest, 3)
+    assert there.ledger_.epsilon("shuffled_server") == claimed(3, crowd=CROWD - n_dishonest) > claimed(3)
 
 
 def test_bad_arguments(data):

@@ -30,8 +30,8 @@ def test_ledger_and_communication_of_a_run(data):
     model = FMFLDP(epsilon=2.5, n_reports=100, n_rounds=20).fit(data, key=Key.from_seed(1), ledger=ledger)
     exact = BinaryResponse(2.5).epsilon
     assert model.ledger_ is ledger
-    assert ledger.epsilon() == pytest.approx(2000 * exact)
-    assert ledger.epsilon() <= 5000
+    assert ledger.epsilon(delta=0) == pytest.approx(2000 * exact)
+    assert ledger.epsilon(delta=0) <= 5000
     assert ledger.is_simulation
     assert ledger.delta == 1e-6
     # The figure behind a shuffler is that of all users hiding together, at the model's delta.
@@ -43,7 +43,7 @@ def test_ledger_and_communication_of_a_run(data):
     assert traffic["upload_per_client_per_round"] == 4 * 100 + 13  # an index a report, and a bit
     assert traffic["upload_total"] == 20 * 413 * data.n_users
     FMFLDP(epsilon=2.5, n_reports=100, n_rounds=20).fit(data, key=Key.from_seed(2), ledger=ledger)
-    assert ledger.epsilon() == pytest.approx(4000 * exact)
+    assert ledger.epsilon(delta=0) == pytest.approx(4000 * exact)
 
 
 def test_ledger_without_privacy_or_seed(data):
@@ -54,7 +54,7 @@ def test_ledger_without_privacy_or_seed(data):
 def test_ledger_states_figures_at_the_models_delta(data):
     loose, strict = (FMFLDP(n_rounds=2, delta=d).fit(data, key=Key.from_seed(1)).ledger_ for d in (1e-4, 1e-8))
     assert loose.epsilon("shuffled_server") < strict.epsilon("shuffled_server")
-    assert loose.epsilon("server") == strict.epsilon("server")
+    assert loose.epsilon("server", 0) == strict.epsilon("server", 0)
 
 
 def test_users_who_were_not_heard_hide_nobody(data):
@@ -67,12 +67,12 @@ def test_users_who_were_not_heard_hide_nobody(data):
     assert sorted((event.n_users, times) for event, times in model.ledger_.events.items()) == [(150, 1), (200, 2)]
     honest = FMFLDP(n_rounds=3, n_reports=10).fit(data, key=Key.from_seed(1))
     assert model.ledger_.epsilon("shuffled_server") > honest.ledger_.epsilon("shuffled_server")
-    assert model.ledger_.epsilon("server") == honest.ledger_.epsilon("server")
+    assert model.ledger_.epsilon("server", 0) == honest.ledger_.epsilon("server", 0)
 
 
 def test_published_ledger_says_what_the_paper_does_not(data):
     model = FMFLDP(n_rounds=4, n_reports=10, variant="published").fit(data, key=Key.from_seed(1))
-    assert model.ledger_.epsilon() == pytest.approx(4 * 10 * 2.5)
+    assert model.ledger_.epsilon(delta=0) == pytest.approx(4 * 10 * 2.5)
     assert "the paper states n_reports * epsilon" in model.ledger_.summary()
 
 

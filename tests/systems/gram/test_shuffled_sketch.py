@@ -161,7 +161,7 @@ def test_the_budget_is_kept_and_the_ledger_says_what_it_costs(epsilon, honest):
     assert 0.97 * epsilon < account.get_epsilon(1e-6) <= epsilon
     # Replacing a user is another pair, and costs less than two steps; without a shuffler each report counts in full.
     assert 1.5 * epsilon < model.ledger_.epsilon("shuffled_server") < 1.8 * epsilon
-    assert model.ledger_.epsilon("server") == model.n_reports_ * event.epsilon
+    assert model.ledger_.epsilon("server", 0) == model.n_reports_ * event.epsilon
     assert f"epsilon {epsilon:g} at delta 1e-06 behind the shuffler" in model.ledger_.summary()
     assert Ledger.from_json(model.ledger_.to_json()).events == model.ledger_.events
     if honest < 1:

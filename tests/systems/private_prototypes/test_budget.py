@@ -36,7 +36,7 @@ def test_the_ledgers_sum_is_the_stated_epsilon(choices, epsilon, delta):
     assert total <= epsilon * (1 + 1e-9)
     assert model.ledger_.epsilon("server") == model.ledger_.epsilon("public") > epsilon
     if delta is None:
-        assert model.ledger_.epsilon("server") == pytest.approx(2 * epsilon)
+        assert model.ledger_.epsilon("server", 0) == pytest.approx(2 * epsilon)
     one_row = plan(epsilon, delta, model.sums(25), 25, 1, 1, False, False).recovery.stddev
     assert model.budget(25).recovery.stddev >= rows * one_row * 0.999 * (model.support == "all")
     assert any("adding or removing a user" in note for note in model.ledger_.notes)

@@ -66,7 +66,7 @@ def test_a_cell_by_hand(small):
         assert figure.cells[1].hit_ratios[name][1] == expected
         if name == OURS:
             assert figure.cells[1].epsilon == model.ledger_.to_dict()["epsilon"]
-            assert model.ledger_.epsilon("server") == 5_000
+            assert model.ledger_.epsilon("server", 0) == 5_000
 
 
 def test_the_grid_is_the_papers():

@@ -1,0 +1,142 @@
+"""Crowds of reports: after users dropped out, and joined over shards."""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fastfedrec.accounting.events import Event, LocalReports, ShuffledReports
+
+Reports = LocalReports | ShuffledReports
+
+
+def with_crowd(event: ShuffledReports, n_users: int, n_honest: int) -> Reports:
+    """The same reports in another crowd; local reports where no user of the crowd need be honest.
+
+    Parameters
+    ----------
+    event : ShuffledReports
+        As recorded.
+    n_users, n_honest : int
+        Users in the crowd, and how many of them are honest at least.
+
+    Returns
+    -------
+    LocalReports or ShuffledReports
+        With exactly `n_honest` honest users.
+    """
+    if n_honest < 1:
+        return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
+    share = n_honest / n_users
+    if int(share * n_users) < n_honest:  # the quotient was rounded down
+        share = math.nextafter(share, 2.0)
+    return replace(event, n_users=n_users, honest_fraction=share)
+
+
+def after_dropouts(event: Reports, n_users_heard: int) -> Reports:
+    """The same reports where only some of the users were heard: the dishonest ones may all be among these.
+
+    Parameters
+    ----------
+    event : LocalReports or ShuffledReports
+        As recorded.
+    n_users_heard : int
+        At most the number of users who were asked.
+
+    Returns
+    -------
+    LocalReports or ShuffledReports
+        At least ``n_users_heard - (n_users - n_honest_users)`` users are honest.
+    """
+    if isinstance(event, LocalReports):
+        return replace(event, n_users=n_users_heard)
+    return with_crowd(event, n_users_heard, n_users_heard - (event.n_users - event.n_honest_users))
+
+
+def join_shards(shards: Sequence[Counter[Event]]) -> Counter[Event]:
+    """The events of one user where shards with disjoint users ran the same rounds.
+
+    Parameters
+    ----------
+    shards : sequence of Counter
+        Each shard's events and how many times they happened, in any order.
+
+    Returns
+    -------
+    Counter
+        Reports with the users of all shards; of sampled releases the one with the highest rate.
+
+    Raises
+    ------
+    ValueError
+        Shards differ in an event or in its number of rounds.
+    """
+    groups = [_by_form(shard) for shard in shards]
+    joined = Counter[Event]()
+    for form in {form: None for group in groups for form in group}:
+        rounds = [group[form].total() if form in group else 0 for group in groups]
+        if len(set(rounds)) > 1:
+            other = next(number for number, times in enumerate(rounds) if times != rounds[0])
+            raise ValueError(
+                f"`ledgers` must hold the same events the same number of times, got {rounds[0]} rounds of "
+                f"{form.mechanism!r} ({type(form).__name__}) in ledgers[0] and {rounds[other]} in ledgers[{other}]. "
+                "Join the rounds that all shards ran, and record the others in a ledger of each shard."
+            )
+        joined += _join([group[form] for group in groups])
+    return joined
+
+
+def _by_form(events: Counter[Event]) -> dict[Event, Counter[Event]]:
+    groups: dict[Event, Counter[Event]] = {}
+    for event, times in events.items():
+        groups.setdefault(_form(event), Counter())[event] += times
+    return groups
+
+
+def _form(event: Any) -> Any:
+    """The event without its numbers of users, which may differ between shards."""
+    if isinstance(event, ShuffledReports):
+        return replace(event, n_users=1, honest_fraction=1.0)
+    if isinstance(event, LocalReports):
+        return replace(event, n_users=1)
+    if getattr(event, "sampling", "") == "without_replacement":
+        return replace(event, n_users=1, cohort_size=1)
+    return event
+
+
+def _join(shards: Sequence[Counter[Any]]) -> Counter[Any]:
+    """One form of event.  Which rounds of two shards coincide is unknown, so those that vary count as their worst."""
+    first = next(iter(shards[0]))
+    if not isinstance(first, LocalReports | ShuffledReports):
+        if all(shard == shards[0] for shard in shards):
+            return shards[0]
+        worst = max((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)
+        return Counter({worst: shards[0].total()})
+    varying = [shard for shard in shards if len(shard) > 1]
+    if len(varying) > 1:
+        shards = [Counter({_smallest(shard): shard.total()}) for shard in shards]
+        varying = []
+    main = varying[0] if varying else shards[0]
+    others = [next(iter(shard)) for shard in shards if shard is not main]
+    joined = Counter[Event]()
+    for event, times in main.items():
+        joined[_join_crowds([event, *others])] += times
+    return joined
+
+
+def _smallest(reports: Collection[Any]) -> Reports:
+    """Reports with the fewest users, and the fewest honest ones, of any round."""
+    n_users = min(event.n_users for event in reports)
+    shuffled = [event for event in reports if isinstance(event, ShuffledReports)]
+    if not shuffled:
+        return replace(next(iter(reports)), n_users=n_users)
+    return with_crowd(shuffled[0], n_users, min(event.n_honest_users for event in shuffled))
+
+
+def _join_crowds(events: Sequence[Any]) -> Reports:
+    n_users = sum(event.n_users for event in events)
+    shares = {getattr(event, "honest_fraction", 1.0) for event in events}
+    if len(shares) == 1 or not isinstance(events[0], ShuffledReports):
+        return replace(events[0], n_users=n_users)
+    return with_crowd(events[0], n_users, sum(event.n_honest_users for event in events))

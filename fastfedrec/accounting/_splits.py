@@ -1,0 +1,199 @@
+"""The least epsilon of events by all accountants: of all events together, or of parts that share delta.
+
+Parts may alternate in time, and each event may use all earlier outputs: by the concurrent composition of interactive
+mechanisms the epsilons and the deltas of the parts add up (Lyu, "Composition theorems for interactive differential
+privacy", NeurIPS 2022; Vadhan and Zhang, "Concurrent composition theorems for differential privacy", STOC 2023).  So
+every partition of the events and every division of delta gives an upper bound, and the least of them counts.
+"""
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from fastfedrec.accounting.composition import Accountant, ZCDPAccountant
+from fastfedrec.accounting.events import Composed, Event, ShuffledReports, UnsupportedEventError
+from fastfedrec.accounting.pld import PLDAccountant
+from fastfedrec.accounting.rdp import RDPAccountant
+from fastfedrec.accounting.rounding import count_up, stretched_delta, sum_up
+
+_ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
+_WEIGHTS = (1.0, 1 / 5, 1 / 30, 1 / 1000)  # of the parts of delta; any division is valid, a finer one gains below 1%
+_BELOW_ONE = 1 - 2.0**-40  # so that the rounded parts of delta do not exceed it together
+_NEGLIGIBLE = 1e-3  # of delta; distances that take less are not worth a search
+
+Events = tuple[tuple[Event, int], ...]
+
+
+class Bound(NamedTuple):
+    """An epsilon in nats, rounded up, and the class of accountant that gave it; "split" for a sum of parts."""
+
+    epsilon: float
+    accountant: str
+
+
+def least_bound(events: Iterable[tuple[Event, int]], delta: float) -> Bound:
+    """The least epsilon at `delta` over all accountants, partitions of the events and divisions of delta.
+
+    Parameters
+    ----------
+    events : iterable of (event, int)
+        Each with the number of times that it happened, all for one neighbouring relation.
+    delta : float
+        In (0, 1).
+
+    Returns
+    -------
+    Bound
+        Infinite only where no partition has a finite figure.
+
+    Raises
+    ------
+    UnsupportedEventError
+        No accountant takes one of the events.
+    """
+    counts = Counter[Event]()
+    for event, times in _elementary(events):
+        counts[event] += times
+    everything = tuple(counts.items())
+    whole = _part(everything)
+    refused = [whole.refusals[pair] for pair in everything if not whole.takers(pair)]
+    if refused:
+        raise UnsupportedEventError("; ".join(refused))
+    bounds = [whole.bound(delta)]
+    bounds += [_divided(parts, delta) for parts in _partitions(everything, delta)]
+    best = min(bounds)
+    distances = [(getattr(event, "distance", 0.0), times * getattr(event, "count", 1)) for event, times in everything]
+    if stretched_delta(min(1.0, sum_up(distances)), best.epsilon) > _NEGLIGIBLE * delta:
+        bounds += _apart(everything, delta)
+    return min(bounds)
+
+
+def _elementary(events: Iterable[tuple[Event, int]]) -> Iterator[tuple[Event, int]]:
+    for event, times in events:
+        if isinstance(event, Composed):
+            yield from _elementary((part, times * event.count) for part in event.events)
+        else:
+            yield event, times
+
+
+class _Part:
+    """Some events, by every accountant that takes all of them."""
+
+    def __init__(self, events: Events) -> None:
+        self.events = events
+        self.refusals: dict[tuple[Event, int], str] = {}
+        self._takers: dict[tuple[Event, int], set[str]] = {pair: set() for pair in events}
+        self.accountants: list[Accountant] = []
+        for kind in _ACCOUNTANTS:
+            accountant = kind()
+            for pair in events:
+                try:
+                    accountant._add(*pair)
+                except UnsupportedEventError as error:
+                    self.refusals[pair] = "; ".join(filter(None, (self.refusals.get(pair), str(error))))
+                else:
+                    self._takers[pair].add(kind.__name__)
+            if all(kind.__name__ in takers for takers in self._takers.values()):
+                self.accountants.append(accountant)
+
+    def takers(self, pair: tuple[Event, int]) -> set[str]:
+        return self._takers[pair]
+
+    @property
+    def lost(self) -> float:
+        """What the releases' own deltas take of delta."""
+        return self.accountants[0]._lost() if self.accountants else 0.0
+
+    def bound(self, delta: float) -> Bound:
+        if not delta > 0:
+            return Bound(math.inf, "none")
+        found = [Bound(one.get_epsilon(delta), type(one).__name__) for one in self.accountants]
+        return min(found, default=Bound(math.inf, "none"))
+
+    def epsilon(self, delta: float) -> float:
+        return self.bound(delta).epsilon
+
+
+@lru_cache(maxsize=16)  # some parts hold millions of masses
+def _part(events: Events) -> _Part:
+    return _Part(events)
+
+
+class _Repeats:
+    """Uses of one event in equal blocks, each of which is charged for its distance at its own epsilon."""
+
+    lost = 0.0
+
+    def __init__(self, event: Event, times: int) -> None:
+        self._event, self._times = event, times
+
+    def epsilon(self, delta: float) -> float:
+        """The least epsilon over numbers of blocks that are powers of 2, or one block for each use."""
+        best, n_blocks, is_last = math.inf, 1, False
+        while not is_last:
+            n_blocks, is_last = min(n_blocks, self._times), n_blocks >= self._times
+            block = _part(((self._event, -(-self._times // n_blocks)),))
+            best = min(best, sum_up([(block.epsilon(delta / count_up(n_blocks)), n_blocks)]))
+            n_blocks *= 2
+        return best
+
+
+class _Together:
+    """Several parts whose shares of delta are equal."""
+
+    lost = 0.0
+
+    def __init__(self, parts: Sequence[_Repeats]) -> None:
+        self._parts = parts
+
+    def epsilon(self, delta: float) -> float:
+        return sum_up((part.epsilon(delta / len(self._parts) * _BELOW_ONE), 1) for part in self._parts)
+
+
+def _partitions(events: Events, delta: float) -> Iterator[list[_Part]]:
+    """The partitions that can be better than all events by one accountant.
+
+    Privacy loss distributions alone amplify shuffled reports, and do not take every event: what they take is apart
+    from the rest, or the shuffled reports are, where another accountant is better for the rest.
+    """
+    whole = _part(events)
+    by_pld = [pair for pair in events if PLDAccountant.__name__ in whole.takers(pair)]
+    if 0 < len(by_pld) < len(events):
+        yield _parts(by_pld, events)
+    shuffled = [pair for pair in events if isinstance(pair[0], ShuffledReports)]
+    if 0 < len(shuffled) < len(events) and shuffled != by_pld:
+        parts = _parts(shuffled, events)
+        if parts[1].bound(delta).accountant != PLDAccountant.__name__:
+            yield parts
+
+
+def _parts(some: Sequence[tuple[Event, int]], events: Events) -> list[_Part]:
+    return [_part(tuple(some)), _part(tuple(pair for pair in events if pair not in some))]
+
+
+def _apart(events: Events, delta: float) -> Iterator[Bound]:
+    """Bounds with every event that has a distance in a part of its own."""
+    exact = tuple(pair for pair in events if not getattr(pair[0], "distance", 0.0))
+    others = _Together([_Repeats(*pair) for pair in events if pair not in exact])
+    for parts in [[_part(exact)], *_partitions(exact, delta)] if exact else [[]]:
+        yield _divided([*parts, others], delta)
+
+
+def _divided(parts: Sequence[_Part | _Repeats | _Together], delta: float) -> Bound:
+    """The least sum of the parts' epsilons over some divisions of what the releases' own deltas leave."""
+    left = delta - sum_up((part.lost, 1) for part in parts)
+    best = math.inf
+    for weights in itertools.product(_WEIGHTS, repeat=len(parts)):
+        if max(weights) == 1.0:
+            unit = left * _BELOW_ONE / sum(weights)
+            best = min(
+                best, sum_up((_share(part, weight * unit), 1) for part, weight in zip(parts, weights, strict=True))
+            )
+    return Bound(best, "split")
+
+
+def _share(part: _Part | _Repeats | _Together, share: float) -> float:
+    return part.epsilon(part.lost + share) if share > 0 else math.inf

@@ -1,0 +1,155 @@
+"""The least figure over accountants, partitions of events and divisions of delta."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastfedrec.accounting import (
+    ZCDP,
+    CentralRelease,
+    DiscreteGaussianRelease,
+    Gaussian,
+    Ledger,
+    LocalReports,
+    PLDAccountant,
+    PureAccountant,
+    RDPAccountant,
+    ShuffledReports,
+    UnsupportedEventError,
+    ZCDPAccountant,
+)
+from fastfedrec.accounting._splits import _divided, _Repeats, least_bound
+from fastfedrec.accounting.views import cost_of
+
+SHUFFLED = ShuffledReports("b", 2.0, 40, 30_000)
+REPORTS = LocalReports("b", 2.0, 40, 30_000, separable=True)
+NOISE = ZCDP("prototypes", 0.002, neighboring="replace", sampling="none")
+FROM_TABLE = ZCDP("prototypes", 0.002, neighboring="replace", sampling="none", distance=2e-30)
+WIDE = DiscreteGaussianRelease(40_000.0, 400, neighboring="replace", sampling="none")  # beyond the PLD accountant
+
+
+def alone(kind, event, times, delta):
+    return kind().compose(event, times).get_epsilon(delta)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("other", [NOISE, FROM_TABLE, WIDE])
+def test_an_event_without_a_privacy_loss_distribution_does_not_undo_shuffling(other):
+    shuffled, rest = alone(PLDAccountant, SHUFFLED, 10, 5e-7), alone(ZCDPAccountant, other, 1, 5e-7)
+    found = cost_of({REPORTS: 10, other: 1}, "public", 1e-6)
+    assert found.accountant == "split"
+    assert alone(PLDAccountant, SHUFFLED, 10, 1e-6) < found.epsilon < shuffled + rest
+    assert found.epsilon < 2
+
+
+def test_the_smallest_of_some_divisions_counts():
+    found = least_bound([(SHUFFLED, 10), (NOISE, 1)], 1e-6)
+    for share in (0.5, 5 / 6, 30 / 31, 1 / 6):
+        parts = alone(PLDAccountant, SHUFFLED, 10, share * 1e-6), alone(ZCDPAccountant, NOISE, 1, (1 - share) * 1e-6)
+        assert found.epsilon <= sum(parts) * (1 + 1e-5)
+    fine = min(
+        alone(PLDAccountant, SHUFFLED, 10, k * 1e-8) + alone(ZCDPAccountant, NOISE, 1, (100 - k) * 1e-8)
+        for k in range(50, 100)
+    )
+    assert fine * (1 - 1e-9) <= found.epsilon <= fine * 1.01
+
+
+@pytest.mark.parametrize("distance", [1e-30, 1e-20])
+@pytest.mark.parametrize("times", [1, 7, 1000])
+def test_a_distance_is_charged_at_the_epsilon_of_its_own_part(times, distance):
+    """Where the whole costs so much that e^epsilon times the distance is beyond 1."""
+    loud = LocalReports("loud", 5.0, 1000, 100)
+    fields = {"neighboring": "replace", "sampling": "none", "distance": distance, "trust": "entity"}
+    for event in (ZCDP("z", 0.5, **fields), CentralRelease("c", 1.0, **fields), Gaussian(1.0, **fields)):
+        found = cost_of({loud: 1, event: times}, "server", 1e-6)
+        assert 4000 < found.epsilon < 5000 + 10 * times
+        assert math.isinf(RDPAccountant().compose(event, times).compose(ZCDP("r", 1e4, **fields)).get_epsilon(1e-6))
+
+
+def test_a_delta_that_one_release_takes_is_left_to_its_part():
+    taken = CentralRelease("c", 0.1, delta=0.9995e-6, neighboring="replace")
+    found = least_bound([(SHUFFLED, 1), (NOISE, 1), (taken, 1)], 1e-6)
+    assert found.epsilon < 2
+
+
+def test_equal_blocks_are_each_counted():
+    release = {"neighboring": "replace", "sampling": "none"}
+    tight = alone(PLDAccountant, CentralRelease("c", 1.0, **release), 1000, 1e-6)
+    found = _Repeats(CentralRelease("c", 1.0, distance=1e-30, **release), 1000).epsilon(1e-6)
+    assert tight < found <= 1000
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+EVENTS = st.sampled_from(
+    [
+        SHUFFLED,
+        ShuffledReports("s", 1.0, 3, 500, 0.7, n_candidates=8),
+        NOISE,
+        FROM_TABLE,
+        WIDE,
+        LocalReports("l", 0.3, 2, 10),
+        CentralRelease("c", 0.2, neighboring="replace", delta=1e-9),
+        CentralRelease("t", 0.2, neighboring="replace", distance=1e-12),
+        Gaussian(8.0, neighboring="replace", sampling="none"),
+        Gaussian(2.0, neighboring="replace", sampling="without_replacement", n_users=900, cohort_size=9),
+        DiscreteGaussianRelease(30.0, 3, neighboring="replace", sampling="none"),
+    ]
+)
+LEDGERS = st.dictionaries(EVENTS, st.integers(1, 30), min_size=1, max_size=4)
+
+
+@given(LEDGERS, EVENTS, st.sampled_from([1e-7, 1e-6, 1e-3]))
+@settings(max_examples=10)
+def test_the_least_of_all_accountants_and_more_events_cost_more(events, further, delta):
+    found = cost_of(events, "public", delta).epsilon
+    assert math.isfinite(found)
+    for kind in (PLDAccountant, RDPAccountant, ZCDPAccountant, PureAccountant):
+        try:
+            accountant = kind()
+            for event, times in events.items():
+                accountant.compose(event, times)
+        except UnsupportedEventError:
+            continue
+        assert found <= accountant.get_epsilon(delta)
+    assert cost_of({**events, further: events.get(further, 0) + 1}, "public", delta).epsilon >= found * (1 - 1e-4)
+    assert cost_of(events, "public", delta / 2).epsilon >= found * (1 - 1e-4)
+
+
+@given(st.lists(st.floats(0, 1e-7), min_size=1, max_size=3), st.floats(1e-300, 1e-3) | st.just(5e-324))
+def test_the_deltas_of_parts_stay_within_delta(lost, delta):
+    class Part:
+        def __init__(self, lost):
+            self.lost, self.deltas = lost, []
+
+        def epsilon(self, delta):
+            self.deltas.append(delta)
+            return 1 / delta if delta > 1e-300 else math.inf
+
+    parts = [Part(own) for own in lost]
+    found = _divided(parts, delta)
+    divisions = list(zip(*(part.deltas for part in parts), strict=True))
+    assert all(sum(map(Fraction, division)) <= Fraction(delta) for division in divisions)
+    assert all(own <= part for division in divisions for own, part in zip(lost, division, strict=True))
+    assert found.epsilon == math.inf or divisions
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+def test_an_event_that_no_accountant_takes_is_named():
+    sampled = Gaussian(1.0, neighboring="zero_out", sampling="without_replacement", n_users=9, cohort_size=1)
+    with pytest.raises(UnsupportedEventError, match=r"PLDAccountant cannot account for .*RDPAccountant cannot account"):
+        least_bound([(sampled, 1)], 1e-6)
+
+
+def test_an_infinite_cost_stays_infinite():
+    ledger = Ledger(1e-6)
+    ledger.record(CentralRelease("c", 1.0, delta=2e-6, neighboring="replace"))
+    ledger.record(NOISE)
+    assert ledger.epsilon("public") == math.inf
