@@ -3,6 +3,7 @@
 Text is trusted to end in a line feed.
 """
 from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memcmp, memcpy
 
 cdef enum:
     BLOCK = 240               # letters, whose number a byte holds: whole vectors of them
@@ -67,3 +68,117 @@ def survey(
         if n > 1:
             seen.lines += 1   # the last letter
     return seen.lines, seen.separators, seen.letters < 128, bool(seen.lone_return), bool(seen.doubtful)
+
+
+cdef inline Py_ssize_t blank_at(const uint8_t* text, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
+    """Bytes of the blank at a place, 0 where there is none: a tab, or a space of Unicode (category Zs) in UTF-8."""
+    cdef uint8_t letter = text[k]
+    if letter == c" " or letter == c"\t":
+        return 1
+    if letter < 0xC2 or letter > 0xE3:
+        return 0
+    if letter == 0xC2:                       # no-break space
+        return 2 if k + 1 < n and text[k + 1] == 0xA0 else 0
+    if k + 2 >= n:
+        return 0
+    if letter == 0xE1:                       # ogham space mark
+        return 3 if text[k + 1] == 0x9A and text[k + 2] == 0x80 else 0
+    if letter == 0xE2:                       # typographic spaces, narrow no-break and mathematical space
+        if text[k + 1] == 0x80:
+            return 3 if 0x80 <= text[k + 2] <= 0x8A or text[k + 2] == 0xAF else 0
+        return 3 if text[k + 1] == 0x81 and text[k + 2] == 0x9F else 0
+    if letter == 0xE3:                       # ideographic space
+        return 3 if text[k + 1] == 0x80 and text[k + 2] == 0x80 else 0
+    return 0
+
+
+cdef inline bint stands_at(
+    const uint8_t* text, Py_ssize_t k, Py_ssize_t n, const uint8_t* separator, Py_ssize_t length
+) noexcept nogil:
+    return text[k] == separator[0] and k + length <= n and (
+        length == 1 or memcmp(text + k, separator, length) == 0
+    )
+
+
+cdef inline bint ends_line(const uint8_t* text, Py_ssize_t k, Py_ssize_t n) noexcept nogil:
+    """Whether a line feed stands at a place, perhaps behind a carriage return."""
+    return text[k] == c"\n" or (text[k] == c"\r" and k + 1 < n and text[k + 1] == c"\n")
+
+
+cdef Py_ssize_t copy_quoted(const uint8_t* text, Py_ssize_t k, Py_ssize_t n, uint8_t* out) noexcept nogil:
+    """Copy from an opening quote to the closing one, or to the end; a quote within is written as two."""
+    cdef Py_ssize_t begin = k
+    out[0] = text[k]
+    k += 1
+    while k < n:
+        out[k - begin] = text[k]
+        k += 1
+        if text[k - 1] == c'"':
+            if k == n or text[k] != c'"':
+                break
+            out[k - begin] = text[k]
+            k += 1
+    return k - begin
+
+
+cdef Py_ssize_t copy_stripped(
+    const uint8_t* text, Py_ssize_t n, const uint8_t* separator, Py_ssize_t length, bint quotes, uint8_t* out
+) noexcept nogil:
+    """Copy all but the blanks around fields, and return the number of bytes.
+
+    Blanks are held back until a letter of the same field follows them.  Between fields that a space separates, a run of
+    blanks with a space or a tab counts as one.  Blanks at the end of the text may be within a field, and are copied.
+    """
+    cdef Py_ssize_t k = 0, written = 0, stop, width, taken
+    cdef bint in_runs = length == 1 and separator[0] == c" "
+    cdef bint at_start = True, has_plain
+    while k < n:
+        stop, has_plain = k, False           # the run of blanks from here
+        while stop < n and (in_runs or not stands_at(text, stop, n, separator, length)):
+            width = blank_at(text, stop, n)
+            if width == 0:
+                break
+            has_plain |= width == 1
+            stop += width
+        if stop == n:
+            memcpy(out + written, text + k, n - k)
+            return written + n - k
+        if ends_line(text, stop, n):
+            taken = 1 + (text[stop] == c"\r")
+            memcpy(out + written, text + stop, taken)
+            written, k, at_start = written + taken, stop + taken, True
+        elif not in_runs and stands_at(text, stop, n, separator, length):
+            memcpy(out + written, text + stop, length)
+            written, k, at_start = written + length, stop + length, True
+        elif at_start:                       # blanks before a field
+            k, at_start = stop, False
+            if quotes and text[k] == c'"':
+                taken = copy_quoted(text, k, n, out + written)
+            else:
+                taken = 1
+                out[written] = text[k]
+            written, k = written + taken, k + taken
+        elif in_runs and has_plain:          # between two fields
+            out[written] = c" "
+            written, k, at_start = written + 1, stop, True
+        else:                                # within a field
+            memcpy(out + written, text + k, stop - k)
+            written += stop - k
+            out[written] = text[stop]
+            written, k = written + 1, stop + 1
+    return written
+
+
+def strip_blanks(
+    const uint8_t[::1] text,       # IN  (n,)  UTF-8
+    const uint8_t[::1] separator,  # IN  (length,), at least 1
+    bint quotes,                   # IN  whether fields may stand in quotes
+    uint8_t[::1] out,              # OUT (n,)
+):
+    """Copy a text without the blanks around fields that stand in no quotes; returns the length."""
+    cdef Py_ssize_t n = text.shape[0], written
+    if n == 0:
+        return 0
+    with nogil:
+        written = copy_stripped(&text[0], n, &separator[0], separator.shape[0], quotes, &out[0])
+    return written

@@ -18,7 +18,8 @@ _CLOCK = re.compile(
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _MOST = 2**63 - 1
 BYTE_ORDER_MARK = "\ufeff"  # of a file that was put behind another: no part of an id
-_BLANKS = " \t"  # before a number, which they are no part of
+#: Around a field that stands in no quotes they are no part of it: the tab, and Unicode's spaces (category Zs).
+BLANKS = "\t \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
 class Kind(Enum):
@@ -78,6 +79,8 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
         `MISSING_TIMESTAMP` for what is empty and may be, for text the empty one; None where the field is not what it
         should be.
     """
+    if field.kind not in (Kind.TEXT, Kind.ID):  # in quotes, blanks are a part of ids alone
+        text = text.strip(BLANKS)
     if not text:
         return (text if field.kind is Kind.TEXT else MISSING_TIMESTAMP) if field.optional else None
     if field.kind is Kind.TEXT:
@@ -86,13 +89,11 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
         return _parse_iso(text, field.unit)
     if field.kind is Kind.ID:
         number: float = int(text) if _INTEGER.fullmatch(text) else math.nan
+    elif field.kind is Kind.WHOLE:
+        number = int(text) if _WHOLE.fullmatch(text) else math.nan
     else:
-        text = text.lstrip(_BLANKS)
-        if field.kind is Kind.WHOLE:
-            number = int(text) if _WHOLE.fullmatch(text) else math.nan
-        else:
-            number = float(text) + 0.0 if _DECIMAL.fullmatch(text) else math.nan  # no negative zeros
-            return number if math.isfinite(number) and field.allows(number) else None
+        number = float(text) + 0.0 if _DECIMAL.fullmatch(text) else math.nan  # no negative zeros
+        return number if math.isfinite(number) and field.allows(number) else None
     return number if -_MOST <= number <= _MOST and field.allows(number) else None
 
 

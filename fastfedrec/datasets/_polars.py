@@ -2,7 +2,6 @@
 
 import importlib
 import os
-import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +15,9 @@ from fastfedrec.datasets._fields import BYTE_ORDER_MARK, Field, Kind, iso_clock,
 
 _imported_in: int | None = None  # the process whose import of polars was ours
 _POWERS = [10**k for k in range(1, 19)]
+# Bytes that a text with blanks around fields has: in general, and where a single space separates two fields.
+_BLANK_MARKS = (b" ", b"\t"), (b"  ", b"\t", b"\n ", b" \n", b" \r")
+_WIDE_BLANKS = "\xa0".encode(), "\u1680".encode(), b"\xe2\x80", "\u205f".encode(), "\u3000".encode()
 _FAR = 2**62  # of a day and of a time of the day, so that the sum is one of 64 bits
 
 
@@ -54,6 +56,30 @@ def import_polars(what: str) -> Any:
 def may_hang() -> bool:
     """Whether polars waits for threads that a fork has left behind."""
     return is_forked() and _imported_in != os.getpid()
+
+
+def strip_blanks(text: bytes, separator: bytes, quotes: bool) -> bytes:
+    """Remove the blanks around fields that stand in no quotes, as `_records` does.
+
+    Parameters
+    ----------
+    text : bytes
+        UTF-8 that begins with a record.
+    separator : bytes
+        Between two fields.
+    quotes : bool
+        Whether fields may stand in quotes.
+
+    Returns
+    -------
+    bytes
+        The same text where it has no such blanks.
+    """
+    suspects = _BLANK_MARKS[separator == b" "] if text.isascii() else [*_BLANK_MARKS[separator == b" "], *_WIDE_BLANKS]
+    if not (text.startswith(b" ") or any(mark in text for mark in suspects if mark != separator)):
+        return text
+    out = np.empty(len(text), dtype=np.uint8)
+    return out[: _kernel.strip_blanks(text, separator, quotes, out)].tobytes()
 
 
 def parse_lines(
@@ -105,7 +131,7 @@ def parse_lines(
     if len(frame) != n_lines or n_separators != n_lines * (len(fields) - 1):  # of too few fields the last are null
         return None
     empty = [fields[place] for series, place in zip(frame, kept, strict=True) if series.null_count()]
-    if not all(field.optional for field in empty) or (empty and is_doubtful and _has_blank_field(text, separator)):
+    if not all(field.optional for field in empty):
         return None
     ids = [name for name, field in zip(schema, fields, strict=True) if field.kind is Kind.ID and not is_plain]
     n_letters = frame.select(pl.col(ids).str.len_bytes().sum()).to_dict(as_series=False) if ids else {}
@@ -125,12 +151,6 @@ def parse_lines(
             return None
         columns.append(column)
     return columns
-
-
-def _has_blank_field(text: bytes, separator: bytes) -> bool:
-    """Whether a field is of blanks alone: null to polars where a number is expected, and yet not empty."""
-    blanks, end = b"[" + b" \t".replace(separator, b"") + b"]+", re.escape(separator)
-    return re.search(b"(?:^|\n|" + end + b")" + blanks + b"(?:" + end + b"|\r?\n)", text) is not None
 
 
 def _is_utf8(lines: bytes) -> bool:

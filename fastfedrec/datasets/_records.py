@@ -1,15 +1,18 @@
 """Lines of separated fields as Python reads them, one after the other: what polars leaves in doubt, and why.
 
-A field that begins with a quote runs to the closing one, line ends included, and holds a quote as two.
+A field that begins with a quote runs to the closing one, line ends included, and holds a quote as two.  Blanks around a
+field without quotes are no part of it.  Between fields that a space separates, any number of blanks counts as one.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
+from fastfedrec.datasets._fields import BLANKS, Field, FieldError, Kind, parse_field
 from fastfedrec.datasets.files import refuse
 
+_RUN = re.compile(f"[{BLANKS}]*[ \t][{BLANKS}]*")  # that separates two fields where a space does
 _UNQUOTED = "pass quotes=False where quotes are part of the text"
 
 
@@ -59,7 +62,8 @@ def split_records(text: str, separator: str, quotes: bool) -> Iterator[Record]:
         if quotes and '"' in line:
             record = _split_quoted(text, start, separator)
         else:
-            fields = line.split(separator)
+            parts = _RUN.split(line.strip(BLANKS)) if separator == " " else line.split(separator)
+            fields = [part.strip(BLANKS) for part in parts]
             record = Record(fields, fields, start, end, 1, separator)
         yield record
         start = record.end
@@ -70,22 +74,37 @@ def _split_quoted(text: str, start: int, separator: str) -> Record:
     raw: list[str] = []
     place, last, broken = start, False, None
     while not last:
-        begin, opened = place, text[place] == '"'
-        if opened:
-            place = _after_quotes(text, place)
-            content = text[begin + 1 : place - 1].replace('""', '"')
-        after = place
-        end = text.index("\n", place)
-        found = text.find(separator, place, end)
-        last = found < 0
-        place = end if last else found
-        rest = text[after:place].removesuffix("\r") if last else text[after:place]
-        raw.append(text[begin:after] + rest if opened else rest)
+        begin = after = _skip_blanks(text, place, separator)
+        if opened := text[begin] == '"':
+            after = _after_quotes(text, begin)
+            content = text[begin + 1 : after - 1].replace('""', '"')
+        line_end = text.index("\n", after)
+        end, place = _find_separator(text, after, line_end, separator)
+        last = end == line_end
+        rest = (text[after:end].removesuffix("\r") if last else text[after:end]).strip(BLANKS)
+        raw.append(text[begin:after] + rest)
         fields.append(content if opened else rest)
         if opened and rest and broken is None:
             broken = len(fields) - 1
-        place += 1 if last else len(separator)
     return Record(fields, raw, start, place, text.count("\n", start, place), separator, broken)
+
+
+def _skip_blanks(text: str, place: int, separator: str) -> int:
+    """The begin of a field behind the blanks before it, or of what ends it."""
+    while text[place] in BLANKS and (separator == " " or not text.startswith(separator, place)):
+        place += 1
+    return place
+
+
+def _find_separator(text: str, begin: int, line_end: int, separator: str) -> tuple[int, int]:
+    """The end of a field, which is that of the line for the last one, and the begin of the next."""
+    if separator != " ":
+        end = text.find(separator, begin, line_end)
+        return (line_end, line_end + 1) if end < 0 else (end, end + len(separator))
+    run = _RUN.search(text, begin, line_end)
+    if run is None or text[run.end() : line_end] in ("", "\r"):
+        return line_end, line_end + 1
+    return run.span()
 
 
 def _after_quotes(text: str, place: int) -> int:

@@ -12,7 +12,7 @@ from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import DUPLICATES
-from fastfedrec.datasets._fields import Field, Kind, parse_field
+from fastfedrec.datasets._fields import BLANKS, Field, Kind, parse_field
 from fastfedrec.datasets._streams import open_text
 from fastfedrec.datasets.columns import to_interactions
 from fastfedrec.datasets.files import refuse
@@ -23,6 +23,7 @@ _BYTES = 1 << 22  # read at once
 _PEEKED = 1 << 16  # of a file that may be one of these
 _ID = Field("id", Kind.ID)
 _POWERS = [10**k for k in range(1, 19)]
+_BLANKS = BLANKS + "\r"
 _BETWEEN_BLANKS = re.compile(r"[^ \t\r]+")
 
 
@@ -161,11 +162,11 @@ def _read_lines(path: Path, content: bytes, separator: str | None) -> tuple[np.n
     # Not str.split(), which parts at other white space too, some of which is in ids of Latin-1.
     split = _BETWEEN_BLANKS.findall if separator is None else lambda line: line.split(separator)
     for number, line in enumerate(_decoded(content).split("\n"), start=1):
-        user, *of_user = split(line) if line.strip(" \t\r") else [""]
+        user, *of_user = [part.strip(_BLANKS) for part in split(line)] if line.strip(_BLANKS) else [""]
         if separator is not None and of_user and not of_user[-1]:
             of_user.pop()  # behind the last separator
         if not user:
-            if line.strip(" \t\r"):
+            if line.strip(_BLANKS):
                 refuse(str(path), number, f"a user must come first, got {line[:40]!r}")
             blank = blank or number
         elif blank:

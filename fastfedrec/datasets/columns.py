@@ -16,17 +16,18 @@ import numpy as np
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.ids import Coded
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
-from fastfedrec.datasets._fields import Field, Kind
+from fastfedrec.datasets._fields import BLANKS, Field, Kind
 from fastfedrec.datasets._gathered import GatheredColumn
-from fastfedrec.datasets._polars import import_polars, may_hang, parse_lines
+from fastfedrec.datasets._polars import import_polars, may_hang, parse_lines, strip_blanks
 from fastfedrec.datasets._records import parse_records
 from fastfedrec.datasets._streams import NotUTF8
 from fastfedrec.datasets.files import refuse
 
-__all__ = ["ColumnReader", "TextList", "find_duplicate", "to_interactions"]
+__all__ = ["BLANKS", "ColumnReader", "TextList", "find_duplicate", "to_interactions"]
 
 _BLOCK_BYTES = 1 << 23  # read and parsed at once
 _PART_BYTES = 1 << 20  # of what is not worth being parsed in parts
+_DOUBTFUL_BYTES = 1 << 15  # of lines that Python reads where polars leaves them in doubt
 _SPARE = 1.2  # of the memory that rows behind as many bytes as those before would need; what is not used costs none
 _STAND_INS = b"\x1f\x1e\x1d\x1c\x01\x02\x03\x04"  # for a separator of several bytes, where a block has none of them
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
@@ -88,7 +89,7 @@ class ColumnReader:
                     place = self._take(parsed.popleft(), place)
                 rest = after
                 if not parts:  # what is before these lines has a say in what they mean
-                    text = rest + block if rest else block
+                    text = strip_blanks(rest + block if rest else block, self._separator.encode(), self._quotes)
                     if at_end:
                         text = text.rstrip(_BLANK)  # blank last lines
                         text += b"\n" if text else b""
@@ -117,21 +118,36 @@ class ColumnReader:
 
     def _parse_part(self, lines: bytes) -> list[np.ndarray] | None:
         """Columns of lines without quotes that mean something, or None where Python must look at them."""
-        columns = self._parse_plain(lines, quoted=False)
+        columns = self._parse_plain(strip_blanks(lines, self._separator.encode(), quotes=False), quoted=False)
         return None if columns is None else self._compact(columns)
 
     def _take(self, block: "_Parsed", place: "_Place") -> "_Place":
         """Append what the parts of a block had, and say where reading goes on."""
-        parts = [part.result() for part in block.columns]
-        found = [columns for columns in parts if columns is not None]
-        if len(found) < len(parts):
-            columns, _, place = self._parse_slowly(b"".join(block.lines), place, at_end=False)
-            self._append(self._compact(columns))
-            return place
-        for columns, lines in zip(found, block.lines, strict=True):
+        for part, lines in zip(block.columns, block.lines, strict=True):
+            if (columns := part.result()) is None:
+                place = self._parse_in_doubt(lines, place)
+                continue
             self._n_taken += len(lines)
             self._append(columns)
-        return _Place(place.line + sum(len(columns[0]) for columns in found), place.heading)
+            place = _Place(place.line + len(columns[0]), place.heading)
+        return place
+
+    def _parse_in_doubt(self, lines: bytes, place: "_Place") -> "_Place":
+        """Append records that polars did not read at once: Python reads only the few beside the one in doubt."""
+        middle, *_ = _cut(lines, lines.rfind(b"\n", 0, len(lines) // 2) + 1, self._separator, self._quotes)
+        if len(lines) <= _DOUBTFUL_BYTES or not middle:
+            columns, _, place = self._parse_slowly(lines, place, at_end=False)
+            self._append(self._compact(columns))
+            return place
+        for half in (lines[:middle], lines[middle:]):
+            quoted = self._quotes and b'"' in half
+            stripped = strip_blanks(half, self._separator.encode(), self._quotes)
+            if (found := self._parse_below(stripped, quoted, place)) is None:
+                place = self._parse_in_doubt(half, place)
+            else:
+                columns, place = found
+                self._append(self._compact(columns))
+        return place
 
     def _parse(self, text: bytes, place: "_Place", at_end: bool) -> tuple[int, "_Place"]:
         """Append the rows of whole records, which the text begins with; the bytes that were used, and where that is."""
@@ -140,13 +156,14 @@ class ColumnReader:
         if not whole or (is_sure and not end and not at_end):
             return 0, place
         lines = text if end == len(text) else text[:end]
-        found = self._parse_below(lines, quoted, place) if is_sure and end else None
-        if found is None:
-            columns, end, after = self._parse_slowly(lines if is_sure and end else text[:whole], place, at_end)
+        if is_sure and end:
+            if (found := self._parse_below(lines, quoted, place)) is None:
+                return end, self._parse_in_doubt(lines, place)
+            columns, place = found
         else:
-            columns, after = found
+            columns, end, place = self._parse_slowly(text[:whole], place, at_end)
         self._append(self._compact(columns))
-        return end, after
+        return end, place
 
     def _parse_below(self, lines: bytes, quoted: bool, place: "_Place") -> tuple[list[np.ndarray], "_Place"] | None:
         """Columns of lines below a heading, and where reading goes on, or None where Python must look at them."""

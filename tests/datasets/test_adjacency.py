@@ -183,3 +183,11 @@ def test_malformed_files(tmp_path, text, options, message):
 def test_a_path_that_is_no_file(tmp_path):
     with pytest.raises(FileNotFoundError, match="is no file; pass one with a line for each user"):
         load_adjacency(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["0, 4, 7\n1 ,7,9 \n", "0,\xa04,\t7\r\n 1,7 , 9,\r\n"])
+def test_blanks_around_ids_are_no_part_of_them(tmp_path, text):
+    path = tmp_path / "lists.txt"
+    path.write_bytes(text.encode())
+    data = load_adjacency(path, separator=",")
+    assert (data.user_ids.tolist(), data.item_ids.tolist()) == ([0, 1], [4, 7, 9])

@@ -2,6 +2,8 @@
 
 import io
 import re
+import sys
+import unicodedata
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta, timezone
 from types import SimpleNamespace
@@ -16,7 +18,7 @@ from fastfedrec._kernels.datasets import _text
 from fastfedrec.data.times import DIGITS, MISSING_TIMESTAMP, UNITS
 from fastfedrec.datasets import _polars
 from fastfedrec.datasets import columns as _columns
-from fastfedrec.datasets._fields import Field, FieldError, Kind
+from fastfedrec.datasets._fields import BLANKS, Field, FieldError, Kind
 from fastfedrec.datasets.columns import ColumnReader
 
 
@@ -55,7 +57,7 @@ def fits(field, kind, **options):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-fields = st.text(alphabet='a1 ,"\n\r;é\U0001f600', max_size=5)
+fields = st.text(alphabet='a1 ,"\n\r;é\U0001f600\xa0\u3000', max_size=5)
 
 
 @given(st.data(), st.sampled_from([",", "\t", ";"]), st.sampled_from(["\n", "\r\n"]), st.integers(1, 40))
@@ -63,13 +65,21 @@ def test_records_equal_those_of_the_csv_module(data, separator, line_end, block)
     n = data.draw(st.integers(1, 4))
     rows = data.draw(st.lists(st.lists(fields.filter(bool), min_size=n, max_size=n), min_size=1, max_size=8))
 
-    def quote(field):
-        needs = data.draw(st.booleans()) or field[0] == '"' or set(field) & {separator, "\n", "\r"}
-        return '"' + field.replace('"', '""') + '"' if needs else field
+    expected = [[field.strip(BLANKS) for field in row] for row in rows]
 
-    text = line_end.join(separator.join(map(quote, row)) for row in rows) + data.draw(st.sampled_from(["", line_end]))
+    def quote(row, place):
+        field = rows[row][place]
+        bare = expected[row][place]
+        if data.draw(st.booleans()) or not bare or bare[0] == '"' or set(field) & {separator, "\n", "\r"}:
+            expected[row][place] = field
+            return '"' + field.replace('"', '""') + '"'
+        return field
+
+    text = line_end.join(separator.join(quote(row, place) for place in range(n)) for row in range(len(rows)))
+    text += data.draw(st.sampled_from(["", line_end]))
     columns = read(text, *[Kind.TEXT] * n, separator=separator, block=block)
-    assert list(map(list, zip(*columns, strict=True))) == rows == naive.read_rows(text, separator)
+    assert list(map(list, zip(*columns, strict=True))) == expected
+    assert naive.read_rows(text, separator) == rows  # which keeps all blanks
 
 
 @given(st.lists(st.text(alphabet="ab:,\t", max_size=6), min_size=1), st.sampled_from([",", "::", "\t", ":,"]))
@@ -78,7 +88,8 @@ def test_fields_between_any_separator_equal_a_split(lines, separator):
     while len(lines) > 1 and not lines[-1]:  # blank last lines are no rows
         lines = lines[:-1]
     counts = {len(line.split(separator)) for line in lines}
-    whole = all(all(line.split(separator)) for line in lines)
+    rows = [[field.strip(BLANKS) for field in line.split(separator)] for line in lines]
+    whole = all(map(all, rows))
     try:
         columns = read(
             "".join(f"{line}\n" for line in lines), *[Kind.TEXT] * max(counts), separator=separator, quotes=False
@@ -86,7 +97,7 @@ def test_fields_between_any_separator_equal_a_split(lines, separator):
     except ValueError:
         assert len(counts) > 1 or not whole
     else:
-        assert list(map(list, zip(*columns, strict=True))) == [line.split(separator) for line in lines]
+        assert list(map(list, zip(*columns, strict=True))) == rows
 
 
 @given(st.one_of(st.integers(-(2**64), 2**64).map(str), st.text(alphabet="0159-+. e", min_size=1, max_size=20)))
@@ -98,8 +109,10 @@ def test_fields_between_any_separator_equal_a_split(lines, separator):
 @example("007")
 @example("+7")
 @example(" 7")
+@example("7 ")
 def test_integers_equal_pythons(field):
-    expected = int(field) if naive.is_integer(field) else "refused"
+    bare = field.strip(" ")
+    expected = int(bare) if naive.is_integer(bare) else "refused"
     assert fits(field, Kind.ID) == expected
     assert fits(field, Kind.ID, low=0) == (expected if expected == "refused" or expected >= 0 else "refused")
 
@@ -110,9 +123,9 @@ def test_integers_equal_pythons(field):
 @example(" ")
 @example("7 ")
 def test_whole_numbers_may_be_written_in_any_way(field):
-    is_whole = re.fullmatch(" *[-+]?[0-9]+", field)
+    is_whole = re.fullmatch(" *[-+]?[0-9]+ *", field)
     expected = int(field) if is_whole and abs(int(field)) < 2**63 else "refused"
-    assert fits(field, Kind.WHOLE, optional=True) == expected
+    assert fits(field, Kind.WHOLE, optional=True) == (expected if field.strip(" ") else MISSING_TIMESTAMP)
 
 
 def test_what_may_be_empty_is_missing():
@@ -147,7 +160,7 @@ def test_decimals_equal_pythons_to_the_last_bit(field):
         expected = float(field)
     except ValueError:
         expected = np.nan
-    if not np.isfinite(expected) or set(field.lstrip(" ")) & set("_ naif"):
+    if not np.isfinite(expected) or set(field.strip(" ")) & set("_ naif"):
         expected = "refused"
     assert fits(field, Kind.DECIMAL) == expected
 
@@ -213,8 +226,8 @@ def test_parts_of_a_second_and_the_ends_of_64_bits(field, unit, expected):
 NO_DATES = [
     "2020", "2020-1-01", "20200101", "2020-01-01T", "2020-01-01T10", "2020-01-01T1000", "2020-01-01T10:00:", "NaT",
     "2020-01-01T10:00:60", "2020-01-01T10:00:00.", "2020-01-01T10:00z", "2020-01-01T10:00+", "2020-01-01T10:00+1",
-    "2020-01-01T10:00+01:", "2020-01-01T10:00+01:60", "2020-01-01T10:00+24", "2020-01-01Z", " 2020-01-01",
-    "2020-01-01 ", "2020/01/01", "01.02.2020", "0000-01-01", "-020-01-01",
+    "2020-01-01T10:00+01:", "2020-01-01T10:00+01:60", "2020-01-01T10:00+24", "2020-01-01Z", "2020 -01-01",
+    "2020-01-01 x", "2020/01/01", "01.02.2020", "0000-01-01", "-020-01-01",
 ]  # fmt: skip
 
 
@@ -242,6 +255,53 @@ def test_a_look_at_lines_equals_pythons(parts, separator, n_before):
     assert _text.survey(text, ord(separator)) == survey(text, separator)
 
 
+def stripped(line, separator):
+    """A line without quotes, written with its fields alone."""
+    run = f"[{BLANKS}]*[ \t][{BLANKS}]*"
+    parts = re.split(run, line.strip(BLANKS)) if separator == " " else line.split(separator)
+    return separator.join(part.strip(BLANKS) for part in parts)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["a", "7", " ", "  ", "\t", "\xa0", "\u2009", "\u3000", "é", ",", ":", "|"]))),
+    st.sampled_from([",", "\t", "::", " ", " | ", "| ", "\xa0"]),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_blanks_around_fields_are_removed_as_python_strips_them(lines, separator, end):
+    lines = ["".join(line) for line in lines]
+    text = "".join(line + end for line in lines)
+    found = _polars.strip_blanks(text.encode(), separator.encode(), False).decode()
+    assert found == "".join(stripped(line, separator) + end for line in lines)
+    assert _polars.strip_blanks(found.encode(), separator.encode(), False).decode() == found
+    for place in range(len(text)):  # cut anywhere, as blocks of a file are
+        first = _polars.strip_blanks(text[:place].encode(), separator.encode(), False)
+        assert _polars.strip_blanks(first + text[place:].encode(), separator.encode(), False).decode() == found
+
+
+def test_blanks_are_all_spaces_of_unicode_and_the_tab():
+    spaces = {chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Zs"}
+    assert set(BLANKS) == spaces | {"\t"}
+    for blank in BLANKS:
+        assert read(f"{blank}a{blank}b{blank},{blank}7{blank}\n", Kind.TEXT, Kind.ID) == [[f"a{blank}b"], [7]]
+
+
+@pytest.mark.parametrize("text", ["1,2,x\n3,4,y\n", " 1 ,2\t,\xa0x\n3, 4 ,y \n", '1, 2, "x"\n "3" ,4 ,"y" \n'])
+def test_files_with_blanks_are_read_by_polars(monkeypatch, text):
+    monkeypatch.setattr(ColumnReader, "_parse_slowly", None)
+    assert read(text, Kind.ID, Kind.ID, Kind.TEXT) == [[1, 3], [2, 4], ["x", "y"]]
+    assert read("1  2\n 3 \t4 \r\n", Kind.ID, Kind.ID, separator=" ") == [[1, 3], [2, 4]]
+
+
+def test_blanks_in_quotes_are_a_part_of_ids_and_not_of_numbers():
+    assert read('" a","x"\n', Kind.TEXT, Kind.TEXT) == [[" a"], ["x"]]
+    assert fits("7", Kind.ID) == 7
+    with pytest.raises(FieldError):
+        read('" 7"\n', Kind.ID)
+    assert read('" 7 "," 2001-01-01 "," "\n', Kind.DECIMAL, Kind.ISO, Kind.WHOLE, optional=True) == [
+        [7.0], [978307200], [MISSING_TIMESTAMP]
+    ]  # fmt: skip
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
@@ -257,7 +317,25 @@ KINDS = [
 
 plain = st.one_of(
     st.sampled_from(
-        ["1", "2", "30", "4.5", "007", "-0", "+3", " 6", "1e3", "nan", "2001-01-01", "0.1234567890123456789"]
+        [
+            "1",
+            "2",
+            "30",
+            "4.5",
+            "007",
+            "-0",
+            "+3",
+            " 6",
+            "6 ",
+            "\xa07\t",
+            ' "a" ',
+            '" 8 "',
+            " ",
+            "1e3",
+            "nan",
+            "2001-01-01",
+            "0.1234567890123456789",
+        ]
     ),
     st.sampled_from([""]),
     st.text("ab:;é", max_size=3),

@@ -96,7 +96,7 @@ def test_what_csv_writes_is_read_back(tmp_path_factory, rows):
 
     path = tmp_path_factory.mktemp("items") / "items.csv"
     with open(path, "w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
+        writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # in quotes, blanks are kept
         writer.writerow(["note", "item", "size"])
         writer.writerows([note, number, size] for number, (note, size) in enumerate(rows))
     found = load_item_features(path)

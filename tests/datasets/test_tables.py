@@ -1,5 +1,6 @@
 """Tables: against Python's csv module, numbers and dates, and on everything that a file can get wrong."""
 
+import csv
 import gzip
 import logging
 import sys
@@ -16,7 +17,9 @@ from naive.datasets import tables as naive
 
 from fastfedrec.data.times import MISSING_TIMESTAMP
 from fastfedrec.datasets import load_table, store_table
+from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.table_files import table_columns
+from fastfedrec.systems.baselines.popularity import Popularity
 
 PLAYS = 'who,what,stars,when,note\nann,7,4.5,978300760,"loud, long"\nbob,7,0,,\nann,12,3,978302109,"a ""q"""\n'
 
@@ -56,7 +59,8 @@ def test_tables_equal_the_twin(tmp_path_factory, users, items, times, values, he
     n = min(len(users), len(items))
     frame = pd.DataFrame({"t": times[:n], "i": items[:n], "x": ["skipped"] * n, "u": users[:n], "v": values[:n]})
     path = tmp_path_factory.mktemp("t") / "table.csv"
-    frame.to_csv(path, index=False, header=header)
+    has_blanks = any(text != text.strip() for text in (*users[:n], *items[:n]))
+    frame.to_csv(path, index=False, header=header, quoting=csv.QUOTE_ALL if has_blanks else csv.QUOTE_MINIMAL)
     rows = naive.read_rows(path.read_bytes().decode(), ",", int(header))
     stamps, items, _, users, values = map(list, zip(*rows, strict=True))
     expected = {}
@@ -458,3 +462,72 @@ def test_times_of_text_that_a_float_cannot_hold(tmp_path):
     assert load_table(exact, user="u", item="i", timestamp="t").timestamps.tolist() == [2**53 - 1]
     with pytest.raises(ValueError, match="line 2: t must be whole"):
         load_table(write(tmp_path, "u,i,t\n1,1,9007199254740993.0\n"), user="u", item="i", timestamp="t")
+
+
+# ---- blanks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("blank", [" ", "\t", "\xa0", "  \u3000"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_blanks_around_fields_make_no_other_ids(tmp_path, blank, end):
+    rows = ["user,item,rating,timestamp", "1,10,4,2001-01-01", "2,b10b,b4b,b2001-01-02b", "b2b,11b,4b,", "b3,b12,b5,b"]
+    path = write(tmp_path, "".join(row.replace("b", blank) + end for row in rows))
+    data = load_table(path)
+    assert (data.user_ids.tolist(), data.item_ids.tolist()) == ([1, 2, 3], [10, 11, 12])
+    assert data.values.tolist() == [4, 4, 4, 5]
+    assert data.timestamps.tolist() == [978307200, 978393600, MISSING_TIMESTAMP, MISSING_TIMESTAMP]
+    stored = store_table(path, tmp_path / "stored")
+    assert stored.item_ids.tolist() == [10, 11, 12]
+
+
+def test_a_header_with_blanks_and_ids_of_text(tmp_path):
+    path = write(tmp_path, 'user , item,\xa0stars\nann, jam,1\nbob ," jam",2\n')
+    assert table_columns(path) == ["user", "item", "stars"]
+    data = load_table(path, user="user", item="item", value="stars")
+    assert data.item_ids.tolist() == [" jam", "jam"]  # blanks in quotes are a part of an id
+
+
+def test_an_excluded_item_is_not_recommended_though_a_blank_stands_before_it(tmp_path):
+    data = load_table(write(tmp_path, "user, item\n1, 10\n2, 10\n2, 11\n"))
+    assert data.item_ids.tolist() == [10, 11]
+    assert Popularity().fit(data).recommend([1], exclude=[11], filter_seen=False)[0].tolist() == [[10]]
+
+
+@pytest.mark.parametrize(
+    "rows", ["196   242   3\n 22 1042   4\n186  302  10\n", "196\t 242  3 \n22 1042 4\n186 302 10\r\n"]
+)
+def test_several_blanks_are_one_separator(tmp_path, rows):
+    path = write(tmp_path, "user  item  rating\n" + rows)
+    assert table_of(load_table(path, separator=" ")) == [
+        (186, 302, 10.0, None),
+        (196, 242, 3.0, None),
+        (22, 1042, 4.0, None),
+    ]
+    assert table_of(load_table(path)) == table_of(load_table(path, separator=" "))
+    bare = write(tmp_path, rows, "bare.txt")
+    data = load_table(bare, user=0, item=1, value=2, header=False, separator=" ")
+    assert table_of(data) == table_of(load_table(path))
+
+
+def test_one_odd_id_late_in_a_file_does_not_have_python_read_it(tmp_path, monkeypatch):
+    read_by_python, parse = [], ColumnReader._parse_slowly
+    monkeypatch.setattr(
+        ColumnReader, "_parse_slowly", lambda self, lines, *rest, **options: (
+            read_by_python.append(len(lines)), parse(self, lines, *rest, **options)
+        )[1],
+    )  # fmt: skip
+    rows = "".join(f"{k},{k % 1000},{k % 5}\n" for k in range(200_000))
+    expected = load_table(write(tmp_path, "user,item,rating\n" + rows))
+    assert read_by_python == []
+    for odd in ("zoe,1,1\n", '"zoe",1,1\n', '"z, ""o""",1,1\n'):
+        read_by_python.clear()
+        data = load_table(write(tmp_path, "user,item,rating\n" + rows + odd))
+        assert data.n_interactions == expected.n_interactions + 1
+        assert data.user_index(["7", csv_field(odd)]).tolist()
+        assert sum(read_by_python) < 100_000  # of 2.5 million bytes
+    with pytest.raises(ValueError, match="line 100002: rating must be a finite number, got 'x'"):
+        load_table(write(tmp_path, "user,item,rating\n" + rows.replace("100000,0,0\n", "100000,0,x\n")))
+
+
+def csv_field(line):
+    return next(csv.reader([line]))[0]
