@@ -82,6 +82,7 @@ def add_compare(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--out",
         type=Path,
         nargs="+",
+        action="extend",
         default=[],
         metavar="FILE",
         help=f"write it; by its ending: {', '.join(_ENDINGS)}",

@@ -66,7 +66,7 @@ def _negatives(text: str) -> Sampled | None:
 
 def check_metrics(text: str, models: Sequence[Any]) -> tuple[list[str], bool]:
     """The names in --metrics, and whether they are of ratings: a bad one is told before the training, not after it."""
-    metrics = list(dict.fromkeys(text.split(",")))
+    metrics = list(dict.fromkeys(name.strip() for name in text.split(",")))
     parsed = parse_metrics(metrics)
     of_ratings = any(metric.is_of_ratings for metric in parsed)
     if of_ratings and not all(metric.is_of_ratings for metric in parsed):

@@ -16,7 +16,7 @@ from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix
-from fastfedrec.datasets.columns import TextList
+from fastfedrec.datasets.columns import BLANKS, TextList
 from fastfedrec.datasets.netflix import holds_netflix
 from fastfedrec.systems import registry
 
@@ -32,6 +32,7 @@ __all__ = [
     "natural",
     "parse_literal",
     "positive",
+    "read_ids",
     "split_assignments",
 ]
 
@@ -164,23 +165,23 @@ def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
             got = f"shape {item_ids.shape}" if isinstance(item_ids, np.ndarray) else "an archive of arrays"
             raise ValueError(f"--catalogue {source} must hold one array of 1 dimension, got {got}")
     else:
-        item_ids = _read_lines(source)
+        item_ids = read_ids("--catalogue", source)
     return {"item_ids": item_ids, "unlisted": "drop" if arguments.drop_unlisted else "error"}
 
 
-def _read_lines(path: str) -> TextList:
-    """The ids of a text file, one a line."""
+def read_ids(option: str, path: str) -> TextList:
+    """The ids of the text file that an option names, one a line."""
     try:
         lines = Path(path).read_text("utf-8-sig").split("\n")  # and nowhere else: an id may hold other separators
     except UnicodeDecodeError as error:
-        raise ValueError(f"--catalogue {path} is no UTF-8 text ({error.reason}); write one id a line") from error
-    item_ids = TextList(lines if lines[-1] else lines[:-1])
+        raise ValueError(f"{option} {path} is no UTF-8 text ({error.reason}); write one id a line") from error
+    item_ids = TextList(line.strip(BLANKS) for line in (lines if lines[-1] else lines[:-1]))
     if "" in item_ids:
-        raise ValueError(f"--catalogue {path}, line {item_ids.index('') + 1}: an id is missing; remove the line")
+        raise ValueError(f"{option} {path}, line {item_ids.index('') + 1}: an id is missing; remove the line")
     heads = [bool(re.fullmatch("-?[0-9]+", text)) for text in item_ids]
-    if item_ids and (item_ids[0] == "item" or (len(heads) > 1 and all(heads[1:]) and not heads[0])):
+    if item_ids and (item_ids[0] in ("user", "item") or (len(heads) > 1 and all(heads[1:]) and not heads[0])):
         raise ValueError(
-            f"--catalogue {path}, line 1: {item_ids[0]!r} looks like a heading, not like an id; remove the line, or "
+            f"{option} {path}, line 1: {item_ids[0]!r} looks like a heading, not like an id; remove the line, or "
             "move it to another place if it is one"
         )
     return item_ids

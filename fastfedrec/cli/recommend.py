@@ -1,17 +1,30 @@
 """The command ``fastfedrec recommend``: a saved model's best items of some users."""
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.cli.inputs import UsageError, parse_literal, positive
+from fastfedrec.cli.inputs import UsageError, parse_literal, positive, read_ids
+from fastfedrec.cli.outputs import show
+from fastfedrec.cli.parsing import ExtendIds
+from fastfedrec.core.numbers import show_names
 from fastfedrec.core.text import format_table
+from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems.recommender import load
 
 __all__ = ["add_recommend"]
+
+
+#: Options that take ids, and what they are for.
+_IDS = {
+    "--users": "external user ids",
+    "--items": "candidates, by external item ids; by default all",
+    "--exclude": "items that are recommended to nobody",
+}
 
 
 def add_recommend(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -26,9 +39,9 @@ def add_recommend(add: Callable[..., argparse.ArgumentParser]) -> None:
         ],
     )
     command.add_argument("file", metavar="FILE", type=Path, help="as saved by fit --out")
-    command.add_argument("--users", nargs="+", required=True, metavar="ID", help="external user ids")
-    command.add_argument("--items", nargs="+", metavar="ID", help="candidates, by external item ids; by default all")
-    command.add_argument("--exclude", nargs="+", metavar="ID", help="items that are recommended to nobody")
+    for option, text in _IDS.items():
+        command.add_argument(option, nargs="+", action=ExtendIds, metavar="ID", help=text)
+        command.add_argument(f"{option}-file", metavar="FILE", help=f"more of {option}: a text file with an id a line")
     command.add_argument(
         "--unknown", choices=("error", "popular", "skip"), default="error",
         help="what a user gets whom the model was not fitted on: an error, what is popular, or nothing",
@@ -43,11 +56,14 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if not model.interactions_.n_users:
         raise UsageError(f"{arguments.file} was saved without users; in Python, with_users serves those of your data")
     data = model.interactions_
-    users = _convert_ids("--users", arguments.users, data.user_ids)
-    candidates, banned = (
-        None if texts is None else _convert_ids(option, texts, data.item_ids)
-        for option, texts in (("--items", arguments.items), ("--exclude", arguments.exclude))
+    ids_of = data.user_ids, data.item_ids, data.item_ids
+    users, candidates, banned = (
+        None if texts is None else _convert_ids(option, texts, ids)
+        for (option, texts), ids in zip(_given_ids(arguments).items(), ids_of, strict=True)
     )
+    if users is None:
+        raise UsageError("recommend needs --users or --users-file")
+    _note_unknown(arguments, banned, data)
     ids, scores = model.recommend(
         users, arguments.n, items=candidates, exclude=banned, filter_seen=not arguments.include_seen,
         unknown=arguments.unknown,
@@ -71,6 +87,28 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
         for place, (item, score) in enumerate(best, start=1)
     ]
     return format_table(("user", "place", "item", "score"), rows)
+
+
+def _given_ids(arguments: argparse.Namespace) -> dict[str, list[str] | None]:
+    """The ids of each option and of its file."""
+    given: dict[str, list[str] | None] = {}
+    for option in _IDS:
+        texts, path = (getattr(arguments, option[2:] + ending) for ending in ("", "_file"))
+        listed = [] if path is None else read_ids(f"{option}-file", path)
+        given[option] = None if texts is None and path is None else [*(texts or []), *listed]
+    return given
+
+
+def _note_unknown(arguments: argparse.Namespace, banned: list[Any] | None, data: Interactions) -> None:
+    """Report the ids of --exclude that are none of the model's items, and so exclude nothing."""
+    known = set(data.item_ids.tolist())
+    unknown = [item for item in banned or [] if item not in known]
+    if unknown and banned and len(unknown) < len(banned) and not arguments.quiet:  # of all, the model warns
+        show(
+            f"fastfedrec: --exclude has {len(unknown)} of {len(banned)} ids that are none of the model's items: "
+            f"{show_names(unknown)}",
+            file=sys.stderr,
+        )
 
 
 def _convert_ids(option: str, texts: Sequence[str], known: np.ndarray) -> list[Any]:

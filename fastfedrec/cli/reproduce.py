@@ -128,6 +128,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument(
         "--only",
         nargs="+",
+        action="extend",
         metavar="MODEL",
         help="ncf, and tables 2, 3 and gap of privrec: the rows of these models alone, by their names in the table",
     )

@@ -158,7 +158,7 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         folder=out / "cells",
         n_jobs=arguments.jobs,
         n_threads=arguments.threads,
-        metrics=arguments.metrics.split(","),
+        metrics=[name.strip() for name in arguments.metrics.split(",")],
         candidates=arguments.negatives,
         delta=arguments.delta,
         with_baselines=not arguments.no_baselines,

@@ -135,7 +135,8 @@ class Answers(ABC):
         items : array_like or None
             External ids of the candidates; None for all items.
         exclude : array_like or None
-            External ids that are recommended to nobody; those that the model does not know are ignored.
+            External ids that are recommended to nobody; those that the model does not know are ignored, with a warning
+            where it knows none of them.
         filter_seen : bool
             Leave out the items the user was fitted with.
         unknown : {"error", "popular", "skip"}

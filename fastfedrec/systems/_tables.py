@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -84,7 +85,8 @@ def choose_columns(data: Interactions, items: Any, exclude: Any) -> NDArray[np.i
     items : array_like or None
         External ids of the candidates; None for all items.
     exclude : array_like or None
-        External ids that are none, whatever `items` says; one that the model does not know is none anyway.
+        External ids that are none, whatever `items` says; one that the model does not know is none anyway.  Where it
+        knows none of them, it warns.
 
     Returns
     -------
@@ -107,6 +109,13 @@ def choose_columns(data: Interactions, items: Any, exclude: Any) -> NDArray[np.i
         chosen[data.item_index(wanted)] = True
     if exclude is not None:
         found = find_rows(data, "item", exclude, "exclude")
+        if len(found) and (found < 0).all():
+            first = id_at(as_column("exclude", exclude), 0)
+            warnings.warn(
+                f"exclude names none of the model's {data.n_items} items, so it leaves none out; its first id is "
+                f"{first!r}, and the model's first is {id_at(data.item_ids, 0)!r}",
+                stacklevel=3,
+            )
         chosen[found[found >= 0]] = False
     if not chosen.any():
         what = "items must name an item" if exclude is None else "exclude must leave an item to recommend"
