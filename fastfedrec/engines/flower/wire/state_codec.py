@@ -114,10 +114,15 @@ def _declared(kind: type) -> Mapping[str, Any]:
     if not is_dataclass(kind):
         raise TypeError(f"a state must be a dataclass, got {kind.__name__}")
     hints = get_type_hints(kind)
-    # An array is one, whatever numbers it is stated to hold.
-    plain = {name: np.ndarray if get_origin(hint) is np.ndarray else hint for name, hint in hints.items()}
-    declared = {field.name: plain[field.name] for field in fields(kind)}
+    declared = {field.name: _without_dtype(hints[field.name]) for field in fields(kind)}
     for name, hint in declared.items():
         if hint is not np.ndarray and hint not in _ONE_OF and hint not in _TUPLE_OF:
             raise TypeError(f"{kind.__name__}.{name} is declared as {hint}, which has no plain form here")
     return declared
+
+
+def _without_dtype(hint: Any) -> Any:
+    """Return ``ndarray`` for an array of any dtype, and every other type as it is."""
+    while hasattr(hint, "__value__"):  # a type alias, as NDArray is since NumPy 2.5
+        hint = hint.__value__
+    return np.ndarray if get_origin(hint) is np.ndarray else hint

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from fastfedrec.engines.flower.wire.state_codec import decode_state, encode_state
 from fastfedrec.systems.fmf.fmf_ldp import FMFState
@@ -14,6 +15,7 @@ from fastfedrec.systems.private_prototypes.model import PrototypeState
 @dataclass(frozen=True)
 class AllKinds:
     array: np.ndarray
+    typed: NDArray[np.int64]
     text: np.ndarray
     whole: int
     real: float
@@ -23,8 +25,8 @@ class AllKinds:
     words: tuple[str, ...] = field(default=())
 
 
-ALL = AllKinds(np.arange(3), np.array(["a", "ß"]), -(2**80), 0.1, "no\n", True, (2**64 - 1, -3), ("x", ""))
 ROWS = np.arange(6).reshape(2, 3)
+ALL = AllKinds(np.arange(3), ROWS, np.array(["a", "ß"]), -(2**80), 0.1, "no\n", True, (2**64 - 1, -3), ("x", ""))
 STATES = [
     ALL,
     FMFState(np.ones((3, 2), dtype=np.float32), 2**63 - 1),
