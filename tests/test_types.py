@@ -111,6 +111,8 @@ def test_pyright_takes_a_program_and_refuses_its_mistakes(consumer):
 def agrees(value, stated):
     """Whether a value is of a type that is written as annotations are."""
     origin, parts = typing.get_origin(stated), typing.get_args(stated)
+    if hasattr(origin, "__value__"):  # a type alias, as NDArray is since NumPy 2.5
+        return agrees(value, origin.__value__[parts])
     if stated is typing.Any:
         return True
     if origin in (types.UnionType, typing.Union):

@@ -212,7 +212,7 @@ class OwnPopularity(Popularity):
 
     def best(self, n: int) -> NDArray[np.float64]:
         """The largest scores."""
-        return np.sort(self.score_items([self.interactions_.user_ids[0]])[0])[-n:]
+        return np.sort(self.score_items([self.interactions_.user_ids[0]]), axis=None)[-n:]
 
 
 assert_type(OwnPopularity().fit(data), OwnPopularity)
