@@ -110,7 +110,7 @@ def _array(name: str, timestamps: Any) -> np.ndarray:
 def _numbers(name: str, array: np.ndarray, unit: str, where: np.ndarray | None = None) -> np.ndarray:
     """Entries as integers; `where` says what positions they had."""
     if array.dtype.kind == "O":
-        array = _of_objects(name, array, where)
+        return _of_objects(name, array, unit, where)
     if array.dtype.kind == "M":
         return _of_dates(name, array, unit, where)
     if array.dtype.kind == "f":
@@ -126,15 +126,19 @@ def _numbers(name: str, array: np.ndarray, unit: str, where: np.ndarray | None =
 def _of_dates(name: str, dates: np.ndarray, unit: str, where: np.ndarray | None) -> np.ndarray:
     if np.datetime_data(dates.dtype)[0] == "generic":  # nothing but NaT
         dates = dates.astype("M8[s]")
-    converted = dates.astype(f"M8[{unit}]")
-    # There and back: what the unit cuts, and what it does not reach, is not the same again.
-    if (other := np.flatnonzero((converted.astype(dates.dtype) != dates) & ~np.isnat(dates))).size:
-        at = int(other[0])
-        if np.can_cast(dates.dtype, converted.dtype):  # finer than it was, which cuts nothing
+    wanted = np.dtype(f"M8[{unit}]")
+    if np.datetime_data(dates.dtype) != np.datetime_data(wanted) and np.can_cast(dates.dtype, wanted):
+        # A finer unit reaches less far.  NumPy wraps around there, or raises without a position since 2.5.
+        latest = np.array(_LARGEST).view(wanted).astype(dates.dtype).astype(np.int64)
+        if (beyond := np.flatnonzero(np.abs(dates.astype(np.int64)) > latest)).size:  # NaT, a minimum, stays negative
+            at = int(beyond[0])
             raise ValueError(
                 f"{_at(name, at, where)} is {dates[at]}, which 64 bits of {unit} since 1970 do not reach; use "
                 "timestamp_unit='s'"
             )
+    converted = dates.astype(wanted)
+    if (other := np.flatnonzero((converted.astype(dates.dtype) != dates) & ~np.isnat(dates))).size:
+        at = int(other[0])
         raise ValueError(
             f"{_at(name, at, where)} is {dates[at]}, of which timestamp_unit={unit!r} would cut a part; use a finer "
             "unit, or round the times"
@@ -160,17 +164,13 @@ def _of_floats(name: str, numbers: np.ndarray, where: np.ndarray | None) -> np.n
     return out
 
 
-def _of_objects(name: str, objects: np.ndarray, where: np.ndarray | None) -> np.ndarray:
+def _of_objects(name: str, objects: np.ndarray, unit: str, where: np.ndarray | None) -> np.ndarray:
     """Python's dates and whole numbers, and what pandas has for them."""
     flat = objects.ravel()
     missing = np.array([entry is None or _is_nan(entry) for entry in flat], dtype=bool)
     known = [entry for entry, is_missing in zip(flat, missing, strict=True) if not is_missing]
     if all(isinstance(entry, datetime.date) for entry in known):
-        dates = [_utc(entry) for entry in known]
-        finest = "ns" if any(hasattr(entry, "to_datetime64") for entry in known) else "us"
-        out: np.ndarray = np.full(flat.shape, "NaT", dtype=f"M8[{finest}]")
-        out[~missing] = dates
-        return out.reshape(objects.shape)
+        return _of_moments(name, known, ~missing, unit, where).reshape(objects.shape)
     for position, entry in zip(np.flatnonzero(~missing), known, strict=True):
         if not isinstance(entry, int | np.integer) or isinstance(entry, bool):
             kind = type(entry).__name__
@@ -185,6 +185,18 @@ def _of_objects(name: str, objects: np.ndarray, where: np.ndarray | None) -> np.
     return numbers.reshape(objects.shape)
 
 
+def _of_moments(name: str, moments: list[Any], there: np.ndarray, unit: str, where: np.ndarray | None) -> np.ndarray:
+    """Dates of Python and pandas, each kind in its own resolution: no other holds both far years and nanoseconds."""
+    dates = [_utc(moment) for moment in moments]
+    positions, places = np.flatnonzero(there), np.arange(len(there)) if where is None else where
+    out = np.full(there.shape, MISSING_TIMESTAMP, dtype=np.int64)
+    for dtype in {date.dtype for date in dates}:
+        chosen = positions[[date.dtype == dtype for date in dates]]
+        of_dtype = np.array([date for date in dates if date.dtype == dtype])
+        out[chosen] = _of_dates(name, of_dtype, unit, places[chosen])
+    return out
+
+
 def _is_nan(entry: Any) -> bool:
     try:
         return bool(entry != entry)
@@ -193,12 +205,12 @@ def _is_nan(entry: Any) -> bool:
 
 
 def _utc(moment: datetime.date) -> Any:
-    """A date or time as NumPy takes it, without a zone."""
+    """A date or time as NumPy has it, without a zone."""
     if hasattr(moment, "to_datetime64"):  # of pandas, whose nanoseconds Python's own would lose; in UTC
         return moment.to_datetime64()
     if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
-        return moment.astimezone(datetime.UTC).replace(tzinfo=None)
-    return moment
+        moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
+    return np.datetime64(moment, "us")
 
 
 def _place(position: int, where: np.ndarray | None) -> int:

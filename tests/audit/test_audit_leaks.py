@@ -199,7 +199,7 @@ LEAKS = {
     "what is behind a mask in rows": (
         lambda rng, n, x: np.ma.array(np.full((n, 2), 1 + x), mask=np.tile([True, False], (n, 1))), "output"
     ),
-    "dates": (lambda rng, n, x: np.datetime64("2026-01-01") + rng.integers(0, 3, n) + 3 * x, "output"),
+    "dates": (lambda rng, n, x: (20_454 + rng.integers(0, 3, n) + 3 * x).astype("M8[D]"), "output"),
 }  # fmt: skip
 
 

@@ -95,8 +95,10 @@ def test_a_frames_times_may_be_missing_and_its_numbers_are_not_rounded(library):
         ([3.0, float("nan")], [3, MISSING_TIMESTAMP]),
         (np.ma.array([3, 4, 2**60 + 1], mask=[0, 1, 0]), [3, MISSING_TIMESTAMP, 2**60 + 1]),
         (np.array(["1970-01-01T00:00:01", "NaT"], dtype="M8[s]"), [10**9, MISSING_TIMESTAMP]),
-        (np.array(["NaT"], dtype="M8"), [MISSING_TIMESTAMP]),
+        (np.array([MISSING_TIMESTAMP]).view("M8"), [MISSING_TIMESTAMP]),  # NaT without a unit
         ([pd.NaT, pd.Timestamp(5), None], [MISSING_TIMESTAMP, 5, MISSING_TIMESTAMP]),
+        ([pd.Timestamp(5), None, dt.datetime(1970, 1, 2)], [5, MISSING_TIMESTAMP, 86_400 * 10**9]),
+        (np.array([np.iinfo(np.int64).max, -(2**63) + 1]).view("M8[ns]"), [2**63 - 1, -(2**63) + 1]),
         ([pd.NA, 7], [MISSING_TIMESTAMP, 7]),
         (pd.Series([1.0, None]), [1, MISSING_TIMESTAMP]),
         (np.array([2**63 - 1], dtype=np.uint64), [2**63 - 1]),
@@ -162,6 +164,11 @@ def test_an_order_asks_for_all_times_that_it_needs():
         (pd.Series([None, LOCAL[0]]), {"unit": "s"}, ValueError, r"timestamps\[1\] is 2020-01-01T12"),
         (np.array(["2020-01-01", "3000-01-01"], dtype="M8[D]"), {}, ValueError,
          r"timestamps\[1\] is 3000-01-01, which 64 bits of ns since 1970 do not reach; use timestamp_unit='s'"),
+        (np.array(["NaT", "1600"], dtype="M8[Y]"), {}, ValueError, r"timestamps\[1\] is 1600, which 64 bits of ns"),
+        # In nanoseconds, as pandas may have the first one, the second is a moment of 1830.
+        ([None, pd.Timestamp(5), dt.datetime(3000, 1, 1)], {}, ValueError, r"timestamps\[2\] is 3000-01-01T00.* reach"),
+        ([pd.Timestamp("3000-01-01")], {}, ValueError, r"timestamps\[0\] is 3000-01-01.* ns since 1970 do not reach"),
+        (pd.Series([dt.datetime(3000, 1, 1)]), {}, ValueError, r"timestamps\[0\] is 3000-01-01.* do not reach"),
         ([1.5], {}, TypeError, "timestamps must be whole numbers or dates, got 1.5 at position 0; mult"),
         ([None, 1, 1.5], {}, TypeError, r"timestamps\[2\] must be a whole number or a date, as all are, got float"),
         ([2.0**63], {}, TypeError, r"timestamps\[0\] must be below 2\*\*53, .* got 9\.22"),
