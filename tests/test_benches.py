@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.benches_module import ROOT, load_benches
+from support.patience import HANG
 
 import fastfedrec
 
@@ -238,7 +239,7 @@ with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spaw
     calls = [pool.submit(is_met, {{"at_least": 1}}, 2), pool.submit(eval, "__import__('fastfedrec').__file__")]
     print(*(call.result() for call in calls))
 """
-    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, timeout=HANG, check=True)
     found, package = run.stdout.split(maxsplit=1)
     assert found == "True"
     assert package.strip() == fastfedrec.__file__

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 from support.maintainers import load_program
+from support.patience import HANG
 
 from fastfedrec.cli import main as cli
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
@@ -80,9 +81,9 @@ def test_what_fails_or_takes_too_long_fails_the_night(nightly, tmp_path, monkeyp
 
 
 def test_a_run_that_does_not_end_is_ended(nightly, tmp_path):
-    status, seconds, _, said = nightly.run_command(["sleep", "20"], limit=0.1)
+    status, seconds, _, said = nightly.run_command(["sleep", str(2 * HANG)], limit=0.1)
     assert status == -1
-    assert seconds < 10
+    assert seconds < HANG
     assert said == "ended after 0.2 s"
 
 

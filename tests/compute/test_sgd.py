@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.compute import sgd as naive
 from support.child_case import run_python
+from support.patience import HANG
 from support.sgd_case import ARRAYS, assert_same_bits, biased_square, fit, rating_list, refuses_fives
 from support.significance import counts_are, tilted
 from support.strategies import seeds
@@ -175,7 +176,7 @@ def visits(n_tasks, n_blocks, waits):
     kept = [np.empty_like(x) for x in arrays]
     losses, failed = np.empty(n_blocks**2), np.zeros((n_tasks, 2))
     arrivals = np.zeros((n_tasks, kernel.COUNTERS_A_LINE), dtype=np.int64)
-    met, of_others, deadline = [], n_blocks**2 - n_blocks**2 // n_tasks, time.monotonic() + 30
+    met, of_others, deadline = [], n_blocks**2 - n_blocks**2 // n_tasks, time.monotonic() + HANG
 
     def record(prediction, rating, out):
         task = int(rating) // n_blocks // (n_blocks // n_tasks)
@@ -260,7 +261,7 @@ def test_an_interrupted_epoch_leaves_no_thread_waiting(late):
         except KeyboardInterrupt:
             print("interrupted")
         """
-    assert run_python(code, timeout=120) == "interrupted\n"
+    assert run_python(code) == "interrupted\n"
 
 
 def in_lines(array):
@@ -327,7 +328,7 @@ def test_what_a_loss_raises_is_raised(n_threads):
             except ArithmeticError as error:
                 print(user, item, error)
         """
-    assert run_python(code, timeout=120) == "0 0 five\n0 1 five\n1 0 five\n1 1 five\n"
+    assert run_python(code) == "0 0 five\n0 1 five\n1 0 five\n1 1 five\n"
 
 
 @pytest.mark.parametrize("n_threads", [1, 2])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 from support import parallel_calls
+from support.patience import HANG
 from support.thread_case import needs_fork, needs_linux, needs_openmp, needs_two, run_python
 
 from fastfedrec import als
@@ -68,13 +69,13 @@ def overlap(make_block):
     def second():
         with make_block():
             second_in.set()
-            first_out.wait(60)
+            first_out.wait(HANG)
             seen.append(blas_threads())
 
     other = threading.Thread(target=second)
     with make_block():
         other.start()
-        second_in.wait(60)
+        second_in.wait(HANG)
         seen.append(blas_threads())
     first_out.set()
     other.join()
@@ -162,12 +163,12 @@ def test_limits_that_belong_to_a_thread_are_restored_in_that_thread(monkeypatch,
             with one_blas_thread():
                 seen.append(kernel.max_threads())
                 inside.set()
-                leave.wait(60)
+                leave.wait(HANG)
             seen.append(kernel.max_threads())
 
     holder = threading.Thread(target=other)
     holder.start()
-    inside.wait(60)
+    inside.wait(HANG)
     with threadpoolctl.threadpool_limits(4, user_api="openmp"):
         with one_blas_thread(), one_blas_thread():
             seen.append(kernel.max_threads())
@@ -196,8 +197,8 @@ def test_a_child_forked_while_another_thread_was_inside_has_its_blas_again():
         "inside, leave = threading.Event(), threading.Event()\n"
         "def other():\n"
         "    with t.one_blas_thread():\n"
-        "        inside.set(); leave.wait(60)\n"
-        "holder = threading.Thread(target=other); holder.start(); inside.wait(60)\n"
+        "        inside.set(); leave.wait(t.HANG)\n"
+        "holder = threading.Thread(target=other); holder.start(); inside.wait(t.HANG)\n"
         "if child := os.fork():\n"
         "    print(os.waitpid(child, 0)[1], t.blas_threads()); leave.set(); holder.join()\n"
         "    print(t.blas_threads())\n"

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from support.patience import HANG
 
 from fastfedrec import Interactions, PrivRec
 from fastfedrec.core.folder_lock import FolderInUseError, FolderLock
@@ -106,7 +107,7 @@ def test_a_node_waits_for_its_other_message(tmp_path):
         waiting = threading.Thread(target=second)
         waiting.start()
         assert not came.wait(0.3)
-    waiting.join(20)
+    waiting.join(HANG)
     assert came.is_set()
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from naive.core import hardware as naive
+from support.patience import HANG
 from support.thread_case import run_python
 
 from fastfedrec import Key, hardware
@@ -249,7 +250,7 @@ def test_functions_are_called_once_for_each_thread(n_threads):
 @pytest.mark.skipif(kernel.max_threads() == 0, reason="no OpenMP")
 def test_functions_are_called_at_the_same_time():
     barrier = threading.Barrier(2)
-    kernel.call_in_threads(lambda _: barrier.wait(60), 2)
+    kernel.call_in_threads(lambda _: barrier.wait(HANG), 2)
     assert not barrier.broken
 
 

@@ -8,6 +8,7 @@ import re
 import pytest
 import threadpoolctl
 from support import parallel_calls
+from support.patience import HANG
 from support.thread_case import TESTS, needs_fork, needs_linux, needs_openmp, needs_two, run_python
 
 from fastfedrec._kernels.core import hardware as kernel
@@ -133,7 +134,7 @@ def test_every_kernel_with_a_parallel_loop_has_a_call():
 @needs_openmp
 @needs_two
 def test_a_forked_child_runs_every_kernel_and_none_hangs():
-    outcomes = json.loads(run_python(TESTS / "support" / "parallel_calls.py", "60"))
+    outcomes = json.loads(run_python(TESTS / "support" / "parallel_calls.py", str(HANG)))
     assert outcomes == dict.fromkeys(parallel_calls.CALLS, "same")
 
 
@@ -179,11 +180,10 @@ def test_a_worker_of_any_kind_gives_the_same_results(method, kind):
         "    expected, _ = calls.run_all(2)\n"
         f"    context = multiprocessing.get_context({method!r})\n"
         + (
-            "    with context.Pool(1) as pool:\n"
-            "        found, forked = pool.apply_async(calls.run_all, (2,)).get(120)\n"
+            "    with context.Pool(1) as pool:\n        found, forked = pool.apply_async(calls.run_all, (2,)).get()\n"
             if kind == "pool"
             else "    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:\n"
-            "        found, forked = pool.submit(calls.run_all, 2).result(120)\n"
+            "        found, forked = pool.submit(calls.run_all, 2).result()\n"
         )
         + "    print(calls.same(expected, found), forked)"
     )

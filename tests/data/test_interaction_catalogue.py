@@ -95,7 +95,7 @@ def test_logs_on_listed_axes_equal_their_rows(case):
     assert table_of(log.interactions) == table_of(dropped)
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.tuples(st.integers(1, 5), st.integers(1, 6)), min_size=1, max_size=20), data=st.data())
 def test_stored_tables_on_a_list_equal_loaded_ones(tmp_path_factory, rows, data):
     here = tmp_path_factory.mktemp("tables")

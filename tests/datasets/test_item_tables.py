@@ -89,7 +89,7 @@ def test_parquet_is_read_as_it_is(tmp_path):
     assert [block.shape for block in features.blocks] == [(2, 1), (2, 2)]
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.tuples(st.text('ab,"\n |\u00e9', max_size=4), st.none() | st.floats(-9, 9)), min_size=1))
 def test_what_csv_writes_is_read_back(tmp_path_factory, rows):
     import csv

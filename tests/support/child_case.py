@@ -4,11 +4,13 @@ import os
 import subprocess
 import sys
 
+from support.patience import HANG
 
-def run_python(code, timeout=None, **environment):
-    """What `code` prints; it finds the tests' helpers, has no warning, and ends well within `timeout` seconds."""
+
+def run_python(code, **environment):
+    """What `code` prints; it finds the tests' helpers, has no warning, and ends."""
     environment = os.environ | {"PYTHONPATH": os.path.dirname(os.path.dirname(__file__))} | environment
     command = [sys.executable, "-P", "-W", "error", "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -2,11 +2,14 @@
 
 import uuid
 import warnings
+from contextlib import contextmanager
+from unittest import mock
 
 import numpy as np
 
 from fastfedrec import Key
-from fastfedrec.engines.flower import client_app, server_app
+from fastfedrec.engines.flower import client_app, server, server_app, shuffled_server
+from support.patience import Clock
 
 with warnings.catch_warnings():  # Flower's own dependencies warn when imported
     warnings.simplefilter("ignore")
@@ -82,12 +85,21 @@ def of_node(data):
     return lambda context: data.select_users(np.flatnonzero(context.node_config["name"] == HALF))
 
 
+@contextmanager
+def time_of_the_server():
+    """Let time pass only where a server pauses: nodes in memory answer before it does, however slow the machine is."""
+    clock = Clock()
+    with mock.patch.object(server, "time", clock), mock.patch.object(shuffled_server, "time", clock):
+        yield
+
+
 def serve(system, data, grid, **options):
     """A server's run: its model and its engine."""
     found = []
     options = {"n_nodes": 2, "seed": SEED, "join_timeout": 0.3, "round_timeout": 0.3} | options
     app = server_app(system, data.item_ids, lambda *result: found.append(result), **options)
-    app(grid, make_context(1, {}))
+    with time_of_the_server():
+        app(grid, make_context(1, {}))
     return found[0]
 
 

@@ -1,10 +1,12 @@
-"""A shuffler as a process of its own, for tests; and certificates, made by openssl."""
+"""A shuffler as a process of its own, for tests; and certificates, made by openssl as the page states."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 from fastfedrec.engines.shuffling.shuffler import ShufflerClient
 
@@ -49,8 +51,12 @@ class ShufflerProcess:
 
     def client(self, name):
         """As seen by one party."""
-        files = {} if self.files is None else self.files(name)
-        return ShufflerClient(self.url, name=name, **{k.replace("-", "_"): path for k, path in files.items()})
+        return ShufflerClient(self.url, name=name, **({} if self.files is None else self.files.of_client(name)))
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/deploy-with-flower.md"
+#: The commands of the page: an authority, and a certificate of `server`, which names its host.
+AUTHORITY, SERVER = re.search(r"(?s)(openssl req -x509.*?)(openssl req .*?)ssh-keygen", PAGE.read_text()).groups()
 
 
 class Certificates:
@@ -59,19 +65,17 @@ class Certificates:
     def __init__(self, folder):
         self.folder = folder
         folder.mkdir()
-        self._run("req", "-x509", "-nodes", "-days", "2", "-subj", "/CN=authority", *self._new("ca"), "-out", "ca.crt")
+        self.run(AUTHORITY)
 
     def __call__(self, name):
         if not (self.folder / f"{name}.crt").exists():
-            (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
-            self._run("req", "-nodes", "-subj", f"/CN={name}", *self._new(name), "-out", f"{name}.csr")
-            signed = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names"]
-            self._run("x509", "-req", "-in", f"{name}.csr", *signed, "-out", f"{name}.crt")
+            self.run(SERVER.replace("DNS:server", "IP:127.0.0.1,DNS:localhost").replace("server", name))
         files = {"authority": "ca.crt", "certificate": f"{name}.crt", "private-key": f"{name}.key"}
         return {kind: self.folder / file for kind, file in files.items()}
 
-    def _new(self, name):
-        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", f"{name}.key"]
+    def of_client(self, name):
+        """The three files by the names of `ShufflerClient`'s parameters."""
+        return {kind.replace("-", "_"): path for kind, path in self(name).items()}
 
-    def _run(self, *arguments):
-        subprocess.run(["openssl", *arguments], cwd=self.folder, check=True, capture_output=True)
+    def run(self, commands):
+        subprocess.run(["sh", "-ec", commands], cwd=self.folder, check=True, capture_output=True)

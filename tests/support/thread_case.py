@@ -10,6 +10,7 @@ import pytest
 
 from fastfedrec._kernels.core import hardware as kernel
 from fastfedrec.core.threads import resolve_n_threads
+from support.patience import HANG
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -39,5 +40,5 @@ def run_python(*arguments, **environment):
         check=True,
         stdout=subprocess.PIPE,
         text=True,
-        timeout=300,
+        timeout=HANG,
     ).stdout

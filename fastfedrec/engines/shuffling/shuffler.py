@@ -429,7 +429,8 @@ class ShufflerClient:
                 raise ShufflerError(f"the shuffler answers with {length} bytes, which is more than it may")
             found = answer.read()
         except (OSError, http.client.HTTPException) as error:
-            raise ShufflerError(f"the shuffler could not be reached ({type(error).__name__})") from error
+            reason = f": {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
+            raise ShufflerError(f"the shuffler could not be reached ({type(error).__name__}{reason})") from error
         finally:
             connection.close()
         return found if answer.status == 200 else _refuse(answer.status, found)

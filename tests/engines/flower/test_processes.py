@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +17,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="Flower is not installed (extra 'flower')")
 
+from support.patience import HANG, wait_until
 from support.shuffler_process import Certificates, ShufflerProcess
 
 from fastfedrec import DPALS, Key, load
@@ -32,12 +32,10 @@ pytestmark = [
 ]
 
 
-def wait_for(what, seconds, patience=0.5):
-    deadline = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline, f"not within {seconds} seconds"
-        time.sleep(patience)
-    return found
+def wait_for(what):
+    found = []
+    wait_until(lambda: found.append(what()) or found[-1])
+    return found[-1]
 
 
 class Federation:
@@ -66,7 +64,7 @@ class Federation:
             pairs = zip(("ca-cert", "cert", "key"), files("server").values(), strict=True)
             link += ["--enable-supernode-auth", *(f"--ssl-{kind}file={path}" for kind, path in pairs)]
         self.start("link", [*link, "--host", "127.0.0.1", "--port", str(self.port)])
-        wait_for(self.is_up, 60)
+        wait_for(self.is_up)
 
     def is_up(self):
         with socket.socket() as probe:
@@ -99,11 +97,11 @@ class Federation:
     def register(self, name):
         """Tell the SuperLink which key a node signs with."""
         command = [str(BIN / "flwr"), "supernode", "register", str(self.folder / f"{name}.ssh.pub"), "here"]
-        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=HANG)
 
     def run(self):
         command = [str(BIN / "flwr"), "run", str(self.app), "here"]
-        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=120)
+        subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=HANG)
 
     def finished_round(self):
         state = self.folder / "server/state"
@@ -173,15 +171,15 @@ def everybody(task):
 def test_the_server_is_killed_and_then_a_node(federation, monkeypatch):
     there = federation("fmf_ldp", seed=3)
     there.run()
-    wait_for(lambda: there.finished_round() >= 0, 240)
-    for pid in wait_for(lambda: there.processes("flwr-serverapp"), 10):
+    wait_for(lambda: there.finished_round() >= 0)
+    for pid in wait_for(lambda: there.processes("flwr-serverapp")):
         os.kill(pid, signal.SIGKILL)
     before = there.finished_round()
     there.run()
-    wait_for(lambda: there.finished_round() > before, 240)
+    wait_for(lambda: there.finished_round() > before)
     there.kill("b")
     there.start_node("b", 1, there.port + 3)
-    wait_for((there.folder / "server/model").exists, 600)
+    wait_for((there.folder / "server/model").exists)
     task = task_of("fmf_ldp", monkeypatch)
     here = task.SYSTEM.fit(everybody(task), key=Key.from_seed(3))
     np.testing.assert_array_equal(load(there.folder / "server/model").item_factors_, here.item_factors_)
@@ -190,7 +188,7 @@ def test_the_server_is_killed_and_then_a_node(federation, monkeypatch):
 def test_entities_with_keys_of_their_own(federation, monkeypatch):
     there = federation("private_prototypes")
     there.run()
-    wait_for((there.folder / "server/model").exists, 300)
+    wait_for((there.folder / "server/model").exists)
     assert {path.stat().st_mode & 0o777 for path in there.folder.glob("[ab]/run-*/key.json")} == {0o600}
     model = load(there.folder / "server/model")
     assert not model.ledger_.is_simulation
@@ -205,12 +203,12 @@ def test_a_system_whose_fit_is_its_server_is_killed_between_its_phases(federatio
     system = DPALS(4.0, n_factors=4)  # counts, a start, and two rounds of least squares
     there = federation("fmf_ldp", seed=3, system=system)
     there.run()
-    wait_for((there.folder / "server/round-1-0").exists, 240)
-    for pid in wait_for(lambda: there.processes("flwr-serverapp"), 10):
+    wait_for((there.folder / "server/round-1-0").exists)
+    for pid in wait_for(lambda: there.processes("flwr-serverapp")):
         os.kill(pid, signal.SIGKILL)
     assert not (there.folder / "server/model").exists()
     there.run()
-    wait_for((there.folder / "server/model").exists, 600)
+    wait_for((there.folder / "server/model").exists)
     here = system.fit(everybody(task_of("fmf_ldp", monkeypatch)), key=Key.from_seed(3))
     model = load(there.folder / "server/model")
     np.testing.assert_array_equal(model.item_factors_, here.item_factors_)
@@ -233,10 +231,10 @@ def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch)
             own = " ".join(f'shuffler-{kind}="{path}"' for kind, path in files(name).items())
             there.start_node(name, place % 2, there.port + 1 + place, f'shuffler="{hop.url}" {own}')
         there.run()
-        wait_for(lambda: there.finished_round() >= 1, 240)
+        wait_for(lambda: there.finished_round() >= 1)
         hop.kill()
         hop.start()
-        wait_for((there.folder / "server/model").exists, 400)
+        wait_for((there.folder / "server/model").exists)
         assert "stranger" not in (tmp_path / "link.log").read_text()
         assert there.groups["stranger"].poll() is not None  # it was sent away, and ended
     finally:

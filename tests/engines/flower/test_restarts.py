@@ -23,6 +23,7 @@ from support.flower_grid import (
     of_node,
     requests_of,
     serve,
+    time_of_the_server,
     two_nodes,
 )
 
@@ -177,7 +178,7 @@ def test_a_run_that_nobody_answered_is_an_error_and_its_last_round_is_asked_agai
     finished = []
     app = server_app(system, data.item_ids, lambda *found: finished.append(found), n_nodes=2, seed=SEED,
                      join_timeout=0.3, round_timeout=0.3, **options)  # fmt: skip
-    with pytest.raises(NoAnswerError, match="so there is no model") as caught:
+    with pytest.raises(NoAnswerError, match="so there is no model") as caught, time_of_the_server():
         app(
             MemoryGrid(nodes, lambda reply: [] if reply.metadata.message_type == "train" else [reply]),
             make_context(1, {}),

@@ -202,7 +202,7 @@ def test_bad_arguments(tmp_path, capsys):
     with pytest.raises(ValueError, match="all three"):
         ShufflerClient("https://example.com:443", authority="ca.crt")
     with pytest.raises(ShufflerError, match="could not be reached"):
-        ShufflerClient("http://127.0.0.1:9", timeout=1).about()
+        ShufflerClient("http://127.0.0.1:9").about()
     common = ["shuffler", "--min-crowd=2", "--reports=1", "--coordinates=3", f"--folder={tmp_path}"]
     for arguments, reason in (
         (["--listen=127.0.0.1:0"], "or --insecure"),

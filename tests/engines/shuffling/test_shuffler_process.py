@@ -2,16 +2,18 @@
 
 import contextlib
 import itertools
+import math
 import shutil
 import socket
 import ssl
+import subprocess
 import threading
-import time
 from pathlib import Path
 
 import pytest
-from support.shuffler_case import RUN, codes, codes_of, opened
-from support.shuffler_process import Certificates, ShufflerProcess
+from support.patience import HANG, Clock, wait_until
+from support.shuffler_case import RUN, codes, codes_of, make, opened
+from support.shuffler_process import AUTHORITY, SERVER, Certificates, ShufflerProcess
 
 from fastfedrec.engines.shuffling import server as server_module
 from fastfedrec.engines.shuffling.shuffler import ShufflerClient, ShufflerError
@@ -30,6 +32,14 @@ def process(tmp_path):
     yield start
     for each in made:
         each.kill()
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The time of a server in this process."""
+    clock = Clock()
+    monkeypatch.setattr(server_module, "time", clock)
+    return clock
 
 
 # ---- a process of its own -------------------------------------------------------------------------------------------
@@ -65,7 +75,7 @@ def head_of_body(name, n_bytes):
 
 
 def say(port, text, and_close=True):
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=HANG) as connection:
         connection.sendall(text)
         if and_close:
             connection.shutdown(socket.SHUT_WR)
@@ -106,12 +116,13 @@ def test_hostile_messages_are_refused_and_the_round_goes_on(process):
 @contextlib.contextmanager
 def dripping(open_connection, n, head):
     """Connections that send a byte each, again and again, and begin anew where they are cut off."""
-    stop = threading.Event()
+    stop, begun = threading.Event(), []
 
     def one():
         while not stop.is_set():
             try:
                 with open_connection() as connection:
+                    begun.append(connection)
                     for byte in itertools.chain(head, itertools.repeat(88)):
                         if stop.wait(0.2):
                             return
@@ -123,6 +134,7 @@ def dripping(open_connection, n, head):
     for thread in threads:
         thread.start()
     try:
+        wait_until(lambda: len(begun) >= n)
         yield
     finally:
         stop.set()
@@ -130,46 +142,49 @@ def dripping(open_connection, n, head):
             thread.join()
 
 
-def secured(there, name):
-    files = there.files(name)
-    tls = ssl.create_default_context(cafile=files["authority"])
-    tls.load_cert_chain(files["certificate"], files["private-key"])
-    plain = socket.create_connection(("127.0.0.1", there.port), timeout=20)
-    return tls.wrap_socket(plain, server_hostname="127.0.0.1")
+def secured(address, authority, certificate, private_key):
+    tls = ssl.create_default_context(cafile=authority)
+    tls.load_cert_chain(certificate, private_key)
+    return tls.wrap_socket(socket.create_connection(address, timeout=HANG), server_hostname="127.0.0.1")
 
 
 @needs_openssl
 # Python's ssl leaves the socket of a handshake that was cut off to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 @pytest.mark.parametrize("is_certified", [True, False])
-def test_slow_connections_do_not_shut_others_out(process, tmp_path, is_certified):
-    there = process(2, 1, 10, files=Certificates(tmp_path / "own"))
-    for name in ("mallory", "a", "b", "server"):
-        there.files(name)
+def test_slow_connections_do_not_shut_others_out(tmp_path, clock, is_certified):
+    files = Certificates(tmp_path / "own")
+    own = {name: files.of_client(name) for name in ("shuffler", "mallory", "a", "b", "server")}
+    tls = server_module.make_tls(**own["shuffler"])
+    with server_module.ShufflerServer(make(tmp_path / "run"), ("127.0.0.1", 0), tls, "server") as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = server.server_address
 
-    def connect():
-        if is_certified:
-            return secured(there, "mallory")
-        return socket.create_connection(("127.0.0.1", there.port), timeout=20)
+        def connect():
+            if is_certified:
+                return secured(address, **own["mallory"])
+            return socket.create_connection(address, timeout=HANG)
 
-    # Who is certified stalls after the handshake, a stranger within it.
-    with dripping(connect, 160, b"GET /about HTTP/1.0\r\nX: " if is_certified else b"\x16\x03\x01"):
-        time.sleep(2)
-        begun = time.monotonic()
-        ask(lambda: there.client("server").open(RUN, 0))
-        for name in "ab":
-            ask(lambda name=name: there.client(name).submit(RUN, 0, codes(1)))
-        assert ask(lambda: there.client("server").release(RUN, 0, max_bytes=99)) == codes(1, 1)
-        assert time.monotonic() - begun < 30
+        def ask(name, work):
+            """As a node or a server does: once more where the connection was lost."""
+            client, answers = ShufflerClient(f"https://127.0.0.1:{address[1]}", name=name, **own[name]), []
 
+            def is_answered():
+                with contextlib.suppress(ShufflerError):
+                    answers.append(work(client))
+                return answers
 
-def ask(work):
-    """As a node or a server does: once more where the connection was lost."""
-    for _ in range(5):
-        with contextlib.suppress(ShufflerError):
-            return work()
-        time.sleep(0.2)
-    return work()
+            wait_until(is_answered)
+            return answers[0]
+
+        # Who is certified stalls after the handshake, a stranger within it.  The clock stands still, so that no
+        # connection is ever late: others must make way for other reasons.
+        with dripping(connect, 160, b"GET /about HTTP/1.0\r\nX: " if is_certified else b"\x16\x03\x01"):
+            ask("server", lambda server: server.open(RUN, 0))
+            for name in "ab":
+                ask(name, lambda node: node.submit(RUN, 0, codes(1)))
+            assert ask("server", lambda server: server.release(RUN, 0, max_bytes=99)) == codes(1, 1)
+        server.shutdown()
 
 
 def memory_of(process):
@@ -183,7 +198,7 @@ def test_unfinished_bodies_of_one_name_take_the_memory_of_one(process):
     there.client("server").open(RUN, 0)
     before, open_ones = memory_of(there.process), []
     for _ in range(16):
-        connection = socket.create_connection(("127.0.0.1", there.port), timeout=20)
+        connection = socket.create_connection(("127.0.0.1", there.port), timeout=HANG)
         open_ones.append(connection)
         with contextlib.suppress(OSError):  # it is refused, and cut off
             connection.sendall(head_of_body("mallory", 40_000_000) + bytes(30_000_000))
@@ -194,8 +209,8 @@ def test_unfinished_bodies_of_one_name_take_the_memory_of_one(process):
 
 
 @pytest.fixture
-def server(tmp_path, monkeypatch):
-    """In this process, with little patience and an open round."""
+def server(tmp_path, monkeypatch, clock):
+    """In this process, with a second for a message and an open round."""
     monkeypatch.setattr(server_module, "_SECONDS", 1.0)
     with server_module.ShufflerServer(opened(tmp_path), ("127.0.0.1", 0), None, "server") as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -203,59 +218,74 @@ def server(tmp_path, monkeypatch):
         server.shutdown()
 
 
-def seconds_until_cut_off(server, head):
-    """Of somebody who is never silent for long."""
-    with socket.create_connection(server.server_address, timeout=20) as connection:
-        begun = time.monotonic()
-        connection.sendall(head)
-        with contextlib.suppress(OSError):
-            while time.monotonic() - begun < 20:
-                connection.sendall(b"X")
-                time.sleep(0.05)
-        return time.monotonic() - begun
+@contextlib.contextmanager
+def connected(server):
+    """A connection's two ends; the server has taken it at the time that the clock shows."""
+    with socket.create_connection(server.server_address, timeout=HANG) as here:
+        wait_until(lambda: server._connections)
+        (there,) = server._connections.values()
+        yield here, there
+
+
+def pass_time(server, clock, seconds):
+    """Let time pass, and the server look for those that are late, as it does twice a second."""
+    clock.sleep(seconds)
+    server.service_actions()
+
+
+def is_cut_after_a_second(server, clock, head, body=b""):
+    """Whether a message that goes on without an end is cut off after a second of the clock, and not before."""
+    with connected(server) as (here, there):
+        here.sendall(head + body)
+        wait_until(lambda: there.received == len(body))
+        for _ in range(9):  # it is never silent for long
+            pass_time(server, clock, 0.11)
+            here.sendall(b"X" * (not body))
+        assert there.ends < math.inf
+        pass_time(server, clock, 0.02)
+        wait_until(lambda: not server._connections)
+        with contextlib.suppress(ConnectionError):
+            return here.recv(1000)[:12] in (b"", b"HTTP/1.0 409")
+        return True
 
 
 @pytest.mark.parametrize("head", [b"GET /about HT", f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: a\r\n".encode()])
-def test_a_message_has_so_much_time_in_all(server, head):
-    assert 1.0 <= seconds_until_cut_off(server, head) < 10
+def test_a_message_has_so_much_time_in_all(server, clock, head):
+    assert is_cut_after_a_second(server, clock, head)
 
 
-def test_a_body_has_the_time_that_its_bytes_may_take(server, monkeypatch):
+def test_a_body_has_the_time_that_its_bytes_may_take(server, clock, monkeypatch):
     monkeypatch.setattr(server_module, "_SLOWEST", 4.0)  # bytes a second
-    with socket.create_connection(server.server_address, timeout=20) as connection:
-        connection.sendall(head_of_body("a", 8))
-        time.sleep(0.5)
-        connection.sendall(codes(1))
-        time.sleep(1.0)  # together more than a message has without a body
-        connection.sendall(codes(2))
-        assert connection.makefile("rb").read().startswith(b"HTTP/1.0 200")
+    with connected(server) as (here, there):
+        here.sendall(head_of_body("a", 8) + codes(1))
+        wait_until(lambda: there.received == 4)
+        pass_time(server, clock, 1.9)  # more than a message has without a body
+        here.sendall(codes(2))
+        assert here.makefile("rb").read().startswith(b"HTTP/1.0 200")
 
 
-def test_a_body_gets_no_time_for_what_it_only_promises(server):
+def test_a_body_gets_no_time_for_what_it_only_promises(server, clock):
     length = server.shuffler.max_bytes
     assert length > 100_000
-    assert 1.0 <= seconds_until_cut_off(server, head_of_body("a", length)) < 5
+    assert is_cut_after_a_second(server, clock, head_of_body("a", length), b"X")
     server.shuffler.submit(RUN, 0, "a", codes(1))  # nothing of it was taken
 
 
-def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(server, monkeypatch):
+def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(server, clock, monkeypatch):
     monkeypatch.setattr(server_module, "_SECONDS", 60.0)
     monkeypatch.setattr(server_module, "_MOST_BODIES", 2)
-    monkeypatch.setattr(server_module, "_START", 60.0)
     length = server.shuffler.max_bytes
     with (
-        socket.create_connection(server.server_address, timeout=20) as slow,
-        socket.create_connection(server.server_address, timeout=20) as quick,
+        socket.create_connection(server.server_address, timeout=HANG) as slow,
+        socket.create_connection(server.server_address, timeout=HANG) as quick,
     ):
         slow.sendall(head_of_body("slow", length) + b"X")
         quick.sendall(head_of_body("quick", length) + bytes(length - 4))
-        patience = time.monotonic() + 20
-        while len(server._sending) < 2 and time.monotonic() < patience:
-            time.sleep(0.01)
+        wait_until(lambda: sum(each.received for each in server._sending.values()) == length - 3)
         third = head_of_body("third", 4) + codes(1)
         answer = say(server.server_address[1], third)
         assert b" 409" in answer.split(b"\r\n")[0]  # nobody is late yet
-        monkeypatch.setattr(server_module, "_START", 0.0)
+        clock.sleep(2.01)  # past the first moments; the quick one has time for its bytes
         assert say(server.server_address[1], third).startswith(b"HTTP/1.0 200")
         assert slow.recv(100).startswith(b"HTTP/1.0 409") or not slow.recv(100)
         quick.sendall(bytes(4))
@@ -310,6 +340,20 @@ def test_sigkill_in_mid_round(process):
 
 
 @needs_openssl
+def test_certificates_pass_the_strict_check_of_python_3_13_and_later(tmp_path):
+    files = Certificates(tmp_path / "own")
+    files("server")
+
+    def faults():
+        command = ["openssl", "verify", "-x509_strict", "-CAfile", "ca.crt", "server.crt"]
+        return subprocess.run(command, cwd=files.folder, capture_output=True, text=True, check=False).stderr
+
+    assert faults() == ""
+    files.run(AUTHORITY.replace("-addext keyUsage=critical,keyCertSign,cRLSign", "") + SERVER)
+    assert "key usage" in faults()  # the control: as the page was
+
+
+@needs_openssl
 def test_certificates_say_who_is_who(process, tmp_path):
     files = Certificates(tmp_path / "own")
     there = process(2, 1, 10, files=files)
@@ -321,10 +365,12 @@ def test_certificates_say_who_is_who(process, tmp_path):
     assert there.client("server").release(RUN, 0, max_bytes=99) == codes(1, 1)
     strangers = Certificates(tmp_path / "other")("server")
     forged = {"certificate": strangers["certificate"], "private_key": strangers["private-key"]}
-    own = {name.replace("-", "_"): path for name, path in files("server").items()}
+    own = files.of_client("server")
     for pair in (own | forged, own | {"authority": strangers["authority"]}):
         with pytest.raises(ShufflerError, match="could not be reached"):
             ShufflerClient(there.url, **pair).about()
+    with pytest.raises(ShufflerError, match=r"\(SSLCertVerificationError: \w"):
+        ShufflerClient(there.url, **(own | {"authority": strangers["authority"]})).about()
     plain = ssl.create_default_context(cafile=own["authority"])
     plain.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(OSError), socket.create_connection(("127.0.0.1", there.port)) as connection:

@@ -1,0 +1,27 @@
+"""Limits of time that end a test which hangs, and a clock that a test turns by hand."""
+
+import time
+
+#: Seconds after which a process, a thread or a connection counts as hung.  The longest takes 30 s on an idle machine.
+HANG = 1800.0
+
+
+class Clock:
+    """A stand-in for the module `time`, in which time passes where `sleep` is called and nowhere else."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+def wait_until(is_done):
+    """Wait for another thread or process."""
+    ends = time.monotonic() + HANG
+    while not is_done():
+        assert time.monotonic() < ends, f"not done after {HANG:g} s"
+        time.sleep(0.01)
