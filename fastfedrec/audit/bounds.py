@@ -209,8 +209,8 @@ def audit(
     ...     u = key.uniform("demo", user=int(x), size=n) - 0.5
     ...     return x - np.sign(u) * np.log(1 - 2 * np.abs(u))
     >>> print(audit(float_laplace, 0.0, 1.0, claim=1.0))
-    VIOLATED: epsilon is at least 8.8927 (confidence 0.95), the claim is 1
-    event: output is not a multiple of 2^-53: 27.13% on the first input, 0.00% on the second
+    VIOLATED: epsilon is at least 8.8... (confidence 0.95), the claim is 1
+    event: output is not a multiple of 2^-53: 27...% on the first input, 0.00% on the second
     200,000 draws from each input: one half chose the event, the other bounded it
     """
     claim = check_real("claim", claim, low=0.0)
