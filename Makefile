@@ -16,7 +16,7 @@ VECTOR_TESTS += tests/core/test_randomness.py tests/compute/test_held_out_produc
 SOURCES := setup.py pyproject.toml README.md $(shell find fastfedrec -name '*.py' -o -name '*.json') \
 	$(shell find _kernels -name '*.p[yx]*' -o -name '*.h' -o -name '*.cpp')
 
-.PHONY: demo environments test test-fast test-plain test-levels test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-check bench-smoke browse lint clean
+.PHONY: demo environments test test-fast test-plain test-levels test-x86-64-v2 test-pythons test-newest test-docstrings test-pages test-lowest test-flower test-flower-slow nightly mutants test-nightly fuzz reproduce-quick docs dist bench bench-check bench-smoke browse lint clean
 
 # The main job: private federated training on generated data, compared, accounted for and plotted.
 demo: $(VENV)/.installed-cli
@@ -42,6 +42,18 @@ test-levels: $(VENV)/.installed-dev
 	for name in $$($(BIN)/python -P -c 'from fastfedrec import hardware; print(*hardware.instruction_sets()[:-1])'); do \
 		$(BIN)/pytest -q -n 2 --instruction-set=$$name $(KERNEL_TESTS) || exit 1; \
 	done
+
+# The fast tests, the tests of kernels at every level, the examples and the pages once more, where NumPy, BLAS and libm
+# use no instruction above x86-64-v2.
+test-x86-64-v2: $(VENV)/.installed-dev
+	$(BIN)/python -P .ci/x86_64_v2.py $(MAKE) test-fast test-levels test-docstrings test-pages
+
+# All tests on every other supported Python at hand, and the fast ones on the newest of them; `make test
+# PYTHON=python3.13 VENV=.venv-3.13` is one of them.
+test-pythons: $(VENV)/bin/python
+	$(BIN)/python -P .ci/pythons.py test
+test-newest: $(VENV)/bin/python
+	$(BIN)/python -P .ci/pythons.py --newest test-fast
 
 # Whatever the first four targets install: what pip unpacks in one environment, beside what it unpacks in the other.
 environments: $(VENV)/.built
@@ -77,7 +89,7 @@ $(VENV)-flower/.installed: $(VENV)/.built
 
 # With `make -k` one that fails does not keep the other from running.  A night that was broken off goes on: what has
 # passed since a source or a test was changed is not run again.
-NIGHTLY := reproduce-quick mutants test-nightly test-levels fuzz test-flower-slow test-lowest browse bench-smoke
+NIGHTLY := reproduce-quick mutants test-nightly test-levels test-x86-64-v2 test-pythons fuzz test-flower-slow test-lowest browse bench-smoke
 nightly: $(NIGHTLY:%=nightly-output/%.passed)
 
 nightly-output/%.passed: $(VENV)/.built $(shell find tests .ci -name '*.py')
@@ -179,4 +191,4 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 clean:
-	rm -rf $(VENV) $(VENV)-flower $(VENV)-lowest $(VENV)-dist build dist *.egg-info demo-output nightly-output docs/_build docs/_generated docs/gallery docs/reference/generated
+	rm -rf $(VENV) $(VENV)-flower $(VENV)-lowest $(VENV)-dist .venv-3.* build dist *.egg-info demo-output nightly-output docs/_build docs/_generated docs/gallery docs/reference/generated

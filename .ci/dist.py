@@ -9,6 +9,7 @@ checkout, where ``smoke.py`` runs; so is each extra that users may want, alone. 
 import argparse
 import email
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -20,26 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 NOT_IN_SOURCES = {".gitignore"}
+PYTHONS = runpy.run_path(str(Path(__file__).with_name("pythons.py")))
 FOR_DEVELOPERS = {"dev", "docs", "bench", "bench-lenskit"}  # extras that the checkout's own targets install
-
-
-def supported(requires, classifiers):
-    """Versions that the metadata promise; those of `requires-python` and of the classifiers must be the same."""
-    low, high = (int(minor) for minor in re.fullmatch(r">=3\.(\d+),<3\.(\d+)", requires).groups())
-    versions = [f"3.{minor}" for minor in range(low, high)]
-    prefix = "Programming Language :: Python :: 3."
-    named = ["3." + text.removeprefix(prefix) for text in classifiers if text.startswith(prefix)]
-    if named != versions:
-        raise SystemExit(f"requires-python promises {versions}, the classifiers {named}")
-    return versions
-
-
-def at_hand(versions):
-    """Programs ``python3.x`` on the path that run; a shim may stand there for a version that is not installed."""
-    for version in versions:
-        program = shutil.which(f"python{version}")
-        if program and not subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode:
-            yield version, program
 
 
 def source_faults(names, tracked):
@@ -117,12 +100,12 @@ def try_wheel(version, program, source, dist, tracked, extras):
 def main(argv=None):
     """Build, check and try."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    versions = supported(project["requires-python"], project["classifiers"])
+    versions = PYTHONS["supported"](project["requires-python"], project["classifiers"])
     extras = [extra for extra in project["optional-dependencies"] if extra not in FOR_DEVELOPERS]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", nargs="+", choices=versions, default=versions, metavar="3.X", help="only these")
     wanted = parser.parse_args(argv).python
-    found = dict(at_hand(wanted))
+    found = dict(PYTHONS["at_hand"](wanted))
     if not found:
         raise SystemExit(f"none of python{', python'.join(wanted)} is on the path")
     dist = ROOT / "dist"

@@ -2,10 +2,14 @@
 
 import ast
 import doctest
+import platform
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from support.maintainers import load_program
 
 ROOT = Path(__file__).parents[1]
 CLOCKS = ("monotonic", "perf_counter", "process_time")
@@ -80,4 +84,32 @@ def test_the_test_of_examples_sees_long_numbers():
     assert list(long_numbers(">>> x\narray([0.1, -1.23456789, 1e-9, 0.000012345678])\n>>> y\n1.41421...\n")) == [
         "1.23456789",
         "0.000012345678",
+    ]
+
+
+# ---- an imitated older processor -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def older():
+    return load_program(".ci/x86_64_v2")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the levels are those of x86-64")
+def test_a_command_sees_an_older_processor(older):
+    code = "import numpy as np; np.show_runtime(); raise SystemExit(3)"
+    command = [sys.executable, "-P", ROOT / ".ci/x86_64_v2.py", sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (3, "")
+    assert re.search(r"'found': \[\]", done.stdout)
+
+
+def test_a_library_that_does_not_follow_is_named(older):
+    free, limited = (["AVX2"], ["Haswell"], "a"), ([], ["Nehalem"], "b")
+    assert list(older.faults(free, limited)) == []
+    assert list(older.faults(([], ["Nehalem"], "b"), limited)) == []  # an old processor
+    assert list(older.faults(free, (["AVX2"], ["Haswell"], "a"))) == [
+        "NumPy uses AVX2",
+        "BLAS uses kernels of Haswell",
+        "libm computes the same bits as without limits",
     ]
