@@ -13,7 +13,7 @@ from fastfedrec.data._frames import column_names, is_frame, native_frame
 from fastfedrec.data.csr import are_in_order, check_csr, check_integers, check_item_count
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import float_values
-from fastfedrec.data.sparse import check_arrays, checked_csr
+from fastfedrec.data.sparse import check_arrays, checked_csr, remedy_for
 
 __all__ = ["InteractionsLike", "RowsLike", "as_interactions", "borrow_rows", "native_frame", "widened"]
 
@@ -139,15 +139,9 @@ def as_interactions(
             given, value=value_column(names), timestamp=timestamp, item_ids=item_ids,
             duplicates="sum" if is_private else None,  # the same sums, and None warns of them
         )  # fmt: skip
-    remedy = "see Interactions.from_arrays"
-    if hasattr(given, "__array__") or hasattr(given, "__dlpack__"):
-        remedy = "make a matrix sparse with scipy.sparse.csr_array, or " + remedy
-    if hasattr(given, "todense"):  # of PyData's sparse, or of JAX
-        sparse = "to_scipy_sparse()" if hasattr(given, "to_scipy_sparse") else "todense(), made sparse by SciPy"
-        remedy = f"use its {sparse}, or " + remedy
     raise TypeError(
         f"{name} must be Interactions, a SciPy sparse matrix or array, or a frame with the columns user and item, got "
-        f"{type(given).__name__}; {remedy}"
+        f"{type(given).__name__}; {remedy_for(given)}"
     )
 
 

@@ -15,7 +15,7 @@ from fastfedrec.data._selections import FIELDS, Selections
 from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array, own_columns, picklable
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
 from fastfedrec.data.pairs import check_values, compact_values, drop_unlisted, in_order, merge_duplicates, sort_pairs
-from fastfedrec.data.sparse import checked_csr
+from fastfedrec.data.sparse import checked_csr, remedy_for
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 
 __all__ = ["MISSING_TIMESTAMP", "Interactions"]
@@ -239,7 +239,7 @@ class Interactions(Selections, Immutable):
             The same shape as `matrix`.
         """
         if not scipy.sparse.issparse(matrix):
-            raise TypeError(f"matrix must be a SciPy sparse matrix, got {type(matrix).__name__}; see from_arrays")
+            raise TypeError(f"matrix must be a SciPy sparse matrix, got {type(matrix).__name__}; {remedy_for(matrix)}")
         return cls._of_matrix("matrix", matrix, user_ids, item_ids)
 
     @classmethod

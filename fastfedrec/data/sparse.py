@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastfedrec.core.check import check_fits, plain_array
 from fastfedrec.data.csr import check_csr, check_integers
 
-__all__ = ["as_csr", "check_arrays", "checked_csr"]
+__all__ = ["as_csr", "check_arrays", "checked_csr", "remedy_for"]
 
 # Formats whose own arrays of numbers are looked at, so that SciPy makes sound rows of them.
 _CHECKED = ("csr", "csc", "bsr", "coo")
@@ -74,6 +74,28 @@ def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.i
         _check_rows(name, csr.indptr, csr.indices, csr.shape[1])
     csr.sum_duplicates()
     return check_integers(f"{name}.indptr", csr.indptr, np.int64), csr.indices.astype(np.int32, copy=False), csr.data
+
+
+def remedy_for(given: Any) -> str:
+    """Return what makes interactions of an object that is no matrix of SciPy, for the end of a message.
+
+    Parameters
+    ----------
+    given : object
+        Such as a dense array, or a sparse array of PyData or of JAX.
+
+    Returns
+    -------
+    str
+        A clause.
+    """
+    if hasattr(given, "to_scipy_sparse"):
+        return "use its to_scipy_sparse(), or see Interactions.from_arrays"
+    if hasattr(given, "todense"):
+        return "use scipy.sparse.csr_array of its todense(), or see Interactions.from_arrays"
+    if hasattr(given, "__array__") or hasattr(given, "__dlpack__"):
+        return "make a matrix sparse with scipy.sparse.csr_array, or see Interactions.from_arrays"
+    return "see Interactions.from_arrays"
 
 
 def _numbers(matrix: Any) -> np.ndarray:

@@ -180,12 +180,16 @@ def test_rows_of_users_that_do_not_let_their_numbers_out_are_refused_at_once(cal
         ROWS_OF_USERS[called](kind(np.ones((3, 3))))
 
 
-@pytest.mark.parametrize(("kind", "remedy"), [(LikePyData, r"use its to_scipy_sparse\(\)"), (LikeJax, "its todense")])
+@pytest.mark.parametrize(
+    ("kind", "remedy"), [(LikePyData, r"use its to_scipy_sparse\(\)"), (LikeJax, "csr_array of its todense")]
+)
 def test_a_fit_on_a_sparse_array_of_another_library_names_the_remedy(kind, remedy):
     with pytest.raises(
         TypeError, match=rf"interactions must be Interactions, a SciPy sparse.*got {kind.__name__}.*{remedy}"
     ):
         Popularity().fit(kind(np.ones((3, 3))))
+    with pytest.raises(TypeError, match=rf"matrix must be a SciPy sparse matrix, got {kind.__name__}; .*{remedy}"):
+        Interactions.from_scipy(kind(np.ones((3, 3))))
 
 
 @pytest.mark.parametrize("make", [memoryview, pd.Series, np.ndarray.tolist, pa.array, list])

@@ -355,7 +355,7 @@ def test_duplicates_are_refused_or_warned_of():
 @pytest.mark.parametrize(
     ("matrix", "options", "error", "message"),
     [
-        (np.eye(2), {}, TypeError, "matrix must be a SciPy sparse matrix, got ndarray; see from_arrays"),
+        (np.eye(2), {}, TypeError, "matrix must be a SciPy sparse matrix, got ndarray; make a matrix sparse"),
         (scipy.sparse.coo_array(np.ones(3)), {}, ValueError, r"matrix must have 2 dimensions, got shape \(3,\)"),
         (scipy.sparse.csr_array([[-np.inf]]), {}, ValueError, "matrix.data must be finite, got -inf"),
         (scipy.sparse.csr_array([[nan]]), {}, ValueError, "matrix.data must be finite, got nan"),
