@@ -204,6 +204,26 @@ def test_an_import_that_would_stop_them_is_seen(source, wrong):
     assert list(wrong_imports(source)) == wrong
 
 
+OF_PEERS = {"_foreach_add_", "_foreach_copy_", "_split_epsilon"}  # of torch, and of diffprivlib
+
+
+def gone_attributes(source, known):
+    """Attributes with an underscore that neither the package nor a benchmark mentions any more."""
+    used = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+    return {name for name in used if name.startswith("_") and not name.startswith("__")} - known - OF_PEERS
+
+
+def test_private_attributes_that_benchmarks_use_are_there():
+    sources = [path.read_text() for path in (ROOT / "fastfedrec").rglob("*.py")]
+    known = {word for text in sources for word in re.findall(r"\b_\w+", text)}
+    for path in FILES.values():
+        source = path.read_text()
+        own = {name for text in map(Path.read_text, FILES.values()) for name in re.findall(r"(?:def|class) (_\w+)", text)}
+        own |= set(re.findall(r"self\.(_\w+) = ", source))
+        assert gone_attributes(source, known | own) == set(), path
+    assert gone_attributes("model._take_epoch(data)\nmodel._gone(data)", known) == {"_gone"}
+
+
 def test_a_peer_outside_of_functions_is_seen():
     assert list(peers_outside_functions("import numpy, torch\nfrom implicit.cpu import als")) == ["torch", "implicit"]
     assert list(peers_outside_functions("def f():\n    import torch")) == []
