@@ -281,7 +281,7 @@ def _as_text(value: Any) -> str:
 
 
 def _places(items: list[Any]) -> list[str]:
-    """Where the numbers of nested outputs stand, such as "output['n']"; none where no output is nested."""
+    """Return the place of each number of nested outputs, such as "output['n']"; an empty list for others."""
     if not any(map(_is_nested, items)):
         return []
     seen = {tuple(islice(_places_in(item, "output"), _N_COLUMNS)) for item in items if not isinstance(item, Raised)}
@@ -296,7 +296,7 @@ def _is_nested(item: Any) -> bool:
 
 
 def _places_in(item: Any, name: str) -> Iterator[str]:
-    """The place of each number that `_flatten` appends, in its order."""
+    """Yield the place of each number that `_flatten` appends, in its order."""
     if isinstance(item, dict):
         for k, (key, value) in enumerate(item.items()):
             yield from _places_in(key, f"key {k} of {name}")

@@ -9,7 +9,7 @@ from fastfedrec.core.numbers import show
 
 _CPU = {1, 3, 11, 13}  # kDLCPU, and what both sides address: kDLCUDAHost, kDLROCMHost, kDLCUDAManaged
 _DEVICES = {2: "a CUDA GPU", 4: "OpenCL", 7: "Vulkan", 8: "Metal", 10: "a ROCm GPU", 14: "oneAPI", 15: "WebGPU"}
-# What sparse arrays of SciPy, PyData and JAX have.
+# Conversions that sparse arrays of SciPy, PyData and JAX offer.
 _OF_SPARSE = ("to_scipy_sparse", "toarray", "todense")
 _PROTOCOLS = ("__dlpack__", "__array__", "__array_interface__", "__array_struct__")
 
@@ -24,7 +24,7 @@ def _other_device(value: Any) -> str:
 
 
 def _lets_numbers_out(value: Any) -> bool:
-    """Whether an object gives NumPy all its numbers at once."""
+    """Return whether NumPy can take all numbers of an object at once."""
     if any(hasattr(value, protocol) for protocol in _PROTOCOLS):
         return True
     try:

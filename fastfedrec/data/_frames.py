@@ -11,7 +11,7 @@ from fastfedrec.data.ids import check_one_column
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import check_timestamps
 
-_NATIVE = {"pandas", "polars", "pyarrow"}  # libraries whose frames are read as they are
+_NATIVE = {"pandas", "polars", "pyarrow"}  # frames of these libraries are read as they are
 
 
 def is_frame(given: Any) -> bool:
@@ -24,8 +24,8 @@ def _has_columns(given: Any) -> bool:
 
 
 def _is_stream(given: Any) -> bool:
-    """Whether it is a table that speaks Arrow's C stream interface, which single columns do, too."""
-    kind = type(given)  # whose attributes are no columns
+    """Return whether it is a table with Arrow's C stream interface, which single columns have, too."""
+    kind = type(given)  # the names of columns may be attributes of the object itself
     is_column = (hasattr(kind, "dtype") or hasattr(kind, "type")) and not hasattr(kind, "columns")
     return hasattr(kind, "__arrow_c_stream__") and not is_column
 
@@ -41,7 +41,7 @@ def native_frame(given: Any) -> Any:
     Returns
     -------
     object
-        A table of pyarrow, or of polars without it; what is no Arrow stream is returned as it is.
+        A table of pyarrow, or of polars without it.  Other objects are returned as they are.
 
     Raises
     ------

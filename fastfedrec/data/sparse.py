@@ -22,7 +22,7 @@ def as_csr(matrix: Any, *, copy: bool = False) -> Any:
     Parameters
     ----------
     matrix : scipy.sparse matrix or array of two dimensions
-        Whose arrays `check_arrays` has looked at, unless they are known to be sound.
+        `check_arrays` has checked its arrays, unless they are known to be sound.
     copy : bool
         Whether the result may share no memory with the matrix.
 
@@ -77,7 +77,7 @@ def checked_csr(name: str, matrix: Any) -> tuple[NDArray[np.int64], NDArray[np.i
 
 
 def remedy_for(given: Any) -> str:
-    """Return what makes interactions of an object that is no matrix of SciPy, for the end of a message.
+    """Return the remedy for an object that is no matrix of SciPy, as the end of a message.
 
     Parameters
     ----------
