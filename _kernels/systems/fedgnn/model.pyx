@@ -13,7 +13,7 @@ items change places; then, with that embedding, come the gradients of everything
 Inputs are trusted.
 """
 from cython.parallel cimport prange
-from libc.math cimport NAN, exp, sqrt
+from libc.math cimport exp, sqrt
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free
 
@@ -235,7 +235,7 @@ def client_gradients(
     double[:, ::1] shared,              # OUT (n_clients, d * d + 2 * d), gradients by W and by the attention
     double[:, ::1] rows,                # OUT (n_entries, d), by the embedding of each entry's item
     double[:, :, ::1] moments,          # OUT (n_clients, d, d), sums of products of `rows`; or (0, 0, 0)
-    double[::1] losses,                 # OUT (n_clients,), NaN where there was no memory
+    int64_t[::1] failed,                # OUT (n_clients,), 1 where there was no memory
     double rate,
     int n_steps,
     int n_threads,
@@ -244,13 +244,13 @@ def client_gradients(
     cdef Model model = Model(&weights[0, 0], &attention[0, 0], weights.shape[0])
     cdef Py_ssize_t n_clients = indptr.shape[0] - 1, c
     for c in prange(n_clients, nogil=True, schedule="dynamic", chunksize=1, num_threads=n_threads):
-        losses[c] = _client_gradient(
+        failed[c] = _client_gradient(
             &model, indptr[c], indptr[c + 1], items, wanted, kinds, neighbors[c], embeddings, projected, users[c],
             shared[c], rows, moments[c] if moments.shape[0] else moments[0:0, 0], rate, n_steps,
         )
 
 
-cdef double _client_gradient(
+cdef bint _client_gradient(
     const Model* model, int64_t first, int64_t last, const int32_t[::1] items, const double[::1] wanted,
     const uint8_t[::1] kinds, const double[:, ::1] neighbors, const double[:, ::1] embeddings,
     const double[:, ::1] projected, double[::1] user, double[::1] shared, double[:, ::1] rows,
@@ -258,14 +258,13 @@ cdef double _client_gradient(
 ) noexcept nogil:
     cdef Graph g
     cdef Py_ssize_t d = model.d, n = last - first, j, a
-    cdef double loss
     if not open_graph(
         model, &g, &embeddings[0, 0], &projected[0, 0], &items[first] if n else NULL, &wanted[first] if n else NULL,
         &kinds[first] if n else NULL, n, &neighbors[0, 0] if neighbors.shape[0] else NULL, neighbors.shape[0],
     ):
-        return NAN
+        return True
     tune(model, &g, &user[0], rate, n_steps)
-    loss = differentiate(model, &g, JOINED, True)
+    differentiate(model, &g, JOINED, True)
     shared[:] = 0
     # The gradient by W is the sum of dz e' over all nodes; that by a_1 and a_2 the sum of ds z and of dt z.
     for j in range(g.m):
@@ -282,7 +281,7 @@ cdef double _client_gradient(
             for a in range(d):
                 add(&moments[a, 0], rows[first + j, a], &rows[first + j, 0], d)
     free(g.e)
-    return loss
+    return False
 
 
 def client_states(

@@ -144,13 +144,13 @@ def find_gradients(
         np.empty((n, d)), np.empty((n, d * d + 2 * d)), np.empty((len(entries.items), d)),
         np.empty((n, d, d) if with_moments else (0, 0, 0)),
     )  # fmt: skip
-    losses = np.empty(n)
+    failed = np.zeros(n, dtype=np.int64)
     _kernel.client_gradients(
         entries.indptr, entries.items, entries.wanted, entries.kinds, neighbors, parameters.embeddings, projected,
-        parameters.weights, parameters.attention, found.users, found.shared, found.rows, found.moments, losses,
+        parameters.weights, parameters.attention, found.users, found.shared, found.rows, found.moments, failed,
         rate, n_steps, n_threads,
     )  # fmt: skip
-    if n and np.isnan(losses).any() and np.isfinite(parameters.flat()).all():
+    if failed.any():
         raise MemoryError("no memory for a client's graph; use fewer threads or factors")
     return found
 
@@ -199,7 +199,8 @@ def draw_pseudo_rows(
     words, starts = key.ragged_words(_PSEUDO_ROWS, users, n_drawn * d, round=round_number)
     normal = ndtri(as_uniform(words)).reshape(-1, d)
     with one_blas_thread(), np.errstate(invalid="ignore"):
-        values, vectors = np.linalg.eigh(np.nan_to_num(covariances))
+        # A client without finite gradients sends zeros, and does not keep the others from a decomposition.
+        values, vectors = np.linalg.eigh(np.nan_to_num(covariances, posinf=0.0, neginf=0.0))
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         blocks = [
             normal[first // d : last // d] @ root.T
