@@ -1,6 +1,7 @@
 """Rows within public bounds, as private k-means takes them: limited, projected at random; and candidate centres."""
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec._kernels.mechanisms import bounded_rows as _kernel
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_noise_epsilon, check_real
+from fastfedrec.core.exact_sums import check_summands
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -272,19 +274,24 @@ def check_radius(radius: float) -> float:
     return check_real("radius", radius, low=1e-100, high=1e100)
 
 
-def check_points(points: np.ndarray) -> np.ndarray:
+def check_points(points: np.ndarray, most_rows: Callable[[int], int] | None = None) -> np.ndarray:
     """Check projected rows, and let none of them decide whether there is a release.
 
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
         What the caller passed.  A row that is not finite counts as zeros.
+    most_rows : callable or None
+        The largest number of rows whose sums are exact, from the number of columns.  More are refused unread.
 
     Returns
     -------
     ndarray
         C-contiguous.
     """
+    if most_rows is not None and np.ndim(points) == 2:
+        n_rows, n_columns = np.shape(points)
+        check_summands("points", (n_rows, n_columns), n_rows, most_rows(n_columns), "use fewer rows or columns")
     points = check_array("points", points, ndim=2, dtypes=(np.float64,), finite=False)
     check_integer("the number of points' columns", points.shape[1], low=1)
     bad = ~np.isfinite(points).all(axis=1)

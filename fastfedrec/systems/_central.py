@@ -8,13 +8,14 @@ from typing import ClassVar, Self
 from fastfedrec.accounting import Ledger, gaussian_mu
 from fastfedrec.accounting.rounding import stretched_delta
 from fastfedrec.core.check import check_integer, check_real
+from fastfedrec.core.exact_sums import check_summands
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._courses import Courses
-from fastfedrec.systems._inputs import check_counts
+from fastfedrec.systems._inputs import check_counts, check_interactions
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._transaction import transactional
 
@@ -62,10 +63,11 @@ class CentralModel(Courses, OwnRows):
             Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
         """
         self._check_parameters()
-        data = check_counts(self, interactions, is_private=True).binarize()
-        check_integer("the number of users in interactions", data.n_users, high=self._most_users)
+        data = check_interactions(interactions, may_be_empty=True)
+        self._check_n_users(data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        phases = self._plan(data, fit.key)
+        phases = self._plan(data, fit.key)  # by its public sizes
+        data = check_counts(self, data, is_private=True).binarize()
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self.ledger_.note(self._claim(data.n_users))
         self._release(fit, data, phases)
@@ -76,6 +78,12 @@ class CentralModel(Courses, OwnRows):
         """Run the rounds, and set what is made of them; what else the ledger is to say comes before."""
 
     # ---- the number of users ------------------------------------------------------------------------------------
+
+    def _check_n_users(self, n_users: int) -> None:
+        """Refuse more users than sums are exact for, before any of their data are read."""
+        check_summands(
+            "the number of users in interactions", n_users, n_users, self._most_users, "fit a random part of the users"
+        )
 
     def _public_users(self, data: Interactions) -> int:
         """What sums are divided by: of nobody's data, one."""

@@ -13,6 +13,7 @@ from fastfedrec.accounting import LocalReports
 from fastfedrec.compute import ranking
 from fastfedrec.compute.pair_sums import sum_products
 from fastfedrec.core.check import check_epsilon, check_integer
+from fastfedrec.core.exact_sums import check_summands
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
@@ -27,6 +28,7 @@ __all__ = ["DPLCF"]
 
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers held at once
+_MAX_USERS = 2**31 - 1  # whose products of answers, each of size 1, add up in int32
 _CACHED_CELLS = 2**17  # similarities held at once: they stay in a cache from one operation to the next
 
 
@@ -127,6 +129,7 @@ def sum_answers(
         Sum over users of the product of two answers.  Only a block of users is ever in memory beside it.
     """
     n_users, n_items = data.shape
+    check_summands("the number of users in data", n_users, n_users, _MAX_USERS, "fit a random part of the users")
     sums = np.zeros(n_items, dtype=np.int64)
     subkey = key.subkey(_BITS)
     step = max(1, _BLOCK_CELLS // n_items)

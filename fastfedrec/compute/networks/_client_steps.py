@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from fastfedrec._kernels.mechanisms import clipping as _clipping
+from fastfedrec.compute.networks.client_examples import MAX_DRAWS
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.tiles import worth_threads
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_real
@@ -18,7 +19,6 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 
 _EMBEDDING_STDDEV = 0.05
-_MOST_DRAWS = 2**36  # two of each word of a stream
 
 
 #: What every `train_clients` takes, where its docstring does not describe it otherwise.
@@ -100,9 +100,9 @@ class Steps:
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         n_draws = np.maximum(lengths - 1, 0)
         # As floats, which do not wrap: kernels read as many words as they need, whatever there are.
-        if (most := np.max(np.multiply(times, n_draws, dtype=np.float64), initial=0)) > _MOST_DRAWS:
+        if (most := np.max(np.multiply(times, n_draws, dtype=np.float64), initial=0)) > MAX_DRAWS:
             raise ValueError(
-                f"n_epochs must be few enough for {_MOST_DRAWS} random draws of a client, got {self.n_epochs}, which "
+                f"n_epochs must be few enough for {MAX_DRAWS} random draws of a client, got {self.n_epochs}, which "
                 f"take {most:g}"
             )
         n_words = (times * n_draws + 1) // 2

@@ -14,7 +14,10 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike, RowsLike, as_interactions, borrow_rows
 from fastfedrec.data.csr import Remade, check_indptr, check_integers, check_named_rows, own_array
 
-__all__ = ["ClientExamples", "Events", "draw_examples"]
+__all__ = ["MAX_DRAWS", "ClientExamples", "Events", "draw_examples"]
+
+#: Draws of one client in a round, for the order of its examples: two of each word of its stream.
+MAX_DRAWS = 2**36
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,26 @@ class Events(Remade):
                 raise ValueError(f"events.contexts must have one entry for each of events.items, got {got}")
         for name, array in checked.items():
             object.__setattr__(self, name, array)
+
+    def first(self, n: int) -> Self:
+        """Keep the first events of each user.
+
+        Parameters
+        ----------
+        n : int
+            At least 0: the largest number of events of one user.
+
+        Returns
+        -------
+        Events
+            This object where no user has more.
+        """
+        n, lengths = check_integer("n", n, low=0), np.diff(self.indptr)
+        if lengths.max(initial=0) <= n:
+            return self
+        kept = np.arange(len(self.items)) - np.repeat(self.indptr[:-1], lengths) < n
+        indptr = np.concatenate([[0], np.cumsum(np.minimum(lengths, n))])
+        return type(self)(indptr, self.items[kept], None if self.contexts is None else self.contexts[kept])
 
     @classmethod
     def from_interactions(cls, interactions: RowsLike) -> Self:

@@ -21,6 +21,11 @@ import numpy as np
 from scipy.optimize import linprog
 
 _TOLERANCE = 1e-9  # of the linear programmes
+#: Solver, whether columns are scaled, and tolerance.  At a few epsilons, most of them large, the first ones give up.
+_ATTEMPTS = (
+    ("highs", False, _TOLERANCE), ("highs-ipm", False, _TOLERANCE), ("highs", True, _TOLERANCE),
+    ("highs-ipm", True, _TOLERANCE), ("highs", True, 1e-7), ("highs-ipm", True, 1e-7),
+)  # fmt: skip
 _GAP = 1e-7  # relative distance from the optimum at which to stop
 _MAX_STEPS = 60
 _FARTHEST = 100.0  # an output further out would cost ten thousand times the variance of binary response
@@ -37,10 +42,8 @@ def solve(inputs: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray, n
     best = math.inf
     for _ in range(_MAX_STEPS):
         factors = np.where(sets, ratio, 1.0)
-        programme = _linear_programme(factors, values, x)
-        weights, variance = programme.x[:-1], programme.x[-1]
-        nu, mu = programme.eqlin.marginals.reshape(2, -1)
-        more_sets, more_values, costs = _price(-programme.ineqlin.marginals, mu, nu, ratio)
+        weights, variance, nu, mu, lam = _linear_programme(factors, values, x)
+        more_sets, more_values, costs = _price(lam, mu, nu, ratio)
         gap = max(-costs.min(), 0.0)
         if gap <= best:
             best, solution = gap, (sets, weights, values)
@@ -60,21 +63,25 @@ def _first_outputs(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _linear_programme(factors, values, x):
+    """The weights, the variance t, and the dual prices nu, mu and lambda."""
     n = len(x)
-    means = (factors * values[:, None]).T
-    for method in ("highs", "highs-ipm"):  # at a few epsilons the simplex method gives up
+    for method, is_scaled, tolerance in _ATTEMPTS:
+        # A column is divided by its largest factor, and its weight is multiplied by it: the prices are the same.
+        scales = factors.max(axis=1) if is_scaled else np.ones(len(values))
+        scaled = factors / scales[:, None]
         result = linprog(
             np.append(np.zeros(len(values)), 1.0),
-            A_ub=np.column_stack([(factors * values[:, None] ** 2).T, -np.ones(n)]),
+            A_ub=np.column_stack([(scaled * values[:, None] ** 2).T, -np.ones(n)]),
             b_ub=x**2,
-            A_eq=np.column_stack([np.concatenate([factors.T, means]), np.zeros(2 * n)]),
+            A_eq=np.column_stack([np.concatenate([scaled.T, (scaled * values[:, None]).T]), np.zeros(2 * n)]),
             b_eq=np.concatenate([np.ones(n), x]),
             bounds=[(0, None)] * (len(values) + 1),
             method=method,
-            options={"dual_feasibility_tolerance": _TOLERANCE, "primal_feasibility_tolerance": _TOLERANCE},
+            options={"dual_feasibility_tolerance": tolerance, "primal_feasibility_tolerance": tolerance},
         )
         if result.status == 0:
-            return result
+            nu, mu = result.eqlin.marginals.reshape(2, -1)
+            return result.x[:-1] / scales, result.x[-1], nu, mu, -result.ineqlin.marginals
     raise ValueError(f"no optimal mechanism found for this epsilon and grid: {result.message}")
 
 

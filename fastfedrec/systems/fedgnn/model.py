@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import Gaussian, Ledger, PLDAccountant, calibrate_noise_multiplier
 from fastfedrec.core.check import check_choice, check_integer, check_noise_epsilon, check_real
+from fastfedrec.core.exact_sums import INT64_LIMIT, check_summands, max_summands
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike
@@ -29,7 +30,7 @@ from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
 from fastfedrec.systems.fedgnn._noise import PublishedNoise
 from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
 from fastfedrec.systems.fedgnn._told import tell_attacks, tell_published
-from fastfedrec.systems.privrec.grid_noise import GridNoise
+from fastfedrec.systems.privrec.grid_noise import GridNoise, check_grid_sums
 from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, warn_off_grid
 
 __all__ = ["FedGNN", "FedGNNState"]
@@ -258,7 +259,10 @@ class FedGNN(OwnRows, RatingModel):
 
     def _noise(self, n_users: int) -> PublishedNoise | GridNoise:
         if self._is_published:
-            return PublishedNoise(self.clip, self.noise_scale, self.n_pseudo_items)
+            noise = PublishedNoise(self.clip, self.noise_scale, self.n_pseudo_items)
+            most, remedy = max_summands(noise.most, INT64_LIMIT), "use a larger noise_scale, or a smaller cohort_size"
+            check_summands("noise_scale", self.noise_scale, min(self.cohort_size, n_users), most, remedy)
+            return noise
         event = Gaussian(
             1.0, neighboring="replace", sampling="without_replacement", n_users=n_users,
             cohort_size=min(self.cohort_size, n_users),
@@ -268,6 +272,7 @@ class FedGNN(OwnRows, RatingModel):
             event, epsilon=self.epsilon * (1 - 1e-6), delta=self.delta * (1 - 1e-6), count=self.n_rounds,
             accountant=PLDAccountant,
         )  # fmt: skip
+        check_grid_sums("gaussian", self.clip_norm, multiplier, min(self.cohort_size, n_users))
         return GridNoise.calibrated("gaussian", self.clip_norm, multiplier)
 
     def _start(self, n_items: int, key: Key) -> NDArray[np.float64]:

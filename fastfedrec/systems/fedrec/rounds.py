@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.systems.fedrec import model as _kernel
 from fastfedrec.accounting import Gaussian, RoundTraffic, Unprotected
 from fastfedrec.core.check import check_instance, check_integer
+from fastfedrec.core.exact_sums import INT64_LIMIT, check_summands, max_summands
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
@@ -360,10 +361,9 @@ class FedRecRounds(FederatedSystem):
 
     def _limit(self, n_users: int) -> int:
         """The most that one integer may be, so that no sum over users wraps: n_users * limit < 2^63."""
-        limit = min(_LARGEST, (2**63 - 1) // n_users)
-        if limit < self._scale:
-            raise ValueError(f"interactions must have fewer than {2**63 / self._scale:.3g} users, got {n_users}")
-        return limit
+        most = max_summands(int(self._scale), INT64_LIMIT)
+        check_summands("the number of users in interactions", n_users, n_users, most, "fit a random part of the users")
+        return min(_LARGEST, max_summands(n_users, INT64_LIMIT))
 
     def _redraws_in(self, round_number: int) -> bool:
         # What was once answered at random is answered the same for ever: each new answer would cost its epsilon again.

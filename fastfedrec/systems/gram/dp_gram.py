@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.check import check_choice, check_flag
+from fastfedrec.core.exact_sums import check_summands
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -247,8 +248,8 @@ class DPGram(MeanGated, GramModel):
             # Where features may have them asked for twice, all of the first as float32 beside it.
             halves = (12 if self.item_features is not None and refines else 8) * n_items**2
             check_memory("DPGram", n_items, max(halves, denoising_bytes(n_items)), FEWER_ITEMS)
-            if refines and max(n_users, data.n_users) > MOST_REFINED:  # whose sums would not fit
-                raise ValueError(f"refine must be False with more than {MOST_REFINED} users, got {self.refine!r}")
+            if refines:
+                check_summands("refine", self.refine, max(n_users, data.n_users), MOST_REFINED, "pass refine=False")
         shares = self._shares(is_open=is_open, refines=refines)
         return self._within_delta(mu, lambda mu: self._phases(mu, shares, n_items, key), n_items)
 

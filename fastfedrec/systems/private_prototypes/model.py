@@ -26,7 +26,7 @@ from fastfedrec.core.check import (
 )
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
-from fastfedrec.data.conversion import InteractionsLike
+from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.ids import encode_ids, id_at
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms.bounded_rows import check_value_range
@@ -225,13 +225,20 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         engine : Engine or None
             Where entities run; None runs them in this process.
 
+        Raises
+        ------
+        ValueError
+            More users than the range of values leaves sums exact for; the number of users counts as public.
+
         Warns
         -----
         UserWarning
             Twice the noise exceeds the largest count that an entity of its public size could have.
         """
         self._check_parameters()
-        data = check_interactions(interactions, may_be_empty=self.epsilon is not None)
+        data = as_interactions("interactions", interactions)
+        self.recovery(max(data.n_items, 1)).check_users(data.n_users)
+        data = check_interactions(data, may_be_empty=self.epsilon is not None)
         entity_ids, user_entities = self._place_users(entities, public_sizes, data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         kept = self._choose_rows(users, data, fit.key)

@@ -18,6 +18,7 @@ from fastfedrec.core.check import (
     check_noise_epsilon,
     check_real,
 )
+from fastfedrec.core.exact_sums import INT64_LIMIT, max_summands
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -109,7 +110,7 @@ def private_kmeans(
     >>> np.sort(centers, axis=0).round(1).tolist()
     [[-1.0], [1.0]]
     """
-    points = check_points(points)
+    points = check_points(points, lambda _: max_summands(LEVELS, INT64_LIMIT))
     candidates = check_array("candidates", candidates, ndim=2, shape=(None, points.shape[1]), dtypes=(np.float64,))
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=len(candidates))
     radius = check_radius(radius)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting.events import CentralRelease
 from fastfedrec.compute import clustering
 from fastfedrec.core.check import check_epsilon, check_exact, check_instance, check_integer, check_noise_epsilon
+from fastfedrec.core.exact_sums import DOUBLE_LIMIT, max_summands
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms.bounded_rows import check_points, check_radius
@@ -93,7 +94,8 @@ def private_lloyd(
     >>> np.sort(centers, axis=0).round(1).tolist()
     [[-0.7], [0.3]]
     """
-    points = check_points(points)
+    # A row adds at most the farthest step to a sum; its square norm and its count are no larger.
+    points = check_points(points, lambda n_columns: max_summands(2 * _l1_radius(max(n_columns, 1)), DOUBLE_LIMIT))
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=_MAX_CLUSTERS)
     radius = check_radius(radius)
     n_rounds = check_integer("n_rounds", n_rounds, low=1, high=_MAX_ROUNDS)

@@ -18,6 +18,7 @@ from fastfedrec.core.check import (
     check_real,
     plain_array,
 )
+from fastfedrec.core.exact_sums import DOUBLE_LIMIT, INT64_LIMIT, check_summands, max_summands
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
@@ -28,6 +29,8 @@ from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from fastfedrec.systems.private_prototypes.private_kmeans import draw_loss, selection_event
 
 __all__ = ["NoisySums", "Recovery", "recover_prototypes"]
+
+_MAX_SCORE = 2**32  # sensitivity of the scores that `draw_loss` takes, in steps
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,11 @@ class Recovery:
             least = self.support_size * 2.0**-16
             set_("support_epsilon", check_real("support_epsilon", self.support_epsilon, low=least))
         set_("steps_per_unit", check_integer("steps_per_unit", self.steps_per_unit, low=1, high=2**20))
+        if self.kind == "zero_filled" and self.support_epsilon is not None and self.largest >= _MAX_SCORE:
+            raise ValueError(
+                f"value_range must end below {_MAX_SCORE / self.steps_per_unit:g} where sums choose the items, got "
+                f"{self.value_range}; use a coarser unit for the values"
+            )
         set_("sampler", check_choice("sampler", self.sampler, ("exact", "table")))
 
     @property
@@ -143,6 +151,32 @@ class Recovery:
         steps = self.steps_per_unit
         low, high = (Fraction(end) for end in self.value_range)
         return max(round((self.center - low) * steps), round((high - self.center) * steps))
+
+    @property
+    def max_users(self) -> int:
+        """The largest number of users with exact sums: noise hides what a user adds, and not a rounded sum."""
+        # Noise is added without bounds and then brought into the range of int64, so it needs no capacity here.  Sums
+        # without noise carry no guarantee, and may round as doubles do.
+        return max_summands(max(self.largest, self.steps_per_unit), INT64_LIMIT if self.is_exact else DOUBLE_LIMIT)
+
+    def check_users(self, n_users: int) -> None:
+        """Refuse by public numbers, before any data are read, more users than sums are exact for.
+
+        Parameters
+        ----------
+        n_users : int
+            Public: how many there are.
+
+        Raises
+        ------
+        ValueError
+            More than `max_users`.
+        """
+        # A range that one user alone exceeds is refused also where there is no user.
+        check_summands(
+            "value_range", self.value_range, max(n_users, 1), self.max_users,
+            "use a coarser unit for the values, or fewer users",
+        )  # fmt: skip
 
     @property
     def released_entries(self) -> int:
@@ -278,7 +312,8 @@ def recover_prototypes(
     Raises
     ------
     ValueError
-        A user with more entries, or a value outside the range, that `recovery` was not told of.
+        More users than sums are exact for; a user with more entries, or a value outside the range, that `recovery` was
+        not told of.
 
     Examples
     --------
@@ -301,6 +336,7 @@ def recover_prototypes(
                          f"{labels.shape}")  # fmt: skip
     if labels.size and not -1 <= labels.min() <= labels.max() < n_clusters:
         raise ValueError(f"labels must lie in [-1, {n_clusters}), got {labels.min()} to {labels.max()}")
+    recovery.check_users(interactions.n_users)
     values = interactions.values_or_ones()
     low, high = recovery.value_range
     if values.size and not low <= values.min() <= values.max() <= high:
@@ -334,7 +370,7 @@ def recover_prototypes(
 
 
 def _sums(cells: np.ndarray, summands: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
-    """Exact sums of integers by cell: doubles hold them below 2^53."""
+    """Exact sums of integers by cell: doubles hold them, as `Recovery.check_users` has made sure."""
     return np.bincount(cells, weights=summands, minlength=shape[0] * shape[1]).astype(np.int64).reshape(shape)
 
 

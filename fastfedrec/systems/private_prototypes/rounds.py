@@ -145,6 +145,22 @@ class PrototypeRounds(FederatedSystem):
             clusters and self.candidates == "grid",
         )  # fmt: skip
 
+    def recovery(self, n_items: int) -> Recovery:
+        """What an entity sends: sums with the noise that the budget leaves for them, or exact ones.
+
+        Parameters
+        ----------
+        n_items : int
+            Size of the public catalogue.
+
+        Returns
+        -------
+        Recovery
+            The same for all entities.
+        """
+        budget = self.budget(n_items)
+        return self.sums(n_items) if budget is None else budget.recovery
+
     def _n_support(self, n_items: int) -> int:
         return min(self.n_support_items, n_items) if self.support == "gumbel" else n_items
 
@@ -194,19 +210,19 @@ class PrototypeRounds(FederatedSystem):
         n_threads: int = 0,
     ) -> Update:
         """Release the prototypes of one entity, `shard`, which `sender` names."""
+        recovery = self.recovery(shard.n_items)
+        recovery.check_users(shard.n_users)
         if self.epsilon is not None:
             key.claim_message(_NOISE, round, sender)
         entity = state.names.index(sender)
         n_prototypes = state.n_prototypes[entity]
         limited = self._limit(shard, key)
-        budget, exact = self.budget(shard.n_items), self.sums(shard.n_items)
         n_threads = threads_for_rows(limited.n_users, resolve_n_threads(n_threads))
         options: dict[str, Any] = {"key": key, "n_threads": n_threads}
         if self.epsilon is not None and self.variant == "published":
-            sent = published_sums(limited, n_prototypes, float(self.epsilon), exact, entity=entity, **options)
+            sent = published_sums(limited, n_prototypes, float(self.epsilon), recovery, entity=entity, **options)
         else:
             labels = self._group(limited, n_prototypes, key, entity, n_threads)
-            recovery = exact if budget is None else budget.recovery
             sent = recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)
         of = np.full(n_prototypes, entity, dtype=np.int64)
         return Update(round, sender, 1, dict(zip(_FIELDS, (of, sent.items, sent.counts, sent.sums), strict=True)))

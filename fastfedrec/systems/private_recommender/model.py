@@ -251,7 +251,7 @@ class PrivateRecommender(FeaturedModel):
         chosen: Any = self._make(self._advice(self._public_users(data), data.n_items))
         if not hasattr(chosen, "_plan"):
             raise ValueError(_without_rounds(chosen))
-        check_integer("the number of users in interactions", data.n_users, high=chosen._most_users)
+        chosen._check_n_users(data.n_users)
         return chosen
 
     def _as_fitted(self, data: Interactions) -> Interactions:

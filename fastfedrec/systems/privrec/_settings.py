@@ -11,10 +11,12 @@ from fastfedrec.accounting import (
     calibrate_epsilon_per_report,
     calibrate_noise_multiplier,
 )
+from fastfedrec.compute.networks.client_examples import MAX_DRAWS
 from fastfedrec.compute.networks.tiles import check_widths
 from fastfedrec.core.check import check_choice, check_integer, check_noise_epsilon, check_real
 from fastfedrec.systems.privrec._cohort import OPTIMIZERS
 from fastfedrec.systems.privrec._meta import METAS
+from fastfedrec.systems.privrec.grid_noise import check_grid_sums
 from fastfedrec.systems.privrec.stage1 import STAGES, Stage1Settings, check_options, has_joint_loss, resolve_options
 
 #: The paper's own are those of its section 4.1; others were chosen on MovieLens 100K (Adam) and on MovieLens 1M
@@ -75,10 +77,31 @@ class PrivRecSettings:
             private = parameters["stage1"] == "dp"
             bound = {"clip_norm": options["clip_norm"] if private else None}
             stage1 = Stage1Settings(**(options | bound), noise_multiplier=first if private else None)
+            _check_sums(parameters, stage1.clip_norm, stage1.noise_multiplier, stage1.cohort_size)
+        _check_sums(parameters, parameters["clip_norm"], multiplier, numbers["cohort_size"])
         return cls(
             **numbers, clip_norm=parameters["clip_norm"], noise_multiplier=multiplier, server_optimizer=optimizer,
             stage1=stage1,
         )  # fmt: skip
+
+    def check_draws(self, n_items: int, batch_size: int) -> None:
+        """Refuse, by public numbers, more epochs than a client's stream holds draws for.
+
+        Were it left to the clients, one client's number of examples would decide whether a round fails.
+        """
+        # A client has at most one positive and one negative an item, and a sequence has at most all items.
+        passes = [("local_epochs", self.local_epochs, 2 * n_items)]
+        if (first := self.stage1) is not None:
+            passes.append(("stage1_options['local_epochs']", first.local_epochs, n_items))
+            # Beside each batch of examples a batch of masked sequences; all of them are put in a new order each turn.
+            masked = -(-2 * n_items // batch_size) * min(first.batch_size, n_items) + n_items
+            passes.append(("local_epochs", self.local_epochs, masked * bool(first.contrastive_weight)))
+        for name, n_epochs, n_draws in passes:
+            if n_epochs * n_draws > MAX_DRAWS:
+                raise ValueError(
+                    f"{name} must be at most {MAX_DRAWS // n_draws} with {n_items} items, got {n_epochs}; a client "
+                    f"would need more than {MAX_DRAWS} draws for the order of its examples"
+                )
 
     @classmethod
     def on_device(cls, parameters: Mapping[str, Any]) -> "PrivRecSettings":
@@ -157,6 +180,8 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
         )
     if stage1 == "dp" and not private:
         raise ValueError("stage1='dp' needs noise: give target_epsilon or noise_multiplier, and clip_norm")
+    if private and isinstance(parameters["cohort_size"], int):  # before any data are read; `resolve` knows the rest
+        _check_sums(parameters, parameters["clip_norm"], parameters["noise_multiplier"], parameters["cohort_size"])
     if private and parameters["clip_norm"] is None:
         raise ValueError("clip_norm must be given where there is noise: without a bound, no noise hides a user")
     to_hide = private and stage1 != "dp"
@@ -170,6 +195,14 @@ def check_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     parameters["batch_size"] = check_integer("batch_size", parameters["batch_size"], low=1)
     parameters["n_factors"], parameters["hidden"] = check_widths(parameters["n_factors"], parameters["hidden"])
     return parameters
+
+
+def _check_sums(
+    parameters: Mapping[str, Any], clip_norm: float | None, noise_multiplier: float | None, cohort_size: int
+) -> None:
+    """Refuse a cohort whose sums are not exact, where there is noise."""
+    if clip_norm is not None and noise_multiplier is not None:
+        check_grid_sums(parameters["noise"], clip_norm, noise_multiplier, cohort_size)
 
 
 def _calibrate(

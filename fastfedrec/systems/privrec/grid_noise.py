@@ -7,15 +7,43 @@ from fractions import Fraction
 import numpy as np
 
 from fastfedrec.accounting import CentralRelease, Gaussian
+from fastfedrec.core.exact_sums import DOUBLE_LIMIT, check_summands, max_summands
 from fastfedrec.core.randomness import Key
 from fastfedrec.mechanisms import DiscreteLaplace, RoundedGaussian
 
-__all__ = ["GridNoise"]
+__all__ = ["GridNoise", "check_grid_sums"]
 
 # Of the noise, in steps of the grid: a finer grid than needed costs memory and time for the table of the draws.
 _GAUSSIAN_STEPS = 2**14
 _LAPLACE_STEPS = 2**12
 _BLOCK = 2**15  # values that stay in a cache from one operation to the next
+
+
+def check_grid_sums(kind: str, clip_norm: float, noise_multiplier: float, cohort_size: int) -> None:
+    """Refuse a cohort whose sums of whole steps are not exact in double.
+
+    Parameters
+    ----------
+    kind : {"gaussian", "laplace"}
+        Of the noise.
+    clip_norm, noise_multiplier : float
+        As for `GridNoise`.
+    cohort_size : int
+        Clients of a round; public.
+
+    Raises
+    ------
+    ValueError
+        The noise is too small for the number of clients.
+    """
+    radius = math.ceil(Fraction(clip_norm) / _step(kind, clip_norm, noise_multiplier))
+    remedy = "use more noise (a smaller epsilon), or a smaller cohort_size"
+    check_summands("noise_multiplier", f"{noise_multiplier:g}", cohort_size, max_summands(radius, DOUBLE_LIMIT), remedy)
+
+
+def _step(kind: str, clip_norm: float, noise_multiplier: float) -> Fraction:
+    size = Fraction(noise_multiplier) * 2 * Fraction(clip_norm)
+    return Fraction(2) ** math.ceil(math.log2(size / (_GAUSSIAN_STEPS if kind == "gaussian" else _LAPLACE_STEPS)))
 
 
 @dataclass(frozen=True)
@@ -35,8 +63,7 @@ class GridNoise:
     def calibrated(cls, kind: str, clip_norm: float, noise_multiplier: float) -> "GridNoise":
         """Noise whose standard deviation ("gaussian") or scale ("laplace") is `noise_multiplier` * 2 `clip_norm`."""
         size = Fraction(noise_multiplier) * 2 * Fraction(clip_norm)
-        steps = _GAUSSIAN_STEPS if kind == "gaussian" else _LAPLACE_STEPS
-        step = Fraction(2) ** math.ceil(math.log2(size / steps))
+        step = _step(kind, clip_norm, noise_multiplier)
         mechanism = (
             RoundedGaussian(size / step) if kind == "gaussian" else DiscreteLaplace(size / step, sampler="table")
         )
@@ -73,6 +100,8 @@ class GridNoise:
         self, n_users: int, cohort_size: int, n_draws: int, what: str = "clipped updates"
     ) -> Gaussian | CentralRelease:
         """One release of the sum of `what` over a cohort drawn without replacement."""
+        kind = "gaussian" if self.clip_order == 2 else "laplace"
+        check_grid_sums(kind, self.clip_norm, self.noise_multiplier, cohort_size)
         sensitivity = 2 * Fraction(self.clip_norm) / Fraction(self.step)
         distance = self.mechanism.total_distance(n_draws)
         if isinstance(self.mechanism, RoundedGaussian):

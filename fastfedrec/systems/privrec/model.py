@@ -252,6 +252,7 @@ class PrivRec(_TwoTowerRecommender):
         joint = has_joint_loss(self.get_params())
         sequences = choose_sequences(self.stage1, data, public, self.threshold, joint=joint, is_private=private)
         settings = PrivRecSettings.resolve(self.get_params(), visited.n_users, 0 if public is None else public.n_users)
+        settings.check_draws(visited.n_items, self.batch_size)
         described = data, public, settings, engine.n_shards
         folder = None if checkpoint is None else Checkpoint(checkpoint, self._run_of(*described))
         with nullcontext() if folder is None else folder.alone():
@@ -351,6 +352,7 @@ class PrivRec(_TwoTowerRecommender):
     def _plan(self, users: Interactions, key: Key) -> list[Phase]:
         """Stage two of users whose rows are elsewhere, so without what `fit` learns of rows before it."""
         settings = PrivRecSettings.resolve(self.get_params(), users.n_users)
+        settings.check_draws(users.n_items, self.batch_size)
         self.interactions_, self.features_ = users, first.describe_features({}, users, users)
         self._network = self._build()
         system = self._system(settings, key, 1, None)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.compute.networks.client_examples import ClientExamples, Events, draw_examples
+from fastfedrec.compute.networks.client_examples import MAX_DRAWS, ClientExamples, Events, draw_examples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.randomness import Key
@@ -67,7 +67,10 @@ class ClientData:
 
     def draw(self, users: np.ndarray, local: LocalTraining, purpose: str, **draws: Any) -> ClientExamples:
         """What these users (rows) train on in a round."""
-        return draw_examples(self.visited, self.events, users, local.negatives, purpose=f"{purpose}.negatives", **draws)
+        # A log may hold any number of events of a user: those beyond the draws of its stream take no part.  An error
+        # would depend on this user's data.  Negatives are at most one an item.
+        events = self.events.first(max(MAX_DRAWS // max(local.epochs, 1) - self.visited.n_items, 0))
+        return draw_examples(self.visited, events, users, local.negatives, purpose=f"{purpose}.negatives", **draws)
 
     def train(
         self,

@@ -1,0 +1,105 @@
+"""Every exact sum of private systems: at its bound it is accepted, beyond it is refused before any data are read."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.exact_sums import SUMS, UNCHECKED, Touched, fit, page_table, prototypes
+
+from fastfedrec import Interactions, Key, PrivatePrototypes
+from fastfedrec.core.exact_sums import DOUBLE_LIMIT, INT64_LIMIT, check_summands, max_summands
+from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
+
+PAGE = Path(__file__).parents[1] / "docs" / "explanation" / "accounting" / "exact-sums.md"
+IDS = [each.where for each in SUMS]
+
+
+@given(st.integers(1, 2**70), st.sampled_from([DOUBLE_LIMIT, INT64_LIMIT]), st.integers(0, 2**62))
+def test_the_largest_number_of_summands(bound, limit, noise):
+    most = max_summands(bound, limit, noise)
+    assert most == 0 or most * bound + noise < limit
+    assert (most + 1) * bound + noise >= limit
+
+
+@pytest.mark.parametrize("each", SUMS, ids=IDS)
+def test_sums_at_the_bound_stay_below_the_limit(each):
+    assert each.most * each.bound + each.noise < each.limit
+    if each.is_tight:
+        assert (each.most + 1) * each.bound + each.noise >= each.limit
+
+
+@pytest.mark.parametrize("each", SUMS, ids=IDS)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_bound_is_accepted_and_one_more_is_refused_unread(each):
+    with pytest.raises(ValueError, match=rf"must keep sums exact, which holds for at most {each.most} summands, got"):
+        each.call(each.most + 1)
+    with pytest.raises(Touched):
+        each.call(each.most)
+
+
+def test_a_sum_beyond_its_limit_is_not_exact():
+    """Negative control: where the check would let one more in, a user moves a sum by more than its own part."""
+    parts = np.array([2.0**53, 1.0])
+    assert np.bincount([0, 0], weights=parts)[0] - np.bincount([0], weights=parts[:1])[0] != 1
+
+
+# ---- private prototypes ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["masked", "zero_filled"])
+@pytest.mark.parametrize("n", [9_223, 9_224])
+def test_sums_of_nanoseconds_are_refused_by_the_range(kind, n):
+    """The program of the review: the noisy sum of one item changed its sign by one user."""
+    data = Interactions.from_arrays(range(n), ["i0"] * n, [1e15] * n, item_ids=["i0", "i1", "i2"])
+    model = PrivatePrototypes(
+        1, 1, epsilon=1.0, max_entries=1, value_range=(0.0, 1e15), prototypes=kind, grouping="one"
+    )
+    with pytest.raises(ValueError, match=rf"value_range must keep sums exact.*got \(0.0, 10+\.0\) with {n}"):
+        model.fit(data, key=Key.from_seed(1))
+
+
+def test_a_range_that_no_double_holds_is_refused_without_users():
+    with pytest.raises(ValueError, match="value_range must keep sums exact, which holds for at most 0 summands"):
+        fit(prototypes((0.0, 1e300)))(0)
+
+
+def test_a_recovery_at_its_bound_has_exact_sums():
+    """The largest values that so many users may have: their sum is the sum of Python's integers."""
+    n, steps = 1000, 1
+    high = float(2 * (DOUBLE_LIMIT // n // 2 - 1))
+    rule = Recovery("masked", 1, (0.0, high), steps_per_unit=steps, epsilon=1e9)
+    assert rule.max_users >= n
+    data = Interactions.from_arrays(range(n), [0] * n, [high] * n, item_ids=[0])
+    found = recover_prototypes(data, np.zeros(n, dtype=int), 1, rule, key=Key.from_seed(1))
+    noise = recover_prototypes(
+        data.select_users(range(0)), np.zeros(0, dtype=int), 1, rule, key=Key.from_seed(1)
+    )  # of the same stream
+    assert int(found.sums[0, 0]) - int(noise.sums[0, 0]) == n * rule.largest
+    with pytest.raises(ValueError, match="value_range must keep sums exact"):
+        rule.check_users(rule.max_users + 1)
+
+
+def test_scores_that_choose_items_are_bounded_too():
+    options = {"max_entries": 1, "support_size": 1, "support_epsilon": 1.0, "epsilon": 1.0}
+    Recovery("zero_filled", value_range=(0.0, 2.0**32 - 1), **options)
+    with pytest.raises(ValueError, match=r"value_range must end below 4\.29497e\+09 where sums choose the items"):
+        Recovery("zero_filled", value_range=(0.0, 2.0**32), **options)
+
+
+# ---- bad inputs and the page -----------------------------------------------------------------------------------------
+
+
+def test_a_refusal_names_argument_value_and_remedy():
+    with pytest.raises(ValueError, match=r"x must keep sums exact, .* at most 3 summands, got 7 with 4; y"):
+        check_summands("x", 7, 4, 3, "y")
+    check_summands("x", 7, 3, 3, "y")
+
+
+def test_the_page_has_the_table():
+    text = PAGE.read_text()
+    assert page_table() in text
+    assert all(f"- {what}: {why}" in " ".join(text.split()) for what, why in UNCHECKED.items())
+    assert math.log2(DOUBLE_LIMIT) == 53
