@@ -9,6 +9,7 @@ from mutants.auditor import AUDITOR
 from mutants.central import CENTRAL
 from mutants.choice import CHOICE
 from mutants.contributions import CONTRIBUTIONS
+from mutants.effects import EFFECTS
 from mutants.engines import ENGINES
 from mutants.fedgnn import FEDGNN
 from mutants.front_door import FRONT_DOOR
@@ -24,7 +25,7 @@ from mutants.subspace import SUBSPACE
 
 MUTANTS = {
     "Mechanisms and keys": [*MECHANISMS, *NOISE],
-    "Systems with a trusted server": [*CENTRAL, *MEAN_GATE, *REFINEMENT, *SUBSPACE, *PRIVREC, *FEDGNN],
+    "Systems with a trusted server": [*CENTRAL, *MEAN_GATE, *REFINEMENT, *SUBSPACE, *PRIVREC, *FEDGNN, *EFFECTS],
     "Systems of local reports": [*LOCAL, *SKETCH_GATE],
     "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,

@@ -170,7 +170,7 @@ ENGINES = [
         ("test_bad_checkpoints",),
     ),
     Mutant(
-        "checkpoint-takes-other-arithmetic", "a copied run is resumed with another instruction set, with the same noise",
+        "checkpoint-takes-other-arithmetic", "a copied run is resumed with another instruction set",
         "describe_arithmetic",
         "{'instruction set': instruction_set()} | _describe_process()",
         "_describe_process()",
@@ -203,7 +203,8 @@ ENGINES = [
         ("test_a_run_is_charged_once_wherever_its_folder_is", "test_a_run_that_is_resumed_is_charged_once"),
     ),
     Mutant(
-        "cost-lost-in-the-end", "what a fit has spent is forgotten where parameters cannot be copied", "_fit_and_finish",
+        "cost-lost-in-the-end", "a fit's cost is forgotten where its parameters cannot be copied",
+        "_fit_and_finish",
         "parameters = model._copied_parameters()\nfit(model, *arguments, **options)\nmodel._finish(parameters)",
         "fit(model, *arguments, **options)\nvars(model).pop('_account_', None)\n"
         "model._finish(model._copied_parameters())",

@@ -8,6 +8,22 @@ COST = "test_it_takes_what_advise_names_and_costs_no_more_than_asked"
 
 FRONT_DOOR = [
     Mutant(
+        "front-door-does-not-compose",
+        "what a fit is going to cost is not composed anew before it",
+        "PrivateRecommender._check_cost",
+        "cost > self.epsilon",
+        "False",
+        ("test_a_system_that_costs_more_than_was_asked_is_refused_before_anything_is_spent",),
+    ),
+    Mutant(
+        "front-door-composes-for-others",
+        "what a fit is going to cost is composed against somebody who sees less",
+        "PrivateRecommender._check_cost",
+        "planned.ledger.epsilon(TRUST_VIEWS[self.trust], self.delta)",
+        "planned.ledger.epsilon('public', self.delta)",
+        ("test_a_system_that_costs_more_than_was_asked_is_refused_before_anything_is_spent[local]",),
+    ),
+    Mutant(
         "front-door-one-step",
         "a setting is chosen by what one user's data cost against none, and not by what replacing them costs",
         "calibrated",

@@ -404,7 +404,10 @@ MECHANISMS = [
         "copies-can-be-written", "arrays of a copied mechanism can be written to", "Immutable.__setstate__",
         "read_only(v) if isinstance(v, np.ndarray) else v",
         "v",
-        ("test_no_array_of_a_mechanism_can_be_written_to[RoundedGaussian]", "test_no_array_of_a_network_can_be_written_to"),
+        (
+            "test_no_array_of_a_mechanism_can_be_written_to[RoundedGaussian]",
+            "test_no_array_of_a_network_can_be_written_to",
+        ),
     ),
     Mutant(
         "checked-arrays-can-be-written", "checked arrays can be made writable again", "own_array",

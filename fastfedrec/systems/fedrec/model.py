@@ -247,6 +247,9 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             warn_off_grid(data, self.grid, "train as they are, while predictions end where it does", stacklevel=3)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._mean_sent = self._expected_sent(data)
+        if self.clip_norm is not None and self.max_items is not None:  # counts are released as the rounds are planned
+            counted = self._noise_event("counts of raters", self.count_noise, self._count_sensitivity, data.n_items)
+            self.ledger_.record(counted, simulation=fit.key.is_simulation)
         ((system, state, n_rounds),) = self._plan(data, fit.key)
         self._tell(data, state, fit.key)
         self._keep(state, 0)
@@ -343,11 +346,6 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
                 "gradients themselves are not covered by that figure"
             )
         if self.clip_norm is not None:
-            if self.max_items is not None:
-                noise, most = self.count_noise, self._count_sensitivity
-                ledger.record(
-                    self._noise_event("counts of raters", noise, most, data.n_items), simulation=key.is_simulation
-                )
             ledger.note(
                 "central privacy covers the item factors that are released, not what the server receives, nor user "
                 "factors"

@@ -12,7 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.hostile_files import pack, unpack
 
-from fastfedrec import DPGram, Interactions, Key, PrivateRecommender, datasets, load
+from fastfedrec import (
+    DPGram,
+    DPPopularity,
+    Interactions,
+    Key,
+    PrivateRecommender,
+    ShuffledSketchGram,
+    datasets,
+    load,
+)
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.main import main
 from fastfedrec.engines import LocalEngine
@@ -327,3 +336,27 @@ def test_the_advice_of_what_is_not_fitted_is_refused():
 def test_threads_do_not_change_the_model(data):
     one, four = (PrivateRecommender(8.0, row_length=200).fit(data, key=KEY, n_threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one.model_.item_factors_, four.model_.item_factors_)
+
+
+# ---- what a fit is going to cost ------------------------------------------------------------------------------------
+
+DEARER = {
+    "central": lambda: DPGram(8.0, gate=False),
+    "shuffle": lambda: ShuffledSketchGram(8.0),
+    "local": lambda: DPPopularity(8.0, trust="local"),
+}
+
+
+@pytest.mark.parametrize("trust", DEARER)
+def test_a_system_that_costs_more_than_was_asked_is_refused_before_anything_is_spent(trust, data, monkeypatch):
+    """Whatever chose it, and before it is fitted."""
+    monkeypatch.setattr(PrivateRecommender, "_make", lambda self, advice: DEARER[trust]())
+    model, ledger, key = PrivateRecommender(1.0, trust=trust), Ledger(), Key.from_entropy()
+    with pytest.raises(ValueError, match=r"epsilon must be larger than 1, for .* costs"):
+        model.fit(data, key=key, ledger=ledger)
+    assert not ledger.events
+    key.claim("it is not used up")
+    cost = DEARER[trust]().fit(data, key=KEY).ledger_.epsilon(VIEWS[trust])  # with which it is not
+    fitted = PrivateRecommender(math.nextafter(cost, math.inf), trust=trust).fit(data, key=KEY)
+    assert fitted.ledger_.epsilon(VIEWS[trust]) <= fitted.epsilon
+    assert type(fitted.model_) is type(DEARER[trust]())

@@ -1,0 +1,193 @@
+"""Effects of central systems: relations of events, cohorts from the server's secret, and groups by released centres."""
+
+from mutants.patch import Mutant
+
+RELATION = "test_events_have_the_relation_that_is_proved"
+WITHIN = "test_no_users_data_change_sums_by_more_than_the_events_state"
+SECRET = "test_a_cohort_that_amplifies_is_drawn_from_the_servers_secret"
+INDEPENDENT = "test_cohorts_of_rounds_stages_and_keys_are_independent"
+NEAREST = "test_users_are_in_the_group_of_the_nearest_released_centre"
+ALONE = "test_a_users_group_does_not_depend_on_other_users_rows"
+PRIVREC = ("PrivRec", "PrivRec, Meta-SGD", "PrivRec, two stages", "PrivRec, joint")
+
+
+def both(*names):
+    """Relation and size of the events of these systems."""
+    return tuple(f"{test}[{name}]" for name in names for test in (RELATION, WITHIN))
+
+
+EFFECTS = [
+    # ---- relations of events, and what is in them --------------------------------------------------------------------
+    Mutant(
+        "sums-entered-as-replace", "sums of sketches are entered for replacing a user", "NoisySum.round_event",
+        "neighboring='zero_out'",
+        "neighboring='replace'",
+        both("DPGram", "DPGram, popularity alone", "DPSubspace", "PrivateRecommender"),
+    ),
+    Mutant(
+        "dpals-entered-as-replace", "sums of DPALS and DPFMF are entered for replacing a user",
+        "NoisyRound.round_event",
+        "neighboring='zero_out'",
+        "neighboring='replace'",
+        both("DPALS", "DPALS, uniform", "DPFMF"),
+    ),
+    Mutant(
+        "popularity-entered-as-replace", "DPPopularity's counts are entered for replacing a user",
+        "DPPopularity._event",
+        "CentralRelease('discrete Laplace on item counts', epsilon)",
+        "CentralRelease('discrete Laplace on item counts', epsilon, neighboring='replace')",
+        both("DPPopularity"),
+    ),
+    Mutant(
+        "prototypes-entered-as-replace", "sums of prototypes are entered for replacing a user",
+        "Recovery.events",
+        "CentralRelease(name, float_up(n_rows * Fraction(self.epsilon)), trust='entity', distance=distance)",
+        "CentralRelease(name, float_up(n_rows * Fraction(self.epsilon)), trust='entity', distance=distance,"
+        " neighboring='replace')",
+        both("PrivatePrototypes", "PrivatePrototypes, masked"),
+    ),
+    Mutant(
+        "prototypes-rho-entered-as-replace", "sums of prototypes with Gaussian noise are entered for replacing a user",
+        "Recovery.events",
+        "ZCDP(name, cost, neighboring='add_remove', sampling='none', trust='entity', distance=distance)",
+        "ZCDP(name, cost, neighboring='replace', sampling='none', trust='entity', distance=distance)",
+        both("PrivatePrototypes, delta"),
+    ),
+    Mutant(
+        "grid-noise-for-one-vector", "a replaced vector is taken to move a sum by its own norm", "GridNoise.event",
+        "2 * Fraction(self.clip_norm) / Fraction(self.step)",
+        "Fraction(self.clip_norm) / Fraction(self.step)",
+        tuple(f"{WITHIN}[{name}]" for name in ("PrivRec", "PrivRec, Laplace", "PrivRec, Meta-SGD", "FedGNN")),
+    ),
+    Mutant(
+        "privrec-counts-for-one-user", "a replaced user is taken to change as many counts as one that leaves",
+        "release_popularity",
+        "noise.epsilon(sensitivity)",
+        "noise.epsilon(sensitivity // 2)",
+        (f"{WITHIN}[PrivRec, popularity]",),
+    ),
+    Mutant(
+        "fedrec-sums-for-one-user", "a replaced user of FedRec is taken to move sums by one gradient",
+        "FedRecRounds._noise_event",
+        "noise.noise_multiplier(2 * sensitivity)",
+        "2 * noise.noise_multiplier(sensitivity)",
+        tuple(f"{WITHIN}[{name}]" for name in ("FedRec", "FedRecPlusPlus")),
+    ),
+    Mutant(
+        "fedrec-counts-before-their-event", "FedRec's counts are released before they are in the ledger", "FedRec.fit",
+        """
+        if self.clip_norm is not None and self.max_items is not None:
+            counted = self._noise_event("counts of raters", self.count_noise, self._count_sensitivity, data.n_items)
+            self.ledger_.record(counted, simulation=fit.key.is_simulation)
+        ((system, state, n_rounds),) = self._plan(data, fit.key)
+        """,
+        """
+        ((system, state, n_rounds),) = self._plan(data, fit.key)
+        if self.clip_norm is not None and self.max_items is not None:
+            counted = self._noise_event("counts of raters", self.count_noise, self._count_sensitivity, data.n_items)
+            self.ledger_.record(counted, simulation=fit.key.is_simulation)
+        """,
+        (f"{RELATION}[FedRec]", f"{RELATION}[FedRecPlusPlus]"),
+    ),
+    # ---- cohorts ----------------------------------------------------------------------------------------------------
+    Mutant(
+        "fedgnn-cohort-is-public", "FedGNN's cohorts come from a seed that everybody knows", "FedGNNRounds._cohort",
+        "key=self.key",
+        "key=Key.from_seed(1)",
+        (f"{SECRET}[FedGNN]", f"{INDEPENDENT}[FedGNN]"),
+    ),
+    Mutant(
+        "fedgnn-cohort-of-a-seed", "FedGNN's cohorts come from a seed that is drawn from the key, as one that is told",
+        "FedGNNRounds._cohort",
+        "key=self.key",
+        "key=Key.from_seed(int(self.key.words('fedgnn.seed', size=1)[0]))",
+        (f"{SECRET}[FedGNN]",),
+    ),
+    Mutant(
+        "fedgnn-one-cohort", "FedGNN asks the same cohort in every round", "FedGNNRounds._cohort",
+        "round=round_number",
+        "round=0",
+        (f"{INDEPENDENT}[FedGNN]",),
+    ),
+    Mutant(
+        "fedgnn-next-cohort-is-this", "FedGNN asks a cohort in two rounds", "FedGNNRounds._cohort",
+        "round=round_number",
+        "round=round_number // 2",
+        (f"{INDEPENDENT}[FedGNN]",),
+    ),
+    Mutant(
+        "privrec-cohort-is-public", "PrivRec's cohorts come from a seed that everybody knows", "CohortRounds.state_of",
+        "key=self.key",
+        "key=Key.from_seed(1)",
+        tuple(f"{test}[{name}]" for name in PRIVREC for test in (SECRET, INDEPENDENT)),
+    ),
+    Mutant(
+        "privrec-cohort-of-a-seed", "PrivRec's cohorts come from a seed that is drawn from the key",
+        "CohortRounds.state_of",
+        "key=self.key",
+        "key=Key.from_seed(int(self.key.words('privrec.seed', size=1)[0]))",
+        tuple(f"{SECRET}[{name}]" for name in PRIVREC),
+    ),
+    Mutant(
+        "privrec-one-cohort", "PrivRec asks the same cohort in every round", "CohortRounds.state_of",
+        "round=round_number",
+        "round=0",
+        tuple(f"{INDEPENDENT}[{name}]" for name in PRIVREC),
+    ),
+    Mutant(
+        "cohort-of-the-first", "a cohort of fixed size is the first clients", "FixedSizeSampling.sample",
+        "_marked_clients(marked, self.cohort_size, resolve_n_threads(0))",
+        "np.arange(self.cohort_size)",
+        tuple(f"{INDEPENDENT}[{name}]" for name in ("PrivRec", "FedGNN")),
+    ),
+    # ---- groups -----------------------------------------------------------------------------------------------------
+    Mutant(
+        "kmeans-thrown-away", "private k-means runs and is paid for, and exact centres group the users",
+        "PrototypeRounds._cluster",
+        "clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)",
+        "clustering.kmeans(points, n_prototypes, key=key, n_threads=n_threads).labels.astype(np.int64)",
+        (NEAREST, ALONE, "test_the_sums_of_a_round_are_those_of_these_groups"),
+    ),
+    Mutant(
+        "kmeans-refined", "the released centres are moved to the means of their users before they group them",
+        "PrototypeRounds._cluster",
+        "clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)",
+        """
+        clustering.assign_rows(
+            points,
+            np.array([
+                points[clustering.assign_rows(points, centers)[0] == c].mean(axis=0)
+                if (clustering.assign_rows(points, centers)[0] == c).any() else center
+                for c, center in enumerate(centers)
+            ]),
+            n_threads=n_threads,
+        )[0].astype(np.int64)
+        """,
+        (NEAREST, ALONE),
+    ),
+    Mutant(
+        "kmeans-not-private", "users are grouped by exact k-means of their rows", "PrototypeRounds._group",
+        "self._cluster(shard, n_prototypes, key, entity, n_threads)",
+        "clustering.kmeans(shard, n_prototypes, key=key, n_threads=n_threads).labels.astype(np.int64)",
+        (NEAREST, ALONE),
+    ),
+    Mutant(
+        "kmeans-of-other-groups", "sums of prototypes are those of exact groups", "PrototypeRounds.local_round",
+        "recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)",
+        """
+        recover_prototypes(
+            limited,
+            clustering.kmeans(limited, n_prototypes, key=key, n_threads=n_threads).labels.astype(np.int64),
+            n_prototypes, recovery, round=entity, **options,
+        )
+        """,
+        ("test_the_sums_of_a_round_are_those_of_these_groups",),
+    ),
+    Mutant(
+        "kmeans-dearer-than-said", "a swap of private k-means is drawn at twice the epsilon that is paid for",
+        "PrototypeRounds._cluster",
+        "epsilon=swap_epsilon",
+        "epsilon=2 * swap_epsilon",
+        ("test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price",),
+    ),
+]  # fmt: skip

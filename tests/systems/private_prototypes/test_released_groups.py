@@ -1,0 +1,94 @@
+"""Private k-means: the centres that were chosen under a guarantee, and nothing else of the rows, group the users."""
+
+import numpy as np
+import pytest
+from support.prototypes_case import KEY, rated, start
+
+from fastfedrec import PrivatePrototypes
+from fastfedrec.compute.clustering import assign_rows, kmeans
+from fastfedrec.mechanisms.bounded_rows import project_rows
+from fastfedrec.systems.private_prototypes import rounds
+from fastfedrec.systems.private_prototypes.rounds import N_DIMENSIONS
+
+N_GROUPS = 4
+MODELS = {
+    "public candidates": PrivatePrototypes(N_GROUPS, 2, 40.0, grouping="kmeans", max_entries=8),
+    "candidates of a grid": PrivatePrototypes(
+        N_GROUPS, 2, 40.0, 1e-5, grouping="kmeans", max_entries=8, candidates="grid"
+    ),
+}
+DATA = rated(60)
+#: Released centres as a test chooses them, far from those that the rows would choose.
+CENTERS = KEY.normal("test.centers", size=N_GROUPS * N_DIMENSIONS).reshape(N_GROUPS, N_DIMENSIONS) * 3
+
+
+@pytest.fixture(params=MODELS.values(), ids=MODELS)
+def model(request, monkeypatch):
+    monkeypatch.setattr(rounds, "private_kmeans", lambda *_, **__: CENTERS)
+    return request.param
+
+
+def points_of(model, data):
+    """Where each user's row is, as its entity has it."""
+    limited = model._limit(data, KEY)
+    radius = float(model.value_range[1]) * min(model.max_entries, data.n_items) ** 0.5
+    return limited, project_rows(limited, N_DIMENSIONS, radius, key=KEY, round=0)
+
+
+def groups(model, data):
+    """The groups of the users by the centres that the step with a guarantee returned."""
+    return model._group(points_of(model, data)[0], N_GROUPS, KEY, 0, 1)
+
+
+def test_users_are_in_the_group_of_the_nearest_released_centre(model):
+    _, points = points_of(model, DATA)
+    labels = groups(model, DATA)
+    np.testing.assert_array_equal(labels, assign_rows(points, CENTERS)[0])
+    assert len(np.unique(labels)) == N_GROUPS
+    exact = kmeans(points, N_GROUPS, key=KEY)  # the control: they would be others by centres of the rows
+    assert (assign_rows(points, exact.centers)[0] != labels).any()
+    assert np.abs(np.sort(exact.centers, axis=0) - np.sort(CENTERS, axis=0)).max() > 1
+
+
+@pytest.mark.parametrize("others", ["without anything", "with everything", "absent", "in another order"])
+def test_a_users_group_does_not_depend_on_other_users_rows(model, others):
+    labels = groups(model, DATA)
+    for user in range(0, 60, 7):
+        if others == "absent":
+            data, row = DATA.select_users(np.array([user])), 0
+        elif others == "in another order":
+            order = np.roll(np.arange(60), 13)
+            data, row = DATA.select_users(order), int(np.flatnonzero(order == user)[0])
+        else:
+            is_own = np.repeat(np.arange(60), DATA.interactions_per_user()) == user
+            data = DATA.keep_interactions(is_own) if others == "without anything" else DATA
+            if others == "with everything":
+                data = data._replace(values=np.where(is_own, DATA.values, 5.0))
+            row = user
+        assert groups(model, data)[row] == labels[user]
+
+
+def test_the_sums_of_a_round_are_those_of_these_groups(model, monkeypatch):
+    seen = []
+
+    def recovered(limited, labels, *arguments, **options):
+        seen.append(labels)
+        return recover(limited, labels, *arguments, **options)
+
+    recover = rounds.recover_prototypes
+    monkeypatch.setattr(rounds, "recover_prototypes", recovered)
+    new = type(model)(**model.get_params())
+    state = start(new, DATA)
+    new.local_round(state, DATA, KEY, 0, sender="a", n_threads=1)
+    np.testing.assert_array_equal(seen, [groups(model, DATA)])
+
+
+def test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price(monkeypatch):
+    """And what is released of the choice is what the event says: the epsilon of a swap, and the radius, are public."""
+    for model in MODELS.values():
+        calls = []
+        monkeypatch.setattr(rounds, "private_kmeans", lambda *a, **o: calls.append((a, o)) or CENTERS)  # noqa: B023
+        groups(model, DATA)
+        ((points, _, n_clusters), options), budget = calls[0], model.budget(DATA.n_items)
+        np.testing.assert_array_equal(points, points_of(model, DATA)[1])
+        assert (n_clusters, options["epsilon"]) == (N_GROUPS, budget.swap_epsilon)

@@ -1,0 +1,124 @@
+"""Cohorts that a ledger counts on to be secret: drawn from the server's key, anew in each round, of all users alike."""
+
+import functools
+import itertools
+from unittest import mock
+
+import numpy as np
+import pytest
+from scipy import stats
+from support.models import rated
+
+from fastfedrec import FedGNN, FedRec, Key, PrivRec
+from fastfedrec.mechanisms import FixedSizeSampling, PoissonSampling
+from fastfedrec.testing import ALPHA
+
+N_USERS, COHORT, N_ROUNDS, N_FITS = 40, 10, 4, 12
+NETWORK = {"n_factors": 16, "hidden": (16,), "local_epochs": 1}
+NOISY = {"n_rounds": N_ROUNDS, "cohort_size": COHORT, "clip_norm": 0.1, "noise_multiplier": 2.0, **NETWORK}
+STAGE1 = {"n_rounds": N_ROUNDS, "cohort_size": COHORT, "length": 3, "clip_norm": 0.1}
+
+#: Every system with rounds of a part of its users, and all kinds of rounds that it has.
+SAMPLED = {
+    "PrivRec": lambda: PrivRec(**NOISY),
+    "PrivRec, Laplace": lambda: PrivRec(**NOISY, noise="laplace"),
+    "PrivRec, Meta-SGD": lambda: PrivRec(**NOISY, meta="meta-sgd"),
+    "PrivRec, two stages": lambda: PrivRec(**NOISY, stage1="dp", stage1_options=STAGE1),
+    "PrivRec, joint": lambda: PrivRec(**NOISY, stage1="dp", stage1_options={**STAGE1, "contrastive_weight": 0.5}),
+    "FedGNN": lambda: FedGNN(epsilon=8.0, n_rounds=N_ROUNDS, n_factors=2, user_steps=1, cohort_size=COHORT),
+}
+#: A system that everybody can know the cohorts of, and that counts on none.
+PUBLIC = {
+    "FedRec": lambda: FedRec(
+        0, n_factors=2, n_rounds=N_ROUNDS, client_share=0.25, clip_norm=0.1, noise_multiplier=2.0, max_items=4
+    ),
+}
+
+
+@functools.cache
+def data():
+    sequences = rated(N_USERS, 31, 1)
+    return sequences._replace(timestamps=np.arange(sequences.n_interactions))
+
+
+@functools.cache
+def draws(name, seed=None):
+    """The ledger of a fit, its key, and of every cohort the key and purpose of the draw, the round and the clients."""
+    key, found = Key.from_entropy() if seed is None else Key.from_seed(seed), []
+    sample = FixedSizeSampling.sample
+
+    def recorded(self, n_clients, *, key, round=0, purpose="client_sampling.fixed_size"):
+        cohort = sample(self, n_clients, key=key, round=round, purpose=purpose)
+        found.append((key, purpose, round, frozenset(cohort.tolist())))
+        return cohort
+
+    with mock.patch.object(FixedSizeSampling, "sample", recorded):
+        model = (SAMPLED | PUBLIC)[name]().fit(data(), key=key)
+    return model.ledger_, key, found
+
+
+def cohorts_by_round(name, seed):
+    """Of each round, by purpose and number, its cohort: the same however often it is drawn."""
+    by_round = {}
+    for _, purpose, number, cohort in draws(name, seed)[2]:
+        assert by_round.setdefault((purpose, number), cohort) == cohort
+    return by_round
+
+
+def overlaps_are_by_chance(pairs):
+    """Whether cohorts have as many clients in common as independent ones (of 40 by 10, hypergeometric)."""
+    common = np.array([len(a & b) for a, b in pairs])
+    law = stats.hypergeom(N_USERS, COHORT, COHORT)
+    z = (common.mean() - law.mean()) / (law.std() / np.sqrt(len(common)))
+    return abs(z) <= stats.norm.isf(ALPHA / 2)
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_a_cohort_that_amplifies_is_drawn_from_the_servers_secret(name):
+    ledger, key, found = draws(name)
+    sampled = [event for event in ledger.events if getattr(event, "sampling", "none") != "none"]
+    assert sampled
+    assert {(event.n_users, event.cohort_size) for event in sampled} == {(N_USERS, COHORT)}
+    assert found
+    for used, *_ in found:
+        assert not used.is_simulation  # a seed that was drawn from the key may be told
+        assert used._secret == key._secret
+
+
+def test_a_public_seed_amplifies_nothing():
+    """The control: its draws come from a seed, and its events are those of all users."""
+    ledger, _, found = draws("FedRec")
+    assert all(used.is_simulation for used, *_ in found)
+    assert {getattr(event, "sampling", "none") for event in ledger.events} == {"none"}
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_cohorts_of_rounds_stages_and_keys_are_independent(name):
+    fits = [cohorts_by_round(name, seed) for seed in range(N_FITS)]
+    n_stages = 2 if "stages" in name or "joint" in name else 1
+    for fit in fits:
+        assert len({purpose for purpose, _ in fit}) == n_stages
+        assert {number for _, number in fit} >= set(range(N_ROUNDS))
+        assert all(len(cohort) == COHORT for cohort in fit.values())
+    within = [pair for fit in fits for pair in itertools.combinations(fit.values(), 2)]
+    across = [(a[number], b[number]) for a, b in itertools.combinations(fits, 2) for number in a]
+    assert all(a != b for a, b in within + across)
+    assert overlaps_are_by_chance(within)
+    assert overlaps_are_by_chance(across)
+    counts = np.bincount([client for fit in fits for cohort in fit.values() for client in cohort], minlength=N_USERS)
+    assert stats.chisquare(counts).pvalue > ALPHA  # conservative: a cohort has nobody twice
+
+
+def test_cohorts_that_are_alike_are_seen():
+    """The controls: a cohort in every round, and one that shares half of it."""
+    drawn = list(cohorts_by_round("PrivRec", 0).values())
+    assert not overlaps_are_by_chance([(drawn[0], drawn[0])] * 20)
+    half = [frozenset([*sorted(a)[:5], *sorted(b)[:5]]) for a, b in itertools.combinations(drawn, 2)]
+    assert not overlaps_are_by_chance([(a, b) for a, b in zip(half, drawn[:1] * len(half), strict=True)] * 20)
+
+
+def test_no_system_samples_in_another_way():
+    """Poisson cohorts are drawn by no system; one that begins to belongs into the list above."""
+    with mock.patch.object(PoissonSampling, "sample", side_effect=AssertionError("it is not looked at here")):
+        for name in SAMPLED:
+            SAMPLED[name]().fit(data(), key=Key.from_seed(1))
