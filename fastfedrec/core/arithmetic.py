@@ -33,8 +33,6 @@ def describe_arithmetic() -> dict[str, str]:
 
 @functools.cache  # libraries choose their code when they are loaded
 def _describe_process() -> dict[str, str]:
-    import scipy.linalg  # noqa: F401 -- its BLAS is seen only when it is loaded
-
     features = " ".join(sorted(name for name, is_enabled in __cpu_features__.items() if is_enabled))
     numba = [importlib.metadata.version(name) for name in ("numba", "llvmlite")]
     numba += [f"{name}={os.environ[name]}" for name in _NUMBA_VARIABLES if name in os.environ]
@@ -52,9 +50,12 @@ def _describe_process() -> dict[str, str]:
 
 
 def _describe_blas() -> str:
-    """Return how NumPy's and SciPy's BLAS compute; those that other packages have loaded have no part in it."""
+    """Return how NumPy's BLAS computes.
+
+    SciPy's, which is loaded with `scipy.linalg` alone, is known by its version; other packages' have no part in it.
+    """
     loaded = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
-    # A wheel brings a library in a folder of its own; where there is none, all share the system's.
-    bundled = [library for library in loaded if re.search(r"[/\\](numpy|scipy)\b", library["filepath"])]
+    # A wheel brings a library in a folder of its own; where there is none, NumPy and SciPy share the system's.
+    bundled = [library for library in loaded if re.search(r"[/\\]numpy\b", library["filepath"])]
     parts = ("internal_api", "version", "architecture")
     return "; ".join(sorted({" ".join(str(library.get(part)) for part in parts) for library in bundled or loaded}))

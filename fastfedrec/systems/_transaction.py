@@ -88,6 +88,7 @@ class Account:
     ):
         self.unfinished, self.simulation, self.run = unfinished, simulation, run
         self._closed: Unfinished | None = None
+        self._parts: tuple[Unfinished, ...] = ()  # earlier fits that were parts of the run that this one resumes
         self.open(ledger)
 
     def open(self, ledger: Ledger) -> Ledger:
@@ -100,6 +101,7 @@ class Account:
     def resume(self, ledger: Ledger) -> Ledger:
         """Write to the ledger of the run that is resumed from the checkpoint; all of it counts as this fit's."""
         others = tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)
+        parts = self._parts + tuple(fit for fit in self.unfinished if fit not in others)
         before: Counter[Event] = Counter()
         for fit in others:
             if fit.note not in ledger.notes:
@@ -107,7 +109,7 @@ class Account:
                 before.update(fit.ledger.events)
         notes = {note for fit in others for note in fit.ledger.notes}
         # One step, so that an interruption leaves an account of this run or of none.
-        self.unfinished, self.ledger, self._before, self._notes = others, ledger, before, notes
+        self.unfinished, self._parts, self.ledger, self._before, self._notes = others, parts, ledger, before, notes
         return ledger
 
     def close(self, name: str) -> Unfinished:
@@ -117,6 +119,8 @@ class Account:
         spent = Ledger(self.ledger.delta)
         # A correction may have restated a round of before; the total is what counts, and no event is negative.
         spent.events = +(Counter(self.ledger.events) - self._before)
+        for part in self._parts:  # which may have come further, if an older copy of the folder was put back
+            spent.events |= part.ledger.events
         spent.is_simulation = self.simulation
         # The number tells it from any other such fit, so that no ledger counts it twice.
         note = f"a fit of {name} that did not finish ({secrets.token_hex(4)}): what it had spent is included"

@@ -203,6 +203,12 @@ ENGINES = [
         ("test_a_run_is_charged_once_wherever_its_folder_is", "test_a_run_that_is_resumed_is_charged_once"),
     ),
     Mutant(
+        "older-copy-forgets", "a run that is resumed from an older copy forgets what came after it", "Account.close",
+        "for part in self._parts:\n    spent.events |= part.ledger.events",
+        "pass",
+        ("test_a_run_that_is_resumed_from_an_older_copy_keeps_what_was_spent_after_it",),
+    ),
+    Mutant(
         "cost-lost-in-the-end", "a fit's cost is forgotten where its parameters cannot be copied",
         "_fit_and_finish",
         "parameters = model._copied_parameters()\nfit(model, *arguments, **options)\nmodel._finish(parameters)",

@@ -532,6 +532,38 @@ def test_only_the_run_that_is_resumed_is_its_own_cost(data, tmp_path):
     assert sum(second.values()) == 2
 
 
+def test_a_run_that_is_resumed_from_an_older_copy_keeps_what_was_spent_after_it(data, tmp_path):
+    """A round that is done twice has the same bits, so it costs once, also if it was done before the copy came back."""
+    model, folder = PrivRec(**KEPT), tmp_path / "run"
+    stopped(PrivRec(**KEPT), data, folder, 1)
+    shutil.copytree(folder, tmp_path / "older")
+    assert sum(stopped(model, data, folder, 3, None).values()) == 3
+    assert sum(stopped(model, data, tmp_path / "older", 2, None).values()) == 3
+    whole = PrivRec(**KEPT).fit(data, key=KEY).ledger_.events
+    assert sum(model.fit(data, key=KEY).ledger_.events.values()) == sum(whole.values()) + 3
+    model.fit(data, checkpoint=tmp_path / "older")
+    assert model.ledger_.events == whole
+
+
+def test_a_run_whose_resumption_is_interrupted_keeps_its_cost(data, tmp_path):
+    model = PrivRec(**KEPT)
+    spent = stopped(model, data, tmp_path / "run", 2)
+    whole, line = PrivRec(**KEPT).fit(data, key=KEY).ledger_.events, 0
+    while True:
+        line += 1
+        shutil.copytree(tmp_path / "run", tmp_path / str(line))
+        again = copy.deepcopy(model)
+        with (
+            suppress(KeyboardInterrupt),
+            Interrupt(line, ("Account.resume", "Account.resume.<locals>.<genexpr>")) as lines,
+        ):
+            again.fit(data, checkpoint=tmp_path / str(line))
+        if lines.n_lines < line:
+            break
+        assert again.fit(data, key=KEY).ledger_.events == whole + spent
+    assert line > 8
+
+
 def test_a_run_that_is_resumed_and_stopped_once_more_has_all_of_its_rounds_once(data, tmp_path):
     model = PrivRec(**KEPT)
     stopped(model, data, tmp_path / "run", 2)

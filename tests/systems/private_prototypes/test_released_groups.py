@@ -80,7 +80,7 @@ def test_the_sums_of_a_round_are_those_of_these_groups(model, monkeypatch):
     new = type(model)(**model.get_params())
     state = start(new, DATA)
     new.local_round(state, DATA, KEY, 0, sender="a", n_threads=1)
-    np.testing.assert_array_equal(seen, [groups(model, DATA)])
+    np.testing.assert_array_equal(seen, [assign_rows(points_of(model, DATA)[1], CENTERS)[0]])
 
 
 def test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price(monkeypatch):
