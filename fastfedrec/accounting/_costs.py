@@ -13,7 +13,14 @@ from fastfedrec.accounting.events import (
     ShuffledReports,
     UnsupportedEventError,
 )
-from fastfedrec.accounting.rounding import LARGEST_EXPONENT, inverse_up, replaced_epsilon, sampled_epsilon, up
+from fastfedrec.accounting.rounding import (
+    ABSOLUTE,
+    LARGEST_EXPONENT,
+    inverse_up,
+    replaced_epsilon,
+    sampled_epsilon,
+    up,
+)
 from fastfedrec.core.numbers import float_up
 
 _SAMPLING_THEOREMS: tuple[tuple[str, str], ...] = (("poisson", "add_remove"), ("without_replacement", "replace"))
@@ -102,6 +109,44 @@ def pure_rho(epsilon: float) -> float:
         Rounded up; randomized response attains it at orders near 1 (docs/explanation/accounting/accounting.md).
     """
     return up(epsilon * math.tanh(epsilon / 2))
+
+
+def bounded_choices(event: Event) -> tuple[float, int] | None:
+    """The bounded range of one choice by an exponential mechanism, and how many choices an event is.
+
+    Parameters
+    ----------
+    event : event
+        What happened.
+
+    Returns
+    -------
+    (float, int) or None
+        The range is rounded up.  None for all other events, and under sampling, which does not keep ranges bounded.
+    """
+    if not isinstance(event, CentralRelease) or event.n_choices is None or event.sampling != "none":
+        return None
+    return float_up(Fraction(event.epsilon) / event.n_choices), event.count * event.n_choices
+
+
+def bounded_range_rho(epsilon: float) -> float:
+    """The rho of a release of bounded range: log((e^epsilon - 1) / epsilon) - 1 + epsilon / (e^epsilon - 1).
+
+    Parameters
+    ----------
+    epsilon : float
+        The range.
+
+    Returns
+    -------
+    float
+        Rounded up, and at most epsilon^2 / 8; the least that holds for all of them
+        (docs/explanation/accounting/accounting.md).
+    """
+    epsilon = max(epsilon, 1e-300)
+    half = epsilon / 2
+    terms = half, math.log(-math.expm1(-epsilon)), -math.log(epsilon), half / math.tanh(half), -1.0
+    return up(min(epsilon * epsilon / 8, math.fsum(terms) + ABSOLUTE * math.fsum(map(abs, terms))))
 
 
 def release_delta(event: CentralRelease) -> float:

@@ -126,6 +126,25 @@ def pure_loss(epsilon: float) -> Loss:
     return Loss(epsilon / CELLS, epsilon, build)
 
 
+def bounded_range_loss(epsilon: float) -> Loss:
+    """Losses of a pair that dominates all releases of this bounded range, with a density in proportion to e^(x / 2).
+
+    H_g is (e^(epsilon / 2) - sqrt(g))^2 / (e^epsilon - 1), the largest of all pairs of two outputs with losses epsilon
+    apart (docs/explanation/accounting/accounting.md).
+    """
+    epsilon = max(epsilon, _LEAST_EPSILON)
+
+    def build(step):
+        edges = np.minimum(step * np.arange(math.ceil(epsilon / step) + 2), epsilon)
+        low, high = edges[:-1], edges[1:]
+        part = np.expm1((low - high) / 2) / math.expm1(-epsilon)
+        p, q = np.exp((high - epsilon) / 2) * part, np.exp(-(low + epsilon) / 2) * part
+        pmf = symmetric(p, q, step, 0.0, (0.0, 0.0), p * -np.expm1(-(low + high) / 2))
+        return pmf, pmf
+
+    return Loss(epsilon / CELLS, epsilon, build)
+
+
 @dataclass(frozen=True)
 class TotalLoss:
     """Losses first + step * i of a composition, with what is added to every delta.

@@ -47,6 +47,21 @@ def randomized_response(orders: np.ndarray, epsilon: float) -> np.ndarray:
         return logs + ABSOLUTE * (high + np.abs(logs))
 
 
+def bounded_range(orders: np.ndarray, epsilon: float, rho: float) -> np.ndarray:
+    """Upper bounds of the divergences of all releases of bounded range; not logarithms of A - 1.
+
+    With S(x) = log(sinh(x epsilon / 2) / (x epsilon / 2)) the largest divergence of order a is (a S(a) - (a - 1)
+    S(a - 1) - S(1)) / (a - 1); it is at most rho a.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.zeros(len(orders))
+        for x, weight in ((orders, orders), (orders - 1, 1 - orders), (1.0, -1.0)):
+            half = x * max(epsilon, _LEAST_EPSILON) / 2
+            terms = half, np.log(-np.expm1(-2 * half)), -np.log(2 * half)
+            total += weight * sum(terms) + ABSOLUTE * np.abs(weight) * (sum(map(np.abs, terms)))
+        return np.fmin(np.fmin(total / (orders - 1), rho * orders) * UP, epsilon)
+
+
 def laplace(orders: np.ndarray, scale: float) -> np.ndarray:
     """A = (alpha e^((alpha - 1) / scale) + (alpha - 1) e^(-alpha / scale)) / (2 alpha - 1)."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

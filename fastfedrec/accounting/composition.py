@@ -7,7 +7,15 @@ from typing import Any, Self
 import numpy as np
 
 from fastfedrec.accounting._conversion import zcdp_delta, zcdp_epsilon
-from fastfedrec.accounting._costs import discrete_gaussian_rho, gaussian_rho, pure_cost, pure_rho, release_delta
+from fastfedrec.accounting._costs import (
+    bounded_choices,
+    bounded_range_rho,
+    discrete_gaussian_rho,
+    gaussian_rho,
+    pure_cost,
+    pure_rho,
+    release_delta,
+)
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
@@ -298,12 +306,14 @@ class ZCDPAccountant(Accountant):
     """Zero-concentrated differential privacy: rhos add up.
 
     Takes `ZCDP`, `Gaussian` without sampling (rho = 1 / (2 noise_multiplier^2)), and everything with a pure epsilon
-    (rho = epsilon tanh(epsilon / 2), which is below epsilon^2 / 2).
+    (rho = epsilon tanh(epsilon / 2), which is below epsilon^2 / 2; of exponential mechanisms at most epsilon^2 / 8).
 
     References
     ----------
     .. [1] Bun and Steinke, "Concentrated differential privacy", TCC 2016, Propositions 1.4 and 3.3.
     .. [2] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020, Corollary 13.
+    .. [3] Cesar, Rogers, "Bounding, concentrating, and truncating: unifying privacy loss composition for data
+       analytics", ALT 2021 (bounded range).
 
     Examples
     --------
@@ -322,6 +332,8 @@ class ZCDPAccountant(Accountant):
             return gaussian_rho(event)
         if isinstance(event, DiscreteGaussianRelease):
             return discrete_gaussian_rho(event)
+        if choices := bounded_choices(event):
+            return up(count_up(choices[1]) * bounded_range_rho(choices[0]))
         epsilon, uses = pure_cost(event)
         return up(count_up(uses) * pure_rho(epsilon))
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfedrec.accounting import _loss
-from fastfedrec.accounting._costs import check_sampling, opposite_noise, pure_cost
+from fastfedrec.accounting._costs import bounded_choices, check_sampling, opposite_noise, pure_cost
 from fastfedrec.accounting._discrete_gaussian import LARGEST_STDDEV, discrete_gaussian_loss
-from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, pure_loss, symmetric
+from fastfedrec.accounting._loss import CELLS, Loss, LossPmf, both_ways, bounded_range_loss, pure_loss, symmetric
 from fastfedrec.accounting._masses import (
     gaussian_masses,
     laplace_masses,
@@ -54,7 +54,8 @@ class PLDAccountant(Accountant):
 
     Takes `Gaussian` without sampling (in closed form), with Poisson sampling, and with sampling of fixed size without
     replacement under "replace"; `Laplace` without or with Poisson sampling; `DiscreteGaussianRelease`;
-    `ShuffledReports`; and everything with a pure epsilon, which counts as randomized response, the worst of its kind.
+    `ShuffledReports`; and everything with a pure epsilon, which counts as randomized response, the worst of its kind,
+    or as the worst of bounded range where it chose by exponential mechanisms.
 
     Notes
     -----
@@ -116,6 +117,8 @@ class PLDAccountant(Accountant):
                     f"stddev must be at most {LARGEST_STDDEV:g} here, got {event.stddev:g}; use ZCDPAccountant"
                 )
             return functools.partial(discrete_gaussian_loss, event.stddev, event.sensitivity), event.count
+        if choices := bounded_choices(event):
+            return (lambda _: bounded_range_loss(choices[0])), choices[1]
         epsilon, uses = pure_cost(event)
         return (lambda _: pure_loss(epsilon)), uses
 
@@ -172,7 +175,7 @@ class PLDAccountant(Accountant):
             is_inside = all(total.first < best for total in tilted)
             if not best or (is_inside and _allowed(tilted, best) <= _ALLOWED * delta):
                 break
-        return min(best, self._by_renyi().get_epsilon(delta))
+        return min(best, self._by_renyi()._epsilon(delta))
 
     def _tilted_delta(self, epsilon, delta):
         """From a bound on it; where it is far below, on the widest grids, and then on those that are wide enough."""
@@ -205,13 +208,16 @@ class PLDAccountant(Accountant):
             epsilon = max((total.epsilon(delta) for total in self._totals()), default=math.inf)
         if epsilon and (math.isinf(epsilon) or delta * _ALLOWED < _allowed(self._totals(), epsilon)):
             epsilon = min(epsilon, self._tilted_epsilon(delta))
+        if any(map(bounded_choices, self._events)):
+            # The pair that dominates each release of bounded range is not the closest bound of many of them.
+            epsilon = min(epsilon, self._by_renyi()._epsilon(delta))
         return epsilon * _ROUND_UP
 
     def _delta(self, epsilon: float) -> float:
         if self._is_plain():
             square = self._mu_squared()
             return gaussian_delta(square, epsilon) if square else 0.0
-        delta = self._by_renyi().get_delta(epsilon)
+        delta = self._by_renyi()._delta(epsilon)
         is_large = delta > _SURELY_TILTED and self._totals()
         if is_large:
             delta = min(delta, max(total.delta(epsilon) for total in self._totals()))

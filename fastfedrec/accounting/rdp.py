@@ -8,6 +8,8 @@ import numpy as np
 from fastfedrec.accounting import _renyi
 from fastfedrec.accounting._conversion import renyi_delta, renyi_epsilon
 from fastfedrec.accounting._costs import (
+    bounded_choices,
+    bounded_range_rho,
     check_sampling,
     discrete_gaussian_rho,
     gaussian_rho,
@@ -78,6 +80,9 @@ class RDPAccountant(Accountant):
             pair = _renyi.opposite_gaussian if noise else pair
             sampled = _sampled(pair, event.sampling_rate, noise or event.noise_multiplier)
             return np.minimum(count_up(event.count) * sampled, plain)
+        elif choices := bounded_choices(event):
+            epsilon, uses = choices
+            return count_up(uses) * _renyi.bounded_range(ORDERS, epsilon, bounded_range_rho(epsilon))
         else:
             epsilon, uses = pure_cost(event)
             logs = _renyi.randomized_response(ORDERS, epsilon)

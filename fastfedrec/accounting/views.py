@@ -130,9 +130,11 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
         delta = stretched_delta(release_delta(event), both - event.epsilon)
         if delta >= 1 or math.isinf(both):
             return None
+        # The ranges of two steps add up.  Sampling does not keep a range bounded.
+        n_choices = event.n_choices if event.sampling == "none" else None
         return CentralRelease(
             event.mechanism, both, delta=delta, neighboring="replace", sampling="none", count=uses,
-            trust=event.trust, distance=event.distance,
+            trust=event.trust, distance=event.distance, n_choices=n_choices,
         )  # fmt: skip
     if isinstance(event, DiscreteGaussianRelease):
         both = 2 * event.sensitivity

@@ -8,6 +8,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastfedrec.accounting.events import CentralRelease, Neighboring
 from fastfedrec.core.check import (
     check_array,
     check_choice,
@@ -18,6 +19,7 @@ from fastfedrec.core.check import (
     plain_array,
 )
 from fastfedrec.core.immutable import Immutable
+from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, below, exp_minus, words
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
@@ -121,11 +123,45 @@ class ExponentialMechanism(Immutable):
             (1 + e^epsilon) times a bound of the chance that rounding changes what is chosen, which takes the logarithms
             of NumPy to be within 4 units in the last place.
         """
+        return extra_delta(self.epsilon, self._distance(n_scores))
+
+    def event(self, n_scores: int, *, neighboring: Neighboring) -> CentralRelease:
+        """One call of `privatize`, for a ledger or an accountant.
+
+        The event states that each choice has a bounded range, which costs less than its epsilon alone (see
+        docs/explanation/accounting/accounting.md).
+
+        Parameters
+        ----------
+        n_scores : int
+            How many scores there are to choose from; a public number.
+        neighboring : {"replace", "add_remove", "zero_out"}
+            For which neighbours the sensitivity holds.
+
+        Returns
+        -------
+        CentralRelease
+            With the sampler's distance from the ideal one.
+
+        Examples
+        --------
+        >>> from fastfedrec.accounting import ZCDPAccountant
+        >>> from fastfedrec.mechanisms import ExponentialMechanism
+        >>> event = ExponentialMechanism(0.1).event(500, neighboring="replace")
+        >>> round(ZCDPAccountant().compose(event, 100).get_epsilon(1e-6), 2)
+        2.42
+        """
+        distance = min(float_up(self._distance(n_scores)), 1.0)
+        return CentralRelease(
+            "exponential mechanism", self.epsilon, neighboring=neighboring, n_choices=self.n_selected, distance=distance
+        )
+
+    def _distance(self, n_scores: int) -> Fraction:
+        """The total variation distance between what runs and the ideal mechanism, or more."""
         n_scores = check_integer("n_scores", n_scores, low=1)
         if self.sampler == "exact":
-            return 0.0
-        distance = self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
-        return extra_delta(self.epsilon, distance)
+            return Fraction(0)
+        return self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
 
     @draws_reports
     def privatize(self, scores: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.int64]:

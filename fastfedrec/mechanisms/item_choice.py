@@ -145,7 +145,7 @@ def choose_items(
     mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)
     key.claim("choose_items")
     ledger.record(
-        CentralRelease(CHOICES[0], mechanism.epsilon, neighboring="add_remove"),
+        CentralRelease(CHOICES[0], mechanism.epsilon, neighboring="add_remove", n_choices=n),
         simulation=key.is_simulation,
     )
     columns = mechanism._peel(interactions.interactions_per_item(), key, 0)

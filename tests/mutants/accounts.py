@@ -83,6 +83,18 @@ ACCOUNTS = [
         ("test_every_accountant_errs_upward_on_randomized_response", "test_the_rho_of_a_pure_release_is_the_least"),
     ),
     Mutant(
+        "bounded-range-halved", "choices have half of their range", "bounded_choices",
+        "Fraction(event.epsilon) / event.n_choices",
+        "Fraction(event.epsilon) / event.n_choices / 2",
+        ("test_no_pair_of_this_range_diverges_more", "test_one_choice_is_the_worst_of_all_pairs"),
+    ),
+    Mutant(
+        "bounded-range-under-sampling", "sampled choices keep a bounded range", "_for_replacement",
+        "event.sampling == 'none'",
+        "True",
+        ("test_replacing_doubles_the_range_and_sampling_ends_it",),
+    ),
+    Mutant(
         "own-delta-sampled-twice", "sampling amplifies the delta of a release twice", "release_delta",
         "rate * Fraction(event.delta)",
         "rate**2 * Fraction(event.delta)",

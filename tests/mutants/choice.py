@@ -134,7 +134,7 @@ CHOICE = [
         "choice-public-not-recorded",
         "a choice from a public list is not recorded",
         "choose_items",
-        "ledger.record(CentralRelease(CHOICES[0], mechanism.epsilon, neighboring='add_remove'),"
+        "ledger.record(CentralRelease(CHOICES[0], mechanism.epsilon, neighboring='add_remove', n_choices=n),"
         " simulation=key.is_simulation)",
         "pass",
         (RECORD,),

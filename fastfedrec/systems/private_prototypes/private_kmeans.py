@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -317,7 +318,9 @@ def selection_event(
     """
     check_choice("accounting", accounting, ("pure", "zcdp"))
     cost = check_integer("n_rows", n_rows, low=1) * check_exact("epsilon", epsilon, low=0, exclusive=True)
-    return _pure(mechanism, cost, count) if accounting == "pure" else _zcdp(mechanism, cost**2 / 8, count)
+    if accounting == "zcdp":
+        return _zcdp(mechanism, cost**2 / 8, count)
+    return replace(_pure(mechanism, cost, count), n_choices=1)
 
 
 def _pure(mechanism: str, epsilon: Fraction, count: int) -> CentralRelease:
