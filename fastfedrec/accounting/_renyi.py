@@ -15,6 +15,7 @@ from fastfedrec.accounting.rounding import ABSOLUTE, LARGEST_EXPONENT, UP, log1p
 
 _SERIES = 0.05  # of alpha |w - 1|, below which g is taken by its series
 _TERMS = 12
+_MOST_SUMMED, _LARGEST_SUMMED = 4096, 2**20  # terms of a sum: where a quadrature has fewer points, and at all
 _MOST_POINTS = 20_000  # of a quadrature; a divergence that needs more is bounded by those of whole orders
 _LOG_PRECISION = math.log(1e-10)  # of a quadrature, relative
 _NOISE = 1e-150, 1e150  # whose squares are numbers
@@ -90,7 +91,8 @@ def sampled_gaussian(order: float, rate: float, noise_multiplier: float) -> floa
     if rate == 1:
         x = order * (order - 1) / (2 * z * z) * UP
         return x + math.log(-math.expm1(-x)) if x < math.inf else x
-    return _whole_order(int(order), rate, z) if order == int(order) else _any_order(order, rate, z)
+    is_sum = order == int(order) and order <= _MOST_SUMMED
+    return _whole_order(int(order), rate, z) if is_sum else _any_order(order, rate, z)
 
 
 def poisson_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) -> np.ndarray:
@@ -128,7 +130,7 @@ def _any_order(order, rate, z):
     reach = math.sqrt(2 * growth + 120 + 4 * math.log1p(z))
     first, last = -reach, top / z + reach
     n_points = math.ceil((last - first) / spacing) + 1
-    if n_points > _MOST_POINTS or rate < _LEAST_RATE:
+    if n_points > (_MOST_POINTS if order <= _MOST_SUMMED else 10 * _MOST_POINTS) or rate < _LEAST_RATE:
         return _between_whole_orders(order, rate, z)
     x = first + spacing * np.arange(n_points)
     logs = -x * x / 2 + _log_g(order, *_sampled_ratio(rate, x / z - 1 / (2 * z * z)))
@@ -138,12 +140,15 @@ def _any_order(order, rate, z):
     log_error += log1p_exp(math.log(2 + 2 * order) - inside)
     if log_error > -2:
         return _between_whole_orders(order, rate, z)
-    outside = float(scipy.special.log_ndtr(spacing - reach)) + log_second + math.log(2)
+    # Beyond the points the bound falls, so that its sum is below its integral from the last of them on.
+    outside = float(scipy.special.log_ndtr(-reach)) + log_second + math.log(2)
     return inside + math.log1p(2 * math.exp(log_error) + 2 * math.exp(outside + growth - inside)) + 2.0**-36
 
 
 def _between_whole_orders(order, rate, z):
     """(alpha - 1) times the divergence is convex in alpha, and 0 at alpha = 1."""
+    if order > _LARGEST_SUMMED:
+        return math.inf
     low = math.floor(order)
     ends = [log1p_exp(_whole_order(n, rate, z)) if n > 1 else 0.0 for n in (low, low + 1)]
     value = up((low + 1 - order) * ends[0] + (order - low) * ends[1])
@@ -263,7 +268,7 @@ def opposite_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) 
         (log_weights + log_p, -np.exp(log_excess - log_p), -u, np.full(len(orders), np.searchsorted(x, m + _FAR))),
     )
     sums = [_opposite_sums(orders, *side) for side in sides]
-    return np.logaddexp(np.logaddexp(*sums), _beyond_opposite(orders, float(log_rest), m)) + 2.0**-36
+    return np.logaddexp(np.logaddexp(*sums), _beyond_opposite(orders, rate, m)) + 2.0**-36
 
 
 def _opposite_sums(orders, log_weights, y, u, stops):
@@ -276,16 +281,15 @@ def _opposite_sums(orders, log_weights, y, u, stops):
     return np.array(sums)
 
 
-def _beyond_opposite(orders, log_rest, m):
+def _beyond_opposite(orders, rate, m):
     """The logarithm of the mean of h beyond the points, with x > 0 and x < 0.
 
-    The first is the mean of p^a r^(1 - a) or less, with p at most e^(m x - m^2 / 2) and r at least 1 - q and at least
-    e^(-m x - m^2 / 2); the second that of a r or less.
+    The first is at most the mean of p^a r^(1 - a), where p is at most e^(m x - m^2 / 2), and r at least e^(-q (m x +
+    m^2 / 2)), as the arithmetic mean is above the geometric; the second is at most that of a r.
     """
-    last, tail = 2 * orders * m + _FAR, scipy.special.log_ndtr
-    steep = ((2 * orders - 1) ** 2 - 1) * m * m / 2 + tail((2 * orders - 1) * m - last)
-    flat = (orders**2 - orders) * m * m / 2 + tail(orders * m - last) - (orders - 1) * log_rest
-    return np.logaddexp(np.minimum(steep, flat), np.log(orders) + tail(-_FAR))
+    tail = scipy.special.log_ndtr
+    slope, level = (orders + (orders - 1) * rate) * m, (orders - (orders - 1) * rate) * m * m / 2
+    return np.logaddexp(slope**2 / 2 - level + tail(slope - 2 * orders * m - _FAR), np.log(orders) + tail(-_FAR))
 
 
 def _log_mass(edges):

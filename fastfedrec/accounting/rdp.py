@@ -1,5 +1,6 @@
 """Renyi accounting: divergences of order alpha add up; the Gaussian also under sampling."""
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -35,11 +36,13 @@ ORDERS = np.unique(
         ]
     )
 )
+# Of divergences so small that the bound still falls at the last of `ORDERS`: at most 1.5% above that of all orders.
+_LARGE_ORDERS = ORDERS[-1] * 2.0 ** (np.arange(1, 57) / 2)
 _LARGEST_ORDER = 2.0**20  # a divergence is a sum of as many terms
 
 
 class RDPAccountant(Accountant):
-    """Renyi differential privacy of orders up to 4,096.
+    """Renyi differential privacy of orders up to 4,096, and beyond for the smallest divergences.
 
     Takes `Gaussian` without sampling, with Poisson sampling, and with sampling of fixed size without replacement under
     "replace"; `Laplace` without sampling; `ZCDP`; and everything with a pure
@@ -61,38 +64,55 @@ class RDPAccountant(Accountant):
     1.425
     """
 
-    @np.errstate(over="ignore")  # an infinite divergence is one
     def _cost(self, event: Event) -> Any:
-        if isinstance(event, ZCDP):
-            return up(count_up(event.count) * event.rho) * ORDERS
-        if isinstance(event, DiscreteGaussianRelease):
-            return discrete_gaussian_rho(event) * ORDERS
-        if isinstance(event, Laplace) and event.sampling == "none":
-            logs, uses = _renyi.laplace(ORDERS, event.noise_multiplier), event.count
-        elif isinstance(event, Gaussian):
-            check_sampling(event)
-            plain = gaussian_rho(event) * ORDERS
-            if event.sampling == "none":
-                return plain
-            # Sampling never adds to them.
-            noise = opposite_noise(event)
-            pair = _renyi.fixed_size_gaussian if event.neighboring == "replace" else _renyi.poisson_gaussian
-            pair = _renyi.opposite_gaussian if noise else pair
-            sampled = _sampled(pair, event.sampling_rate, noise or event.noise_multiplier)
-            return np.minimum(count_up(event.count) * sampled, plain)
-        elif choices := bounded_choices(event):
-            epsilon, uses = choices
-            return count_up(uses) * _renyi.bounded_range(ORDERS, epsilon, bounded_range_rho(epsilon))
-        else:
-            epsilon, uses = pure_cost(event)
-            logs = _renyi.randomized_response(ORDERS, epsilon)
-        return count_up(uses) * _divergences(ORDERS, logs) if uses else np.zeros(len(ORDERS))
+        return _event_divergences(event, ORDERS)
 
     def _epsilon(self, delta: float) -> float:
-        return renyi_epsilon(ORDERS, self._sum(), delta)
+        divergences = self._sum()
+        epsilon = renyi_epsilon(ORDERS, divergences, delta)
+        if divergences[-1] * (ORDERS[-1] - 1) < -math.log(delta):  # the bound still falls at the last order
+            epsilon = min(epsilon, renyi_epsilon(_LARGE_ORDERS, self._large_sum(), delta))
+        return epsilon
 
     def _delta(self, epsilon: float) -> float:
-        return renyi_delta(ORDERS, self._sum(), epsilon)
+        divergences = self._sum()
+        delta = renyi_delta(ORDERS, divergences, epsilon)
+        if 2 * divergences[-1] < epsilon:
+            delta = min(delta, renyi_delta(_LARGE_ORDERS, self._large_sum(), epsilon))
+        return delta
+
+    def _large_sum(self):
+        parts = ((_event_divergences(event, _LARGE_ORDERS), times) for event, times in self._events.items())
+        return sum(count_up(times) * cost if np.any(cost) else cost for cost, times in parts)
+
+
+@np.errstate(over="ignore")  # an infinite divergence is one
+def _event_divergences(event, orders):
+    """Divergences of all uses of one event; `orders` is `ORDERS` or `_LARGE_ORDERS`."""
+    if isinstance(event, ZCDP):
+        return up(count_up(event.count) * event.rho) * orders
+    if isinstance(event, DiscreteGaussianRelease):
+        return discrete_gaussian_rho(event) * orders
+    if isinstance(event, Laplace) and event.sampling == "none":
+        logs, uses = _renyi.laplace(orders, event.noise_multiplier), event.count
+    elif isinstance(event, Gaussian):
+        check_sampling(event)
+        plain = gaussian_rho(event) * orders
+        if event.sampling == "none":
+            return plain
+        # Sampling never adds to them.
+        noise = opposite_noise(event)
+        pair = _renyi.fixed_size_gaussian if event.neighboring == "replace" else _renyi.poisson_gaussian
+        pair = _renyi.opposite_gaussian if noise else pair
+        sampled = _sampled(pair, event.sampling_rate, noise or event.noise_multiplier, orders is _LARGE_ORDERS)
+        return np.minimum(count_up(event.count) * sampled, plain)
+    elif choices := bounded_choices(event):
+        epsilon, uses = choices
+        return count_up(uses) * _renyi.bounded_range(orders, epsilon, bounded_range_rho(epsilon))
+    else:
+        epsilon, uses = pure_cost(event)
+        logs = _renyi.randomized_response(orders, epsilon)
+    return count_up(uses) * _divergences(orders, logs) if uses else np.zeros(len(orders))
 
 
 def poisson_divergence(order: float, sampling_probability: float, noise_multiplier: float) -> float:
@@ -149,9 +169,10 @@ def _check_order(order):
     return check_real("order", check_real("order", order, low=1.0, exclusive=True), high=_LARGEST_ORDER)
 
 
-@lru_cache(maxsize=64)
-def _sampled(pair, rate, noise_multiplier):
-    return _divergences(ORDERS, pair(ORDERS, rate, noise_multiplier))
+@lru_cache(maxsize=128)
+def _sampled(pair, rate, noise_multiplier, is_large):
+    orders = _LARGE_ORDERS if is_large else ORDERS
+    return _divergences(orders, pair(orders, rate, noise_multiplier))
 
 
 def _divergences(orders, logs):

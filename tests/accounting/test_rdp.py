@@ -1,3 +1,5 @@
+import math
+
 import mpmath
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from fastfedrec.accounting import (
     Gaussian,
     Laplace,
     LocalReports,
+    PLDAccountant,
     RDPAccountant,
     ZCDPAccountant,
     _renyi,
@@ -144,6 +147,61 @@ def test_never_above_the_public_accountant_with_its_own_orders(q, z, count):
     ours = RDPAccountant().compose(poisson(z, q), count)
     for delta in (1e-3, 1e-6, 1e-10):
         assert ours.get_epsilon(delta) <= peer.get_epsilon(delta) * (1 + 1e-6)
+
+
+def dense_divergence(order, z, densities):
+    """The mean of r g(p / r) at points so dense that its sum is its integral: 1/16 of a stddev, and much noise."""
+    with mpmath.workdps(60):
+        a, z, total = mpmath.mpf(order), mpmath.mpf(z), mpmath.mpf(0)
+        for i in range(-16 * 24, int(16 * (24 + 2 * a / z))):
+            p, r = densities(mpmath.mpf(i) / 16, z)
+            total += mpmath.npdf(mpmath.mpf(i) / 16) * (p * (p / r) ** (a - 1) - r - a * (p - r))
+        return mpmath.log1p(total / 16) / (a - 1)
+
+
+@pytest.mark.parametrize(("order", "z"), [(4096 * 2**0.5, 100.0), (8192.0, 3e4), (1e6, 3e4), (1e7, 5e5)])
+@pytest.mark.parametrize("q", [1e-3, 0.02, 0.6])
+def test_large_orders_are_not_below_quadrature(order, z, q):
+    def mixture(x, z):
+        return 1 - q + q * mpmath.exp(x / z - 1 / (2 * z * z))
+
+    orders = np.array([order])
+    exact = dense_divergence(order, z, lambda x, z: (mixture(x, z), 1))
+    assert exact <= poisson_divergence(min(order, 2**20), q, z) <= exact * (1 + 1e-6) or order > 2**20
+    assert exact <= _renyi.divergence(_renyi.poisson_gaussian(orders, q, z)[0], order) <= exact * (1 + 1e-6)
+    opposite = dense_divergence(order, z, lambda x, z: (mixture(x, z), mixture(-x, z)))
+    assert opposite <= _renyi.divergence(_renyi.opposite_gaussian(orders, q, z)[0], order) <= opposite * 1.02
+    assert exact <= _renyi.divergence(_renyi.fixed_size_gaussian(orders, q, z)[0], order) <= exact * 1.05
+
+
+TINY = [
+    gaussian(3e4),
+    gaussian(1e5),
+    gaussian(3e4, sampling="poisson", sampling_probability=0.01),
+    fixed(3e4, 1000, 10),
+    gaussian(1e3, neighboring="replace", sampling="poisson", sampling_probability=0.1, contribution=0.5),
+    Laplace(1e7, neighboring="replace", sampling="none", count=100),
+    CentralRelease("m", 1e-7, neighboring="replace", count=1000),
+    CentralRelease("m", 1e-7, neighboring="replace", count=1000, n_choices=1),
+]
+
+
+@pytest.mark.parametrize("event", TINY)
+@pytest.mark.parametrize("delta", [1e-8, 1e-10])
+def test_tiny_divergences_are_not_held_up_by_the_largest_order(event, delta):
+    renyi, exact = RDPAccountant().compose(event), PLDAccountant().compose(event)
+    epsilon = exact.get_epsilon(delta)
+    assert epsilon * (1 - 2e-9) <= renyi.get_epsilon(delta) <= 1.5 * epsilon
+    assert -math.log(delta) / 4095 > 1.5 * epsilon  # control: what orders up to 4,096 can vouch for
+    assert exact.get_delta(epsilon) <= renyi.get_delta(epsilon)
+    assert renyi.get_delta(renyi.get_epsilon(delta)) <= delta * (1 + 1e-6)
+
+
+def test_a_mixture_with_zcdp_of_much_noise():
+    zcdp = ZCDP("z", 1e-11, neighboring="replace", sampling="none")
+    both = RDPAccountant().compose(zcdp).compose(fixed(1e5, 1000, 10), 50)
+    alone = ZCDPAccountant().compose(zcdp).get_epsilon(1e-8)
+    assert alone < both.get_epsilon(1e-8) < 1.2 * alone
 
 
 # --- invariants ---

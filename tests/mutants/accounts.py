@@ -121,15 +121,15 @@ ACCOUNTS = [
     ),
     # ---- RDP and PLD ------------------------------------------------------------------------------------------------
     Mutant(
-        "rdp-gaussian-halved", "the Renyi divergence of a Gaussian is halved", "RDPAccountant._cost",
-        "gaussian_rho(event) * ORDERS",
-        "gaussian_rho(event) * ORDERS / 2",
+        "rdp-gaussian-halved", "the Renyi divergence of a Gaussian is halved", "_event_divergences",
+        "gaussian_rho(event) * orders",
+        "gaussian_rho(event) * orders / 2",
         ("test_every_accountant_is_at_least_the_closed_form_of_a_gaussian",),
     ),
     Mutant(
-        "rdp-pure-squared", "a pure release has a tenth of its Renyi divergence", "RDPAccountant._cost",
-        "count_up(uses) * _divergences(ORDERS, logs)",
-        "count_up(uses) * _divergences(ORDERS, logs) / 10",
+        "rdp-pure-squared", "a pure release has a tenth of its Renyi divergence", "_event_divergences",
+        "count_up(uses) * _divergences(orders, logs)",
+        "count_up(uses) * _divergences(orders, logs) / 10",
         ("test_every_accountant_errs_upward_on_randomized_response",),
     ),
     Mutant(
