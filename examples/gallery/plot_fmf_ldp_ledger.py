@@ -58,7 +58,7 @@ figure.suptitle(
 )
 
 # %%
-# Against a server that knows the senders, the cost is rounds times reports times
+# Against a server that knows the senders, the cost is nearly rounds times reports times
 # epsilon: no bound that means anything. Behind a shuffler, at delta = 1e-6, reports of
 # one user hide among those of others, and the whole run costs less than a hundredth, if
 # nobody can link two reports of one user. A view is a claim about who sees what:

@@ -231,28 +231,28 @@ class TotalLoss:
         return float((masses * -np.expm1(np.minimum(0.0, epsilon - self._loss(start + np.arange(len(masses)))))).sum())
 
 
-def choose_step(losses: Sequence[Loss]) -> float:
+def choose_step(losses: Sequence[Loss], finest: float = FINEST) -> float:
     """A grid that is fine enough for each loss, and that none of them alone overfills."""
     return max(
-        min([FINEST, *(loss.step for loss in losses)]),
+        min([finest, *(loss.step for loss in losses)]),
         max(loss.reach for loss in losses) / (LARGEST_FFT // 4),
     )
 
 
 def compose(
-    parts: Sequence[tuple[Loss, int]], aim: Callable[[float, float], float] | None = None
+    parts: Sequence[tuple[Loss, int]], aim: Callable[[float, float], float] | None = None, finest: float = FINEST
 ) -> tuple[TotalLoss, ...]:
     """The total of several losses, each so many times: of (P, Q), and of (Q, P) where that differs.
 
     With `aim`, masses are tilted so that it is least: a function of the logarithm of the mean of e^(tilt * loss), and
-    of the tilt.
+    of the tilt.  No step below `finest` is taken where none of the losses needs it.
     """
     with np.errstate(over="ignore", invalid="ignore"):  # of tilts that are too large to be chosen
-        return _compose(parts, aim)
+        return _compose(parts, aim, finest)
 
 
-def _compose(parts, aim):
-    step, is_chosen = choose_step([loss for loss, _ in parts]), False
+def _compose(parts, aim, finest):
+    step, is_chosen = choose_step([loss for loss, _ in parts], finest), False
     while True:
         pairs = [loss.build(step) for loss, _ in parts]
         alike = all(forward is backward for forward, backward in pairs)

@@ -17,6 +17,9 @@ _PRECISION = 1e-3  # of a calibrated real number, relative
 _MOST_ROUNDS = 10**9
 _NOISE_RANGE = (1e-3, 1e6)
 _ABSURD = 1e3  # a target epsilon that hides nobody
+_STEP = 2e-5  # of the target epsilon: the step of the grid of losses
+_ROUNDING = 1e-4  # of a target: how far the figures of a coarser and a finer grid may be apart
+_TOLERANCE = 2.0**-40  # of a target: ten releases of 0.1 are within 1.0, though the binary number is above 1/10
 _EPSILON_RANGE = (1e-9, 40.0)
 
 
@@ -46,7 +49,8 @@ def calibrate_noise_multiplier(
     Returns
     -------
     float
-        Meets the target by the same accountant; at most a thousandth above the least that does.
+        Meets the target by the same accountant; at most a thousandth above the least that does.  Above epsilon 5 the
+        PLD accountant's grid is coarser in the search, so that the cost is at most the target less a ten-thousandth.
 
     Raises
     ------
@@ -70,7 +74,7 @@ def calibrate_noise_multiplier(
 
 @lru_cache(maxsize=64)
 def _least_noise(event, epsilon, delta, count, accountant):
-    meets = _target(epsilon, delta, count, accountant)
+    meets = _target(epsilon, delta, count, accountant, is_exact=False)
     if epsilon > _ABSURD:
         # Accounts of huge costs under sampling are slow; without it the cost is higher, and has a closed form.
         alone: dict[str, Any] = {"sampling": "none", "sampling_probability": None, "n_users": None, "cohort_size": None}
@@ -124,7 +128,7 @@ def calibrate_epsilon_per_report(
     if not isinstance(event, LocalReports | ShuffledReports | CentralRelease):
         kinds = "LocalReports, ShuffledReports or CentralRelease"
         raise TypeError(f"event must be {kinds}, got {type(event).__name__}; pass the event of one round")
-    meets = _target(epsilon, delta, count, accountant)
+    meets = _target(epsilon, delta, count, accountant, is_exact=False)
     return _largest("epsilon per report", lambda x: meets(replace(event, epsilon=x)), *_EPSILON_RANGE)
 
 
@@ -151,15 +155,19 @@ def calibrate_n_rounds(
     Returns
     -------
     int
-        0 where a single round is too many; at most a thousand million.
+        0 where a single round is too many; at most a thousand million.  The cost may exceed the target by 2^-40 of it:
+        ten releases of epsilon 0.1 are within 1.0, although the binary number next to 0.1 is larger than 1/10.
 
     Examples
     --------
-    >>> from fastfedrec.accounting import ShuffledReports, calibrate_n_rounds
+    >>> from fastfedrec.accounting import CentralRelease, PureAccountant, ShuffledReports, calibrate_n_rounds
     >>> reports = ShuffledReports("binary response", epsilon=2.5, n_reports=100, n_users=50_000)
     >>> calibrate_n_rounds(reports, epsilon=4.18, delta=1e-6)
     20
+    >>> calibrate_n_rounds(CentralRelease("choice", 0.1), epsilon=1.0, delta=1e-6, accountant=PureAccountant)
+    10
     """
+    epsilon *= 1 + _TOLERANCE
     few, many = 0, 1
     while many <= _MOST_ROUNDS and _target(epsilon, delta, many, accountant)(event):
         few, many = many, 2 * many
@@ -205,7 +213,7 @@ def _most_reports(event, epsilon, delta):
     few, many, guess = 0, None, 1
     while many is None or many - few > max(1, _PRECISION * few):
         found = PLDAccountant().compose(replace(event, n_reports=guess)).get_epsilon(delta)
-        few, many = (guess, many) if found <= epsilon else (few, guess)
+        few, many = (guess, many) if found <= epsilon * (1 + _TOLERANCE) else (few, guess)
         if few >= _MOST_ROUNDS:
             break
         # The cost grows about as the square root; a step beyond the guess brackets the answer sooner.
@@ -222,9 +230,13 @@ def _checked(epsilon, delta, count):
     )
 
 
-def _target(epsilon, delta, count, accountant):
-    """Whether an event, so many times, stays within the target."""
+def _target(epsilon, delta, count, accountant, *, is_exact=True):
+    """Whether an event, so many times, stays within the target; by a coarser grid where it need not be exact."""
     epsilon, delta, count = _checked(epsilon, delta, count)
+    if not is_exact and accountant is PLDAccountant and (step := _STEP * epsilon) > PLDAccountant._finest:
+        # Any step gives an upper bound, and a step that grows with the target takes a hundredth of the time.
+        accountant = type(PLDAccountant.__name__, (PLDAccountant,), {"_finest": step})
+        epsilon *= 1 - _ROUNDING
 
     def meets(event: Event) -> bool:
         return accountant().compose(event, count).get_epsilon(delta) <= epsilon

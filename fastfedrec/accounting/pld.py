@@ -83,6 +83,8 @@ class PLDAccountant(Accountant):
     0.993
     """
 
+    _finest = _loss.FINEST  # step of the grid of losses; a calibration that searches takes a coarser one
+
     def __init__(self) -> None:
         super().__init__()
         self._changed()
@@ -150,14 +152,14 @@ class PLDAccountant(Accountant):
     def _totals(self):
         if self._total is None:
             parts = self._parts(_TAIL_STDDEVS)
-            self._total = () if parts is None or not parts else _loss.compose(parts)
+            self._total = () if parts is None or not parts else _loss.compose(parts, finest=self._finest)
         return self._total
 
     def _tilted(self, log_delta, aim):
         """Totals from masses tilted so that `aim` is least, on grids that leave out a little of such a delta."""
         stddevs = math.sqrt(2 * max(0.0, math.log(max(1, self._uses())) - math.log(_LEFT_OUT) - log_delta))
         parts = self._parts(min(max(stddevs, _TAIL_STDDEVS), _LARGEST_STDDEVS))
-        return () if parts is None else _loss.compose(parts, aim)
+        return () if parts is None else _loss.compose(parts, aim, self._finest)
 
     def _tilted_epsilon(self, delta):
         """By the tilt that is best where Chernoff's bound is delta, and then by the best one at what that gave."""

@@ -22,6 +22,8 @@ from fastfedrec.mechanisms import BinaryResponse
 
 __all__ = ["add_account"]
 
+_MANY_ROUNDS = 10**5
+
 
 def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
     """Describe the command and its two forms to the parser of `main`."""
@@ -122,10 +124,11 @@ def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 
 def _milestones(rounds: int) -> list[int]:
-    """1, 2, 5, 10, ... up to the number of rounds, which is the last."""
+    """1, 2, 5, 10, ..., of many rounds powers of ten alone, up to the number of rounds, which is the last."""
     if rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {rounds}")
-    steps = [m * 10**p for p in range(len(str(rounds))) for m in (1, 2, 5)]
+    factors = (1, 2, 5) if rounds <= _MANY_ROUNDS else (1,)  # accounts of many rounds take about a second each
+    steps = [m * 10**p for p in range(len(str(rounds))) for m in factors]
     return [n for n in steps if n < rounds] + [rounds]
 
 

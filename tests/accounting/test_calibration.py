@@ -1,7 +1,11 @@
 import math
 from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from fastfedrec.accounting import (
     AdvancedAccountant,
@@ -14,10 +18,12 @@ from fastfedrec.accounting import (
     RDPAccountant,
     ShuffledReports,
     ZCDPAccountant,
+    _loss,
     calibrate_epsilon_per_report,
     calibrate_n_reports,
     calibrate_n_rounds,
     calibrate_noise_multiplier,
+    calibration,
 )
 
 PLAIN = Gaussian(1.0, neighboring="replace", sampling="none")
@@ -124,6 +130,45 @@ def test_a_target_that_hides_nobody_needs_no_search():
     assert len(asked) == 1
     assert calibrate_noise_multiplier(step, epsilon=8.0, **target) > 0.1
     assert len(asked) > 5
+
+
+POISSON = Gaussian(1.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.001)
+
+
+@pytest.mark.parametrize("epsilon", [6.0, 50.0, 200.0, 1000.0])
+def test_a_large_target_takes_little_work_and_is_met_by_the_accountant_itself(epsilon, monkeypatch):
+    n_cells = []
+    convolve = _loss.convolve
+
+    def counting(*arguments):
+        total = convolve(*arguments)
+        n_cells.append(len(total.pmf))
+        return total
+
+    monkeypatch.setattr(_loss, "convolve", counting)
+    calibration._least_noise.cache_clear()
+    z = calibrate_noise_multiplier(POISSON, epsilon=epsilon, delta=1e-6, count=1000)
+    assert sum(n_cells) < 5e6  # on the grid of small targets one composition of the largest has 8e6
+
+    def cost(noise):
+        return PLDAccountant().compose(replace(POISSON, noise_multiplier=noise), 1000).get_epsilon(1e-6)
+
+    assert cost(z) <= epsilon < cost(z * 0.998)
+
+
+@given(st.integers(1, 1000), st.integers(1, 6))
+@example(1, 1)
+@example(10, 1)  # ten of 0.1 within 1.0
+@example(3, 1)  # three of 0.1 within 0.3
+@example(1000, 3)
+def test_sums_of_decimals_are_those_that_a_reader_means(count, digits):
+    one = CentralRelease("m", float(f"1e-{digits}"), neighboring="replace")
+    target = float(Decimal(f"1e-{digits}") * count)
+    assert calibrate_n_rounds(one, epsilon=target, delta=1e-9, accountant=PureAccountant) == count
+    below = target * (1 - 1e-9)
+    assert calibrate_n_rounds(one, epsilon=below, delta=1e-9, accountant=PureAccountant) == count - 1
+    spent = PureAccountant().compose(one, count).get_epsilon()
+    assert Fraction(one.epsilon) * count <= Fraction(spent)  # the claim itself is never below the binary sum
 
 
 def test_extremes_end():

@@ -7,6 +7,7 @@ import pytest
 from support.cli_case import DATA, refusal, run_json
 
 from fastfedrec.cli import demo
+from fastfedrec.cli.account import _milestones
 from fastfedrec.cli.main import main
 from fastfedrec.core import progress
 from fastfedrec.studies.reproduce.ribero2020.models import FIGURES as PROTOTYPE_FIGURES
@@ -61,7 +62,7 @@ def test_demo_as_json(tmp_path, capsys, small_demo):
     assert documents[0] != documents[2]
     results = documents[0]["results"]
     published = next(r for r in results if (r["trust"], r["system"]) == ("local", "FMFLDP"))
-    assert published["epsilon"] == 20 * 100 * 2.5
+    assert published["epsilon"] == pytest.approx(4505, abs=0.5)  # at delta 1e-6; 20 * 100 * 2.5 at delta 0
     plain = next(r for r in results if r["system"] == "DPLCF")
     assert 0.999 * 5000 < plain["epsilon"] <= 5000
     assert {r["epsilon"] for r in results if r["trust"] == "none"} == {"infinite"}
@@ -87,10 +88,13 @@ def test_account_of_reports_equals_the_ledger(capsys, tmp_path):
     plot, arguments = tmp_path / "curve.png", ["account", "reports", "--users", "50000", "--rounds", "20"]
     document = run_json(capsys, *arguments, "--plot", plot)
     assert document["rounds"] == [1, 2, 5, 10, 20]
+    assert _milestones(300) == [1, 2, 5, 10, 20, 50, 100, 200, 300]
+    assert _milestones(10**9) == [10**power for power in range(10)]  # each takes about a second
     shuffled = document["epsilon"]["shuffled"]
     assert shuffled == sorted(shuffled)
     assert shuffled[-1] == document["ledger"]["epsilon"]["shuffled_server"] == pytest.approx(4.18, abs=0.005)
-    assert document["epsilon"]["server"][-1] == pytest.approx(5000)
+    assert document["epsilon"]["server"][-1] == pytest.approx(4505, abs=0.5)
+    assert document["ledger"]["pure_epsilon"]["server"] == pytest.approx(5000)
     assert plot.read_bytes()[:4] == b"\x89PNG"
     assert main(arguments) == 0
     assert "the server, behind a shuffler" in capsys.readouterr().out
