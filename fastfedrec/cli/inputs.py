@@ -17,6 +17,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix
 from fastfedrec.datasets.columns import BLANKS, TextList
+from fastfedrec.datasets.files import other_kind
 from fastfedrec.datasets.netflix import holds_netflix
 from fastfedrec.systems import registry
 
@@ -215,6 +216,8 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
             raise UsageError(f"--catalogue published is for MovieLens and Netflix; name a file for {source}")
         read = read_lists if holds_lists(arguments, source) else read_table
         data = read(arguments, source, catalogue, of_ratings)
+    elif Path(source).is_file() and not (kind := other_kind(Path(source)) or "a zip").startswith("a zip"):
+        raise ValueError(f"--data {source} is {kind}")
     elif holds_netflix(Path(source)):
         data = load_netflix(source, **catalogue)
     else:

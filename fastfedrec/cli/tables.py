@@ -35,12 +35,22 @@ def add_columns(command: argparse.ArgumentParser) -> None:
     group.add_argument("--timestamp", metavar="COLUMN", help="when: whole numbers, or ISO 8601")
     group.add_argument("--timestamp-unit", choices=UNITS, help="what dates and times become, since 1970 (default: s)")
     group.add_argument(
+        "--time-format", metavar="FORM",
+        help="the form of other times, as '%%d/%%m/%%Y %%H:%%M', or s, ms, us, ns for numbers with a fraction",
+    )  # fmt: skip
+    group.add_argument(
         "--separator", metavar="TEXT", help=r"between two fields, as ',' '::' or '\t'; found if not given"
     )
     group.add_argument(
         "--duplicates", choices=DUPLICATES,
         help="what becomes of the values where a user has an item twice (default: sum, with a warning)",
     )  # fmt: skip
+    group.add_argument(
+        "--drop-missing-ids",
+        action="store_true",
+        help="leave out rows without a user or item; a warning counts them",
+    )
+    group.add_argument("--comment", metavar="TEXT", help="the begin of lines that are comments, as '#'")
     group.add_argument("--no-header", action="store_true", help="the first line is a row")
     group.add_argument("--no-quotes", action="store_true", help="double quotes are a part of the text")
     command.add_argument(
@@ -64,10 +74,12 @@ def is_table(path: Path) -> bool:
 
 def told_columns(arguments: argparse.Namespace) -> list[str]:
     """The options given that are about the columns of a table."""
-    options = (*_COLUMNS, "separator", "timestamp_unit", "duplicates")
+    options = (*_COLUMNS, "separator", "timestamp_unit", "time_format", "comment", "duplicates")
     named = [role for role in options if getattr(arguments, role, None) is not None]
     return [f"--{role.replace('_', '-')}" for role in named] + [
-        f"--no-{what}" for what in ("header", "quotes") if getattr(arguments, f"no_{what}", False)
+        f"--{flag}"
+        for flag in ("no-header", "no-quotes", "drop-missing-ids")
+        if getattr(arguments, flag.replace("-", "_"), False)
     ]
 
 
@@ -117,9 +129,10 @@ def read_table(
         options = {role: text if text is None else int(text) for role, text in options.items()}
     separator = None if arguments.separator is None else arguments.separator.replace(r"\t", "\t")
     options |= {"separator": separator, "header": header, "quotes": not arguments.no_quotes}
-    options |= {"timestamp_unit": arguments.timestamp_unit or "s"}
+    options |= {"timestamp_unit": arguments.timestamp_unit or "s", "time_format": arguments.time_format}
+    options |= {"comment": arguments.comment, "missing_ids": "drop" if arguments.drop_missing_ids else "error"}
     if header and options["user"] is None and _is_text(path):
-        names = table_columns(path, separator, quotes=options["quotes"])
+        names = table_columns(path, separator, quotes=options["quotes"], comment=arguments.comment)
         if all(re.fullmatch(r"[0-9.]*", name) for name in names):
             raise ValueError(
                 f"{path}: its first line, {' '.join(names)[:60].strip()!r}, names no columns; pass --no-header --user "

@@ -299,7 +299,8 @@ def _check_finite(name: str, array: np.ndarray, places: np.ndarray | None) -> No
 
 def _not_finite(where: str, value: float) -> ValueError:
     return ValueError(
-        f"{where} is {float(value)}, and must be finite; put a number there, or None or a null where it is not known"
+        f"{where} is {float(value)}, and must be finite; put a number there, or None or a null where it is not known "
+        "(in pandas .astype('Int64') or .astype('Float64') makes nulls of NaN)"
     )
 
 

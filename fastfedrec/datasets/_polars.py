@@ -11,7 +11,7 @@ import numpy as np
 from fastfedrec._kernels.datasets import _text as _kernel
 from fastfedrec.core.threads import is_forked
 from fastfedrec.data.interactions import MISSING_TIMESTAMP
-from fastfedrec.datasets._fields import BYTE_ORDER_MARK, Field, Kind, iso_clock, iso_day
+from fastfedrec.datasets._fields import BYTE_ORDER_MARK, NULL, Field, Kind, iso_clock, iso_day, parse_field
 
 _imported_in: int | None = None  # the process whose import of polars was ours
 _POWERS = [10**k for k in range(1, 19)]
@@ -122,7 +122,7 @@ def parse_lines(
     try:
         frame = pl.read_csv(
             text, has_header=False, columns=kept, schema=schema, separator=separator.decode(),
-            quote_char='"' if quoted else None,
+            quote_char='"' if quoted else None, null_values=NULL if NULL.encode() in text else None,
         )  # fmt: skip
     except pl.exceptions.PolarsError:
         return None
@@ -143,6 +143,8 @@ def parse_lines(
             column = _texts(series, field, next(numberings))
         elif field.kind is Kind.ISO:
             column = _moments(series, field.unit)
+        elif field.kind is Kind.STATED:
+            column = _stated_moments(series, field)
         elif field.kind is Kind.DECIMAL:
             column = _decimals(series.to_numpy(), field)
         else:
@@ -172,14 +174,14 @@ def _count_outside(text: bytes, separator: bytes) -> tuple[int, int]:
 def _integers(series: Any, field: Field, n_letters: int | None = None) -> np.ndarray | None:
     """Whole numbers; where their letters are counted, as Python writes them, which takes the fewest."""
     if series.null_count():
-        if not field.optional or n_letters is not None:
+        if not field.optional:
             return None
         known = series.drop_nulls().to_numpy()
         column = series.fill_null(MISSING_TIMESTAMP).to_numpy()
     else:
         known = column = series.to_numpy()
     if not len(known):
-        return column
+        return None if n_letters else column  # None where text stands
     low, high = int(known.min()), int(known.max())
     if low == MISSING_TIMESTAMP or not field.allows(low) or not field.allows(high):
         return None
@@ -214,6 +216,8 @@ def coded(series: Any) -> tuple[list[str], np.ndarray]:
 
 def _texts(series: Any, field: Field, known: dict[str, int]) -> np.ndarray | None:
     distinct, codes = coded(series)
+    if NULL in distinct:  # in quotes
+        return None
     if "" in distinct and not field.optional:  # in quotes
         return None
     if any(text.startswith(BYTE_ORDER_MARK) for text in distinct):
@@ -233,3 +237,12 @@ def _moments(series: Any, unit: str) -> np.ndarray | None:
         total += np.array([*numbers, 0], dtype=np.int64)[codes]
     total[series.is_null().to_numpy()] = MISSING_TIMESTAMP
     return total
+
+
+def _stated_moments(series: Any, field: Field) -> np.ndarray | None:
+    """Numbers since 1970, of times in a stated form that are read once each."""
+    distinct, codes = coded(series)
+    numbers = [parse_field(field, text) for text in distinct]
+    if None in numbers:
+        return None
+    return np.array([*numbers, MISSING_TIMESTAMP], dtype=np.int64)[codes]

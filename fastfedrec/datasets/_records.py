@@ -33,7 +33,7 @@ class Record:
     broken: int | None = None  # the first field in which text follows the closing quote
 
 
-def split_records(text: str, separator: str, quotes: bool) -> Iterator[Record]:
+def split_records(text: str, separator: str, quotes: bool, comment: str | None = None) -> Iterator[Record]:
     """Every record of a text of whole lines.
 
     Parameters
@@ -44,6 +44,8 @@ def split_records(text: str, separator: str, quotes: bool) -> Iterator[Record]:
         Between two fields.
     quotes : bool
         Whether fields may stand in quotes.
+    comment : str or None
+        The begin of lines that are comments, which have no fields.
 
     Yields
     ------
@@ -59,7 +61,9 @@ def split_records(text: str, separator: str, quotes: bool) -> Iterator[Record]:
     while start < len(text):
         end = text.index("\n", start) + 1
         line = text[start : end - 1].removesuffix("\r")
-        if quotes and '"' in line:
+        if comment and text.startswith(comment, start):
+            record = Record([], [], start, end, 1, separator)
+        elif quotes and '"' in line:
             record = _split_quoted(text, start, separator)
         else:
             parts = _RUN.split(line.strip(BLANKS)) if separator == " " else line.split(separator)
@@ -128,6 +132,7 @@ def parse_records(
     heading: int | None,
     headings: bool,
     at_end: bool,
+    comment: str | None = None,
 ) -> tuple[list[list[Any]], int, int, int | None]:
     """Read records until the text ends, or refuse the first that is wrong.
 
@@ -151,6 +156,8 @@ def parse_records(
         Whether a line such as "7:" stands above the lines it belongs to.
     at_end : bool
         Whether no text follows, so that a quote must be closed here.
+    comment : str or None
+        The begin of lines that are comments.
 
     Returns
     -------
@@ -162,8 +169,10 @@ def parse_records(
     columns: list[list[Any]] = [[] for _ in range(len(kept) + headings)]
     end, first = 0, line
     try:
-        for record in split_records(text, separator, quotes):
-            if headings and (found := _heading(record)) is not None:
+        for record in split_records(text, separator, quotes, comment):
+            if not record.fields:
+                pass
+            elif headings and (found := _heading(record)) is not None:
                 heading = found
             else:
                 _check_count(record, fields, separator, name, line)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from fastfedrec.datasets.files import refuse, unpacking
+from fastfedrec.datasets.files import other_kind, refuse, unpacking
 
 _PEEKED = 1 << 16
 # Those of UTF-32 first, whose begin is one of UTF-16.
@@ -17,8 +17,6 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
 }  # fmt: skip
 _GZIP, _ZST = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-# What is no text, and may hold no byte 0 in its first line.
-_PACKED = {b"PK\x03\x04": "a zip", b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z"}
 
 
 class NotUTF8(ValueError):
@@ -108,16 +106,16 @@ def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
         elif start.startswith(_ZST) or path.suffix.lower() == ".zst":
             stream = stack.enter_context(_open_zst(stream))
         text = PlainText(stream, encoding)
-        _check_is_text(str(path), text.start)
+        _check_is_text(path, text.start)
         yield text
 
 
-def _check_is_text(name: str, start: bytes) -> None:
+def _check_is_text(path: Path, start: bytes) -> None:
     """Raise for other files, by what they begin with."""
-    if packed := next((what for mark, what in _PACKED.items() if start.startswith(mark)), None):
-        raise ValueError(f"{name} is no text, but {packed}; unpack it first, or save a spreadsheet as CSV")
+    if (kind := other_kind(path, start)) is not None:
+        raise ValueError(f"{path} is no text, but {kind}")
     if b"\0" in start.split(b"\n", 1)[0] and not start.startswith(tuple(_MARKS)):
-        refuse(name, 1, "a byte 0, which text has none of; convert the file to UTF-8, or unpack it first")
+        refuse(str(path), 1, "a byte 0, which text has none of; convert the file to UTF-8, or unpack it first")
 
 
 @contextmanager

@@ -46,10 +46,20 @@ class ColumnReader:
     """Columns of one layout, gathered over any number of streams.
 
     With `headings`, a line such as "7:" stands above the lines it belongs to, and its number becomes a last column.
-    Blank last lines are no rows.
+    Blank last lines are no rows, nor are lines that begin with `comment`.  With `drop_missing`, rows without an id are
+    left out, and counted.
     """
 
-    def __init__(self, fields: Sequence[Field], separator: str, *, quotes: bool = False, headings: bool = False):
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        separator: str,
+        *,
+        quotes: bool = False,
+        headings: bool = False,
+        comment: str | None = None,
+        drop_missing: bool = False,
+    ):
         self._fields, self._separator = fields, separator
         self._quotes, self._headings = quotes, headings
         self._kept = [place for place, field in enumerate(fields) if field.kind is not Kind.SKIP]
@@ -58,10 +68,13 @@ class ColumnReader:
         self._numbering: dict[int, dict[str, int]] = {
             place: {} for place, field in enumerate(fields) if field.kind is Kind.TEXT
         }
+        self._comment = comment
+        is_id = [place < len(fields) and fields[place].kind in (Kind.ID, Kind.TEXT) for place in self._kept]
+        self._id_columns = [k for k, it_is in enumerate(is_id) if it_is and drop_missing]
         self._gathered = [GatheredColumn() for _ in self._kept]
         self._starts: list[int] = []  # first row of each stream
         self._stream_names: list[str] = []
-        self.n_rows = 0
+        self.n_rows, self.n_dropped = 0, 0
 
     def read(self, stream: Stream, name: str, *, first_line: int = 1, n_bytes: int = 0) -> None:
         """Append the rows of a stream, which messages call `name`, and which is at the start of its `first_line`.
@@ -89,7 +102,9 @@ class ColumnReader:
                     place = self._take(parsed.popleft(), place)
                 rest = after
                 if not parts:  # what is before these lines has a say in what they mean
-                    text = strip_blanks(rest + block if rest else block, self._separator.encode(), self._quotes)
+                    text = rest + block if rest else block
+                    if not self._has_comments(text):
+                        text = strip_blanks(text, self._separator.encode(), self._quotes)
                     if at_end:
                         text = text.rstrip(_BLANK)  # blank last lines
                         text += b"\n" if text else b""
@@ -97,6 +112,8 @@ class ColumnReader:
                     rest = text[done:] if done else text
                 if not at_end:
                     block = coming.result() if coming else stream.read(_BLOCK_BYTES)
+        if self.n_rows == n_rows and self.n_dropped:
+            refuse(name, first_line, "no row has both ids, so that all would be dropped; are the columns right?")
         if self.n_rows == n_rows:
             refuse(name, place.line, "the file is empty" if place.line == 1 else "the file ends without a single row")
 
@@ -141,7 +158,9 @@ class ColumnReader:
             return place
         for half in (lines[:middle], lines[middle:]):
             quoted = self._quotes and b'"' in half
-            stripped = strip_blanks(half, self._separator.encode(), self._quotes)
+            stripped = half
+            if not self._has_comments(half):
+                stripped = strip_blanks(half, self._separator.encode(), self._quotes)
             if (found := self._parse_below(stripped, quoted, place)) is None:
                 place = self._parse_in_doubt(half, place)
             else:
@@ -155,6 +174,8 @@ class ColumnReader:
         end, is_sure, quoted = _cut(text, whole, self._separator, self._quotes)
         if not whole or (is_sure and not end and not at_end):
             return 0, place
+        if self._has_comments(text):  # quotes in a comment mean nothing, but are counted here
+            end, is_sure = whole, not (self._quotes and b'"' in text)
         lines = text if end == len(text) else text[:end]
         if is_sure and end:
             if (found := self._parse_below(lines, quoted, place)) is None:
@@ -185,7 +206,7 @@ class ColumnReader:
 
     def _parse_plain(self, lines: bytes, quoted: bool) -> list[np.ndarray] | None:
         """Columns of lines without headings, or None where Python must look at them."""
-        if may_hang():
+        if may_hang() or self._has_comments(lines):
             return None
         separator = self._separator.encode()
         if len(separator) > 1:
@@ -200,6 +221,7 @@ class ColumnReader:
         found, used, n_lines, heading = parse_records(
             text, self._fields, self._separator, self._quotes, name=self._stream_names[-1], line=place.line,
             heading=place.heading, headings=self._headings, at_end=at_end,
+            comment=self._comment,
         )  # fmt: skip
         columns = []
         for kept, column in zip(self._kept, found, strict=True):
@@ -217,7 +239,18 @@ class ColumnReader:
             message = f"{self._stream_names[-1]}, line {line}: not UTF-8 text ({error.reason}); convert the file"
             raise NotUTF8(message) from None
 
+    def _has_comments(self, text: bytes) -> bool:
+        if self._comment is None:
+            return False
+        comment = self._comment.encode()
+        return text.startswith(comment) or b"\n" + comment in text
+
     def _append(self, rows: list[np.ndarray]) -> None:
+        """Take the rows of a block, but for those without an id where these are dropped."""
+        if self._id_columns:
+            is_missing = np.any([rows[column] == MISSING_TIMESTAMP for column in self._id_columns], axis=0)
+            self.n_dropped += int(np.count_nonzero(is_missing))
+            rows = self._compact([column[~is_missing] for column in rows]) if is_missing.any() else rows
         if len(rows[0]):
             self._keep(rows)
             self.n_rows += len(rows[0])

@@ -1,6 +1,7 @@
 """Member files of a data set, in a folder or inside a zip, and what to say of those that cannot be read."""
 
 import gzip
+import re
 import tarfile
 import zipfile
 import zlib
@@ -9,7 +10,59 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, NoReturn
 
-__all__ = ["Files", "refuse", "unpacking"]
+__all__ = ["Files", "other_kind", "reading_parquet", "refuse", "unpacking"]
+
+
+_TO_CSV = "save it as CSV, with pandas for example"
+#: Files that are neither text nor Parquet, by their first bytes: what they are, and the way on.
+_KINDS = {
+    b"PK\x03\x04": ("a zip", "unpack it first"),
+    b"BZh": ("bzip2", "unpack it first"),
+    b"\xfd7zXZ": ("xz", "unpack it first"),
+    b"7z\xbc\xaf": ("7z", "unpack it first"),
+    b"\xd0\xcf\x11\xe0": ("an old Excel workbook (.xls)", "save its sheet as CSV"),
+    b"ARROW1": ("a Feather or Arrow file", "read it with pandas.read_feather, and use Interactions.from_dataframe"),
+    b"FEA1": ("a Feather file", "read it with pandas.read_feather, and use Interactions.from_dataframe"),
+    b"\x93NUMPY": ("an array of NumPy (.npy)", "read it with numpy.load, and use Interactions.from_arrays"),
+    b"SQLite format 3\0": ("an SQLite database", "query it with pandas.read_sql, and use Interactions.from_dataframe"),
+    b"\x89HDF": ("an HDF5 file", _TO_CSV),
+    b"Obj\x01": ("an Avro file", _TO_CSV),
+    b"ORC": ("an ORC file", _TO_CSV),
+    b"%PDF": ("a PDF document", _TO_CSV),
+}
+
+
+def other_kind(path: Path, start: bytes = b"") -> str | None:
+    """Describe a file that is neither text nor Parquet.
+
+    Parameters
+    ----------
+    path : Path
+        A file.
+    start : bytes
+        Its first bytes, where they are known or were packed.
+
+    Returns
+    -------
+    str or None
+        Its kind and the way on; None where it may be text.
+    """
+    if not start:
+        with open(path, "rb") as file:
+            start = file.read(64)
+    if re.match(rb"\x80[\x02-\x05]", start):
+        return "a pickle; load it in Python, and use Interactions.from_dataframe"
+    if start.startswith(b"PK") and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            members = archive.namelist()
+        if "xl/workbook.xml" in members:
+            return "an Excel workbook (.xlsx); save its sheet as CSV"
+        if any(name == "content.xml" for name in members):
+            return "an OpenDocument file; save its sheet as CSV"
+        if members and all(name.endswith(".npy") for name in members):
+            return "an archive of NumPy (.npz); read it with scipy.sparse.load_npz or numpy.load"
+    kind = next((kind for mark, kind in _KINDS.items() if start.startswith(mark)), None)
+    return None if kind is None else "; ".join(kind)
 
 
 class Files:
@@ -21,6 +74,9 @@ class Files:
         self.path = path
         self._in_zip = not path.is_dir()
         if self._in_zip:
+            kind = other_kind(path)
+            if kind is not None and not kind.startswith("a zip"):
+                raise ValueError(f"path {str(path)!r} is {kind}")
             try:
                 with zipfile.ZipFile(path) as archive:
                     self.members = [PurePosixPath(name) for name in archive.namelist()]
@@ -74,6 +130,18 @@ def unpacking(name: str) -> Iterator[None]:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise ValueError(f"{name} cannot be unpacked ({error}); download it again") from error
+
+
+@contextmanager
+def reading_parquet(path: Path) -> Iterator[None]:
+    """Name the file where a library tells of damage in its own way."""
+    try:
+        yield
+    except (ImportError, FileNotFoundError):
+        raise
+    except Exception as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise ValueError(f"{path} cannot be read as Parquet ({reason}); write or download it again") from error
 
 
 def refuse(name: str, line: int, reason: str) -> NoReturn:

@@ -16,14 +16,16 @@ from fastfedrec.datasets._fields import Field, Kind, parse_field
 from fastfedrec.datasets._polars import import_polars
 from fastfedrec.datasets._records import parse_records
 from fastfedrec.datasets._streams import open_text
-from fastfedrec.datasets.files import refuse
-from fastfedrec.datasets.table_files import first_record, is_parquet, reading_parquet
+from fastfedrec.datasets.files import reading_parquet, refuse
+from fastfedrec.datasets.table_files import first_record, is_parquet
 
 __all__ = ["load_item_features"]
 
 _ITEM = "item"
 _NUMBERS = Field("", Kind.DECIMAL), Field("", Kind.ISO, unit="us")  # of which a column holds one, or text
 _ID = Field("", Kind.ID)
+_NOT_KNOWN = {"N/A", "n/a", "#N/A"}  # of spreadsheets and web pages, for an empty field
+_NO_NUMBERS = {"NA", "NaN", "nan", "NULL", "null", "None", "-"}  # among numbers; in other columns they may be labels
 
 
 def load_item_features(
@@ -48,8 +50,9 @@ def load_item_features(
     dict of str to array_like
         ``item``: the ids, int64 where every one is written as an integer (as 7, not 007), and text otherwise; then all
         other columns, in the order of the file.  Of text files: numbers or dates where all fields of the column are
-        such, and text otherwise; what is empty is None.  A header of RecBole may say so itself: of ``year:token`` the
-        numbers are labels, and ``genre:token_seq`` has labels with spaces between.
+        such, and text otherwise; what is empty is None, and so are ``\N`` and ``N/A``, and among numbers ``NA``,
+        ``null`` and ``nan``.  A header of RecBole may say so itself: of ``year:token`` the numbers are labels, and
+        ``genre:token_seq`` has labels with spaces between.
 
     Raises
     ------
@@ -136,14 +139,14 @@ def _values(texts: Sequence[str], kind: str) -> NDArray[Any]:
     """Numbers, text, tuples or None; of a type that the header gives, what that says."""
     if kind == "token_seq":
         texts = ["|".join(text.split()) for text in texts]  # as labels are joined elsewhere
-    there = {text for text in texts if text.strip()}
+    there = {text for text in texts if text.strip()} - _NOT_KNOWN
     values: dict[str, Any] = {text: text for text in there}
     if kind == "float_seq":
         values = {text: tuple(parse_field(_NUMBERS[0], part) for part in text.split()) for text in there}
     elif not kind.startswith("token"):
         for field in _NUMBERS:
-            numbers = {text: parse_field(field, text) for text in there}
-            if None not in numbers.values():
+            numbers = {text: parse_field(field, text) for text in there - _NO_NUMBERS}
+            if numbers and None not in numbers.values():
                 values = {text: float(number) for text, number in numbers.items() if number is not None}
                 break
     column = np.empty(len(texts), dtype=object)  # NumPy would make a second dimension of tuples

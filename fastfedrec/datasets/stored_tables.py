@@ -24,8 +24,9 @@ from fastfedrec.data.pairs import (
 from fastfedrec.data.store import StoredInteractions, open_interactions
 from fastfedrec.data.store_files import new_folder, write_array, write_document
 from fastfedrec.datasets._fields import Field
+from fastfedrec.datasets._parquet import parquet_batches
 from fastfedrec.datasets.columns import ColumnReader
-from fastfedrec.datasets.table_files import Layout, find_layout, parquet_batches, read_text
+from fastfedrec.datasets.table_files import Layout, find_layout, read_text
 
 __all__ = ["store_table"]
 
@@ -48,6 +49,9 @@ def store_table(
     user_ids: Column | None = None,
     unlisted: str = "error",
     timestamp_unit: str = "s",
+    time_format: str | None = None,
+    comment: str | None = None,
+    missing_ids: str = "error",
 ) -> StoredInteractions:
     r"""Read a CSV, TSV or Parquet file into a folder, with memory for ids and blocks of rows only.
 
@@ -76,6 +80,10 @@ def store_table(
         As in `load_table`.
     timestamp_unit : {"s", "ms", "us", "ns"}
         As in `load_table`.
+    time_format, comment : str or None
+        As in `load_table`.
+    missing_ids : {"error", "drop"}
+        As in `load_table`.
 
     Returns
     -------
@@ -101,7 +109,9 @@ def store_table(
     if duplicates is not None:
         check_choice("duplicates", duplicates, DUPLICATES)
     check_choice("unlisted", unlisted, UNLISTED)
-    layout = find_layout(path, user, item, value, timestamp, separator, header, quotes, timestamp_unit)
+    layout = find_layout(
+        path, user, item, value, timestamp, separator, header, quotes, timestamp_unit, time_format, comment, missing_ids
+    )  # fmt: skip
     with new_folder(folder) as partial:
         spool = partial / "spool"
         spool.mkdir()

@@ -1,11 +1,10 @@
-"""Where the columns of a table are, and their reading: from text or Parquet, whole or in batches."""
+"""Where the columns of a table are, and their reading from text."""
 
 import logging
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,25 +15,22 @@ from fastfedrec.core.check import check_choice, check_flag, check_integer
 from fastfedrec.core.files import check_path
 from fastfedrec.core.numbers import show_names
 from fastfedrec.data.column_names import known_columns
-from fastfedrec.data.ids import Coded, check_exact, check_one_column
-from fastfedrec.data.pairs import check_values
-from fastfedrec.data.times import UNITS, check_timestamps
-from fastfedrec.datasets._fields import Field, FieldError, Kind, parse_field
-from fastfedrec.datasets._polars import coded, import_polars
+from fastfedrec.data.ids import Coded
+from fastfedrec.data.times import UNITS
+from fastfedrec.datasets._fields import Field, FieldError, Kind, check_time_format, parse_field
+from fastfedrec.datasets._polars import import_polars
 from fastfedrec.datasets._records import OpenQuote, Record, split_records
 from fastfedrec.datasets._streams import NotUTF8, open_text
+from fastfedrec.datasets._table_notes import check_float_ids, remedy, warn_of_dropped, warn_of_unread_times
 from fastfedrec.datasets.columns import ColumnReader
-from fastfedrec.datasets.files import refuse
+from fastfedrec.datasets.files import reading_parquet, refuse
 
 __all__ = [
     "Layout",
     "find_layout",
     "first_record",
     "is_parquet",
-    "parquet_batches",
-    "read_parquet",
     "read_text",
-    "reading_parquet",
     "table_columns",
 ]
 
@@ -43,14 +39,17 @@ _LONG_NAME = 40  # of a column, which no message gives as an example
 _ID = "an id"
 _VALUE = "a finite number"
 _TIME = (
-    "whole seconds since 1970 in every line, or ISO 8601 such as 2009-02-13T23:31:30Z in every line (with parts of a "
-    "second it needs timestamp_unit='ms', 'us' or 'ns')"
+    "whole seconds since 1970 in every line, or ISO 8601 such as 2009-02-13T23:31:30Z in every line (a date with parts "
+    "of a second needs timestamp_unit='ms', 'us' or 'ns')"
 )
 _FINE_TIME = (
     "whole numbers in every line, or ISO 8601 in every line that 64 bits of timestamp_unit={unit!r} hold exactly"
 )
 _SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # looked for in this order
 _STATED_SEPARATOR = re.compile(rb'"?sep=([^\r\n"])"?\r?\n?', re.IGNORECASE)  # which spreadsheets write above the header
+
+# Above the rows of SNAP's and KONECT's files; "#user" may be a header.
+_COMMENT = re.compile(rb"[#%]([#%\s]|$)")
 
 # What a column may hold: the first kind that fits all of its lines.
 _KINDS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -80,15 +79,31 @@ class Layout:
     first_line: int  # of the rows
     is_parquet: bool
     timestamp_unit: str
+    time_format: str | None
+    comment: str | None
+    drops_missing: bool
+    recognized: frozenset[str]  # roles of columns that are known by their names alone
 
     def kinds(self) -> dict[int, tuple[dict[str, Any], ...]]:
         """What each place that is read may hold."""
         rule = _TIME if self.timestamp_unit == "s" else _FINE_TIME.format(unit=self.timestamp_unit)
-        times = {"rule": rule, "unit": self.timestamp_unit}
-        return {
-            place: tuple(kind | times if role == "timestamp" else kind for kind in _KINDS[role])
-            for role, place in self.places.items()
-        }
+        times: tuple[dict[str, Any], ...] = tuple(
+            kind | {"rule": rule, "unit": self.timestamp_unit} for kind in _KINDS["timestamp"]
+        )
+        if self.time_format is not None:
+            form = {"time_format": self.time_format, "unit": self.timestamp_unit, "optional": True}
+            rule = (
+                f"a time of time_format={self.time_format!r} that timestamp_unit={self.timestamp_unit!r} holds exactly"
+            )
+            times = (form | {"kind": Kind.STATED, "rule": rule},)
+        ids = {"optional": self.drops_missing}
+        kinds = {role: tuple(kind | ids for kind in _KINDS[role]) for role in ("user", "item")}
+        kinds |= {"value": _KINDS["value"], "timestamp": times}
+        return {place: kinds[role] for role, place in self.places.items()}
+
+    def named(self, role: str) -> str:
+        """The name of a role's column."""
+        return self.names[self.places[role]]
 
 
 def find_layout(
@@ -101,24 +116,32 @@ def find_layout(
     header: bool,
     quotes: bool,
     timestamp_unit: str = "s",
+    time_format: str | None = None,
+    comment: str | None = None,
+    missing_ids: str = "error",
 ) -> Layout:
     """The layout that the arguments of `load_table` describe."""
     check_choice("timestamp_unit", timestamp_unit, UNITS)
+    check_choice("missing_ids", missing_ids, ("error", "drop"))
+    if time_format is not None:
+        check_time_format(time_format)
     path, header, quotes = check_path("path", path), check_flag("header", header), check_flag("quotes", quotes)
-    names = table_columns(path, separator, quotes=quotes)
+    names = table_columns(path, separator, quotes=quotes, comment=comment)
     parquet = is_parquet(path)
     by_name = header or parquet
     roles = {"user": user, "item": item, "value": value, "timestamp": timestamp}
     chosen: Mapping[str, str | int] = {role: column for role, column in roles.items() if column is not None}
     if not {"user", "item"} <= chosen.keys():
         chosen = _recognized(path, names, chosen, by_name)
+    recognized = frozenset(chosen.keys() - {role for role, column in roles.items() if column is not None})
     places = _find_columns(path, chosen, names, by_name=by_name)
     if not by_name:
         names = [f"column {place}" for place in range(len(names))]
+    options = timestamp_unit, time_format, comment, missing_ids == "drop", recognized
     if parquet:
-        return Layout(path, names, places, "", quotes, 1, True, timestamp_unit)
-    first, line = first_record(path, separator, quotes)
-    return Layout(path, names, places, first.separator, quotes, line + header * first.n_lines, False, timestamp_unit)
+        return Layout(path, names, places, "", quotes, 1, True, *options)
+    first, line = first_record(path, separator, quotes, comment)
+    return Layout(path, names, places, first.separator, quotes, line + header * first.n_lines, False, *options)
 
 
 def _recognized(
@@ -168,7 +191,9 @@ def is_parquet(path: Path) -> bool:
         return file.read(4) == b"PAR1"
 
 
-def table_columns(path: str | os.PathLike[str], separator: str | None = ",", *, quotes: bool = True) -> list[str]:
+def table_columns(
+    path: str | os.PathLike[str], separator: str | None = ",", *, quotes: bool = True, comment: str | None = None
+) -> list[str]:
     """Names of a table's columns: of a Parquet file, or the fields of a text file's first line.
 
     Parameters
@@ -178,6 +203,8 @@ def table_columns(path: str | os.PathLike[str], separator: str | None = ",", *, 
     separator : str or None
         As in `load_table`.
     quotes : bool
+        As in `load_table`.
+    comment : str or None
         As in `load_table`.
 
     Returns
@@ -197,21 +224,25 @@ def table_columns(path: str | os.PathLike[str], separator: str | None = ",", *, 
     path = check_path("path", path)
     if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set('"\r\n')):
         raise ValueError(f"separator must be text without quotes and line ends, got {separator!r}; for example ','")
+    if comment is not None and (not isinstance(comment, str) or not comment.strip() or set(comment) & set('"\r\n')):
+        raise ValueError(f"comment must be text without quotes and line ends, got {comment!r}; for example '#'")
     if not path.is_file():
         raise FileNotFoundError(f"path {str(path)!r} is no file; pass a CSV or Parquet file")
     if is_parquet(path):
         polars = import_polars(str(path))
         with reading_parquet(path):
             return list(polars.read_parquet_schema(path))
-    return first_record(path, separator, quotes)[0].fields
+    return first_record(path, separator, quotes, comment)[0].fields
 
 
-def first_record(path: Path, separator: str | None, quotes: bool) -> tuple[Record, int]:
-    """The header, or the first row, and the number of its line."""
+def first_record(path: Path, separator: str | None, quotes: bool, comment: str | None = None) -> tuple[Record, int]:
+    """The header, or the first row, and the number of its line, below all lines of comments."""
     with open_text(path) as stream:
         line, number = stream.readline(), 1
         if stated := _STATED_SEPARATOR.fullmatch(line):
             line, number, separator = stream.readline(), 2, separator or stated[1].decode()
+        while line.startswith(comment.encode()) if comment else _COMMENT.match(line):
+            line, number = stream.readline(), number + 1
         if not line:
             refuse(str(path), number, "the file is empty")
         if not line.rstrip(b"\r\n"):
@@ -273,12 +304,16 @@ def _find_columns(
 def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **options: Any) -> dict[str, Any]:
     """Each role's column.  What proves to hold another of its kinds is read again as that."""
     kinds = layout.kinds()
+    roles = {place: role for role, place in layout.places.items()}
     encoding = "utf-8"
     while True:
         fields = [
             Field(name, **kinds[place][0]) if place in kinds else Field(name) for place, name in enumerate(layout.names)
         ]
-        reader = reader_type(fields, layout.separator, quotes=layout.quotes, **options)
+        reader = reader_type(
+            fields, layout.separator, quotes=layout.quotes, comment=layout.comment, drop_missing=layout.drops_missing,
+            **options,
+        )  # fmt: skip
         try:
             with open_text(layout.path, encoding) as stream:
                 for _ in range(1, layout.first_line):
@@ -290,75 +325,21 @@ def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **
         except FieldError as error:
             others = kinds.get(error.index, ())[1:]
             fitting = [k for k, of in enumerate(others) if parse_field(Field("", **of), error.text) is not None]
-            if not fitting:
-                raise
-            kinds[error.index] = others[fitting[0] :]
+            role = roles.get(error.index, "")
+            if fitting:
+                kinds[error.index] = others[fitting[0] :]
+            elif role == "timestamp" and role in layout.recognized and layout.time_format is None:
+                warn_of_unread_times(layout, f"{error}{remedy(role, error.text)}")
+                del kinds[error.index]
+            else:
+                raise FieldError(f"{error}{remedy(role, error.text)}", error.index, error.text) from None
         else:
             columns = dict(zip(sorted(kinds), reader.columns(), strict=True))
-            found = {role: columns[place] for role, place in layout.places.items()}
+            found = {roles[place]: column for place, column in columns.items()}
             if "timestamp" in found and found["timestamp"].dtype.kind == "f":
                 found["timestamp"] = found["timestamp"].astype(np.int64)
-            return found
-
-
-# ---- Parquet ------------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def reading_parquet(path: Path) -> Iterator[None]:
-    """Name the file where a library tells of damage in its own way."""
-    try:
-        yield
-    except (ImportError, FileNotFoundError):
-        raise
-    except Exception as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise ValueError(f"{path} cannot be read as Parquet ({reason}); write or download it again") from error
-
-
-def read_parquet(layout: Layout) -> dict[str, Any]:
-    """Each role's column."""
-    polars = import_polars(str(layout.path))
-    with reading_parquet(layout.path):
-        table = polars.read_parquet(layout.path, columns=_parquet_names(layout))
-    return _parquet_arrays(layout, table)
-
-
-def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:
-    """The same of so many rows at a time, and of none where there are none."""
-    table = import_polars(str(layout.path)).scan_parquet(layout.path).select(_parquet_names(layout))
-    start = 0
-    while True:
-        with reading_parquet(layout.path):
-            part = table.slice(start, n_rows).collect()
-        if not len(part) and start:
-            return
-        yield _parquet_arrays(layout, part)
-        start += len(part)
-
-
-def _parquet_names(layout: Layout) -> list[str]:
-    return [layout.names[place] for place in layout.places.values()]
-
-
-def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
-    """Each role's column of a frame."""
-    if not len(table):
-        raise ValueError(f"{layout.path}: the file ends without a single row")
-    columns: dict[str, Any] = {}
-    for role, name in zip(layout.places, _parquet_names(layout), strict=True):
-        column, where = table[name], f"{layout.path}: column {name!r} ({role})"
-        if column.dtype.is_nested():
-            raise TypeError(f"{where} must hold one number, text or time a row, got {column.dtype}; unpack it first")
-        if (n_missing := column.null_count()) and role != "timestamp":
-            raise ValueError(f"{where} has {n_missing} missing entries; drop or fill those rows")
-        if role == "timestamp":
-            columns[role] = check_timestamps(column, len(column), unit=layout.timestamp_unit, name=where)
-        elif role == "value":
-            columns[role] = check_values(where, column, len(column))
-        else:
-            check_one_column(where, column)
-            columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
-            if not isinstance(columns[role], Coded):
-                check_exact(where, columns[role])
-    return columns
+            warn_of_dropped(layout, reader.n_dropped, reader.n_rows)
+            for role in ("user", "item"):
+                if isinstance(found[role], Coded):
+                    check_float_ids(layout, role, found[role].ids)
+            return {role: found[role] for role in layout.places if role in found}

@@ -4,8 +4,9 @@ import os
 
 from fastfedrec.core.arrays import Column
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.datasets._parquet import read_parquet
 from fastfedrec.datasets.columns import to_interactions
-from fastfedrec.datasets.table_files import find_layout, read_parquet, read_text
+from fastfedrec.datasets.table_files import find_layout, read_text
 
 __all__ = ["load_table"]
 
@@ -25,6 +26,9 @@ def load_table(
     user_ids: Column | None = None,
     unlisted: str = "error",
     timestamp_unit: str = "s",
+    time_format: str | None = None,
+    comment: str | None = None,
+    missing_ids: str = "error",
 ) -> Interactions:
     r"""Read a CSV, TSV or Parquet file with one row per interaction.
 
@@ -39,7 +43,8 @@ def load_table(
         What is named ``.parquet`` or ``.pq`` or begins as such a file is read as Parquet, all else as text.
     user, item : str or int or None
         Column of the ids: its name in the header, or where there is none its place from 0.  Ids stay integers where
-        every one in the column is written as one (as 7, not 007 or 7.0), and are strings otherwise.
+        every one in the column is written as one (as 7, not 007 or 7.0), and are strings otherwise.  Blanks around
+        a field are no part of it, unless it stands in quotes.
 
         None takes the column that the header names as publishers do (``userId``, ``user_id:token``, ``movieId``,
         ``business_id``).  Where neither is given, so are `value` and `timestamp` that are not.  Which columns are taken
@@ -47,10 +52,12 @@ def load_table(
     value, timestamp : str or int or None
         Column of the ratings or counts, and of the time: whole numbers, which are taken as they are (most are seconds
         since 1970), or dates or dates and times of ISO 8601, in UTC where they name no zone.  An empty time becomes
-        `fastfedrec.data.interactions.MISSING_TIMESTAMP`.
+        `fastfedrec.data.interactions.MISSING_TIMESTAMP`.  Times in another form, in a column that is known by its name
+        alone, are not read, with a warning.
     separator : str or None
         What stands between two fields, such as ``"\t"`` or ``"::"``; None takes the first of tab, ``::``, comma,
-        semicolon, bar and space that the first line holds.  Not for Parquet.
+        semicolon, bar and space that the first line holds.  Where it is a space, several blanks count as one.  Not for
+        Parquet.
     header : bool
         Whether the first line names the columns.  Not for Parquet.
     quotes : bool
@@ -66,6 +73,14 @@ def load_table(
         What becomes of a row whose item or user is not listed.
     timestamp_unit : {"s", "ms", "us", "ns"}
         What dates and times become, since 1970.  One that has parts which the unit would cut is refused.
+    time_format : str or None
+        The form of times that are neither whole numbers nor ISO 8601: a format of `datetime.strptime`, such as
+        ``"%d/%m/%Y %H:%M"``, or the unit of numbers that may have a fraction, such as ``"s"`` for 1714564800.25.
+    comment : str or None
+        The begin of lines that are comments, such as ``"#"``.  None skips lines above the first record that begin with
+        ``#`` or ``%`` and a blank, as SNAP and KONECT write them.  Not for Parquet.
+    missing_ids : {"error", "drop"}
+        What becomes of a row without a user or an item.  A warning counts the rows that are dropped.
 
     Returns
     -------
@@ -96,7 +111,9 @@ def load_table(
     >>> data.user_ids.tolist(), data.item_ids.tolist()
     (['ann', 'bob'], [7, 9])
     """
-    layout = find_layout(path, user, item, value, timestamp, separator, header, quotes, timestamp_unit)
+    layout = find_layout(
+        path, user, item, value, timestamp, separator, header, quotes, timestamp_unit, time_format, comment, missing_ids
+    )  # fmt: skip
     columns = read_parquet(layout) if layout.is_parquet else read_text(layout)
     return to_interactions(
         columns["user"], columns["item"], columns.get("value"), columns.get("timestamp"), duplicates=duplicates,

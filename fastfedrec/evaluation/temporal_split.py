@@ -113,7 +113,11 @@ class TemporalSplit(Splitter):
             if later.all() or not later.any():
                 kind, place = ("train", "before") if later.all() else ("test", "from")
                 span = f"the timestamps of data are from {times.min()} to {times.max()}"
-                raise ValueError(f"time={self.time} leaves {kind} empty: nothing happened {place} it; {span}")
+                hint = "" if self.timestamp_unit == "s" else "; where they are seconds, pass timestamp_unit='s'"
+                raise ValueError(
+                    f"time={self.time} leaves {kind} empty: nothing happened {place} it; {span}, and dates become "
+                    f"{self.timestamp_unit} since 1970{hint}"
+                )
         if self.share is not None:
             later = times >= _moment(times, self.share)
         train, test = data.keep_interactions(~later), later.copy()

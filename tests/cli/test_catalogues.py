@@ -111,12 +111,13 @@ def test_an_npy_file_that_is_none_is_named_without_advice(tmp_path, table, capsy
         ("a\u2028b\nc\x85d\n", "ann,c\x85d", ["a\u2028b", "c\x85d"]),  # ends of lines only where there are such
         ("007\n7\n", "ann,007", ["007", "7"]),
         ("-3\n0\n", "ann,-3", [-3, 0]),
-        (" 7\n7 \n", "ann, 7", [" 7", "7 "]),
+        (" 7\n9\t\n", "ann, 7", [7, 9]),
+        (" 7\nx y \n", "ann, 7", ["7", "x y"]),
         ("x\n9\n7\ny\n", "ann,7", ["x", "9", "7", "y"]),
         ("12345678901234567890\n7\n", "ann,7", ["12345678901234567890", "7"]),
     ],
 )
-def test_lines_are_ids_as_they_stand(tmp_path, table, content, rows, expected):
+def test_lines_are_ids_without_the_blanks_around_them(tmp_path, table, content, rows, expected):
     (tmp_path / "list").write_text(content, encoding="utf-8", newline="")
     table.write_text(f"user,item\n{rows}\n", encoding="utf-8", newline="")
     status, model = fit(tmp_path, table, "--catalogue", tmp_path / "list")

@@ -4,6 +4,7 @@ import datetime
 import gzip
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -143,3 +144,22 @@ def test_arguments_and_files_are_checked(tmp_path):
     polars.DataFrame({"item": [], "kind": []}).write_parquet(tmp_path / "none.parquet")
     with pytest.raises(ValueError, match="ends without a single row"):
         load_item_features(tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize("null", ["\\N", "N/A", "#N/A", "NA", "NaN", "nan", "NULL", "null", "None", "-"])
+def test_gaps_as_databases_and_spreadsheets_write_them(tmp_path, null):
+    path = tmp_path / "items.csv"
+    path.write_text(f"item,year,day,country\n1,1994,2001-01-01,DE\n2,{null},{null},{null}\n3,1995,,NL\n")
+    found = load_item_features(path)
+    assert found["year"].tolist() == [1994.0, None, 1995.0]
+    assert found["day"].tolist()[1:] == [None, None]
+    assert found["country"].tolist() == ["DE", None if null in ("\\N", "N/A", "#N/A") else null, "NL"]
+
+
+def test_nan_of_pandas_becomes_a_null_as_the_message_states(tmp_path):
+    frame = pd.DataFrame({"item": [1, 2, 3], "year": [1994, None, 1995]})
+    with pytest.raises(ValueError, match=r"\['year'\]\[1\] is nan, .*\.astype\('Int64'\) or \.astype\('Float64'\)"):
+        ItemFeatures.of("item_features", frame)
+    for dtype in ("Int64", "Float64"):
+        features = ItemFeatures.of("item_features", frame.astype({"year": dtype}))
+        assert features.align("item_features", [1, 2, 3]).n_known == 2

@@ -156,3 +156,12 @@ def test_bad_parameter_is_named_by_the_constructor(arguments, error, message):
 def test_data_that_cannot_be_split_are_refused_at_once(arguments, data, message):
     with pytest.raises(ValueError, match=message):
         TemporalSplit(**arguments).split(data)
+
+
+def test_a_date_of_another_unit_than_the_timestamps_names_the_unit():
+    data = Interactions.from_arrays([1, 1], [7, 8], timestamps=[883612800, 893286638])
+    message = r"leaves test empty: .* dates become ns since 1970; where they are seconds, pass timestamp_unit='s'"
+    with pytest.raises(ValueError, match=message):
+        next(TemporalSplit(time="1998-03-01").split(data))
+    train, test = next(TemporalSplit(time="1998-03-01", timestamp_unit="s").split(data))
+    assert (train.n_interactions, test.n_interactions) == (1, 1)

@@ -1,0 +1,97 @@
+"""Columns of a table in Parquet, whole or in batches."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from fastfedrec.data.ids import Coded, check_exact, check_one_column
+from fastfedrec.data.pairs import check_values
+from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
+from fastfedrec.datasets._fields import stated_moment
+from fastfedrec.datasets._polars import coded, import_polars
+from fastfedrec.datasets._table_notes import remedy, warn_of_dropped, warn_of_unread_times
+from fastfedrec.datasets.files import reading_parquet
+from fastfedrec.datasets.table_files import Layout
+
+
+def read_parquet(layout: Layout) -> dict[str, Any]:
+    """Each role's column."""
+    polars = import_polars(str(layout.path))
+    with reading_parquet(layout.path):
+        table = polars.read_parquet(layout.path, columns=_parquet_names(layout))
+    if not len(table):
+        raise ValueError(f"{layout.path}: the file ends without a single row")
+    kept = _with_ids(layout, table)
+    warn_of_dropped(layout, len(table) - len(kept), len(kept))
+    return _parquet_arrays(layout, kept)
+
+
+def _with_ids(layout: Layout, table: Any) -> Any:
+    """The rows that have both ids, where others are to be dropped."""
+    return table.drop_nulls([layout.named("user"), layout.named("item")]) if layout.drops_missing else table
+
+
+def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:
+    """The same of so many rows at a time, and of none where there are none."""
+    table = import_polars(str(layout.path)).scan_parquet(layout.path).select(_parquet_names(layout))
+    start = n_dropped = 0
+    while True:
+        with reading_parquet(layout.path):
+            part = table.slice(start, n_rows).collect()
+        if not len(part) and start:
+            warn_of_dropped(layout, n_dropped, start - n_dropped)
+            return
+        start += len(part)
+        kept = _with_ids(layout, part)
+        n_dropped += len(part) - len(kept)
+        if len(kept) or not len(part):
+            yield _parquet_arrays(layout, kept)
+
+
+def _parquet_names(layout: Layout) -> list[str]:
+    return [layout.names[place] for place in layout.places.values()]
+
+
+def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
+    """Each role's column of a frame."""
+    if not len(table):
+        raise ValueError(f"{layout.path}: the file ends without a single row with ids")
+    columns: dict[str, Any] = {}
+    for role, name in zip(layout.places, _parquet_names(layout), strict=True):
+        column, where = table[name], f"{layout.path}: column {name!r} ({role})"
+        if column.dtype.is_nested():
+            raise TypeError(f"{where} must hold one number, text or time a row, got {column.dtype}; unpack it first")
+        if (n_missing := column.null_count()) and role != "timestamp":
+            raise ValueError(f"{where} has {n_missing} missing entries; drop or fill those rows{remedy(role, '')}")
+        if role == "timestamp":
+            if (times := _parquet_times(layout, column, where)) is not None:
+                columns[role] = times
+        elif role == "value":
+            columns[role] = check_values(where, column, len(column))
+        else:
+            check_one_column(where, column)
+            columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
+            if not isinstance(columns[role], Coded):
+                check_exact(where, columns[role])
+    return columns
+
+
+def _parquet_times(layout: Layout, column: Any, where: str) -> np.ndarray | None:
+    """The times of a column; None where it is known as them by its name alone, and holds none."""
+    if layout.time_format is None:
+        try:
+            return check_timestamps(column, len(column), unit=layout.timestamp_unit, name=where)
+        except TypeError as error:
+            first = next((entry for entry in column.head(1).to_list() if isinstance(entry, str)), "")
+            problem = f"{error}{remedy('timestamp', first) if first else ''}"
+            if "timestamp" not in layout.recognized or column.dtype.is_float():
+                raise TypeError(problem) from None
+            warn_of_unread_times(layout, problem)
+            return None
+    distinct, codes = coded(column.cast(import_polars(where).String))
+    numbers = [stated_moment(text, layout.time_format, layout.timestamp_unit) for text in distinct]
+    if None in numbers:
+        text = distinct[numbers.index(None)]
+        raise ValueError(f"{where} must hold times of time_format={layout.time_format!r}, got {text!r}")
+    return np.array([*numbers, MISSING_TIMESTAMP], dtype=np.int64)[codes]

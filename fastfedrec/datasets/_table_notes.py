@@ -1,0 +1,57 @@
+"""Ways on where a field of a table is refused, and warnings of columns and rows that are left out."""
+
+import re
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from fastfedrec.datasets._fields import NULL, fitting_formats, stated_moment
+
+_FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+_WHOLE = re.compile("[-+]?[0-9]+")
+
+
+def remedy(role: str, text: str) -> str:
+    """The way on where a field is refused."""
+    if role in ("user", "item") and text in ("", NULL):
+        return "; pass missing_ids='drop' to leave out rows without an id (in a shell --drop-missing-ids)"
+    if role != "timestamp":
+        return ""
+    if stated_moment(text, "s", "ns") is not None:
+        return "; pass time_format='s' and a finer timestamp_unit for seconds with a fraction"
+    formats = fitting_formats(text) or ["%d/%m/%Y %H:%M"]
+    shown = " or ".join(f"time_format={each!r}" for each in formats)
+    return f"; pass {shown} for times in another form (in a shell --time-format)"
+
+
+def warn_of_unread_times(layout: Any, problem: str) -> None:
+    """Warn that the column known as the time is left out."""
+    warnings.warn(
+        f"column {layout.named('timestamp')!r} is known as the time by its name, and is not read: {problem}; or name "
+        "the columns that are wanted",
+        stacklevel=4,
+    )
+
+
+def warn_of_dropped(layout: Any, n_dropped: int, n_left: int) -> None:
+    """Warn of the rows without an id that were left out."""
+    if n_dropped:
+        names = " or no ".join(layout.named(role) for role in ("user", "item"))
+        warnings.warn(
+            f"{layout.path}: {n_dropped:,} of {n_dropped + n_left:,} rows have no {names} and were dropped",
+            stacklevel=4,
+        )
+
+
+def check_float_ids(layout: Any, role: str, ids: Sequence[str]) -> None:
+    """Refuse ids that were rounded to floats before they were written, and warn of other floats."""
+    if not all(_FLOAT.fullmatch(text) and float(text).is_integer() for text in ids):
+        return
+    where = f"{layout.path}: column {layout.named(role)!r} ({role})"
+    way_on = "write the column as integers (Int64 in pandas)"
+    if large := next((text for text in ids if not _WHOLE.fullmatch(text) and abs(float(text)) >= 2.0**53), None):
+        raise ValueError(f"{where} has ids such as {large!r}, which floats do not hold exactly; {way_on}")
+    if written := next((text for text in ids if not _WHOLE.fullmatch(text)), None):
+        warnings.warn(
+            f"{where} has ids such as {written!r}, which are text and not whole numbers; {way_on}", stacklevel=4
+        )
