@@ -3,7 +3,7 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,19 +23,23 @@ from fastfedrec.systems.recommender import Recommender
 
 __all__ = [
     "HALF_STARS",
+    "LARGEST_RATING",
     "STARS",
     "AdditiveModel",
     "RatingModel",
     "ValueModel",
     "check_ratings",
     "solve_ratings",
+    "warn_beyond_ends",
     "warn_off_grid",
 ]
 
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 HALF_STARS = tuple(j / 2 for j in range(1, 11))
 
-_LARGEST_RATING = 1e100  # whose square is a number
+_MAX_GRID = 32  # values of which a rating is reported as one
+_MAX_SCALE = 2**16  # values of a grid of which the ends alone count
+LARGEST_RATING = 1e100  # whose square is a number
 _BLOCK_CELLS = 2**22  # entries of users' systems held at once
 _LEAST_RIDGE = 1e-9  # keeps a user with fewer ratings than factors from having no solution
 
@@ -103,21 +107,41 @@ class RatingModel(ValueModel):
         """
         return evaluate_ratings(self, test, metrics=metrics)
 
-    def _check_grid(self) -> None:
-        self.grid = tuple(map(float, check_grid("grid", self.grid, high=32)))
-        if max(map(abs, self.grid)) > _LARGEST_RATING:
+    def _check_grid(self, *, by_ends: bool = False) -> None:
+        """Check the grid, of which the ends alone may count: where ratings are not reported as values of it."""
+        most = _MAX_SCALE if by_ends else _MAX_GRID
+        self.grid = tuple(map(float, check_grid("grid", self.grid, high=most)))
+        if max(map(abs, self.grid)) > LARGEST_RATING:
             raise ValueError(f"grid must hold numbers from -1e100 to 1e100, got {self.grid}; use another scale")
 
 
-def warn_off_grid(data: Interactions, grid: Sequence[float], what: str, stacklevel: int) -> None:
-    """Say how many ratings are not on the grid: a figure of raw data, for where nothing is promised alone."""
-    if n_off := int((~np.isin(data.values_or_ones(), grid)).sum()):
+def warn_off_grid(data: Interactions, grid: Sequence[float], stacklevel: int) -> None:
+    """Warn of ratings that are not on the grid: a figure of raw data, for fits without a guarantee alone."""
+    if n_off := int((~np.isin(_as_float32(data.values_or_ones()), _as_float32(grid))).sum()):
         warnings.warn(
-            f"{n_off} of {data.n_interactions} ratings are not on the grid {list(grid)} and {what}; pass the scale of "
-            "the data as grid=",
+            f"{n_off} of {data.n_interactions} ratings are not on the grid {list(grid)} and count as the nearest value "
+            "on it; pass all values of the scale as grid=, such as numpy.linspace(low, high, 32)",
             UserWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def warn_beyond_ends(data: Interactions, grid: Sequence[float], what: str, stacklevel: int) -> None:
+    """Warn of ratings beyond the ends of the grid: a figure of raw data, for fits without a guarantee alone."""
+    values, (low, high) = _as_float32(data.values_or_ones()), _as_float32([grid[0], grid[-1]])
+    if n_beyond := np.count_nonzero((values < low) | (values > high)):
+        warnings.warn(
+            f"{n_beyond} of {data.n_interactions} ratings are not from {grid[0]:g} to {grid[-1]:g}, the ends of the "
+            f"grid, and {what}; pass the lowest and the highest rating of the scale as grid=",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def _as_float32(numbers: Any) -> NDArray[np.float32]:
+    """Ratings as the type that they may have been rounded to before."""
+    with np.errstate(over="ignore"):
+        return np.asarray(numbers, dtype=np.float64).astype(np.float32)
 
 
 class AdditiveModel(RatingModel):

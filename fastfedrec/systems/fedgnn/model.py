@@ -31,7 +31,7 @@ from fastfedrec.systems.fedgnn._noise import PublishedNoise
 from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
 from fastfedrec.systems.fedgnn._told import tell_attacks, tell_published
 from fastfedrec.systems.privrec.grid_noise import GridNoise, check_grid_sums
-from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, warn_off_grid
+from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, warn_beyond_ends
 
 __all__ = ["FedGNN", "FedGNNState"]
 
@@ -207,7 +207,7 @@ class FedGNN(OwnRows, RatingModel):
         Warns
         -----
         UserWarning
-            Published: ratings that are not on the grid.
+            Published: ratings beyond the ends of the grid.
         """
         self._check_parameters()
         takes_ones = not self._is_published or self.negatives > 0
@@ -217,7 +217,7 @@ class FedGNN(OwnRows, RatingModel):
         if recorded and not self._is_published:
             raise ValueError("record_views must be empty where variant is 'guaranteed': the server sees sums alone")
         if self._is_published:
-            warn_off_grid(data, self.grid, "are cut off at its ends", stacklevel=3)
+            warn_beyond_ends(data, self.grid, "are cut off there", stacklevel=3)
         phases = self._plan(data, fit.key)
         system, state, _ = phases[0]
         system.recorded = recorded

@@ -33,7 +33,7 @@ from fastfedrec.systems.fedrec._traffic import VectorTraffic, count_vectors
 from fastfedrec.systems.fedrec._views import Messages, RecordedRound
 from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.rounds import FedRecRounds, FedRecState
-from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, solve_ratings, warn_off_grid
+from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, solve_ratings, warn_beyond_ends
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
@@ -236,7 +236,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         RuntimeWarning
             Training diverged; the last good round is kept, and every prediction is finite.
         UserWarning
-            Ratings that are not on the grid, with hybrid filling and without `clip_norm`: nothing is promised there.
+            Ratings beyond the ends of the grid, with hybrid filling and without `clip_norm`: nothing is promised there.
         """
         self._check_parameters()
         data = check_ratings(interactions, is_private=self.clip_norm is not None, least_users=1)
@@ -244,7 +244,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         self._recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
         self._limit(data.n_users)  # too many users are refused before anybody is asked
         if self.clip_norm is None and self.channel is None:
-            warn_off_grid(data, self.grid, "train as they are, while predictions end where it does", stacklevel=3)
+            warn_beyond_ends(data, self.grid, "train as they are, while predictions end there", stacklevel=3)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._mean_sent = self._expected_sent(data)
         if self.clip_norm is not None and self.max_items is not None:  # counts are released as the rounds are planned

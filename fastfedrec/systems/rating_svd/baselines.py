@@ -88,7 +88,7 @@ class _Mean(RatingBaseline, AdditiveModel):
     def _check_parameters(self) -> None:
         if self.epsilon is not None:
             self.epsilon = check_epsilon("epsilon", self.epsilon)
-        self._check_grid()
+        self._check_grid(by_ends=self.epsilon is None)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
         users, items, values, decoder = collect_ratings(
@@ -111,7 +111,7 @@ _of_reports = shares_docstring("""\
 epsilon : float or None
     Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
 grid : sequence of float
-    The ratings there are.""")
+    The ratings there are.  Without `epsilon` the ends alone count, and ratings between them are taken as they are.""")
 
 
 @_of_reports
@@ -205,7 +205,8 @@ class BiasedMF(LaplaceRRSVD):
     Parameters
     ----------
     grid : sequence of float
-        The ratings there are.
+        The lowest and the highest rating, or all there are: the ends alone count.  Ratings beyond them count as the
+        nearest of them.
     n_factors : int
         Of users and items, on top of the biases; at least 0.
     n_epochs : int or "auto"
@@ -267,7 +268,8 @@ class RatingItemKNN(RatingBaseline):
     shrinkage : float
         A similarity from n common users counts n / (n + shrinkage) of itself.
     grid : sequence of float
-        The ratings there are.
+        The lowest and the highest rating, or all there are: the ends alone count.  Ratings beyond them count as the
+        nearest of them.
 
     Attributes
     ----------
@@ -313,7 +315,7 @@ class RatingItemKNN(RatingBaseline):
     def _check_parameters(self) -> None:
         self.n_neighbors = check_integer("n_neighbors", self.n_neighbors, low=1)
         self.shrinkage = check_real("shrinkage", self.shrinkage, low=0.0)
-        self._check_grid()
+        self._check_grid(by_ends=True)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
         users, items, values, _ = collect_ratings(
@@ -398,7 +400,7 @@ def collect_ratings(
     epsilon : float or None
         Per rating; None takes the values as they are.
     grid : sequence of float
-        The ratings there are.
+        The ratings there are; without `epsilon` its ends alone count.
     key : Key
         Source of the reports.
     ledger : Ledger

@@ -26,7 +26,14 @@ from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.rating_model import STARS, AdditiveModel, check_ratings, solve_ratings, warn_off_grid
+from fastfedrec.systems.rating_model import (
+    STARS,
+    AdditiveModel,
+    check_ratings,
+    solve_ratings,
+    warn_beyond_ends,
+    warn_off_grid,
+)
 from fastfedrec.systems.rating_svd._biases import Biases, fit_biases, fit_hidden_biases, shrink
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
 from fastfedrec.systems.rating_svd._factors import Training, fit_published_factors, fit_residual_factors
@@ -71,7 +78,8 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         With `hide_items`: reports of a user; no more than there are items.
     grid : sequence of float
         The ratings there are, increasing, at most 16; public.  A rating off the grid counts as the nearest one on it;
-        under a guarantee nothing tells that there was one.
+        under a guarantee nothing tells that there was one.  With ``variant=None`` the ends alone count, and ratings
+        between them are taken as they are.
     n_factors : int
         Of users and items, on top of the biases; at least 0.  Where held-out reports do not show that they help, they
         are 0; so they are with `hide_items`.
@@ -154,7 +162,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         if self.hide_items and self.variant != "optimal":
             raise ValueError(f"hide_items needs variant='optimal', got {self.variant!r}: noise has no 'not rated'")
         self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=2**31 - 1)
-        self._check_grid()
+        self._check_grid(by_ends=self.variant is None)
         if self.prior is not None:
             check_prior("prior", self.prior, len(self.grid))
             self.prior = tuple(check_real("prior", share) for share in self.prior)
@@ -193,7 +201,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         Warns
         -----
         UserWarning
-            Ratings that are not on the grid, in the variants without a guarantee.
+            Ratings that are not on the grid (``variant=None``: beyond its ends), in the variants without a guarantee.
         RuntimeWarning
             Training diverged; the last good epoch is kept, and every prediction is finite.
         """
@@ -206,8 +214,10 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
     def _collect(self, data: Interactions, fit: Fit) -> RatingState:
         """Run the one round."""
         channel = self.channel  # one that cannot be made is refused before anybody is asked
-        if channel is None:
-            warn_off_grid(data, self.grid, "count as the nearest value on it", stacklevel=4)
+        if self.variant is None:
+            warn_beyond_ends(data, self.grid, "count as the nearest of them", stacklevel=4)
+        elif channel is None:
+            warn_off_grid(data, self.grid, stacklevel=4)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._measure(data)
         self._tell(fit.ledger, channel, data.n_users, fit.key)
@@ -283,9 +293,9 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         model = super()._serving(data)
         counts = data.interactions_per_user()
         users = np.repeat(np.arange(data.n_users), counts)
-        rest = np.array(self.grid)[self._codes(data)] - self.mean_ - self.item_biases_[data.indices]
-        model.user_biases_ = shrink(np.bincount(users, rest, minlength=data.n_users), counts, *self.bias_prior_)
-        rest = data._replace(values=rest - model.user_biases_[users])
+        residuals = self._on_scale(data) - self.mean_ - self.item_biases_[data.indices]
+        model.user_biases_ = shrink(np.bincount(users, residuals, minlength=data.n_users), counts, *self.bias_prior_)
+        rest = data._replace(values=residuals - model.user_biases_[users])
         model.user_factors_ = solve_ratings(rest, self.item_factors_, self._training.regularization)
         return model
 

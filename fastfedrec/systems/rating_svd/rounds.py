@@ -175,17 +175,16 @@ class RatingRounds(FederatedSystem):
         if self.variant is not None:
             key.claim_message(_REPORTS, round, sender)
         users = shard.global_user_ids
-        codes = self._codes(shard)
         channel = self.channel
         if isinstance(channel, RatedOrNot):
             n_reports = min(self.n_reports, shard.n_items)
-            items, reports = self._report_items(channel, shard, codes + np.uint8(1), key, round_number, n_threads)
+            codes = self._codes(shard) + np.uint8(1)
+            items, reports = self._report_items(channel, shard, codes, key, round_number, n_threads)
             users = np.repeat(users, n_reports)
         else:
-            kept = self._choose(shard, key, n_threads)
-            shard, codes = shard.keep_interactions(kept), codes[kept]
+            shard = shard.keep_interactions(self._choose(shard, key, n_threads))
             items, users = shard.indices.astype(np.int64), np.repeat(users, shard.interactions_per_user())
-            reports = self._report_ratings(channel, shard, codes, key, round_number, n_threads)
+            reports = self._report_ratings(channel, shard, key, round_number, n_threads)
         return Update(round, sender, shard.n_users, {"user": users, "item": items, "report": reports})
 
     def merge(self, a: Update, b: Update) -> Update:
@@ -301,6 +300,12 @@ class RatingRounds(FederatedSystem):
             codes += values >= middle
         return codes
 
+    def _on_scale(self, shard: Interactions) -> NDArray[np.float64]:
+        """Each rating within the ends of the grid, and but for ``variant=None`` as a value on it."""
+        if self.variant is None:
+            return np.clip(shard.values_or_ones(), self.grid[0], self.grid[-1])
+        return np.array(self.grid, dtype=np.float64)[self._codes(shard)]
+
     def _choose(self, shard: Interactions, key: Key, n_threads: int) -> np.ndarray:
         """Which ratings are sent: all, or of a user with more than `max_ratings` so many, uniformly."""
         lengths = shard.interactions_per_user()
@@ -313,13 +318,12 @@ class RatingRounds(FederatedSystem):
         self,
         channel: Channel | None,
         shard: Interactions,
-        codes: np.ndarray,
         key: Key,
         round_number: int,
         n_threads: int,
     ) -> np.ndarray:
         if channel is None:
-            values = np.array(self.grid, dtype=np.float64)[codes]
+            values = self._on_scale(shard)
             if self.variant is None:
                 return values
             two_each = 2 * shard.interactions_per_user()
@@ -327,6 +331,7 @@ class RatingRounds(FederatedSystem):
                 _REPORTS, shard.global_user_ids, two_each, round=round_number, n_threads=n_threads
             )
             return self.published_mechanism._report(values, words.reshape(-1, 2))
+        codes = self._codes(shard)
         reports = np.empty(len(codes), dtype=np.uint16)
         _kernel.report_ratings(
             shard.indptr, codes, shard.global_user_ids, *channel._thresholds, reports, key.subkey(_REPORTS),

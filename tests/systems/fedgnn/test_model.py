@@ -382,8 +382,10 @@ def test_ratings_are_asked_for_where_nothing_is_promised():
         FedGNN("published").fit(ones)
     FedGNN(**PUBLISHED, negatives=1, grid=(0.0, 1.0)).fit(ones, key=Key.from_seed(1))
     FedGNN(**SMALL).fit(ones, key=Key.from_seed(1))
-    with pytest.warns(UserWarning, match="not on the grid"):
-        FedGNN(**PUBLISHED, grid=(1.0, 5.0)).fit(random_ratings(9, 8, 1), key=Key.from_seed(1))
+    with pytest.warns(
+        UserWarning, match="not from 2 to 4, the ends of the grid, and are cut off there; pass the lowest"
+    ):
+        FedGNN(**PUBLISHED, grid=(2.0, 4.0)).fit(random_ratings(9, 8, 1), key=Key.from_seed(1))
 
 
 def test_divergence_is_named():
