@@ -20,7 +20,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
-from fastfedrec.systems.baselines.item_models import NeighborModel
+from fastfedrec.systems._neighbors import NeighborModel
 from fastfedrec.systems.baselines.popularity import Baseline
 from fastfedrec.systems.claims import FEWER_ITEMS
 

@@ -178,9 +178,11 @@ def test_what_the_files_were_taken_for_is_told(files, capsys):
 
 def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
     monkeypatch.setattr(memory, "memory_bytes", lambda: 12 * 60**2 - 1)
-    words = [*TWO, "--system", "ease", "--system", "ease", "--set", "top_items=30", *options(files)]
+    few = ["--set", "n_neighbors=10"]
+    words = [*TWO, *few, "--system", "ease", "--system", "ease", "--set", "top_items=30", *options(files)]
     document = run(capsys, *words)
-    assert [system["name"] for system in document["systems"]] == ["Popularity", "ItemKNN", "EASE(top_items=30)"]
+    names = ["Popularity", "ItemKNN(n_neighbors=10)", "EASE(top_items=30)"]
+    assert [system["name"] for system in document["systems"]] == names
     [failure] = document["failures"]
     assert failure["name"] == "EASE"
     assert "EASE of 60 items needs" in failure["error"]

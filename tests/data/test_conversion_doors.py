@@ -42,7 +42,6 @@ ALONE = {
     "rounds.engine.Engine.run": "called by systems, of what fit has checked",
     "studies.membership.attack.membership_loss": "a loss of one's own is given Interactions",
     "systems.baselines.item_models.count_pairs": "called by systems, of what fit has checked",
-    "systems.baselines.item_models.score_neighbors": "called by systems, of what fit has checked",
     "systems.baselines.epochs.places_before": "called by systems, of what fit has checked",
     "systems.dplcf.sum_answers": "called by systems, of what fit has checked",
     "systems.fedrec.plus_plus.FedRecPlusPlus.initial_state": "called by systems, of what fit has checked",

@@ -47,7 +47,6 @@ EXEMPT = {
         "systems.rating_svd.baselines.collect_ratings",
         "systems.gram.dp_gram.short_row_factor", "systems.gram.shrinkage.denoising_bytes",
         "systems.gram.shuffled_sketch.mean_largest",
-        "systems.baselines.item_models.neighbor_rules",
         "compute.ranking.held_out_places_factors", "compute.ranking.held_out_ranks_factors",
         "data.times.check_timestamps",
         "evaluation.rating_metrics.predict_errors", "evaluation.metrics.resampling.bootstrap_sums",

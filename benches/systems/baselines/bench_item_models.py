@@ -5,7 +5,7 @@ import scipy.sparse
 
 from benches.generated import random_interactions
 from benches.ratios import peer, with_ratios
-from fastfedrec import ItemKNN
+from fastfedrec import Interactions, ItemKNN
 
 N_NEIGHBORS = 100
 SIZES = {"6,040 x 3,706": (6_040, 3_706, 0.045), "10,000 x 40,981": (10_000, 40_981, 0.0008)}
@@ -41,6 +41,24 @@ class FitItemKNN:
         model = CosineRecommender(K=N_NEIGHBORS + 1, num_threads=1)  # an item is its own first neighbour there
         model.fit(scipy.sparse.csr_matrix(self.data.to_scipy()), show_progress=False)
         return model.similarity
+
+
+class SparseCatalogue:
+    """A million items of which few are used: fitting, and serving one user."""
+
+    def setup(self):
+        rng = np.random.default_rng(1)
+        users, items = rng.integers(0, 10_000, 100_000), rng.choice(1_000_000, 2_000)[rng.integers(0, 2_000, 100_000)]
+        self.data = Interactions.from_arrays(users, items, item_ids=np.arange(1_000_000)).binarize()
+        self.model = ItemKNN(N_NEIGHBORS).fit(self.data, n_threads=1)
+        self.users = self.data.user_ids[:1]
+        self.model.recommend(self.users)
+
+    def time_fit(self):
+        ItemKNN(N_NEIGHBORS).fit(self.data, n_threads=1)
+
+    def time_recommend_one(self):
+        self.model.recommend(self.users)
 
 
 def _largest(similarity):

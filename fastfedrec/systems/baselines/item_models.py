@@ -20,10 +20,10 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._from_items import contributions_of_neighbors, nothing_similar, similar_neighbors
+from fastfedrec.systems._from_items import nothing_similar
+from fastfedrec.systems._neighbors import NeighborModel, Neighbors, blocks_of_rows, most_similar, neighbor_arrays
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.popularity import Baseline
-from fastfedrec.systems.recommender import Recommender
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["EASE", "ItemKNN", "OwnHistory"]
 
 _BLOCK_CELLS = 2**23  # answers, or similarities, held at once
+_SORTED_PAIRS = 2**16  # that are sorted together
 _FEWER_ITEMS = "fit the most used items alone (top_items=5_000), or ImplicitALS, which has no pairs"
 _FILLED = 1 / 8  # of all pairs: where users have fewer, most pairs have nobody
 COUNTED_BYTES = 12  # of count_pairs, a pair: float32 as they are added up, and float64 as they are returned
@@ -62,82 +63,6 @@ def count_pairs(data: Interactions, *, show_progress: bool = False) -> NDArray[n
 
 def _dense(block: Interactions, out: np.ndarray) -> np.ndarray:
     return block._replace(values=block.values_or_ones(np.float32)).to_scipy().toarray(out=out)
-
-
-def score_neighbors(
-    own: Interactions, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray
-) -> NDArray[np.float64]:
-    """Score every item by its similarities to those of a user's items that are among its neighbours.
-
-    Parameters
-    ----------
-    own : Interactions
-        The users' data.
-    neighbor_items : ndarray of shape (n_items, n_kept), int
-        Columns of the neighbours of each item.
-    neighbor_similarities : ndarray of shape (n_items, n_kept), float64
-        How similar they are.
-
-    Returns
-    -------
-    ndarray of shape (n_users, n_items), float64
-        Sums of similarities.
-    """
-    n_items, n_kept = neighbor_items.shape
-    starts = np.arange(n_items + 1) * n_kept
-    similarities = scipy.sparse.csr_array(
-        (neighbor_similarities.ravel(), neighbor_items.ravel(), starts), shape=(n_items, n_items)
-    )
-    return sum_rows(own, similarities.T)
-
-
-class NeighborModel(Recommender):
-    """Sums of similarities to a user's items, and which users have an item, as far as that was released."""
-
-    _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_", "item_counts_")
-    _not_in_0_1_0 = ("item_counts_",)
-
-    n_neighbors: int
-    neighbor_items_: NDArray[np.int32]
-    neighbor_similarities_: NDArray[np.float64]
-    item_counts_: NDArray[np.float64]
-
-    def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        n_items = self.interactions_.n_items
-        return {**neighbor_rules(n_items, self.n_neighbors), **rules_of(np.float64, item_counts_=(n_items,))}
-
-    def _popularity(self) -> np.ndarray | None:
-        return self.item_counts_ if self.item_counts_.any() else None
-
-    def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
-        return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
-
-    def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)
-
-    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
-        return contributions_of_neighbors(own, column, self.neighbor_items_, self.neighbor_similarities_)
-
-
-def neighbor_rules(n_items: int, n_neighbors: int) -> Mapping[str, ArrayRule]:
-    """What neighbours of items look like in a file.
-
-    Parameters
-    ----------
-    n_items, n_neighbors : int
-        How many there are, and how many were asked for.
-
-    Returns
-    -------
-    mapping of str to ArrayRule
-        By name.
-    """
-    shape = n_items, max(min(n_neighbors, n_items - 1), 0)
-    return {
-        "neighbor_items_": ArrayRule(np.int32, shape, 0, n_items - 1),
-        "neighbor_similarities_": ArrayRule(np.float64, shape),
-    }
 
 
 class ExactModel(Baseline):
@@ -231,7 +156,8 @@ class ItemKNN(NeighborModel, ExactModel):
     Attributes
     ----------
     neighbor_items_ : ndarray of shape (n_items, n_kept), int32
-        Columns of the most similar other items, best first; ties go to the earlier item.
+        Columns of the most similar other items, best first; ties go to the earlier item.  `n_kept` is `n_neighbors`, or
+        the most items that share users with one item where that is less.
     neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
         Falling, at least 0.
     item_counts_ : ndarray of shape (n_items,), float64
@@ -251,7 +177,7 @@ class ItemKNN(NeighborModel, ExactModel):
     implicit's ``CosineRecommender`` keeps neighbours of the user's items instead, without shrinkage.
 
     Pairs of items are counted from the users' rows, a block of items at a time: memory grows with the items times
-    `n_neighbors`, time with the squares of the users' numbers of items.
+    `n_neighbors`, time with that and the squares of the users' numbers of items.
 
     References
     ----------
@@ -280,63 +206,41 @@ class ItemKNN(NeighborModel, ExactModel):
         n_items = data.n_items
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
         lengths = np.sqrt(self.item_counts_)
-        n_kept = min(self.n_neighbors, n_items - 1)
-        best, falling = np.empty((n_items, n_kept), dtype=np.int32), np.empty((n_items, n_kept))
         users = data.to_scipy().astype(np.float64)
         items = users.T.tocsr()
-        is_sparse = float(np.square(np.diff(users.indptr), dtype=np.float64).sum()) < _FILLED * n_items**2
+        # The pairs that the users of each item have: the work of its row.
+        n_pairs = items @ np.diff(users.indptr).astype(np.float64)
+        is_sparse = float(n_pairs.sum()) < _FILLED * n_items**2
         find = self._nearest_of_few if is_sparse else self._nearest
-        step = max(1, _BLOCK_CELLS // n_items)  # a block of pairs, never all: there may be many items
-        for number in progress_rounds(-(-n_items // step), show=show_progress, description="pairs of items"):
-            part = np.arange(number * step, min(n_items, (number + 1) * step))
-            best[part], falling[part] = find(items[part[0] : part[-1] + 1], users, part, lengths, n_kept, n_threads)
-        self.neighbor_items_, self.neighbor_similarities_ = best, falling
+        work = n_pairs if is_sparse else np.full(n_items, float(n_items))
+        parts = blocks_of_rows(work, _SORTED_PAIRS if is_sparse else _BLOCK_CELLS)
+        numbers = progress_rounds(len(parts), show=show_progress, description="pairs of items")
+        found = [find(items[parts[k][0] : parts[k][-1] + 1], users, parts[k], lengths, n_threads) for k in numbers]
+        self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays("ItemKNN", found, parts, n_items)
 
     def _nearest(
-        self, items: "csr_array", users: "csr_array", part: np.ndarray, lengths: np.ndarray, n_kept: int, n_threads: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Neighbours of a part of the items, from a dense block of the numbers of users of both."""
+        self, items: "csr_array", users: "csr_array", rows: np.ndarray, lengths: np.ndarray, n_threads: int
+    ) -> Neighbors:
+        """Neighbours of some items, from a dense block of the numbers of users of both."""
         pairs = sum_rows(items, users, n_threads=n_threads)
-        for row, length in zip(pairs, lengths[part], strict=True):
+        for row, length in zip(pairs, lengths[rows], strict=True):
             below = length * lengths + self.shrinkage
             np.divide(row, below, out=row, where=below > 0)
-        pairs[np.arange(len(part)), part] = -1.0  # no item is its own neighbour
-        best, falling = ranking.top_k(pairs, max(n_kept, 1), n_threads=n_threads)
-        return best[:, :n_kept], falling[:, :n_kept]
+        pairs[np.arange(len(rows)), rows] = -1.0  # no item is its own neighbour
+        best, falling = ranking.top_k(pairs, min(self.n_neighbors, len(lengths)), n_threads=n_threads)
+        is_found = falling > 0
+        return np.count_nonzero(is_found, axis=1), best[is_found].astype(np.int32), falling[is_found]
 
     def _nearest_of_few(
-        self, items: "csr_array", users: "csr_array", part: np.ndarray, lengths: np.ndarray, n_kept: int, n_threads: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """The same where most pairs have nobody: those that somebody has are sorted, and the first others follow."""
+        self, items: "csr_array", users: "csr_array", rows: np.ndarray, lengths: np.ndarray, n_threads: int
+    ) -> Neighbors:
+        """The same where most pairs have no user: the others are sorted."""
         pairs = items @ users
-        owners = np.repeat(np.arange(len(part)), np.diff(pairs.indptr))
-        is_other = pairs.indices != part[owners]
-        owners, others = owners[is_other], pairs.indices[is_other]
-        similarities = pairs.data[is_other] / (lengths[part[owners]] * lengths[others] + self.shrinkage)
-        order = np.lexsort((others, -similarities, owners))
-        n_found = np.bincount(owners, minlength=len(part))
-        places = np.arange(len(order)) - np.repeat(np.cumsum(n_found) - n_found, n_found)
-        kept = places < n_kept
-        order, cells = order[kept], (owners[order][kept], places[kept])
-        best, falling = np.full((len(part), n_kept), -1, dtype=np.int32), np.zeros((len(part), n_kept))
-        best[cells], falling[cells] = others[order], similarities[order]
-        _fill(best, n_found, part, len(lengths))
-        return best, falling
-
-
-def _fill(best: np.ndarray, n_found: np.ndarray, part: np.ndarray, n_items: int) -> None:
-    """Put the first items that are not there, and are not the row's own, behind the `n_found` of each row."""
-    n_kept = best.shape[1]
-    short = np.flatnonzero(n_found < n_kept)
-    width = min(n_items, 2 * n_kept + 1)  # among so many there are enough
-    free = np.ones((len(short), width), dtype=bool)
-    for columns in (part[short, None], best[short]):
-        rows, places = np.nonzero((columns >= 0) & (columns < width))
-        free[rows, columns[rows, places]] = False
-    first = np.argsort(~free, axis=1, kind="stable")
-    behind = np.arange(n_kept) - n_found[short, None]
-    filled = np.take_along_axis(first, np.clip(behind, 0, width - 1), axis=1)
-    best[short] = np.where(behind >= 0, filled, best[short])
+        owners = np.repeat(np.arange(len(rows)), np.diff(pairs.indptr))
+        is_other = pairs.indices != rows[owners]
+        owners, others = owners[is_other], pairs.indices[is_other].astype(np.int32, copy=False)
+        similarities = pairs.data[is_other] / (lengths[rows[owners]] * lengths[others] + self.shrinkage)
+        return most_similar(owners, others, similarities, len(rows), self.n_neighbors)
 
 
 @dataclass(repr=False, eq=False)

@@ -101,11 +101,11 @@ class UserKNN(ExactModel):
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         data = self.interactions_
-        n_kept = self.user_neighbors_.shape[1]
-        starts = np.arange(len(users) + 1) * n_kept
-        entries = self.user_similarities_[users].ravel(), self.user_neighbors_[users].ravel(), starts
-        similarities = scipy.sparse.csr_array(entries, shape=(len(users), data.n_users))
-        scores = (similarities @ scipy.sparse.csr_array(data.to_scipy())).toarray()
+        rows, where = np.unique(self.user_neighbors_[users], return_inverse=True)
+        starts = np.arange(len(users) + 1) * self.user_neighbors_.shape[1]
+        entries = self.user_similarities_[users].ravel(), where.ravel(), starts
+        similarities = scipy.sparse.csr_array(entries, shape=(len(users), len(rows)))
+        scores = (similarities @ scipy.sparse.csr_array(data._take_users(rows).to_scipy())).toarray()
         scores[self._unheard(users)] = self.item_counts_
         return scores
 

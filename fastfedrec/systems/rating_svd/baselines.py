@@ -10,6 +10,7 @@ import scipy
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
+from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.check import check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key, resolve_key
@@ -19,9 +20,16 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.fit import Fit, resolve_ledger
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import similar_neighbors
+from fastfedrec.systems._neighbors import (
+    blocks_of_rows,
+    most_similar,
+    neighbor_arrays,
+    neighbor_disagreement,
+    neighbor_rules,
+    neighbor_table,
+)
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
-from fastfedrec.systems.baselines.item_models import neighbor_rules
 from fastfedrec.systems.rating_model import STARS, AdditiveModel, RatingModel, check_ratings
 from fastfedrec.systems.rating_svd._biases import fit_biases, fit_means
 from fastfedrec.systems.rating_svd._decoder import ReportDecoder
@@ -29,7 +37,8 @@ from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 
 __all__ = ["BiasedMF", "GlobalMean", "ItemMean", "RatingBaseline", "RatingItemKNN", "UserMean"]
 
-_BLOCK_CELLS = 2**23  # similarities held at once
+_BLOCK_CELLS = 2**23  # scores held at once
+_BLOCK_PAIRS = 2**22  # of items, whose products are computed at once
 _NO_DEVIATION = 0.5  # similarity to a neighbour without deviation, so that few and distant ones count for little
 
 
@@ -276,7 +285,7 @@ class RatingItemKNN(RatingBaseline):
     mean_, user_biases_, item_biases_ : ndarray of shape (), (n_users,) and (n_items,), float64
         What ratings are centred by.
     neighbor_items_ : ndarray of shape (n_items, n_kept), int32
-        The most similar other items, best first.
+        The most similar other items, best first; `n_kept` is `n_neighbors`, or the most that one item has similar ones.
     neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
         Falling, at least 0.
     user_residuals_ : ndarray of shape (n_ratings,), float64
@@ -325,29 +334,32 @@ class RatingItemKNN(RatingBaseline):
         self.mean_: NDArray[np.float64] = np.array(biases.mean)
         self.user_biases_, self.item_biases_ = biases.users, biases.items
         self.user_residuals_ = values - biases.mean - biases.users[users] - biases.items[items]
-        own = self._by_user(self.user_residuals_).tocsc()
-        ones, squares = (self._by_user(self.user_residuals_**power).tocsc() for power in (0, 2))
-        n_kept = min(self.n_neighbors, data.n_items - 1)
-        self.neighbor_items_ = np.empty((data.n_items, n_kept), dtype=np.int32)
-        self.neighbor_similarities_ = np.empty((data.n_items, n_kept))
-        step = max(1, _BLOCK_CELLS // data.n_items)
-        for start in range(0, data.n_items, step):
-            rows = slice(start, min(start + step, data.n_items))
-            common = (ones[:, rows].T @ ones).toarray()
-            power = (squares[:, rows].T @ ones).toarray() * (ones[:, rows].T @ squares).toarray()
-            cosines = (own[:, rows].T @ own).toarray() / np.sqrt(np.maximum(power, 1e-300))
-            cosines *= common / (common + self.shrinkage + (common == 0))
-            np.clip(cosines, 0.0, 1.0, out=cosines)
-            cosines[np.arange(len(cosines)), np.arange(rows.start, rows.stop)] = -1.0  # no item is its own neighbour
-            best = np.argsort(-cosines, axis=1, kind="stable")[:, :n_kept]
-            self.neighbor_items_[rows] = best
-            self.neighbor_similarities_[rows] = np.take_along_axis(cosines, best, axis=1)
+        own, ones, squares = (self._by_user(self.user_residuals_**power).tocsc() for power in (1, 0, 2))
+        work = ones.T @ np.diff(data.indptr).astype(np.float64)  # the pairs that the users of each item have
+        parts = blocks_of_rows(work, _BLOCK_PAIRS)
+        found = []
+        for rows in parts:
+            part = slice(rows[0], rows[-1] + 1)
+            common = (ones[:, part].T @ ones).tocsr()
+            owners = np.repeat(np.arange(len(rows)), np.diff(common.indptr))
+            pairs = owners, common.indices
+            power = _at(squares[:, part].T @ ones, pairs) * _at(ones[:, part].T @ squares, pairs)
+            cosines = _at(own[:, part].T @ own, pairs) / np.sqrt(np.maximum(power, 1e-300))
+            cosines *= common.data / (common.data + self.shrinkage)
+            kept = (cosines > 0) & (common.indices != rows[owners])
+            others = common.indices[kept].astype(np.int32, copy=False)
+            similarities = np.minimum(cosines[kept], 1.0)
+            found.append(most_similar(owners[kept], others, similarities, len(rows), self.n_neighbors))
+        self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays("RatingItemKNN", found, parts, data.n_items)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         data = self.interactions_
-        neighbors = neighbor_rules(data.n_items, self.n_neighbors)
+        neighbors = neighbor_rules(data.n_items)
         biases = rules_of(np.float64, mean_=(), user_biases_=(data.n_users,), item_biases_=(data.n_items,))
         return {**biases, **neighbors, **rules_of(np.float64, user_residuals_=(data.n_interactions,))}
+
+    def _disagreement(self) -> str | None:
+        return neighbor_disagreement(self.neighbor_items_, self.neighbor_similarities_, self.n_neighbors)
 
     def _popularity(self) -> np.ndarray:
         return self.mean_ + self.item_biases_
@@ -360,14 +372,12 @@ class RatingItemKNN(RatingBaseline):
         return scipy.sparse.csr_array((values, data.indices, data.indptr), shape=data.shape)
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        n_items, n_kept = self.neighbor_items_.shape
-        starts = np.arange(n_items + 1) * n_kept
-        similarities = scipy.sparse.csr_array(
-            (self.neighbor_similarities_.ravel(), self.neighbor_items_.ravel(), starts), shape=(n_items, n_items)
-        ).T
-        sums, weights = (
-            (self._by_user(self.user_residuals_**power)[users] @ similarities).toarray() for power in (1, 0)
-        )
+        table = neighbor_table(self.neighbor_items_, self.neighbor_similarities_)
+        own = self.interactions_._take_users(users)
+        lengths = own.interactions_per_user()
+        entries = np.repeat(self.interactions_.indptr[users] - own.indptr[:-1], lengths) + np.arange(lengths.sum())
+        sums = sum_rows(own, table, weights=self.user_residuals_[entries])
+        weights = sum_rows(own, table, weights=np.ones(len(entries)))
         return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + sums / (weights + _NO_DEVIATION)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
@@ -379,6 +389,13 @@ class RatingItemKNN(RatingBaseline):
             block = self._score_block(rows[start : start + step])
             scores[inside] = block[where[inside] - start, items[inside]]
         return scores
+
+
+def _at(products: "scipy.sparse.csr_array", pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """The entries of a product at these places; SciPy stores none that is 0."""
+    stored = products.tocsr()
+    same = stored.nnz == len(pairs[1]) and np.array_equal(stored.indices, pairs[1])
+    return stored.data if same else np.asarray(stored[pairs]).ravel()
 
 
 def collect_ratings(

@@ -1,5 +1,7 @@
 """OwnHistory, ItemKNN and EASE against naive twins, and on real data beside popularity."""
 
+import gc
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -10,6 +12,7 @@ from naive.systems.baselines import item_models as naive
 from fastfedrec import EASE, Interactions, ItemKNN, Key, OwnHistory, Popularity, datasets, load
 from fastfedrec.accounting import Unprotected
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
+from fastfedrec.systems import _neighbors
 from fastfedrec.systems.baselines.item_models import count_pairs
 
 
@@ -87,6 +90,7 @@ def test_neither_blocks_of_items_nor_how_they_are_sorted_change_a_neighbor(data,
     for block, share in ((2**23, 0), (cells, filled)):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("fastfedrec.systems.baselines.item_models._BLOCK_CELLS", block)
+            patch.setattr("fastfedrec.systems.baselines.item_models._SORTED_PAIRS", block)
             patch.setattr("fastfedrec.systems.baselines.item_models._FILLED", share)
             found.append(ItemKNN(n_neighbors).fit(data))
     for name in ("neighbor_items_", "neighbor_similarities_", "item_counts_"):
@@ -101,6 +105,50 @@ def test_items_that_few_have_have_neighbors_as_the_twin_says():
     model = ItemKNN(9, 1.5).fit(data)
     expected = naive.item_knn(rows_of(data), data.n_items, 9, 1.5)
     np.testing.assert_allclose(all_scores(model, data), expected, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.ignores_values
+@pytest.mark.parametrize("n_items", [60, 1_000_000])
+def test_what_no_user_has_costs_item_knn_nothing(n_items):
+    rng = np.random.default_rng(2)
+    few = Interactions.from_arrays(np.repeat(np.arange(40), 2), rng.integers(0, 60, 80), item_ids=range(60))
+    data = few._replace(item_ids=np.arange(n_items))
+    model, expected = ItemKNN(9, 1.5).fit(data), ItemKNN(9, 1.5).fit(few)
+    shapes = {model.neighbor_items_.shape, model.neighbor_similarities_.shape}
+    assert shapes == {(n_items, expected.neighbor_items_.shape[1])}
+    np.testing.assert_array_equal(model.neighbor_similarities_[:60], expected.neighbor_similarities_)
+    assert not model.neighbor_similarities_[60:].any()
+    assert not (model.neighbor_items_ == np.arange(n_items)[:, None]).any()
+    found, scores = model.recommend([3, 5], n=4)
+    wanted = expected.recommend([3, 5], n=4)
+    np.testing.assert_array_equal(scores, wanted[1])
+    np.testing.assert_array_equal(found[scores > 0], wanted[0][scores > 0])
+
+
+@pytest.mark.ignores_values
+def test_item_knn_refuses_neighbors_that_memory_does_not_hold(monkeypatch):
+    data = Interactions.from_arrays(np.repeat(np.arange(5), 30), np.tile(np.arange(30), 5))
+    monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: 24 * 30 * 20)
+    with pytest.raises(ValueError, match=r"ItemKNN of 30 items needs .* grows with their number, .*n_neighbors="):
+        ItemKNN(100).fit(data)
+    assert ItemKNN(20).fit(data).neighbor_items_.shape == (30, 20)
+
+
+@pytest.mark.ignores_values
+def test_neighbors_are_turned_once_for_all_that_serve_by_them(monkeypatch):
+    rng = np.random.default_rng(2)
+    data = Interactions.from_arrays(np.repeat(np.arange(40), 5), rng.integers(0, 60, 200))
+    model, n_before = ItemKNN(9).fit(data), len(_neighbors._tables)
+    scores = model.score_items(data.user_ids)
+    assert len(_neighbors._tables) == n_before + 1
+    (table,) = [_neighbors._tables[key] for key in _neighbors._tables if key == id(model.neighbor_similarities_)]
+    served = model.with_users(data.select_users([3]))
+    monkeypatch.setattr("scipy.sparse.csr_array", None)  # nothing is made again
+    np.testing.assert_array_equal(served.score_items(served.interactions_.user_ids)[0], scores[3])
+    assert _neighbors.neighbor_table(model.neighbor_items_, model.neighbor_similarities_) is table
+    del model, served
+    gc.collect()
+    assert len(_neighbors._tables) == n_before
 
 
 @pytest.mark.ignores_values

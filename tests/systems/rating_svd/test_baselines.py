@@ -72,12 +72,14 @@ def test_nearest_items_equal_naive_twin(data, n_neighbors, shrinkage):
         dict(zip(users[data.indices == i].tolist(), model.user_residuals_[data.indices == i], strict=True))
         for i in range(data.n_items)
     ]
-    n_kept = min(n_neighbors, data.n_items - 1)
+    n_kept = model.neighbor_items_.shape[1]  # of more, no item has a similar one
+    assert n_kept <= min(n_neighbors, data.n_items - 1)
     neighbors = []
     for i in range(data.n_items):
         others = [(naive.similarity(by_item[i], by_item[j], shrinkage), j) for j in range(data.n_items) if j != i]
-        expected = sorted((s for s, _ in others), reverse=True)[:n_kept]
-        np.testing.assert_allclose(model.neighbor_similarities_[i], expected, atol=1e-9)
+        expected = sorted((s for s, _ in others), reverse=True)[:n_neighbors]
+        np.testing.assert_allclose(model.neighbor_similarities_[i], expected[:n_kept], atol=1e-9)
+        np.testing.assert_allclose(expected[n_kept:], 0, atol=1e-9)
         found = list(zip(model.neighbor_items_[i].tolist(), model.neighbor_similarities_[i].tolist(), strict=True))
         assert len({i, *(j for j, _ in found)}) == n_kept + 1
         neighbors.append(found)
@@ -143,11 +145,23 @@ def test_biased_mf_takes_the_settings_of_its_training():
     assert len(set(fits.values())) == 5  # each of them matters
 
 
+@pytest.mark.parametrize("n_items", [60, 1_000_000])
+def test_items_that_no_user_rated_cost_the_nearest_items_nothing(n_items):
+    few = random_ratings(40, 60, 3, density=0.05)
+    data = few._replace(item_ids=np.arange(n_items))
+    model, expected = RatingItemKNN(9, 1.5).fit(data), RatingItemKNN(9, 1.5).fit(few)
+    assert model.neighbor_items_.shape == (n_items, expected.neighbor_items_.shape[1])
+    np.testing.assert_allclose(model.neighbor_similarities_[:60], expected.neighbor_similarities_, rtol=1e-9)
+    assert not model.neighbor_similarities_[60:].any()
+    np.testing.assert_allclose(model.score_items([3])[:, :60], expected.score_items([3]), rtol=1e-9)
+
+
 def test_blocks_do_not_change_the_neighbors(monkeypatch):
     data = random_ratings(40, 13, 3)
     whole = RatingItemKNN(5).fit(data)
     predicted = whole.predict(*every_pair(data))
     monkeypatch.setattr("fastfedrec.systems.rating_svd.baselines._BLOCK_CELLS", 30)
+    monkeypatch.setattr("fastfedrec.systems.rating_svd.baselines._BLOCK_PAIRS", 30)
     blocked = RatingItemKNN(5).fit(data)
     np.testing.assert_allclose(blocked.neighbor_similarities_, whole.neighbor_similarities_, atol=1e-12)
     np.testing.assert_allclose(blocked.predict(*every_pair(data)), predicted, atol=1e-9)
