@@ -29,6 +29,7 @@ _DROPPED = {
     "unknown_users": "of users who are not known",
     "unknown_items": "of items that are not in train",
     "seen_again": "that train or given has too",
+    "not_relevant": "with a value that is not above 0",
 }
 
 

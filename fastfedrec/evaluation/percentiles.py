@@ -37,7 +37,7 @@ def mean_percentile_rank(
     Raises
     ------
     ValueError
-        An empty test, values that add up to 0, other users or items in `seen`, scores that are NaN or of the wrong
+        An empty test, values below 0 or only 0, other users or items in `seen`, scores that are NaN or of the wrong
         shape, or fewer than two ranked items.
 
     References
@@ -63,9 +63,14 @@ def mean_percentile_rank(
         if not same:
             raise ValueError("seen and test must have the same users and items; use RandomHoldout")
     batch_size = check_integer("batch_size", batch_size, low=1)
+    if (lowest := float(test.values_or_ones().min(initial=0.0))) < 0:
+        raise ValueError(
+            f"test must hold values of at least 0, which weigh the ranks, got {lowest:g}; call test.positive() first"
+        )
+    test = test.positive()
     total = float(test.values_or_ones().sum())
     if not total > 0:
-        raise ValueError(f"test must hold interactions with values that add up to more than 0, got {test!r}")
+        raise ValueError(f"test must hold interactions with values above 0, got {test!r}; pass counts or ratings")
     users = np.flatnonzero(test.interactions_per_user())
     ends = np.cumsum(test.interactions_per_user()[users]) * test.n_items
     total_rank, start = 0.0, 0

@@ -46,7 +46,7 @@ def test_bad_inputs_of_percentile_evaluation():
     good = Table(test, np.ones((2, 2)))
     with pytest.raises(TypeError, match="must have a method score"):
         mean_percentile_rank(object(), test)
-    with pytest.raises(ValueError, match="values that add up to more than 0"):
+    with pytest.raises(ValueError, match="values above 0, got"):
         mean_percentile_rank(good, Interactions.from_arrays([0, 1], [0, 1], [0, 0]))
     with pytest.raises(ValueError, match="seen and test must have the same users and items"):
         mean_percentile_rank(good, test, seen=test.select_users(np.array([0])))

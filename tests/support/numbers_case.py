@@ -122,7 +122,7 @@ FUNCTIONS = {
     ),
     "evaluation.metrics.evaluate.evaluate": to(
         lambda: functools.partial(fastfedrec.evaluation.evaluate, baselines.Popularity().fit(implicit()), *split()),
-        batch_size=16, key=KEY,
+        batch_size=16, threshold=HALF, key=KEY,
     ),
     "evaluation.metrics.sampled.Sampled": call(n=9),
     "evaluation.metrics.comparison.compare": to(

@@ -1,15 +1,17 @@
 """`evaluate`: rank the test items of users, or predict their ratings, and average the metrics."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from fastfedrec.core.check import check_flag, check_instance, check_integer
+from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.digest import digests
+from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned, align
 from fastfedrec.evaluation.metrics.names import Metric, parse_metrics
 from fastfedrec.evaluation.metrics.ranking import errors_of, list_metrics, place_all
@@ -30,6 +32,7 @@ def evaluate(
     *,
     given: InteractionsLike | None = None,
     metrics: Sequence[str] = ("hr@10", "ndcg@10"),
+    threshold: float | None = None,
     candidates: Sampled | None = None,
     per_user: bool = False,
     split: Any = None,
@@ -59,6 +62,10 @@ def evaluate(
         ``recall@K``, ``precision@K``, ``hit@K`` (``hr@K`` is the same), ``ndcg@K``, ``map@K`` and ``mrr@K``, the last
         three also without a cut-off; ``auc``; ``mpr``, the mean percentile rank; ``coverage@K`` and ``gini@K`` of all
         tested users' lists; ``rmse`` and ``mae`` of a model with ``predict(user_ids, item_ids)``.  In either case.
+    threshold : float or None
+        Test items with a value above it, at least 0, are relevant; rankings are measured by them alone.  None takes
+        all above 0, and refuses a test with values below 0, which are no counts.  Not for metrics of ratings, which
+        take every value.
     candidates : Sampled or None
         None ranks against all items that the user has not seen.  `Sampled` ranks against some of them, as some papers
         do.
@@ -83,7 +90,8 @@ def evaluate(
     Raises
     ------
     ValueError
-        Nothing is left to test, an unknown metric, or scores that are NaN or of the wrong shape.
+        Nothing is left to test, an unknown metric, values below 0 without a `threshold`, or scores that are NaN or of
+        the wrong shape.
 
     Warns
     -----
@@ -136,7 +144,16 @@ def evaluate(
     per_user = check_flag("per_user", per_user)
     batch_size = check_integer("batch_size", batch_size, low=1)
     n_threads = check_n_threads(n_threads)
-    aligned = align(train, test, given, keep_seen=not ranking)
+    if threshold is not None and not ranking:
+        raise ValueError(f"threshold is for rankings, and metrics {list(metrics)} are of ratings; leave it out")
+    relevant = _relevant(test, threshold, is_alone=len(ranking) == len(asked)) if ranking else test
+    aligned = align(train, relevant, given, keep_seen=not ranking)
+    if n_dropped := test.n_interactions - relevant.n_interactions:
+        n_users = int(
+            np.count_nonzero(test.interactions_per_user()) - np.count_nonzero(relevant.interactions_per_user())
+        )
+        dropped = aligned.dropped | {"users": aligned.dropped["users"] + n_users, "not_relevant": n_dropped}
+        aligned = replace(aligned, dropped=dropped)
     aligned, parts = parts_of(model, aligned, given, of_ratings=len(ranking) < len(asked))
     means: dict[str, float] = {}
     of_users: dict[str, UserValues] = {}
@@ -169,6 +186,24 @@ def evaluate(
         keeps_users=per_user,
         digests=digests(_what_was_ranked(aligned, asked, None if candidates is None else key)),
     )
+
+
+def _relevant(test: Interactions, threshold: float | None, *, is_alone: bool) -> Interactions:
+    """The test interactions that count as hits; `is_alone` if no metric of ratings is asked for as well."""
+    values = test.values_or_ones()
+    lowest = float(values.min(initial=1.0))
+    remedy = "pass threshold=0 (in a shell --binarize 0) to rank by those above 0, or a higher one"
+    if threshold is not None:
+        threshold = check_real("threshold", threshold, low=0.0)
+    elif lowest < 0:
+        raise ValueError(f"test must hold values of at least 0 where items are ranked, got {lowest:g}; {remedy}")
+    kept = values > (threshold or 0.0)
+    if not is_alone and not kept.all():
+        raise ValueError(
+            f"metrics of rankings and of ratings must be evaluated apart where some test items are not relevant, got "
+            f"{np.count_nonzero(~kept)} of {len(kept)} that are not; call evaluate once for each kind"
+        )
+    return test._keep(kept)
 
 
 def _what_was_ranked(aligned: Aligned, metrics: list[Metric], key: Key | None) -> dict[str, Any]:

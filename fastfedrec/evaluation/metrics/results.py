@@ -47,7 +47,8 @@ class UserValues:
         if self.weights is None:
             return np.column_stack([self.values, np.ones(len(self.values))])
         used = self.weights > 0
-        return np.column_stack([np.where(used, self.weights * np.where(used, self.values, 0.0), 0.0), self.weights])
+        weights = np.where(used, self.weights, 0.0)
+        return np.column_stack([weights * np.where(used, self.values, 0.0), weights])
 
     def of_sums(self, sums: np.ndarray) -> NDArray[np.float64]:
         """The metric from sums over `columns`.
@@ -101,7 +102,8 @@ class Evaluation(Mapping[str, float]):
     dropped : dict of str to int
         Test interactions that were not: "unknown_users" (in neither `train` nor `given`, or not known to the model),
         "unknown_items" (not among the items of `train`, or those of a model that predicts ratings), "seen_again" (in
-        `train` or `given` as well); and "users", those that were left without any.
+        `train` or `given` as well), "not_relevant" (with a value of 0 or below, or not above the threshold; only where
+        there are such); and "users", those that were left without any.
     means : dict of str to float
         The metrics.
     of_users : dict of str to UserValues

@@ -215,9 +215,10 @@ def test_one_key_gives_the_same_items_to_every_model_and_none_gives_new_ones():
     assert len({evaluate(model, train, test, metrics=["mrr"], candidates=five)["mrr"] for _ in range(4)}) > 1
 
 
-def test_explicit_zeros_are_interactions():
-    data = Interactions.from_arrays([1, 1, 1, 2], [5, 6, 7, 8], [0.0, 0.0, 0.0, 1.0])
-    train, test = next(LeaveOneOut().split(data, key=KEY))
+def test_explicit_zeros_of_train_are_seen():
+    data = Interactions.from_arrays([1, 1, 1, 2], [5, 6, 7, 8], [0.0, 0.0, 2.0, 1.0])
+    is_test = data.values_or_ones() == 2
+    train, test = data.keep_interactions(~is_test), data.keep_interactions(is_test)
     model = Table(data, np.zeros(data.shape))
     evaluate(model, train, test, candidates=Sampled(1))
     assert model.calls == [2]  # the test item and item 8: the two other zeros are seen
