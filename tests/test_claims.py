@@ -222,7 +222,7 @@ def test_whether_all_ratings_are_1_is_not_told(name):
     there = [fit(name, of(dense)) for dense in (ones, another)]
     assert there[0].interactions_.values is None
     assert told(there[0]) == told(there[1])
-    for model in there if hasattr(there[0], "with_users") else ():
+    for model in there if there[0].serves_others else ():
         alone, nothing = of(ones[3:4]), of(np.zeros((1, N_ITEMS)))
         both = model.with_users(of(np.vstack([ones[3:4], 0 * ones[:1]])))
         for row, person in enumerate((alone, nothing)):  # and whether one is served does not depend on who else is

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastfedrec.compute import ranking
 from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice, check_flag, check_integer
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._tables import (
@@ -150,7 +151,8 @@ class Answers(ABC):
         ids : ndarray of shape (n_users, n)
             External item ids, best first; ties go to the earlier item.  A row for each user id, in their order.
         scores : ndarray of shape (n_users, n), float64
-            Falling.  A score of -inf says that there is no recommendation at this place, whatever stands in `ids`: the
+            Falling; of a model with factors of float32 they are rounded to that type, and those of `score` are not.  A
+            score of -inf says that there is no recommendation at this place, whatever stands in `ids`: the
             last places of a user with fewer than `n` unseen candidates, and all of an unknown user with
             ``unknown="skip"``.
         frame : DataFrame
@@ -388,8 +390,8 @@ class Answers(ABC):
             f"the scores of {type(self).__name__} are no sums over a user's items, so nothing explains them"
         )
 
-    def _bring(self, people: Callable[[], Interactions]) -> Any:
-        """A model that serves the people that a function gives."""
+    def _bring(self, people: Callable[[], InteractionsLike]) -> Any:
+        """A model that serves the users that a function gives."""
         raise TypeError(f"{type(self).__name__} serves only the users it was fitted on; fit it again with the others")
 
     # ---- how they are ranked -----------------------------------------------------------------------------------------

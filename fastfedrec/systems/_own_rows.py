@@ -51,7 +51,7 @@ class OwnRows(Recommender):
             check_not_negative(model, data)
         return model._serving(model._as_fitted(data))
 
-    def _bring(self, people: Callable[[], Interactions]) -> Self:
+    def _bring(self, people: Callable[[], InteractionsLike]) -> Self:
         return self.with_users(people())
 
     def _as_fitted(self, data: Interactions) -> Interactions:

@@ -16,6 +16,7 @@ from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.model_files import not_a_model, write_model
 from fastfedrec.core.names import HOMES, find
 from fastfedrec.core.text import did_you_mean
+from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._answers import Answers
@@ -47,6 +48,10 @@ class Recommender(Answers):
 
     #: Whether fits tell `communication_` of their rounds.
     _communicates: ClassVar[bool] = False
+
+    #: Whether the model serves users it was not fitted on.
+    serves_others: ClassVar[bool] = False
+    _instead: ClassVar[str] = "fit it again with the others"
 
     #: Attributes of constructor arguments whose own name a method has.
     _attributes: ClassVar[dict[str, str]] = {}
@@ -184,6 +189,26 @@ class Recommender(Answers):
         model = copy.copy(self)
         vars(model).update(changed)
         return model
+
+    def with_users(self, interactions: InteractionsLike) -> Any:
+        """Serve other users, if the model can, without another fit and at no cost to any user.
+
+        Parameters
+        ----------
+        interactions : Interactions, SciPy sparse matrix or array, or frame
+            Their data, over the same items.
+
+        Returns
+        -------
+        Recommender
+            A model of its own for these users.
+
+        Raises
+        ------
+        TypeError
+            The model serves only the users it was fitted on.
+        """
+        raise TypeError(f"{type(self._fitted()).__name__} serves only the users it was fitted on; {self._instead}")
 
     def _serving(self, data: Interactions) -> Self:
         """A copy that serves these users with what the server released; a subclass sets what is theirs."""

@@ -106,7 +106,7 @@ def test_a_file_without_users_says_nothing_of_them_and_serves_all_who_come(fitte
     assert b"user 7" not in (tmp_path / "server").read_bytes()
     server = load(tmp_path / "server")
     assert server.interactions_.shape == (0, 40)
-    if hasattr(fitted, "with_users") and type(fitted).__name__ not in ("DMF", "NCF", "UserKNN"):
+    if fitted.serves_others:
         ours, theirs = (one.with_users(data).recommend(data.user_ids, 5) for one in (fitted, server))
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -11,7 +11,6 @@ import scipy.sparse
 from support.models import MODELS, held, rated
 
 from fastfedrec import (
-    DMF,
     EASE,
     FMFLDP,
     FedRec,
@@ -21,7 +20,6 @@ from fastfedrec import (
     Popularity,
     PrivatePrototypes,
     PrivRec,
-    UserKNN,
 )
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.systems.baselines.popularity import Random
@@ -75,7 +73,7 @@ def test_every_fit_takes_a_matrix_or_a_frame(model, data):
 
 @pytest.mark.parametrize("model", MODELS, ids=repr)
 def test_other_users_come_by_the_same_door(model, data):
-    if not hasattr(model, "with_users") or isinstance(model, DMF | NCF | UserKNN):
+    if not model.serves_others:
         pytest.skip("it answers only for the users it was fitted on")
     served = fitted(model, data)
     others = data.select_users(np.arange(5, 12))

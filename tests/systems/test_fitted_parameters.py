@@ -55,7 +55,7 @@ def test_methods_and_files_go_by_the_parameters_of_the_fit(model, changes, data,
         if hasattr(model, "predict"):
             yield model.predict(data.user_ids, data.item_ids[:40])
         for name in ("with_users", "serve"):
-            if hasattr(model, name):
+            if hasattr(model, name) and (name == "serve" or model.serves_others):
                 yield getattr(model, name)(data).score(data.user_ids, data.item_ids[:40])
         if hasattr(model, "personalize"):
             yield model.personalize(data, key=KEY).score(data.user_ids, data.item_ids[:40])

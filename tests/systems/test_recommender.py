@@ -12,7 +12,6 @@ from scipy.sparse import csr_array
 from support.models import MODELS, held, rated
 
 from fastfedrec import (
-    DMF,
     DPALS,
     FMFLDP,
     DPGram,
@@ -26,13 +25,11 @@ from fastfedrec import (
     Popularity,
     PrivatePrototypes,
     PrivRec,
-    UserKNN,
     load,
 )
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems.gram.gram_model import GramModel
-from fastfedrec.systems.ncf.model import NCF
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import SYSTEMS
@@ -135,10 +132,9 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
 
 
 def test_models_that_serve_other_users_serve_their_own_as_before(model, data):
-    if not hasattr(model, "with_users"):
-        pytest.skip("it answers only for the users it was fitted on")
-    if isinstance(model, DMF | NCF | UserKNN):
-        with pytest.raises(TypeError, match=r"(DMF|NCF|UserKNN) serves only the users"):
+    if not model.serves_others:
+        remedy = r"use serve\(" if hasattr(model, "serve") else "fit it again"
+        with pytest.raises(TypeError, match=f"{type(model).__name__} serves only the users .*; {remedy}"):
             model.with_users(data)
         return
     rows = np.array([7, 3, 60])

@@ -77,7 +77,8 @@ class Runs:
         if self.query is not None:
             return self.query(model, profiles, key)
         for name in ("personalize", "with_users", "serve"):
-            if callable(method := getattr(model, name, None)):
+            serves = name != "with_users" or getattr(model, "serves_others", True)
+            if serves and callable(method := getattr(model, name, None)):
                 return _call(method, profiles, key=key, n_threads=self.n_threads)
         if isinstance(model, Recommender):
             raise TypeError(

@@ -21,7 +21,7 @@ from fastfedrec.systems._from_items import similar_by_factors
 from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes.server import encode_labels
-from fastfedrec.systems.rating_model import ValueModel
+from fastfedrec.systems.rating_model import LARGEST_RATING, ValueModel
 
 __all__ = ["CentralNMF", "IndividualNMF"]
 
@@ -106,6 +106,10 @@ class CentralNMF(ValueModel):
             raise ValueError(
                 f"{name} has no factor below 0: values of interactions must be at least 0, got {lowest:g}; shift the "
                 "scale, or use another model of ratings"
+            )
+        if data.values is not None and (largest := float(data.values.max())) > LARGEST_RATING:
+            raise ValueError(
+                f"values of interactions must be at most {LARGEST_RATING:g}, got {largest:g}; rescale them"
             )
         _, labels = encode_labels("entities", entities, data.n_users)
         key = resolve_key(key)

@@ -134,6 +134,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     10.0
     """
 
+    _instead = "use serve(interactions, entities), since who holds a row decides which factors answer"
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = (
         "item_factors_", "user_factors_", "user_side_item_factors_", "user_entities_", "entity_ids_", "n_prototypes_",
@@ -296,7 +297,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         model.user_factors_ = model._solve_users(resolve_n_threads(n_threads))
         return model
 
-    def _bring(self, people: Callable[[], Interactions]) -> Self:
+    def _bring(self, people: Callable[[], InteractionsLike]) -> Self:
         return self.serve(people())
 
     # ---- before the round ---------------------------------------------------------------------------------------

@@ -34,6 +34,22 @@ def test_an_individual_model_is_the_factorisation_of_its_entity():
         np.testing.assert_allclose(model.score(*ids).reshape(-1, 20), users @ items.T)
 
 
+@pytest.mark.parametrize("kind", [CentralNMF, IndividualNMF])
+def test_values_that_overflow_are_refused_by_fit(kind):
+    data = rated()
+    values = data.values_or_ones()
+    for largest in (1e100, 1e101, 1e300):
+        values[7] = largest
+        if largest > 1e100:
+            with pytest.raises(
+                ValueError, match=r"values of interactions must be at most 1e\+100, got 1e\+(101|300); re"
+            ):
+                kind(4).fit(data._replace(values=values), key=KEY)
+        else:
+            model = kind(4).fit(data._replace(values=values), key=KEY)
+            assert np.isfinite(model.recommend(n=3, filter_seen=False)[1]).all()
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
