@@ -95,13 +95,13 @@ def run_split(arguments: argparse.Namespace) -> dict[str, Any] | str:
     found = list(splitter.split(data, key=Key.from_seed(arguments.seed)))
     if any(not split.test.n_interactions for split in found):
         raise ValueError(f"{splitter!r} leaves nothing to test of --data {arguments.data}; use another split")
-    rows, digests = [], []
+    rows, digests, counts_rows = [], [], _counts_rows(data)
     for number, split in enumerate(found, start=1):
         folder = out / f"fold-{number}" if len(found) > 1 else out
         folder.mkdir(parents=True, exist_ok=True)
         for name, part in named_parts(split):
             path = folder / f"{name}.csv"
-            _write(path, part, has_values=data.values is not None)
+            _write(path, part, has_values=data.values is not None and not counts_rows)
             n_users, n_items = (int((np.bincount(of) > 0).sum()) for of in (_users(part), part.indices))
             rows.append((path.relative_to(out).as_posix(), n_users, n_items, part.n_interactions))
             digests.append(digest_of(path))
@@ -146,19 +146,30 @@ def _users(data: Interactions) -> np.ndarray:
     return np.repeat(np.arange(data.n_users), data.interactions_per_user())
 
 
+def _counts_rows(data: Interactions) -> bool:
+    """Whether values are numbers of rows: then rows are written, and a file can be split by time again."""
+    repeats = data._repeats
+    if repeats is None or repeats.rule != "sum" or repeats.values is not None or repeats.above is not None:
+        return False
+    return bool((np.delete(data.values_or_ones(), repeats.positions) == 1).all())
+
+
 def _write(path: Path, data: Interactions, *, has_values: bool) -> None:
     """A table of ids, values and timestamps, of which one that is not known is empty."""
-    users = _users(data)
+    users, items = _users(data), data.indices
     values, times = data.values_or_ones(), data.timestamps
+    if times is not None and data._repeats is not None and not has_values:
+        counts, times = data._repeats.expand(times)
+        users, items = np.repeat(users, counts), np.repeat(items, counts)
     if not (values % 1).any() and np.abs(values).max(initial=0) < 2**53:
         values = values.astype(np.int64)  # 5, and not 5.0
     heading = ["user", "item", *["value"] * has_values, *["timestamp"] * (times is not None)]
     with new_file(path, private=True) as file:
         file.write(_lines([heading]))
-        edges = [*range(0, data.n_interactions, _ROWS), data.n_interactions]
+        edges = [*range(0, len(users), _ROWS), len(users)]
         for start, stop in pairwise(edges):
             block = slice(start, stop)
-            columns = [data.user_ids[users[block]].tolist(), data.item_ids[data.indices[block]].tolist()]
+            columns = [data.user_ids[users[block]].tolist(), data.item_ids[items[block]].tolist()]
             if has_values:
                 columns.append(values[block].tolist())
             if times is not None:

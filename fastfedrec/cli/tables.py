@@ -9,7 +9,7 @@ from typing import Any
 
 from fastfedrec.cli.outputs import show
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.data.pairs import DUPLICATES
+from fastfedrec.data.merging import DUPLICATES
 from fastfedrec.data.times import UNITS
 from fastfedrec.datasets import load_adjacency, load_table
 from fastfedrec.datasets.adjacency import is_adjacency

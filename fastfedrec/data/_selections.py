@@ -9,12 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.arrays import FloatArray, check_mask, distinct, exceed
 from fastfedrec.core.check import check_integer, check_real, plain_array
+from fastfedrec.data.repeats import Repeats
 
 #: What the constructor of `Interactions` takes, in its order.
 FIELDS = (
     "indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids", "user_features",
     "item_features", "catalogue",
 )  # fmt: skip
+
+_OF_ENTRIES = {"indptr", "indices", "values", "timestamps"}
 
 
 class Selections:
@@ -30,6 +33,7 @@ class Selections:
     user_features: Mapping[str, NDArray[Any]]
     item_features: Mapping[str, NDArray[Any]]
     _catalogue: str
+    _repeats: Repeats | None = None  # the rows of pairs that have several, by which splits by time divide them
 
     @classmethod
     def _trusted(cls, fields: Mapping[str, Any]) -> Self:
@@ -96,9 +100,10 @@ class Selections:
             Same users and items, some of which may now be empty.
         """
         threshold = check_real("threshold", threshold, low=0.0)
-        if self.values is None:
+        if self.values is None and (self._repeats is None or threshold >= 1):
             return self if threshold < 1 else self._keep(np.zeros(self.n_interactions, dtype=bool))
-        return self._keep(exceed(self.values, threshold))._replace(values=None)
+        kept = self if self.values is None else self._keep(exceed(self.values, threshold))
+        return kept._replace(values=None, repeats=kept._exceeding(threshold, is_binary=True))
 
     def positive(self) -> Self:
         """Drop values of 0 and below: the interactions that count as implicit feedback, with their values.
@@ -108,9 +113,10 @@ class Selections:
         Interactions
             This object where there is nothing to drop.
         """
-        if self.values is None or bool((self.values > 0).all()):
+        kept = self if self.values is None else self._keep(self.values > 0)
+        if kept is self and self._repeats is None:
             return self
-        return self._keep(self.values > 0)
+        return kept._replace(repeats=kept._exceeding(0.0, is_binary=False))
 
     def filter_core(self, *, min_interactions_per_user: int, min_interactions_per_item: int) -> Self:
         """Drop users and items with too few interactions, repeatedly, until all that remain have enough.
@@ -236,7 +242,12 @@ class Selections:
         return {name: getattr(self, name) for name in FIELDS}
 
     def _replace(self, **changes: Any) -> Self:
-        return self._trusted(self._fields() | changes)
+        # With other entries the rows of the old ones are forgotten, unless the caller has selected from them too.
+        repeats = None if changes.keys() & _OF_ENTRIES else self._repeats
+        return self._trusted(self._fields() | {"repeats": repeats} | changes)
+
+    def _exceeding(self, threshold: float, *, is_binary: bool) -> Repeats | None:
+        return None if self._repeats is None else self._repeats.exceeding(threshold, is_binary=is_binary)
 
     def _keep(self, mask: np.ndarray) -> Self:
         if mask.all():
@@ -247,7 +258,8 @@ class Selections:
     def _entries(self, where: slice | np.ndarray) -> dict[str, Any]:
         """What is stored of these interactions."""
         columns = {"indices": self.indices, "values": self.values, "timestamps": self.timestamps}
-        return {name: None if column is None else column[where] for name, column in columns.items()}
+        entries: dict[str, Any] = {name: None if c is None else c[where] for name, c in columns.items()}
+        return entries | {"repeats": self._repeats and self._repeats.select(where, self.n_interactions)}
 
     def _users(self, rows: slice | np.ndarray) -> dict[str, Any]:
         """What is known of these users."""
@@ -281,9 +293,16 @@ class Selections:
         renumber[columns] = np.arange(len(columns), dtype=np.int32)
         return self._replace(
             indices=renumber[self.indices],
+            repeats=self._repeats,
             item_ids=self.item_ids[columns],
             item_features={name: column[columns] for name, column in self.item_features.items()},
         )
+
+
+def unpickled(kind: type[Selections], fields: tuple[Any, ...], repeats: Repeats | None) -> Selections:
+    """What a pickle holds, through the checks of the constructor."""
+    made = kind(*fields)
+    return made if repeats is None else made._replace(repeats=repeats.check_within(made.n_interactions))
 
 
 def _check_chosen(name: str, what: str, chosen: ArrayLike, n: int) -> np.ndarray:

@@ -166,7 +166,9 @@ class _BorrowedRows(Interactions):
     """Rows in a caller's memory, for the time of one call: nothing that outlives it may hold them."""
 
     def _take_fields(self, fields: Mapping[str, Any]) -> None:
-        vars(self).update({"_catalogue" if name == "catalogue" else name: value for name, value in fields.items()})
+        vars(self).update(
+            {f"_{name}" if name in ("catalogue", "repeats") else name: value for name, value in fields.items()}
+        )
         self._indexes = {}
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "check_named_rows",
     "own_array",
     "own_columns",
+    "owned",
     "picklable",
 ]
 
@@ -169,6 +170,12 @@ def own_array(array: np.ndarray, dtype: type | None = None) -> np.ndarray:
         array = array.copy()
         array.flags.writeable = False
     return array.view()  # an owner can be made writable again, a view of a read-only one cannot
+
+
+def owned(array: np.ndarray) -> np.ndarray:
+    """A new array that no one else holds, read-only, so that `own_array` takes it as it is."""
+    array.flags.writeable = False
+    return array
 
 
 def own_columns(columns: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:

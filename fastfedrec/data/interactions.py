@@ -11,10 +11,11 @@ from fastfedrec.core.arrays import Column
 from fastfedrec.core.html import html_card
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.data._frames import read_rows
-from fastfedrec.data._selections import FIELDS, Selections
-from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array, own_columns, picklable
+from fastfedrec.data._selections import FIELDS, Selections, unpickled
+from fastfedrec.data.csr import check_columns, check_fields, check_item_count, own_array, own_columns, owned, picklable
 from fastfedrec.data.ids import IdIndex, axis_ids, rows_on
-from fastfedrec.data.pairs import check_values, compact_values, drop_unlisted, in_order, merge_duplicates, sort_pairs
+from fastfedrec.data.merging import merge_duplicates
+from fastfedrec.data.pairs import check_values, compact_values, drop_unlisted, in_order, sort_pairs
 from fastfedrec.data.sparse import checked_csr, remedy_for
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 
@@ -108,6 +109,7 @@ class Interactions(Selections, Immutable):
         self.user_features = own_columns(fields["user_features"])
         self.item_features = own_columns(fields["item_features"])
         self._catalogue: str = fields["catalogue"]
+        self._repeats = fields.get("repeats")
         self._indexes: dict[str, IdIndex] = {}
 
     # ---- construction -------------------------------------------------------------------------------------------
@@ -144,9 +146,10 @@ class Interactions(Selections, Immutable):
             needs an order refuses them.
         timestamp_unit : {"s", "ms", "us", "ns"}
             What dates and times become.  One that it would cut is refused.
-        duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
-            What becomes of a user-item pair that stands twice.  None sums, and warns where `values` were given,
-            because the sum of two ratings is no rating.  The latest timestamp is kept ("first" and "last": that row's).
+        duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
+            How several rows of a user-item pair become one.  None sums, and warns where `values` were given, because
+            the sum of two ratings is no rating.  "first" and "last" go by the order of rows, "earliest" and "latest"
+            by time; the pair has that row's timestamp, and else the latest.  Splits by time divide the rows.
         user_ids, item_ids : array_like or None
             All users, or the whole catalogue, distinct and in this order, with those of whom there is no row.  None:
             those that appear.  A list of items that is taken from the data is not covered by a guarantee; give a
@@ -194,25 +197,26 @@ class Interactions(Selections, Immutable):
         del user_rows  # told by indptr from here on
         if order is not None:
             item_rows = in_order(item_rows, order)
-            data = None if data is None else _owned(in_order(data, order))
+            data = None if data is None else owned(in_order(data, order))
             times = None if times is None else in_order(times, order)
         times = None if times is None else times.astype(np.int64, copy=order is None)
         del order
-        indptr, item_rows, data, times = merge_duplicates(
+        indptr, item_rows, data, times, repeats = merge_duplicates(
             indptr, item_rows, data, times, duplicates, user_ids, item_ids
         )
         return cls._trusted(
             {
-                "indptr": _owned(indptr),
-                "indices": _owned(item_rows),
+                "indptr": owned(indptr),
+                "indices": owned(item_rows),
                 "values": compact_values(data),
-                "timestamps": None if times is None else _owned(times),
+                "timestamps": None if times is None else owned(times),
                 "user_ids": user_ids,
                 "item_ids": item_ids,
                 "global_user_ids": np.arange(len(user_ids), dtype=np.uint64),
                 "user_features": {},
                 "item_features": {},
                 "catalogue": "data" if given["items"] is None else "public",
+                "repeats": repeats,
             }
         )
 
@@ -250,7 +254,7 @@ class Interactions(Selections, Immutable):
         check_item_count(n_items)
         indptr, indices, data = checked_csr(name, matrix)
         return cls(
-            _owned(indptr), _owned(indices), compact_values(check_values(f"{name}.data", data, len(data))), None,
+            owned(indptr), owned(indices), compact_values(check_values(f"{name}.data", data, len(data))), None,
             axis_ids("user_ids", user_ids, n_users), axis_ids("item_ids", item_ids, n_items),
             np.arange(n_users, dtype=np.uint64),
         )  # fmt: skip
@@ -283,7 +287,7 @@ class Interactions(Selections, Immutable):
             Names of the value and timestamp columns, if any.  Values are there in every row; timestamps may be missing.
         timestamp_unit : {"s", "ms", "us", "ns"}
             As in `from_arrays`.
-        duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
+        duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
             As in `from_arrays`.
         user_ids, item_ids : array_like or None
             As in `from_arrays`.
@@ -426,7 +430,7 @@ class Interactions(Selections, Immutable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Through the constructor: an unpickled array is writable, and may hold anything.
-        return type(self), tuple(map(picklable, self._fields().values()))
+        return unpickled, (type(self), tuple(map(picklable, self._fields().values())), self._repeats)
 
     def __repr__(self) -> str:
         kind = "" if self.values is None else " with values"
@@ -445,9 +449,3 @@ class Interactions(Selections, Immutable):
             "item features": ", ".join(map(str, self.item_features)) or "none",
         }
         return html_card("Interactions", facts)
-
-
-def _owned(array: np.ndarray) -> np.ndarray:
-    # Made here and held by nobody else: read-only, so that `own_array` takes it as it is.
-    array.flags.writeable = False
-    return array

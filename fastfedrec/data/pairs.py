@@ -1,6 +1,5 @@
-"""Checks of a user-item pair's value and timestamp, the order of pairs, and the merging of those that stand twice."""
+"""Checks of a user-item pair's value, and the order of pairs."""
 
-import warnings
 from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
@@ -14,24 +13,19 @@ from fastfedrec.core.arrays import FloatArray
 from fastfedrec.core.check import check_array, check_choice, plain_array
 from fastfedrec.core.numbers import show
 from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
-from fastfedrec.data.ids import entry_at, id_at
+from fastfedrec.data.ids import entry_at
 
 __all__ = [
-    "DUPLICATES",
     "UNLISTED",
     "check_values",
     "compact_values",
     "drop_unlisted",
     "float_values",
     "in_order",
-    "merge_duplicates",
     "sort_pairs",
-    "summed_warning",
 ]
 
 _LEAST_PAIRS = 250_000  # that are worth a thread
-
-DUPLICATES = ("sum", "mean", "first", "last", "max", "error")
 
 
 def check_values(name: str, values: Any, length: int) -> np.ndarray:
@@ -133,58 +127,3 @@ def in_order(array: np.ndarray, order: np.ndarray) -> np.ndarray:
     n_threads = threads_for_rows(len(order), resolve_n_threads(0), least=_LEAST_PAIRS)
     _kernel.look_up_ids(order, np.ascontiguousarray(array).view(word), out.view(word), n_threads)
     return out
-
-
-def summed_warning(n_duplicates: int) -> str:
-    """What is said where nobody has said what becomes of repeated pairs."""
-    return (
-        f"{n_duplicates} rows repeat a user-item pair and their values were summed; choose duplicates='sum', 'mean', "
-        "'first', 'last', 'max' or 'error' to say what is meant (in a shell --duplicates last)"
-    )
-
-
-def merge_duplicates(
-    indptr: np.ndarray,
-    item_rows: np.ndarray,
-    values: np.ndarray | None,
-    timestamps: np.ndarray | None,
-    duplicates: str | None,
-    user_ids: np.ndarray,
-    item_ids: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]:
-    """Merge equal neighbours of pairs sorted by (user, item), and move the users' starts."""
-    if duplicates is not None:
-        check_choice("duplicates", duplicates, DUPLICATES)
-    starts = np.ones(len(item_rows), dtype=bool)
-    np.not_equal(item_rows[1:], item_rows[:-1], out=starts[1:])
-    starts[indptr[:-1][indptr[1:] > indptr[:-1]]] = True
-    n_duplicates = len(starts) - int(np.count_nonzero(starts))
-    if not n_duplicates:
-        return indptr, item_rows, values, timestamps
-    if duplicates == "error":
-        where = int(np.flatnonzero(~starts)[0])
-        user = id_at(user_ids, int(np.searchsorted(indptr, where, side="right")) - 1)
-        raise ValueError(
-            f"{n_duplicates} rows repeat a user-item pair, the first user {user!r} and item "
-            f"{id_at(item_ids, item_rows[where])!r}; choose one of duplicates='sum', "
-            "'mean', 'first', 'last' and 'max'"
-        )
-    if duplicates is None and values is not None:
-        warnings.warn(summed_warning(n_duplicates), stacklevel=3)
-    first = np.flatnonzero(starts)
-    last = np.append(first[1:], len(starts)) - 1
-    if values is None:
-        values = np.ones(len(starts), dtype=np.float64)
-    if duplicates in ("first", "last"):
-        kept = first if duplicates == "first" else last
-        values, timestamps = values[kept], None if timestamps is None else timestamps[kept]
-        return np.searchsorted(first, indptr), item_rows[first], values, timestamps
-    with np.errstate(over="ignore", invalid="ignore"):
-        merged = (np.maximum if duplicates == "max" else np.add).reduceat(values.astype(np.float64), first)
-    if not np.isfinite(merged).all():
-        raise ValueError("values of a repeated user-item pair sum to infinity; rescale them")
-    if duplicates == "mean":
-        merged /= last - first + 1
-    if timestamps is not None:
-        timestamps = np.maximum.reduceat(timestamps, first)
-    return np.searchsorted(first, indptr), item_rows[first], merged, timestamps

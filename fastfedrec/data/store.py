@@ -10,6 +10,7 @@ from fastfedrec.core.files import check_path
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.csr import check_fields, check_integers
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.repeats import ARRAYS, Repeats, file_of
 from fastfedrec.data.store_files import (
     AXES,
     is_there,
@@ -82,7 +83,11 @@ def store_interactions(interactions: InteractionsLike, folder: str | os.PathLike
     >>> open_interactions(folder)
     <Interactions: 2 users x 2 items, 3 interactions>
     """
-    arrays = as_interactions("interactions", interactions)._fields()
+    data = as_interactions("interactions", interactions)
+    arrays, repeats = data._fields(), data._repeats
+    if repeats is not None:
+        arrays |= {file_of(name): getattr(repeats, name) for name in ARRAYS}
+    rule = None if repeats is None else {name: getattr(repeats, name) for name in ("rule", "above", "is_binary")}
     features, catalogue = {axis: arrays.pop(f"{axis}_features") for axis in AXES}, arrays.pop("catalogue")
     with new_folder(folder) as partial:
         for name, array in arrays.items():
@@ -91,7 +96,7 @@ def store_interactions(interactions: InteractionsLike, folder: str | os.PathLike
         for axis, columns in features.items():
             for number, column in enumerate(columns.values()):
                 write_array(partial, f"{axis}_feature_{number}", column)
-        write_document(partial, {axis: list(columns) for axis, columns in features.items()}, catalogue)
+        write_document(partial, {axis: list(columns) for axis, columns in features.items()}, catalogue, rule)
 
 
 def open_interactions(folder: str | os.PathLike[str]) -> StoredInteractions:
@@ -128,6 +133,8 @@ def _open_rows(folder: str, start: int, stop: int) -> StoredInteractions:
     part = {name: None if fields[name] is None else fields[name][entries] for name in _OF_ENTRIES}
     part |= {name: fields[name][start:stop] for name in ("user_ids", "global_user_ids")}
     part["user_features"] = {name: column[start:stop] for name, column in fields["user_features"].items()}
+    if (repeats := fields["repeats"]) is not None:
+        part["repeats"] = repeats.select(entries, len(fields["indices"]))
     data = _checked(Path(folder), fields | part | {"indptr": indptr - indptr[:1]})
     data._rows = folder, start, stop
     return data
@@ -144,12 +151,25 @@ def _read(folder: Path) -> dict[str, Any]:
         fields[f"{axis}_features"] = {
             name: read_array(folder, f"{axis}_feature_{number}") for number, name in enumerate(document[axis])
         }
-    return fields | {"catalogue": document.get("catalogue", "data")}  # of a folder that does not say: the worst case
+    repeats = _read_repeats(folder, document["repeats"]) if "repeats" in document else None
+    # Of a folder that does not state its catalogue, the worst case.
+    return fields | {"catalogue": document.get("catalogue", "data"), "repeats": repeats}
+
+
+def _read_repeats(folder: Path, others: Any) -> Repeats:
+    arrays = {name: read_array(folder, file_of(name)) for name in ARRAYS if is_there(folder, file_of(name))}
+    try:
+        return Repeats(**({"values": None} | arrays | others))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{folder} has damaged repeats ({error}); store the interactions again") from error
 
 
 def _checked(folder: Path, fields: dict[str, Any]) -> StoredInteractions:
     """The only way from files to interactions: messages name the file."""
-    return StoredInteractions._trusted(check_fields(fields, name=lambda field: _file_of(folder, fields, field)))
+    checked = check_fields(fields, name=lambda field: _file_of(folder, fields, field))
+    if (repeats := fields["repeats"]) is not None:
+        checked["repeats"] = repeats.check_within(len(checked["indices"]), of=str(folder / "repeats_positions.npy"))
+    return StoredInteractions._trusted(checked)
 
 
 def _file_of(folder: Path, fields: dict[str, Any], field: str) -> str:

@@ -49,9 +49,12 @@ def write_array(folder: Path, name: str, array: np.ndarray) -> None:
         np.save(folder / f"{name}.npy", array, allow_pickle=False)
 
 
-def write_document(folder: Path, features: dict[str, list[str]], catalogue: str) -> None:
-    """What else is known: the names of feature columns by axis, and where the list of items comes from."""
-    (folder / _DOCUMENT).write_text(json.dumps({"format": _FORMAT, "catalogue": catalogue, **features}))
+def write_document(
+    folder: Path, features: dict[str, list[str]], catalogue: str, repeats: dict[str, Any] | None = None
+) -> None:
+    """What else is known: the names of feature columns by axis, where items come from, and how rows were merged."""
+    document = {"format": _FORMAT, "catalogue": catalogue, **features} | ({"repeats": repeats} if repeats else {})
+    (folder / _DOCUMENT).write_text(json.dumps(document))
 
 
 def read_document(folder: Path) -> dict[str, Any]:

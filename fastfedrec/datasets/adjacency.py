@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from fastfedrec.core.arrays import Column
-from fastfedrec.core.check import check_choice
 from fastfedrec.core.files import check_path
 from fastfedrec.data.ids import column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.data.pairs import DUPLICATES
+from fastfedrec.data.merging import check_duplicates
 from fastfedrec.datasets._fields import BLANKS, Field, Kind, parse_field
 from fastfedrec.datasets._streams import open_text
 from fastfedrec.datasets.columns import to_interactions
@@ -44,7 +43,7 @@ def load_adjacency(
         Text in UTF-8, or all in Latin-1 where it is not; perhaps packed by gzip or zstandard.
     separator : str or None
         What stands between two ids; None is any number of spaces and tabs.
-    duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
+    duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
         What becomes of an item that a user has twice, as in `Interactions.from_arrays`.
     item_ids, user_ids : array_like or None
         All items, or all users, in this order, as in `Interactions.from_arrays`; None takes them from the file.
@@ -78,8 +77,7 @@ def load_adjacency(
     [3, 1, 0]
     """
     path = check_path("path", path)
-    if duplicates is not None:
-        check_choice("duplicates", duplicates, DUPLICATES)
+    check_duplicates(duplicates, None)
     if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set("\r\n")):
         raise ValueError(f"separator must be text without line ends or None, got {separator!r}; for example ','")
     if not path.is_file():

@@ -14,13 +14,9 @@ from fastfedrec.core.arrays import Column
 from fastfedrec.core.check import check_choice
 from fastfedrec.data.csr import check_item_count
 from fastfedrec.data.ids import Coded, IdIndex, axis_ids, check_kinds, encode_ids, id_at
-from fastfedrec.data.pairs import (
-    DUPLICATES,
-    UNLISTED,
-    merge_duplicates,
-    sort_pairs,
-    summed_warning,
-)
+from fastfedrec.data.merging import check_duplicates, merge_duplicates, summed_warning
+from fastfedrec.data.pairs import UNLISTED, sort_pairs
+from fastfedrec.data.repeats import ARRAYS, Repeats, file_of
 from fastfedrec.data.store import StoredInteractions, open_interactions
 from fastfedrec.data.store_files import new_folder, write_array, write_document
 from fastfedrec.datasets._fields import Field
@@ -56,7 +52,7 @@ def store_table(
     r"""Read a CSV, TSV or Parquet file into a folder, with memory for ids and blocks of rows only.
 
     What `load_table` would return, on disk.  The file is read once; its columns, and then the rows by user, lie beside
-    `folder` while that goes on (at most 88 bytes a row).
+    `folder` while that goes on (at most 116 bytes a row).
 
     Parameters
     ----------
@@ -72,7 +68,7 @@ def store_table(
         As in `load_table`.
     header, quotes : bool
         As in `load_table`.
-    duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
+    duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
         As in `load_table`.
     item_ids, user_ids : array_like or None
         As in `load_table`.
@@ -106,12 +102,11 @@ def store_table(
     >>> store_table(here / "plays.csv", here / "plays", user="who", item="what")
     <Interactions: 2 users x 2 items, 3 interactions>
     """
-    if duplicates is not None:
-        check_choice("duplicates", duplicates, DUPLICATES)
     check_choice("unlisted", unlisted, UNLISTED)
     layout = find_layout(
         path, user, item, value, timestamp, separator, header, quotes, timestamp_unit, time_format, comment, missing_ids
     )  # fmt: skip
+    check_duplicates(duplicates, layout.places.get("timestamp"))
     with new_folder(folder) as partial:
         spool = partial / "spool"
         spool.mkdir()
@@ -250,10 +245,12 @@ def _write_rows(
         value, time = (extra_by_user[role][part][order] if role in extra else None for role in ("value", "timestamp"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # told once, of all ranges, below
-            ends, items, value, time = merge_duplicates(
+            ends, items, value, time, repeats = merge_duplicates(
                 ends, items[order], value, time, duplicates, user_ids[low:high], item_ids
             )
         n_merged += len(rows) - len(items)
+        if repeats is not None:
+            _append_repeats(final, repeats, int(starts[low]))
         starts[low + 1 : high + 1] = starts[low] + ends[1:]
         final.append("indices", items.astype(np.int32, copy=False))
         final.append("values", np.ones(len(items)) if value is None else value.astype(np.float64))
@@ -274,7 +271,23 @@ def _write_rows(
         _copy(folder, "values", final["values"], dtype)
     if "timestamp" in extra:
         _copy(folder, "timestamps", final["timestamps"], np.dtype(np.int64))
-    write_document(folder, {"user": [], "item": []}, "public" if "item" in listed else "data")
+    has_repeats = file_of("positions") in final
+    for name in ARRAYS if has_repeats else ():
+        column = final[file_of(name)]
+        if (dtype := _dtype_of_values(column) if name == "values" else column.dtype) is not None:
+            _copy(folder, file_of(name), column, dtype)
+    rule = {"rule": duplicates or "sum"} if has_repeats else None
+    write_document(folder, {"user": [], "item": []}, "public" if "item" in listed else "data", rule)
+
+
+def _append_repeats(final: _Spool, repeats: Repeats, n_interactions: int) -> None:
+    """Add the rows of repeated pairs in a range of users, after so many interactions."""
+    n_rows = len(final[file_of("timestamps")]) if file_of("timestamps") in final else 0
+    values = np.ones(len(repeats.timestamps)) if repeats.values is None else repeats.values.astype(np.float64)
+    ends = repeats.indptr[min(n_rows, 1) :] + n_rows  # the first range begins with a 0
+    columns = repeats.positions + n_interactions, ends, repeats.timestamps, values
+    for name, column in zip(ARRAYS, columns, strict=True):
+        final.append(file_of(name), column)
 
 
 def _new_column(path: Path, dtype: Any, n: int) -> np.ndarray:

@@ -63,7 +63,7 @@ def load_table(
     quotes : bool
         Whether a field may stand in double quotes, and then hold separators, line ends, and quotes written twice; if
         not, quotes are a part of the text.  Not for Parquet.
-    duplicates : {"sum", "mean", "first", "last", "max", "error"} or None
+    duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
         What becomes of a user-item pair that stands twice, as in `Interactions.from_arrays`.
     item_ids : array_like or None
         The whole catalogue, in this order, as in `Interactions.from_arrays`; None takes it from the data.

@@ -19,6 +19,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.csr import check_indptr, check_integers
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
+from fastfedrec.evaluation._timed_rows import TimedRows
 
 __all__ = ["KFold", "LeaveOneOut", "RandomHoldout", "Split", "Splitter", "hold_out"]
 
@@ -96,7 +97,9 @@ class LeaveOneOut(Splitter):
     ----------
     latest : bool
         Hold out the interaction with the greatest timestamp (among equals, the key chooses) instead of a random one.
-        Data where the timestamp of a user with at least two interactions is missing are refused.
+        Data where the timestamp of a user with at least two interactions is missing are refused.  Each row of a pair
+        that was merged from several is an interaction of its own, and the others stay in train; with
+        ``duplicates="earliest"`` a pair is its first row, and the newest item of each user is held out.
 
     See Also
     --------
@@ -121,19 +124,21 @@ class LeaveOneOut(Splitter):
         object.__setattr__(self, "latest", check_flag("latest", self.latest))
 
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
-        lengths = data.interactions_per_user()
+        rows = TimedRows.of(data) if self.latest else None
+        indptr = data.indptr if rows is None else rows.indptr
+        lengths = np.diff(indptr)
         tested = np.flatnonzero(lengths >= 2)
         candidates = np.repeat(lengths >= 2, lengths)
-        if self.latest and len(tested):
-            times = _known_times(data, candidates, "latest=True", "of users with at least 2", "use latest=False")
-            starts = data.indptr[:-1][lengths > 0]  # reduceat misreads empty rows
+        if rows is not None and len(tested):
+            times = _known_times(rows, candidates, "latest=True", "of users with at least 2", "use latest=False")
+            starts = indptr[:-1][lengths > 0]  # reduceat misreads empty rows
             candidates &= times == np.repeat(np.maximum.reduceat(times, starts), lengths[lengths > 0])
         where = np.flatnonzero(candidates)
-        ends = np.concatenate([[0], np.cumsum(candidates)])[data.indptr]
+        ends = np.concatenate([[0], np.cumsum(candidates)])[indptr]
         words = key.words_by_user("evaluation.leave_one_out", data.global_user_ids[tested], size=1)[:, 0]
-        held_out = np.zeros(data.n_interactions, dtype=bool)
+        held_out = np.zeros(len(candidates), dtype=bool)
         held_out[where[ends[tested] + _below(words, np.diff(ends)[tested])]] = True
-        return iter([_apart(data, held_out)])
+        return iter([_apart(data, held_out) if rows is None else Split(rows.keep(~held_out), rows.keep(held_out))])
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -287,11 +292,9 @@ def _apart(data: Interactions, held_out: np.ndarray) -> Split:
     return Split(data.keep_interactions(~held_out), data.keep_interactions(held_out))
 
 
-def _known_times(data: Interactions, needed: np.ndarray, who: str, of: str, remedy: str) -> np.ndarray:
+def _known_times(rows: TimedRows, needed: np.ndarray, who: str, of: str, remedy: str) -> np.ndarray:
     """All timestamps, of which those needed are known."""
-    times = data.timestamps
-    if times is None:
-        times = np.full(data.n_interactions, MISSING_TIMESTAMP)
+    times = rows.timestamps
     if missing := int((times[needed] == MISSING_TIMESTAMP).sum()):
         raise ValueError(
             f"{who} needs the timestamp of every interaction, but {missing} of {needed.sum()} ({of}) are missing; "

@@ -14,6 +14,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.times import MISSING_TIMESTAMP, UNITS, check_timestamps
+from fastfedrec.evaluation._timed_rows import TimedRows
 from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _known_times
 
 __all__ = ["TemporalSplit"]
@@ -45,6 +46,11 @@ class TemporalSplit(Splitter):
     -----
     A user may have entries in one part alone.  Of those who are in the test alone no model has learned anything; they
     are tested unless `new_users` is False, since they are there where such a model is used, and so are new items.
+
+    A user-item pair that was merged from several rows is divided by their times: each part has the value of its own
+    rows, merged in the same way (`duplicates` of `Interactions.from_arrays`).  With ``duplicates="earliest"`` a pair is
+    its first row alone.  Train has an item that `binarize` kept only if the rows before the moment exceed the threshold
+    as well; split first where an item that exceeded it only then shall count.
 
     References
     ----------
@@ -104,8 +110,9 @@ class TemporalSplit(Splitter):
         return super().split(data, key=key)
 
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
-        every = np.ones(data.n_interactions, dtype=bool)
-        times = _known_times(data, every, type(self).__name__, "of all users", "use a split that needs no time")
+        rows = TimedRows.of(data)
+        every = np.ones(len(rows.timestamps), dtype=bool)
+        times = _known_times(rows, every, type(self).__name__, "of all users", "use a split that needs no time")
         if not len(times):
             raise ValueError("data must have interactions to split, got none")
         if isinstance(self.time, int):  # as the constructor makes it
@@ -120,18 +127,18 @@ class TemporalSplit(Splitter):
                 )
         if self.share is not None:
             later = times >= _moment(times, self.share)
-        train, test = data.keep_interactions(~later), later.copy()
+        train, test = rows.keep(~later), later.copy()
         if not self.new_users:
-            test &= np.repeat(train.interactions_per_user() > 0, data.interactions_per_user())
+            test &= np.repeat(train.interactions_per_user() > 0, np.diff(rows.indptr))
         if not self.new_items:
-            test &= (train.interactions_per_item() > 0)[data.indices]
+            test &= (train.interactions_per_item() > 0)[rows.columns]
         if not test.any():
             dropped = " and ".join(name for name in ("new_users", "new_items") if not getattr(self, name))
             raise ValueError(
                 f"{dropped}=False leaves test empty: of its {later.sum()} interactions none is of a user and an item "
                 "that are in train; use True, or another moment"
             )
-        return iter([Split(train, data.keep_interactions(test))])
+        return iter([Split(train, rows.keep(test))])
 
 
 def _number(time: Any, unit: str) -> int:

@@ -12,6 +12,7 @@ from fastfedrec.core.check import check_flag, check_integer, check_real
 from fastfedrec.core.numbers import show, without_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.evaluation._timed_rows import TimedRows
 from fastfedrec.evaluation.splits import Split, Splitter, _known_times, _round_at_random, choose_entries
 
 __all__ = ["UserHoldout"]
@@ -37,7 +38,7 @@ class UserHoldout(Splitter):
         known.  The test has the rest.
     latest : bool
         Test by the latest interactions, and give the earlier ones, instead of drawing which; among those of one
-        timestamp, the key chooses.
+        timestamp, the key chooses.  Each row of a pair that was merged from several is an interaction of its own.
 
     See Also
     --------
@@ -74,34 +75,38 @@ class UserHoldout(Splitter):
         set_("latest", check_flag("latest", self.latest))
 
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
-        lengths = data.interactions_per_user()
+        rows = TimedRows.of(data) if self.latest else None
+        lengths = data.interactions_per_user() if rows is None else np.diff(rows.indptr)
         least = self.given + 1 if isinstance(self.given, int) else 2
         able = np.flatnonzero(lengths >= least)
-        n_users = int((lengths > 0).sum())
+        n_users = int(np.count_nonzero(lengths))
         if not len(able) or n_users < 2:
             raise ValueError(
                 f"given={self.given!r} leaves nobody to test or to train on: of {n_users} users with interactions "
                 f"{len(able)} have {least}, as many as a user needs to be tested; give less, or use other data"
             )
-        if self.latest:
+        if rows is not None:
             needed = np.repeat(lengths >= least, lengths)
-            _known_times(data, needed, "latest=True", "of users who can be tested", "use latest=False")
+            _known_times(rows, needed, "latest=True", "of users who can be tested", "use latest=False")
         n_tested = min(max(round(self.share * len(able)), 1), len(able), n_users - 1)
         # As many as wanted, but by each user's own word: one user more or less changes one place, not the order.
         words = key.words_by_user(f"{_STREAM}.users", data.global_user_ids[able], size=1)[:, 0]
         is_tested = np.zeros(data.n_users, dtype=bool)
         is_tested[able[np.argsort(words, kind="stable")[:n_tested]]] = True
         tested = data.select_users(is_tested)
-        lengths, users = tested.interactions_per_user(), tested.global_user_ids
+        rows = TimedRows.of(tested) if self.latest else None
+        indptr, users = tested.indptr if rows is None else rows.indptr, tested.global_user_ids
+        lengths = np.diff(indptr)
         if isinstance(self.given, int):
             counts = lengths - self.given
         else:
             counts = np.maximum(_round_at_random(f"{_STREAM}.counts", users, lengths, 1 - self.given, key), 1)
-        if self.latest:
-            held_out = _latest(tested, np.asarray(tested.timestamps), counts, key)
+        if rows is None:
+            held_out = choose_entries(indptr, users, counts, key.subkey(_STREAM))
+            known, unknown = tested.keep_interactions(~held_out), tested.keep_interactions(held_out)
         else:
-            held_out = choose_entries(tested.indptr, users, counts, key.subkey(_STREAM))
-        known, unknown = tested.keep_interactions(~held_out), tested.keep_interactions(held_out)
+            held_out = _latest(rows, users, counts, key)
+            known, unknown = rows.keep(~held_out), rows.keep(held_out)
         return iter([Split(data.select_users(~is_tested), unknown, known)])
 
 
@@ -119,12 +124,11 @@ def _check_given(given: Any) -> float | int:
     return share
 
 
-def _latest(data: Interactions, times: np.ndarray, counts: np.ndarray, key: Key) -> np.ndarray:
-    """So many of each user's latest entries, as a mask."""
-    lengths = data.interactions_per_user()
-    words, _ = key.ragged_words(f"{_STREAM}.ties", data.global_user_ids, lengths)
-    order = np.lexsort((words, times, np.repeat(np.arange(data.n_users), lengths)))
-    chosen = np.empty(data.n_interactions, dtype=bool)
-    ends = np.repeat(data.indptr[1:], lengths)
-    chosen[order] = np.arange(data.n_interactions) >= ends - np.repeat(counts, lengths)
+def _latest(rows: TimedRows, users: np.ndarray, counts: np.ndarray, key: Key) -> np.ndarray:
+    """So many of each user's latest rows, as a mask."""
+    lengths = np.diff(rows.indptr)
+    words, _ = key.ragged_words(f"{_STREAM}.ties", users, lengths)
+    order = np.lexsort((words, rows.timestamps, np.repeat(np.arange(len(users)), lengths)))
+    chosen = np.empty(len(order), dtype=bool)
+    chosen[order] = np.arange(len(order)) >= np.repeat(rows.indptr[1:] - counts, lengths)
     return chosen

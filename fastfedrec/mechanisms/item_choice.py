@@ -235,6 +235,8 @@ def _take(data: Interactions, columns: np.ndarray) -> Interactions:
         for name in ("indices", "values", "timestamps"):
             column = changes.get(name, getattr(kept, name))
             changes[name] = None if column is None else in_order(column, order)
+    if kept._repeats is not None:
+        changes["repeats"] = kept._repeats if order is None else kept._repeats.select(order, kept.n_interactions)
     features = {name: _narrow(name, column[columns]) for name, column in data.item_features.items()}
     return kept._replace(
         **changes, item_ids=_narrow("item_ids", data.item_ids[columns]), item_features=features, catalogue="chosen"
