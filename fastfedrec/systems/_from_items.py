@@ -106,7 +106,7 @@ def nothing_similar(columns: np.ndarray, n: int) -> tuple[NDArray[np.int64], NDA
 def contributions_of_neighbors(
     own: Interactions, column: int, neighbor_items: np.ndarray, neighbor_similarities: np.ndarray
 ) -> NDArray[np.float64]:
-    """What each item of one user adds to the score of an item, where scores are sums of similarities.
+    """What each item of one user adds to `score_neighbors` of an item.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def contributions_of_neighbors(
     column : int
         The item.
     neighbor_items, neighbor_similarities : ndarray of shape (n_items, n_kept)
-        As for `fastfedrec.systems._neighbors.neighbor_table`.
+        As for `fastfedrec.systems._neighbors.score_neighbors`.
 
     Returns
     -------
@@ -139,7 +139,7 @@ def similar_neighbors(
     n : int
         How many.
     neighbor_items, neighbor_similarities : ndarray of shape (n_items, n_kept)
-        As for `fastfedrec.systems._neighbors.neighbor_table`.
+        As for `fastfedrec.systems._neighbors.score_neighbors`.
 
     Returns
     -------

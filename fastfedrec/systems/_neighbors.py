@@ -3,49 +3,69 @@
 import weakref
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from fastfedrec.compute.row_sums import sum_rows
+from fastfedrec._kernels.compute import row_sums as _kernel
 from fastfedrec.core.memory import check_memory
+from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import contributions_of_neighbors, similar_neighbors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.recommender import Recommender
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 #: How many neighbours each of some items has, and of all in turn the columns and similarities, falling.
 Neighbors = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_NEIGHBOR_BYTES = 24  # a column and a similarity, in the fitted arrays and in `neighbor_table`
+_NEIGHBOR_BYTES = 24  # a column and a similarity, in the fitted arrays and in `_table`
 _FEWER_NEIGHBORS = "keep fewer neighbours (n_neighbors=), or drop items that no user has (top_items)"
 _BLOCK_CELLS = 2**23  # marks of unused columns held at once
 
-_tables: dict[int, "csr_array"] = {}  # by the identity of the fitted similarities
+_Table = tuple[np.ndarray, np.ndarray, np.ndarray]  # compressed rows: starts, columns and entries
+_tables: dict[int, _Table] = {}  # by the identity of the fitted similarities
 
 
-def neighbor_table(neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> "csr_array":
-    """Return the matrix whose rows, summed over a user's items, are the user's scores.
-
-    It is made once for fitted arrays, and lives as long as they do.
+def score_neighbors(
+    own: Interactions,
+    neighbor_items: np.ndarray,
+    neighbor_similarities: np.ndarray,
+    *,
+    weights: np.ndarray | None = None,
+) -> NDArray[np.float64]:
+    """Score every item by its similarities to those of a user's items that are among its neighbours.
 
     Parameters
     ----------
+    own : Interactions
+        The users' data.
     neighbor_items : ndarray of shape (n_items, n_kept), int
-        Columns of the neighbours of each item.
+        Columns of the neighbours of each item; a fitted array.
     neighbor_similarities : ndarray of shape (n_items, n_kept), float64
         How similar they are; falling, at least 0.
+    weights : ndarray of shape (n_interactions,), float64, or None
+        A factor for each of the users' interactions; None takes the values.
 
     Returns
     -------
-    scipy.sparse.csr_array of shape (n_items, n_items)
-        Row i holds the similarity of item i to each item that has i among its neighbours, if it is not 0.
+    ndarray of shape (n_users, n_items), float64
+        Sums of similarities times weights, as `fastfedrec.compute.row_sums.sum_rows` adds them up.
+    """
+    weights = own.values_or_ones() if weights is None else weights
+    scores = np.empty(own.shape)
+    if scores.size:
+        table = _table(neighbor_items, neighbor_similarities)
+        _kernel.sum_sparse_rows(own.indptr, own.indices, weights, *table, scores, resolve_n_threads(0))
+    return scores
+
+
+def _table(neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> _Table:
+    """Row i holds the similarity of item i to each item that has i among its neighbours, without those that are 0.
+
+    It is made once for fitted arrays, and lives as long as they do.
     """
     fitted = id(neighbor_similarities)
     if (table := _tables.get(fitted)) is None:
@@ -56,7 +76,9 @@ def neighbor_table(neighbor_items: np.ndarray, neighbor_similarities: np.ndarray
         lengths = np.zeros(n_items + 1, dtype=np.int64)
         lengths[rows + 1] = np.count_nonzero(stored, axis=1)
         entries = similarities[stored], neighbor_items[rows][stored], np.cumsum(lengths)
-        table = _tables[fitted] = scipy.sparse.csr_array(entries, shape=(n_items, n_items)).T.tocsr()
+        turned = scipy.sparse.csr_array(entries, shape=(n_items, n_items)).T.tocsr()
+        table = turned.indptr.astype(np.int64), turned.indices.astype(np.int32, copy=False), turned.data
+        _tables[fitted] = table
         weakref.finalize(neighbor_similarities, _tables.pop, fitted, None).atexit = False
     return table
 
@@ -83,8 +105,8 @@ class NeighborModel(Recommender):
         return self.item_counts_ if self.item_counts_.any() else None
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        table = neighbor_table(self.neighbor_items_, self.neighbor_similarities_)
-        return sum_rows(self.interactions_._take_users(users), table)
+        own = self.interactions_._take_users(users)
+        return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)

@@ -15,7 +15,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import contributions_of_neighbors, similar_by_factors
-from fastfedrec.systems._neighbors import neighbor_table
+from fastfedrec.systems._neighbors import score_neighbors
 from fastfedrec.systems._saved import SavedModel, rules_of
 
 __all__ = ["LEAST_MEAN", "LEAST_REACH", "LEAST_SIGNAL", "GramModel", "own_shares"]
@@ -106,7 +106,7 @@ class GramModel(FeaturedModel):
         lengths = own.interactions_per_user()
         entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths) / self.item_scales_[own.indices]
         if self.scoring == "knn":
-            scores = sum_rows(own, neighbor_table(*self._neighbors()))
+            scores = score_neighbors(own, *self._neighbors())
         else:
             factors = self.scoring_factors_
             with one_blas_thread():

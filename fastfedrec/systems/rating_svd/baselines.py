@@ -10,7 +10,6 @@ import scipy
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import Ledger
-from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.check import check_epsilon, check_flag, check_integer, check_real
 from fastfedrec.core.docstrings import shares_docstring
 from fastfedrec.core.randomness import Key, resolve_key
@@ -26,7 +25,7 @@ from fastfedrec.systems._neighbors import (
     neighbor_arrays,
     neighbor_disagreement,
     neighbor_rules,
-    neighbor_table,
+    score_neighbors,
 )
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
@@ -372,12 +371,12 @@ class RatingItemKNN(RatingBaseline):
         return scipy.sparse.csr_array((values, data.indices, data.indptr), shape=data.shape)
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        table = neighbor_table(self.neighbor_items_, self.neighbor_similarities_)
+        neighbors = self.neighbor_items_, self.neighbor_similarities_
         own = self.interactions_._take_users(users)
         lengths = own.interactions_per_user()
         entries = np.repeat(self.interactions_.indptr[users] - own.indptr[:-1], lengths) + np.arange(lengths.sum())
-        sums = sum_rows(own, table, weights=self.user_residuals_[entries])
-        weights = sum_rows(own, table, weights=np.ones(len(entries)))
+        sums = score_neighbors(own, *neighbors, weights=self.user_residuals_[entries])
+        weights = score_neighbors(own, *neighbors, weights=np.ones(len(entries)))
         return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + sums / (weights + _NO_DEVIATION)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:

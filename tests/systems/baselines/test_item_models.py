@@ -145,7 +145,7 @@ def test_neighbors_are_turned_once_for_all_that_serve_by_them(monkeypatch):
     served = model.with_users(data.select_users([3]))
     monkeypatch.setattr("scipy.sparse.csr_array", None)  # nothing is made again
     np.testing.assert_array_equal(served.score_items(served.interactions_.user_ids)[0], scores[3])
-    assert _neighbors.neighbor_table(model.neighbor_items_, model.neighbor_similarities_) is table
+    assert _neighbors._table(model.neighbor_items_, model.neighbor_similarities_) is table
     del model, served
     gc.collect()
     assert len(_neighbors._tables) == n_before
