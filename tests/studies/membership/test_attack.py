@@ -343,7 +343,7 @@ def test_progress_counts_models(data, capsys, monkeypatch):
         (
             {"model": NCF(n_epochs=1, n_factors=3)},
             TypeError,
-            "NCF serves only the users it was fitted on",
+            "NCF answers only for the users it was fitted on; pass query=",
         ),
     ],
 )
