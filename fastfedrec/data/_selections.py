@@ -300,7 +300,7 @@ class Selections:
 
 
 def unpickled(kind: type[Selections], fields: tuple[Any, ...], repeats: Repeats | None) -> Selections:
-    """What a pickle holds, through the checks of the constructor."""
+    """Return interactions from a pickle, which the constructor checks."""
     made = kind(*fields)
     return made if repeats is None else made._replace(repeats=repeats.check_within(made.n_interactions))
 

@@ -37,7 +37,7 @@ class Repeats(Remade):
     above : float or None
         A threshold that merged values were compared with: a part of the rows has to exceed it as well.
     is_binary : bool
-        Whether what exceeds it became 1.
+        Whether values above it became 1.
     """
 
     positions: NDArray[np.int64]

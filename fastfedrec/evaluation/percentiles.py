@@ -68,7 +68,7 @@ def mean_percentile_rank(
             f"test must hold values of at least 0, which weigh the ranks, got {lowest:g}; call test.positive() first"
         )
     test = test.positive()
-    total = float(test.values_or_ones().sum())
+    total = total_weight(test.values_or_ones())
     if not total > 0:
         raise ValueError(f"test must hold interactions with values above 0, got {test!r}; pass counts or ratings")
     users = np.flatnonzero(test.interactions_per_user())
@@ -80,6 +80,31 @@ def mean_percentile_rank(
         total_rank += _weighted_ranks(model, test, seen, users[start:stop])
         start = stop
     return total_rank / total
+
+
+def total_weight(values: np.ndarray) -> float:
+    """Return the sum of the values that weigh percentile ranks.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,), float64
+        Of the test interactions.
+
+    Returns
+    -------
+    float
+        Finite.
+
+    Raises
+    ------
+    ValueError
+        The sum overflows.
+    """
+    with np.errstate(over="ignore"):
+        total = float(values.sum())
+    if not np.isfinite(total):
+        raise ValueError(f"values of test must add up to a finite number, got up to {values.max():g}; rescale them")
+    return total
 
 
 def _weighted_ranks(model: Any, test: Interactions, seen: Interactions | None, users: np.ndarray) -> float:

@@ -13,7 +13,7 @@ from fastfedrec import EASE, Interactions, ItemKNN, Key, choose_items
 from fastfedrec.cli.main import main
 from fastfedrec.data.merging import DUPLICATES
 from fastfedrec.data.store import open_interactions, store_interactions
-from fastfedrec.datasets import load_table, store_table
+from fastfedrec.datasets import load_adjacency, load_table, store_table
 from fastfedrec.evaluation import LeaveOneOut, RandomHoldout, TemporalSplit, UserHoldout, evaluate
 
 RULES = [rule for rule in DUPLICATES if rule != "error"]
@@ -263,12 +263,14 @@ def test_earliest_and_latest_go_by_time_and_among_equal_times_by_rows():
 def test_rules_by_time_need_times(rule, tmp_path):
     path = tmp_path / "plays.csv"
     path.write_text("user,item\n1,7\n2,8\n")
+    (lists := tmp_path / "lists.txt").write_text("1 7\n2 8\n")
     frame = pd.DataFrame({"user": [1, 2], "item": [7, 8]})
     for call in (
         lambda: Interactions.from_arrays([1, 2], [7, 8], duplicates=rule),
         lambda: Interactions.from_dataframe(frame, duplicates=rule),
         lambda: load_table(path, duplicates=rule),
         lambda: store_table(path, tmp_path / "stored", duplicates=rule),
+        lambda: load_adjacency(lists, duplicates=rule),
     ):
         with pytest.raises(ValueError, match=f"timestamps must be given for duplicates='{rule}', got none; pass them"):
             call()

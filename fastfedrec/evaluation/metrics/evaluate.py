@@ -20,6 +20,7 @@ from fastfedrec.evaluation.metrics.sampled import Sampled
 from fastfedrec.evaluation.metrics.sampled_ranking import drop_unrankable, place_among_sampled, values_by_interaction
 from fastfedrec.evaluation.metrics.scoring import check_model
 from fastfedrec.evaluation.metrics.serving import Part, parts_of
+from fastfedrec.evaluation.percentiles import total_weight
 from fastfedrec.evaluation.rating_metrics import RATING_METRICS, check_predicts
 
 __all__ = ["evaluate"]
@@ -155,6 +156,8 @@ def evaluate(
         dropped = aligned.dropped | {"users": aligned.dropped["users"] + n_users, "not_relevant": n_dropped}
         aligned = replace(aligned, dropped=dropped)
     aligned, parts = parts_of(model, aligned, given, of_ratings=len(ranking) < len(asked))
+    if any(metric.kind == "mpr" for metric in ranking):
+        total_weight(aligned.values)
     means: dict[str, float] = {}
     of_users: dict[str, UserValues] = {}
     protocols = []
@@ -189,7 +192,7 @@ def evaluate(
 
 
 def _relevant(test: Interactions, threshold: float | None, *, is_alone: bool) -> Interactions:
-    """The test interactions that count as hits; `is_alone` if no metric of ratings is asked for as well."""
+    """Return the test interactions that count as hits; `is_alone` if no metric is of ratings."""
     values = test.values_or_ones()
     lowest = float(values.min(initial=1.0))
     remedy = "pass threshold=0 (in a shell --binarize 0) to rank by those above 0, or a higher one"

@@ -91,6 +91,14 @@ def test_zeros_alone_leave_nothing_to_rank():
         mean_percentile_rank(model, test)
 
 
+def test_weights_that_overflow_are_refused():
+    train, test = held_out(np.tile([1e308, 1.0, 1e308], 4))
+    for call in (mean_percentile_rank, lambda *of: evaluate(of[0], train, of[1], metrics=["mpr"])):
+        with pytest.raises(ValueError, match=r"must add up to a finite number, got up to 1e\+308; rescale them"):
+            call(LowIdsFirst(), test)
+    assert evaluate(LowIdsFirst(), train, test, metrics=["auc"])["auc"] >= 0
+
+
 def test_a_user_without_weight_adds_nothing():
     columns = UserValues(np.array([0.5, 0.25]), np.array([1.0, -1.0])).columns
     assert columns.tolist() == [[0.5, 1.0], [0.0, 0.0]]
