@@ -33,7 +33,7 @@ class Selections:
     user_features: Mapping[str, NDArray[Any]]
     item_features: Mapping[str, NDArray[Any]]
     _catalogue: str
-    _repeats: Repeats | None = None  # the rows of pairs that have several, by which splits by time divide them
+    _repeats: Repeats | None  # the rows of pairs that have several, by which splits by time divide them
 
     @classmethod
     def _trusted(cls, fields: Mapping[str, Any]) -> Self:

@@ -262,6 +262,7 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
             "user_features": {},
             "item_features": {},
             "catalogue": "public",
+            "repeats": None,
         }
     )
 

@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.core.arrays import distinct
+from fastfedrec.core.arrays import distinct, exceed
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.data.merging import merge_duplicates
 from fastfedrec.data.pairs import compact_values
@@ -71,7 +71,7 @@ class TimedRows:
         if repeats.above is None:
             return kept
         # The threshold was applied to the value of all rows; here it applies to the value of these rows alone.
-        exceeds = ~was_repeated[distinct(pairs)] | (kept.values_or_ones() > repeats.above)
+        exceeds = ~was_repeated[distinct(pairs)] | exceed(kept.values_or_ones(), repeats.above)
         kept = kept._keep(exceeds)
         left = kept._exceeding(repeats.above, is_binary=repeats.is_binary)
         return kept._replace(values=None if repeats.is_binary else kept.values, repeats=left)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fastfedrec.core.arrays import exceed
 from fastfedrec.core.check import check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import check_n_threads
@@ -200,7 +201,7 @@ def _relevant(test: Interactions, threshold: float | None, *, is_alone: bool) ->
         threshold = check_real("threshold", threshold, low=0.0)
     elif lowest < 0:
         raise ValueError(f"test must hold values of at least 0 where items are ranked, got {lowest:g}; {remedy}")
-    kept = values > (threshold or 0.0)
+    kept = exceed(values, threshold or 0.0)
     if not is_alone and not kept.all():
         raise ValueError(
             f"metrics of rankings and of ratings must be evaluated apart where some test items are not relevant, got "

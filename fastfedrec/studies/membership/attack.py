@@ -11,6 +11,7 @@ import numpy as np
 
 from fastfedrec.accounting.views import VIEWS
 from fastfedrec.compute.ranking import held_out_ranks
+from fastfedrec.core.arrays import exceed
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key, resolve_key
@@ -427,7 +428,7 @@ def _losses(served: Any, profiles: Interactions, loss: Any, threshold: float, n_
 
 
 def _loss_of_block(scores: np.ndarray, part: Interactions, loss: str, threshold: float, n_threads: int) -> np.ndarray:
-    own = part._keep(part.values_or_ones() > threshold)
+    own = part._keep(exceed(part.values_or_ones(), threshold))
     lengths = own.interactions_per_user()
     rows = np.repeat(np.arange(own.n_users), lengths)
     own_scores = scores[rows, own.indices]
