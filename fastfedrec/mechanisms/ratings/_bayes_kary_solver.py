@@ -20,9 +20,9 @@ import numpy as np
 from scipy.optimize import linprog
 
 from fastfedrec.mechanisms.ratings._optimal_kary_solver import (
+    _ATTEMPTS,
     _FARTHEST,
     _MAX_STEPS,
-    _TOLERANCE,
     _balance,
     _first_outputs,
     _merge,
@@ -54,16 +54,19 @@ def solve(
     least = least[0], least[1], (least[2] - centre) / unit
     sets, values = np.concatenate([sets, least[0]]), np.concatenate([values, least[2]])
     largest = variance_ratio * _worst_variance(*least, x, ratio)
-    best = math.inf
+    # No report explains more than all of the variance, so the outputs of least variance are within the rest of it.
+    best, solution = 1.0 - _share(*least[:2], x, ratio, prior), least
     for _ in range(_MAX_STEPS):
         factors = np.where(sets, ratio, 1.0)
-        programme = _linear_programme(factors, values, score(factors, x, prior), x, largest)
-        nu, mu = programme.eqlin.marginals.reshape(2, -1)
-        more_values, costs = _price(all_factors, scores, -programme.ineqlin.marginals, mu, nu)
+        optimum = _linear_programme(factors, values, score(factors, x, prior), x, largest)
+        if optimum is None:
+            break
+        weights, share, nu, mu, lam = optimum
+        more_values, costs = _price(all_factors, scores, lam, mu, nu)
         gap = max(-costs.min(), 0.0)
         if gap < best:
-            best, solution = gap, (sets, programme.x, values)
-        if gap <= -_GAP * programme.fun:
+            best, solution = gap, (sets, weights, values)
+        if gap <= _GAP * share:
             break
         more = np.argsort(costs, kind="stable")[:_N_MORE]
         more = more[costs[more] < 0]
@@ -106,19 +109,23 @@ def _worst_variance(sets: np.ndarray, weights: np.ndarray, values: np.ndarray, x
 
 
 def _linear_programme(factors, values, scores, x, largest):
-    means = (factors * values[:, None]).T
-    result = linprog(
-        -scores,
-        A_ub=(factors * values[:, None] ** 2).T,
-        b_ub=x**2 + largest,
-        A_eq=np.concatenate([factors.T, means]),
-        b_eq=np.concatenate([np.ones(len(x)), x]),
-        method="highs",
-        options={"dual_feasibility_tolerance": _TOLERANCE, "primal_feasibility_tolerance": _TOLERANCE},
-    )
-    if result.status != 0:
-        raise ValueError(f"no mechanism found for this epsilon, grid and prior: {result.message}")
-    return result
+    """The weights, the share, and the dual prices nu, mu and lambda; None where all attempts give up."""
+    for method, is_scaled, tolerance in _ATTEMPTS:
+        scales = factors.max(axis=1) if is_scaled else np.ones(len(values))  # as in `_optimal_kary_solver`
+        scaled = factors / scales[:, None]
+        result = linprog(
+            -scores / scales,
+            A_ub=(scaled * values[:, None] ** 2).T,
+            b_ub=x**2 + largest,
+            A_eq=np.concatenate([scaled.T, (scaled * values[:, None]).T]),
+            b_eq=np.concatenate([np.ones(len(x)), x]),
+            method=method,
+            options={"dual_feasibility_tolerance": tolerance, "primal_feasibility_tolerance": tolerance},
+        )
+        if result.status == 0:
+            nu, mu = result.eqlin.marginals.reshape(2, -1)
+            return result.x / scales, -result.fun, nu, mu, -result.ineqlin.marginals
+    return None
 
 
 def _price(factors, scores, lam, mu, nu):

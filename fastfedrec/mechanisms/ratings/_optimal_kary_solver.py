@@ -38,11 +38,14 @@ def solve(inputs: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray, n
     # In units of the output of binary response, values are of order 1 at any epsilon.
     unit = half / math.tanh(epsilon / 2)
     x, ratio = (inputs - centre) / unit, math.exp(epsilon)
+    best, solution = 1.0, _binary_response(x, ratio)
     sets, values = _first_outputs(len(x))
-    best = math.inf
     for _ in range(_MAX_STEPS):
         factors = np.where(sets, ratio, 1.0)
-        weights, variance, nu, mu, lam = _linear_programme(factors, values, x)
+        optimum = _linear_programme(factors, values, x)
+        if optimum is None:
+            break
+        weights, variance, nu, mu, lam = optimum
         more_sets, more_values, costs = _price(lam, mu, nu, ratio)
         gap = max(-costs.min(), 0.0)
         if gap <= best:
@@ -62,8 +65,19 @@ def _first_outputs(n: int) -> tuple[np.ndarray, np.ndarray]:
     return np.repeat(sets, len(values), axis=0), np.tile(values, len(sets))
 
 
+def _binary_response(x, ratio):
+    """Sets, weights and values of binary response, which is unbiased and whose variance is at most 1.
+
+    It answers 1 with probability (1 + x) / 2, and -1 otherwise.  Over the inputs that rises from 1 / (1 + ratio) to
+    ratio / (1 + ratio), so it is a sum of columns of upper sets, one for each step, and -1 is one of lower sets.
+    """
+    upper = np.arange(len(x)) >= np.arange(1, len(x))[:, None]
+    weights = np.diff(x) / 2 / (ratio - 1)
+    return np.concatenate([upper, ~upper]), np.tile(weights, 2), np.repeat([1.0, -1.0], len(weights))
+
+
 def _linear_programme(factors, values, x):
-    """The weights, the variance t, and the dual prices nu, mu and lambda."""
+    """The weights, the variance t, and the dual prices nu, mu and lambda; None where all attempts give up."""
     n = len(x)
     for method, is_scaled, tolerance in _ATTEMPTS:
         # A column is divided by its largest factor, and its weight is multiplied by it: the prices are the same.
@@ -82,7 +96,7 @@ def _linear_programme(factors, values, x):
         if result.status == 0:
             nu, mu = result.eqlin.marginals.reshape(2, -1)
             return result.x[:-1] / scales, result.x[-1], nu, mu, -result.ineqlin.marginals
-    raise ValueError(f"no optimal mechanism found for this epsilon and grid: {result.message}")
+    return None
 
 
 def _price(lam, mu, nu, ratio):

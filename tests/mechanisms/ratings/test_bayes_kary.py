@@ -106,6 +106,25 @@ def test_tables_are_what_the_generator_makes(size, epsilon):
     assert math.isclose(share(made), share(shipped), rel_tol=1e-3)  # the programme stops within 1e-4 of the best
 
 
+@pytest.mark.parametrize("attempt", solver._ATTEMPTS, ids=str)
+def test_each_attempt_explains_as_much(monkeypatch, attempt):
+    usual = BayesKary(1.7, STARS, SKEWED)
+    monkeypatch.setattr(solver, "_ATTEMPTS", (attempt,))
+    found = BayesKary(1.7, STARS, SKEWED)
+    shares = [explained_share(channel, SKEWED) for channel in (found, usual)]
+    assert shares[0] == pytest.approx(shares[1], rel=1e-3)
+
+
+def test_where_no_attempt_ends_it_has_the_least_variance(monkeypatch):
+    monkeypatch.setattr(solver, "_ATTEMPTS", ())
+    channel, least = BayesKary(1.7, STARS, SKEWED), OptimalKary(1.7, STARS)
+    assert channel.epsilon <= 1.7
+    assert [channel.mean(x) for x in range(5)] == STARS
+    assert channel.worst_variance == pytest.approx(least.worst_variance)
+    assert explained_share(channel, SKEWED) == pytest.approx(explained_share(least, SKEWED))
+    assert explained_share(channel, SKEWED) + channel.optimality_gap == pytest.approx(1.0)
+
+
 def test_a_shipped_solution_and_one_on_the_spot_say_the_same(monkeypatch):
     shipped = BayesKary(2.0, 5)
     monkeypatch.setattr("fastfedrec.mechanisms.ratings.bayes_kary.find_solution", lambda *_: None)

@@ -12,6 +12,7 @@ from naive.mechanisms.ratings import optimal_kary as naive
 from support.maintainers import load_program
 
 from fastfedrec.mechanisms import GRR, BayesKary, BinaryResponse, OptimalKary, TruncatedGeometric
+from fastfedrec.mechanisms.ratings import _kary_solutions as tables_module
 from fastfedrec.mechanisms.ratings import _optimal_kary_solver as solver
 from fastfedrec.mechanisms.ratings._kary_solutions import propose, read_tables
 
@@ -60,6 +61,49 @@ def test_there_is_a_mechanism_where_the_simplex_method_gives_up():
     """As good as at the epsilons beside it."""
     found = [OptimalKary(epsilon, 5).worst_variance for epsilon in (7.9999, 7.999999999999999, 8.0)]
     assert found[2] * (1 - 1e-6) < found[1] < found[0]
+
+
+def test_the_program_of_the_review_has_a_mechanism():
+    channel = OptimalKary(11.99, 5)
+    assert channel.epsilon <= 11.99
+    assert [channel.mean(x) for x in range(5)] == list(range(5))
+    assert channel.worst_variance <= OptimalKary(11.9, 5).worst_variance * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("attempt", solver._ATTEMPTS, ids=str)
+@pytest.mark.parametrize(("size", "epsilon"), [(3, 1.0), (5, 4.0)])
+def test_each_attempt_finds_the_same_optimum(monkeypatch, attempt, size, epsilon):
+    x = np.arange(float(size))
+    usual = worst_variance(x, epsilon, *solver.solve(x, epsilon)[:3])
+    monkeypatch.setattr(solver, "_ATTEMPTS", (attempt,))
+    assert worst_variance(x, epsilon, *solver.solve(x, epsilon)[:3]) == pytest.approx(usual, rel=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.floats(0.01, 12.0), st.lists(st.integers(-50, 50), min_size=2, max_size=16, unique=True))
+def test_where_no_attempt_ends_it_is_binary_response(epsilon, grid):
+    """In closed form, so that there is a mechanism for every epsilon and grid."""
+    grid = sorted(grid)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(solver, "_ATTEMPTS", ())
+        patch.setattr(tables_module, "find_solution", lambda *_: None)
+        channel = OptimalKary(epsilon, grid)
+    assert channel.epsilon <= epsilon
+    assert [channel.mean(x) for x in range(len(grid))] == grid
+    half = (grid[-1] - grid[0]) / 2
+    coin = (half / math.tanh(epsilon / 2)) ** 2
+    assert channel.worst_variance <= coin * (1 + 1e-6)
+    assert channel.optimality_gap == pytest.approx(coin)
+
+
+@pytest.mark.slow
+def test_large_epsilons_have_mechanisms():
+    """A scan where the simplex method gives up at some programmes; another attempt solves each to its gap."""
+    for size in (2, 3, 4, 5, 6, 8):
+        for epsilon in np.arange(9.03, 12.0, 0.55):
+            found = solver.solve(np.arange(float(size)), float(epsilon))
+            variance = worst_variance(np.arange(float(size)), float(epsilon), *found[:3])
+            assert found[3] <= 1e-5 * max(variance, 1.0)
 
 
 @pytest.mark.parametrize(("size", "epsilon"), [(2, 8.0), (3, 0.1), (5, 1.0), (7, 2.5)])
