@@ -104,7 +104,7 @@ class _Part:
 
     @property
     def lost(self) -> float:
-        """What the releases' own deltas take of delta."""
+        """The sum of the releases' own deltas."""
         return self.accountants[0]._lost() if self.accountants else 0.0
 
     def bound(self, delta: float) -> Bound:

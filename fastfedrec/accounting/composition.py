@@ -51,7 +51,9 @@ class Accountant:
     Notes
     -----
     All events must have one neighbouring relation and one privacy unit.  The answer is an upper bound, rounded up,
-    for any data and adaptively chosen events.  It holds against whoever is kept out by the trust model of every
+    for any data and any use of earlier outputs by later events.  No release may choose an event, its parameters or the
+    number of events; the sum of pure epsilons holds without that ("Adaptive choices" in
+    docs/explanation/accounting/accounting.md).  It holds against whoever is kept out by the trust model of every
     event: where a server was trusted with one of them, nothing is said against that server.
     """
 

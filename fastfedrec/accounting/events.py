@@ -382,7 +382,7 @@ class Unprotected:
 
 @dataclass(frozen=True)
 class Composed:
-    """Several events on the same people, later ones free to depend on what earlier ones released.
+    """Several events on the same people, fixed beforehand; later ones may use the outputs of earlier ones.
 
     Parameters
     ----------

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from fastfedrec.accounting import Ledger, LocalReports
+from fastfedrec.accounting.events import Event
 from fastfedrec.core.arrays import distinct
 from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.randomness import Key
@@ -257,6 +258,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             fit.rounds(system, state, data, n_rounds, after_round=lambda number, state: self._keep(state, number + 1))
         except DivergenceError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+            self._count_planned_rounds(system.round_event(system.count_clients(data)), fit.key)
         self.records_ = [
             RecordedRound.of_shards([part for part in self._records if part.round == number])
             for number in sorted({part.round for part in self._records})
@@ -268,6 +270,18 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         return [Phase(self, self.initial_state(data, key), self.n_rounds)]
+
+    def _count_planned_rounds(self, event: Event, key: Key) -> None:
+        """Record the rounds that a released round has cancelled: a bound for chosen events is that of the whole plan."""
+        n_left = self.n_rounds - self.n_rounds_ - 1
+        if self.noise is None or not n_left:
+            return
+        for _ in range(n_left):
+            self.ledger_.record(event, simulation=key.is_simulation)
+        self.ledger_.note(
+            f"FedRec: released factors ended the run after {self.n_rounds_ + 1} of {self.n_rounds} rounds; the ledger "
+            "counts all of them, since a guarantee for rounds that releases choose is that of the plan"
+        )
 
     def _keep(self, state: FedRecState, n_rounds: int) -> None:
         """Take the factors of a round, unless it went wrong."""

@@ -67,6 +67,18 @@ def test_when_a_private_run_ends_depends_on_what_is_released_alone(monkeypatch):
         assert FedRec(0, n_rounds=3, n_factors=2).fit(data, key=key).n_rounds_ == 0
 
 
+def test_rounds_that_a_release_cancels_are_counted():
+    data, key = random_ratings(40, 9, 2), Key.from_seed(1)
+    options = {"n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 1e-250}  # the noise diverges
+    with pytest.warns(RuntimeWarning, match="diverged in round 0"):
+        stopped = FedRec(0, n_rounds=5, **options).fit(data, key=key)
+    assert stopped.n_rounds_ == 0
+    whole = FedRec(0, n_rounds=5, **options | {"divisor": 7.0}).fit(data, key=key)
+    assert stopped.ledger_.events == whole.ledger_.events
+    assert stopped.ledger_.events.total() == 5
+    assert any("ended the run after 1 of 5 rounds" in note for note in stopped.ledger_.notes)
+
+
 def test_noise_is_added_to_the_sums_and_the_private_count_is_not_used():
     data, key = random_ratings(40, 9, 2), Key.from_seed(1)
     model = FedRec(0, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, divisor=7.0)
