@@ -6,6 +6,7 @@ import sys
 import tracemalloc
 import warnings
 
+import numpy as np
 import pytest
 
 from fastfedrec import DPLCF, EASE, DPGram, Interactions, ItemKNN, Key, ShuffledSketchGram, accounting, datasets
@@ -23,6 +24,10 @@ PAIRS = {
     "DPLCF": (lambda: DPLCF(), 8),
     "DPGram": (lambda: DPGram(8.0, gate=False), 8),
 }
+
+
+# Bytes a pair that LAPACK's syevd takes for itself: a copy and two works.  NumPy 2.5 is the first to report them.
+OF_LAPACK = {"DPGram": 24} if np.lib.NumpyVersion(np.__version__) >= "2.5.0" else {}
 
 
 def of_items(n_items, n_users=3):
@@ -70,7 +75,8 @@ def test_what_a_fit_is_said_to_need_is_what_it_takes(name):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak / (bytes_a_pair * 1200**2) > 0.95
-    assert peak < 1.1 * bytes_a_pair * 1200**2 + 2**24  # blocks of users and of noise, which are of one size
+    # The rest are blocks of users and of noise, which are of one size.
+    assert peak < (1.1 * bytes_a_pair + OF_LAPACK.get(name, 0)) * 1200**2 + 2**24
 
 
 @pytest.mark.parametrize("n_rotations", [1, 6])
