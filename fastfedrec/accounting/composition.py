@@ -192,7 +192,10 @@ class Accountant:
         return type(self).__name__
 
     def _sum(self) -> Any:
-        parts = ((self._costs[event], times) for event, times in self._events.items())
+        return self._weighted_sum(self._costs)
+
+    def _weighted_sum(self, costs: dict[Event, Any]) -> Any:
+        parts = ((costs[event], times) for event, times in self._events.items())
         with np.errstate(over="ignore"):  # infinitely often nothing is nothing
             return sum(count_up(times) * cost if np.any(cost) else cost for cost, times in parts)
 

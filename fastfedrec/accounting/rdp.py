@@ -70,20 +70,19 @@ class RDPAccountant(Accountant):
     def _epsilon(self, delta: float) -> float:
         divergences = self._sum()
         epsilon = renyi_epsilon(ORDERS, divergences, delta)
-        if divergences[-1] * (ORDERS[-1] - 1) < -math.log(delta):  # the bound still falls at the last order
+        if divergences[-1] < -math.log(delta) / (ORDERS[-1] - 1):  # the bound still falls at the last order
             epsilon = min(epsilon, renyi_epsilon(_LARGE_ORDERS, self._large_sum(), delta))
         return epsilon
 
     def _delta(self, epsilon: float) -> float:
         divergences = self._sum()
         delta = renyi_delta(ORDERS, divergences, epsilon)
-        if 2 * divergences[-1] < epsilon:
+        if divergences[-1] < epsilon / 2:
             delta = min(delta, renyi_delta(_LARGE_ORDERS, self._large_sum(), epsilon))
         return delta
 
     def _large_sum(self):
-        parts = ((_event_divergences(event, _LARGE_ORDERS), times) for event, times in self._events.items())
-        return sum(count_up(times) * cost if np.any(cost) else cost for cost, times in parts)
+        return self._weighted_sum({event: _event_divergences(event, _LARGE_ORDERS) for event in self._events})
 
 
 @np.errstate(over="ignore")  # an infinite divergence is one
