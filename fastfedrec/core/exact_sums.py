@@ -42,13 +42,13 @@ def check_summands(name: str, value: object, n: int, most: int, remedy: str) -> 
     name : str
         The argument that decides the bound, for the message.
     value : object
-        What the caller passed for it.
+        Its value, as the caller passed it.
     n : int
         Public number of summands, such as users or clients of a cohort.
     most : int
         As from `max_summands`.
     remedy : str
-        What to do instead.
+        The change that makes the sum exact.
 
     Raises
     ------

@@ -28,7 +28,7 @@ __all__ = ["DPLCF"]
 
 _BITS = "dplcf.bits"
 _BLOCK_CELLS = 2**23  # answers held at once
-_MAX_USERS = 2**31 - 1  # whose products of answers, each of size 1, add up in int32
+_MAX_USERS = 2**31 - 1  # products of two answers, each of size 1, add up in int32
 _CACHED_CELLS = 2**17  # similarities held at once: they stay in a cache from one operation to the next
 
 

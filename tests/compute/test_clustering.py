@@ -230,7 +230,7 @@ def test_near_ties_go_to_the_nearer_centre(seed, shift, scale):
 
 
 def test_a_label_does_not_depend_on_other_rows():
-    """In ties up to rounding, where one more row changed what was taken from all columns: 8 labels of 3,000."""
+    """In ties up to rounding, where one more row changed the middle of all columns: 8 labels of 3,000."""
     rng = np.random.default_rng(0)
     for _ in range(3000):
         x, first = 1 + rng.random((2, 3)) / 32, 0.4 * rng.random((1, 3))

@@ -66,7 +66,7 @@ class ExactSum:
     """One kind of sums.
 
     `bound` is the largest size of a summand, `noise` that of what is added to the sum in the same type, and `most` the
-    number of summands that the check accepts.  `call` runs what holds the check, and ends with `Touched` if it passes.
+    number of summands that the check accepts.  `call` runs the check, and ends with `Touched` where it passes.
     """
 
     where: str

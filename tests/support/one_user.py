@@ -34,7 +34,7 @@ OTHERS = {
 
 
 def data_of(kind, others):
-    """The same items of each user whatever the values are."""
+    """Make data in which each user has the same items for all kinds of values."""
     mask = np.random.default_rng(1).random((N_USERS, N_ITEMS)) < 0.4
     mask[:, 0] = True
     users, items = np.nonzero(mask)
@@ -85,7 +85,7 @@ def shards_of(model, data, engine):
 
 
 def answers(system, rounds, shards):
-    """Every update of a system's rounds, by a copy whose devices start anew."""
+    """Return every update of a system's rounds, computed by a copy with new devices."""
     system = copy.deepcopy(system)
     return [
         system.local_round(state, shard, Key.from_seed(SEED), number, sender=name, n_threads=1).arrays

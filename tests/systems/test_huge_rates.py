@@ -33,7 +33,7 @@ MODELS = {
 
 
 def outcome(model, values):
-    """The kind of what a fit of ten users ends with, of whom one has these values."""
+    """Return how a fit of ten users ends where one of them has these values."""
     data = Interactions.from_arrays(
         [1] * len(values), list(range(len(values))), values or None, user_ids=range(10), item_ids=range(8)
     )

@@ -154,7 +154,7 @@ class Recovery:
 
     @property
     def max_users(self) -> int:
-        """The largest number of users with exact sums: noise hides what a user adds, and not a rounded sum."""
+        """The largest number of users with exact sums: noise hides the part of a user, not the rounding of a sum."""
         # Noise is added without bounds and then brought into the range of int64, so it needs no capacity here.  Sums
         # without noise carry no guarantee, and may round as doubles do.
         return max_summands(max(self.largest, self.steps_per_unit), INT64_LIMIT if self.is_exact else DOUBLE_LIMIT)

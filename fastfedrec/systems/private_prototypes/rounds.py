@@ -146,7 +146,7 @@ class PrototypeRounds(FederatedSystem):
         )  # fmt: skip
 
     def recovery(self, n_items: int) -> Recovery:
-        """What an entity sends: sums with the noise that the budget leaves for them, or exact ones.
+        """Return the recovery of an entity's sums: with the noise that the budget leaves for them, or exact.
 
         Parameters
         ----------
