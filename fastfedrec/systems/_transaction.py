@@ -112,13 +112,18 @@ class Account:
         self.unfinished, self._parts, self.ledger, self._before, self._notes = others, parts, ledger, before, notes
         return ledger
 
+    def spent(self) -> Ledger:
+        """Return what was recorded since the account was opened."""
+        spent = Ledger(self.ledger.delta)
+        # A correction may have restated a round of before; the total is what counts, and no event is negative.
+        spent.events = +(Counter(self.ledger.events) - self._before)
+        return spent
+
     def close(self, name: str) -> Unfinished:
         """State in the ledger that the fit of a `name` did not finish, and return what it has spent, once."""
         if self._closed is not None:
             return self._closed
-        spent = Ledger(self.ledger.delta)
-        # A correction may have restated a round of before; the total is what counts, and no event is negative.
-        spent.events = +(Counter(self.ledger.events) - self._before)
+        spent = self.spent()
         for part in self._parts:  # which may have come further, if an older copy of the folder was put back
             spent.events |= part.ledger.events
         spent.is_simulation = self.simulation

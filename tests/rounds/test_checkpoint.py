@@ -304,7 +304,8 @@ def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, left):
     for path in tmp_path.iterdir():
         if path.name != left:
             path.unlink()
-    with pytest.raises(DamagedFileError, match=rf"{left}' is damaged: it is of a run whose key .* pass another one"):
+    missing = rf"{left}' is damaged: it is of a run whose key .* pass another one"
+    with pytest.raises((DamagedFileError, OtherRunError), match=missing):  # before there is another key
         fit(log(), tmp_path)
     assert set(os.listdir(tmp_path)) == {left, "lock"}
 

@@ -154,7 +154,7 @@ class PrivateRecommender(FeaturedModel):
         self.n_users_ = self._public_users(data)
         advice = self._advice(self.n_users_, data.n_items)
         model: Any = self._make(advice)
-        self._check_cost(model, data)
+        planned = self._check_cost(model, data)
         options: dict[str, Any] = {} if engine is None else {"engine": engine}
         if options and "engine" not in inspect.signature(model.fit).parameters:
             raise ValueError(f"engine must be None: {_without_rounds(model)}")
@@ -168,6 +168,9 @@ class PrivateRecommender(FeaturedModel):
             model, data, key=inner, n_threads=fit.n_threads, show_progress=fit.show_progress, ledger=fit.ledger,
             **options,
         )  # fmt: skip
+        spent = self._account_.spent()
+        if spent.events != planned.events:  # a gate took another plan, which has to cost no more
+            self._check_epsilon(spent, model)
         self._hold(model)
         return self
 
@@ -199,13 +202,18 @@ class PrivateRecommender(FeaturedModel):
         known = model.get_params()
         return model.set_params(**{name: getattr(self, name) for name in handed if name in known})
 
-    def _check_cost(self, model: Any, data: Interactions) -> None:
+    def _check_cost(self, model: Any, data: Interactions) -> Ledger:
         """Add up anew what the fit is going to record, before it: by sizes, and by features, which may move a gate."""
-        if type(model).__name__ in _PLANNED:
-            planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids)
-            cost = planned.ledger.epsilon(TRUST_VIEWS[self.trust], self.delta)
-            if cost > self.epsilon:
-                raise ValueError(f"epsilon must be larger than {self.epsilon:g}, for {model!r} costs {cost:g}")
+        if type(model).__name__ not in _PLANNED:
+            return Ledger(self.delta)  # of a model that records nothing
+        planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids).ledger
+        self._check_epsilon(planned, model)
+        return planned
+
+    def _check_epsilon(self, ledger: Ledger, model: Any) -> None:
+        cost = ledger.epsilon(TRUST_VIEWS[self.trust], self.delta)
+        if cost > self.epsilon:
+            raise ValueError(f"epsilon must be larger than {self.epsilon:g}, for {model!r} costs {cost:g}")
 
     def _note(self, data: Interactions, model: Recommender) -> None:
         from_rows = " (the number of rows, the same in neighbouring data: that somebody takes part is not hidden)"

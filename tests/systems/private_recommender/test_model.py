@@ -8,6 +8,7 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.sparse
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.hostile_files import pack, unpack
@@ -360,3 +361,28 @@ def test_a_system_that_costs_more_than_was_asked_is_refused_before_anything_is_s
     fitted = PrivateRecommender(math.nextafter(cost, math.inf), trust=trust).fit(data, key=KEY)
     assert fitted.ledger_.epsilon(VIEWS[trust]) <= fitted.epsilon
     assert type(fitted.model_) is type(DEARER[trust]())
+
+
+@pytest.mark.parametrize("trust", DEARER)
+def test_a_system_that_has_cost_more_than_was_planned_is_not_returned(trust, data, monkeypatch):
+    """A plan that is too cheap for what the fit records; what was spent is in the ledgers all the same."""
+    monkeypatch.setattr(PrivateRecommender, "_make", lambda self, advice: DEARER[trust]())
+    monkeypatch.setattr(PrivateRecommender, "_check_cost", lambda self, model, data: Ledger(self.delta))
+    model, ledger = PrivateRecommender(1.0, trust=trust), Ledger()
+    with pytest.raises(ValueError, match=r"epsilon must be larger than 1, for .* costs") as raised:
+        model.fit(data, key=KEY, ledger=ledger)
+    whole = DEARER[trust]().fit(data, key=KEY).ledger_
+    assert ledger.events == raised.value.ledger.events == whole.events
+    assert "model_" not in vars(model)
+    monkeypatch.undo()
+    assert model.fit(data, key=KEY).ledger_.events[next(iter(whole.events))]
+
+
+def test_other_plans_of_equal_cost_are_returned():
+    """A gate that closes on what was released: the events are others than planned, and cost no more."""
+    empty = Interactions.from_scipy(scipy.sparse.csr_array((3000, 60)))
+    fitted = PrivateRecommender(8.0).fit(empty, key=Key.from_seed(2))
+    inner = fitted._make(fitted.advice_)
+    planned = plan_run(inner, 3000, 60, fitted.delta, empty.item_ids).ledger
+    assert planned.events != fitted.ledger_.events
+    assert fitted.ledger_.epsilon("public") <= 8.0
