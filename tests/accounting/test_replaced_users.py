@@ -124,16 +124,16 @@ def test_no_two_contributions_cost_more(dimension, bound):
         axis = np.arange(-7 * z - 1, 7 * z + 1, z / 12)
         event = replaced(Gaussian, z, q, 1 / bound)
         total, renyi = PLDAccountant().compose(event), RDPAccountant().compose(event)
-        for _ in range(6):
-            u, v = random_vectors(rng, dimension, bound)
+        farthest = np.eye(2)[0], [1 - bound**2 / 2, bound * math.sqrt(max(0.0, 1 - bound**2 / 4))]
+        for u, v in (farthest, *(random_vectors(rng, dimension, bound) for _ in range(5))):
             along = u / np.linalg.norm(u)
-            across = np.linalg.norm(v - (v @ along) * along)
+            across = np.linalg.norm(v - (along @ v) * along)
 
             def density(x, y, z=z, axis=axis):
                 return np.exp(-((axis[:, None] - x) ** 2 + (axis - y) ** 2) / (2 * z * z)) / (2 * math.pi * 144)
 
             one = (1 - q) * density(0, 0) + q * density(np.linalg.norm(u), 0)
-            other = (1 - q) * density(0, 0) + q * density(v @ along, across)
+            other = (1 - q) * density(0, 0) + q * density(along @ v, across)
             for epsilon in (0.0, 0.01, 0.1, 0.5):
                 for p, r in ((one, other), (other, one)):
                     exact = np.maximum(p - math.exp(epsilon) * r, 0).sum()

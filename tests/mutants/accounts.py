@@ -262,11 +262,11 @@ ACCOUNTS = [
         ("test_the_renyi_divergence_is_never_below_quadrature_and_hardly_above",),
     ),
     Mutant(
-        "contribution-taken-for-granted", "a contribution is half of the sensitivity where none is stated",
+        "contribution-taken-for-granted", "a contribution is half of the sensitivity, whichever is stated",
         "opposite_noise",
-        "event.contribution is None",
-        "False",
-        ("test_what_an_event_does_not_state_costs_no_less",),
+        "Fraction(event.contribution)",
+        "Fraction(1, 2)",
+        ("test_no_two_contributions_cost_more",),
     ),
     Mutant(
         "replacing-costs-twice-the-rho", "replacing a user costs twice the rho, not four times", "_for_replacement",
