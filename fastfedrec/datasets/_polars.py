@@ -94,7 +94,8 @@ def parse_lines(
     Parameters
     ----------
     text : bytes
-        Lines in UTF-8, each ended by a line feed; carriage returns before those are no part of them.
+        Lines in UTF-8, each ended by a line feed; carriage returns before those are no part of them.  Where there are
+        quotes, no blanks stand around fields.
     separator : bytes
         A single one.
     fields : sequence of Field
@@ -112,7 +113,12 @@ def parse_lines(
     pl = importlib.import_module("polars")
     if text.startswith(BYTE_ORDER_MARK.encode()):  # of a file that was put behind another; polars takes it off
         return None
-    n_lines, n_separators, is_ascii, has_lone_return, is_doubtful = _kernel.survey(text, ord(separator))
+    seen = _kernel.survey(text, ord(separator))
+    if not quoted and (seen[-1] or not seen[2] or separator == b" "):  # there may be blanks around fields
+        stripped = strip_blanks(text, separator, quotes=False)
+        seen = _kernel.survey(stripped, ord(separator)) if stripped is not text else seen
+        text = stripped
+    n_lines, n_separators, is_ascii, has_lone_return, is_doubtful = seen
     if has_lone_return or not (is_ascii or _is_utf8(text)):  # the first of which polars takes off numbers
         return None
     is_plain = not quoted and is_ascii and not is_doubtful
@@ -122,7 +128,7 @@ def parse_lines(
     try:
         frame = pl.read_csv(
             text, has_header=False, columns=kept, schema=schema, separator=separator.decode(),
-            quote_char='"' if quoted else None, null_values=NULL if NULL.encode() in text else None,
+            quote_char='"' if quoted else None, null_values=NULL if b"\\" in text else None,
         )  # fmt: skip
     except pl.exceptions.PolarsError:
         return None

@@ -103,8 +103,8 @@ class ColumnReader:
                 rest = after
                 if not parts:  # what is before these lines has a say in what they mean
                     text = rest + block if rest else block
-                    if not self._has_comments(text):
-                        text = strip_blanks(text, self._separator.encode(), self._quotes)
+                    if self._quotes and b'"' in text and not self._has_comments(text):
+                        text = strip_blanks(text, self._separator.encode(), quotes=True)
                     if at_end:
                         text = text.rstrip(_BLANK)  # blank last lines
                         text += b"\n" if text else b""
@@ -135,7 +135,7 @@ class ColumnReader:
 
     def _parse_part(self, lines: bytes) -> list[np.ndarray] | None:
         """Columns of lines without quotes that mean something, or None where Python must look at them."""
-        columns = self._parse_plain(strip_blanks(lines, self._separator.encode(), quotes=False), quoted=False)
+        columns = self._parse_plain(lines, quoted=False)
         return None if columns is None else self._compact(columns)
 
     def _take(self, block: "_Parsed", place: "_Place") -> "_Place":
@@ -158,10 +158,7 @@ class ColumnReader:
             return place
         for half in (lines[:middle], lines[middle:]):
             quoted = self._quotes and b'"' in half
-            stripped = half
-            if not self._has_comments(half):
-                stripped = strip_blanks(half, self._separator.encode(), self._quotes)
-            if (found := self._parse_below(stripped, quoted, place)) is None:
+            if (found := self._parse_below(half, quoted, place)) is None:
                 place = self._parse_in_doubt(half, place)
             else:
                 columns, place = found
