@@ -9,7 +9,7 @@ from fastfedrec.data.ids import Coded, check_exact, check_one_column
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import MISSING_TIMESTAMP, check_timestamps
 from fastfedrec.datasets._fields import stated_moment
-from fastfedrec.datasets._polars import coded, import_polars
+from fastfedrec.datasets._polars import coded, import_polars, moments
 from fastfedrec.datasets._table_notes import remedy, warn_of_dropped, warn_of_unread_times
 from fastfedrec.datasets.files import reading_parquet
 from fastfedrec.datasets.table_files import Layout
@@ -79,13 +79,17 @@ def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
 
 def _parquet_times(layout: Layout, column: Any, where: str) -> np.ndarray | None:
     """The times of a column; None where it is known as them by its name alone, and holds none."""
+    is_text = str(column.dtype) == "String"
+    if layout.time_format is None and is_text and (times := moments(column, layout.timestamp_unit)) is not None:
+        return times
     if layout.time_format is None:
         try:
             return check_timestamps(column, len(column), unit=layout.timestamp_unit, name=where)
         except TypeError as error:
-            first = next((entry for entry in column.head(1).to_list() if isinstance(entry, str)), "")
-            problem = f"{error}{remedy('timestamp', first) if first else ''}"
-            if "timestamp" not in layout.recognized or column.dtype.is_float():
+            has_fractions = column.dtype.is_float() and bool((column % 1 > 0).any())
+            first = column.drop_nulls().head(1).to_list()[0] if is_text else "0.5" if has_fractions else None
+            problem = str(error) if first is None else f"{error}{remedy('timestamp', first)}"
+            if "timestamp" not in layout.recognized or not (is_text or has_fractions):
                 raise TypeError(problem) from None
             warn_of_unread_times(layout, problem)
             return None

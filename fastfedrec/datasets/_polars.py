@@ -148,7 +148,7 @@ def parse_lines(
         if field.kind is Kind.TEXT:
             column = _texts(series, field, next(numberings))
         elif field.kind is Kind.ISO:
-            column = _moments(series, field.unit)
+            column = moments(series, field.unit)
         elif field.kind is Kind.STATED:
             column = _stated_moments(series, field)
         elif field.kind is Kind.DECIMAL:
@@ -232,8 +232,8 @@ def _texts(series: Any, field: Field, known: dict[str, int]) -> np.ndarray | Non
     return np.array([*numbers, MISSING_TIMESTAMP], dtype=np.int64)[codes]
 
 
-def _moments(series: Any, unit: str) -> np.ndarray | None:
-    """Numbers since 1970, of days and times of the day that are read once each."""
+def moments(series: Any, unit: str) -> np.ndarray | None:
+    """Numbers since 1970, of days and times of the day that are read once each; None where one is not of ISO 8601."""
     total: np.ndarray = np.zeros(len(series), dtype=np.int64)
     for part, read in ((series.str.slice(0, 10), iso_day), (series.str.slice(10), iso_clock)):
         distinct, codes = coded(part)

@@ -157,6 +157,11 @@ def _recognized(
     known = known_columns([name for name in names if name not in chosen.values()])
     wanted = [role for role in _KINDS if role in chosen or len(missing) == 2 or role in missing]
     found = {role: chosen.get(role, known.get(role)) for role in wanted}
+    if all(re.fullmatch("[0-9.]+", name) for name in names):
+        raise KeyError(
+            f"user and item are not given, and the first line of {path}, {show_names(names)}, looks like a row; pass "
+            "header=False with places, as user=0, item=1 (in a shell --no-header --user 0 --item 1)"
+        )
     if unknown := [role for role in missing if found[role] is None]:
         others = [name for name in names if name not in found.values() and len(name) <= _LONG_NAME]
         example = dict(zip(unknown, [*others, "COLUMN", "COLUMN"], strict=False))

@@ -250,3 +250,32 @@ def test_the_command_line_reads_everyday_files(tmp_path, capsys):
     for option in (["--comment", "#"], ["--time-format", "s"], ["--drop-missing-ids"]):
         assert main(["fit", "popularity", "--data", "generated:9x9", *option]) == 2
         assert f"{option[0]} is for files of text" in capsys.readouterr().err
+
+
+def test_times_of_parquet_that_are_text_or_have_fractions(tmp_path):
+    path = tmp_path / "table.parquet"
+    for times, options, expected in (
+        (["2001-01-01", None, "2001-01-02T10:00"], {}, [978307200, MISSING_TIMESTAMP, 978429600]),
+        (
+            [1714564800.25, None, 5.0],
+            {"time_format": "s", "timestamp_unit": "ms"},
+            [1714564800250, MISSING_TIMESTAMP, 5000],
+        ),
+    ):
+        pl.DataFrame({"user": [1, 1, 2], "item": [1, 2, 2], "time": times}).write_parquet(path)
+        assert load_table(path, **options).timestamps.tolist() == expected
+    with pytest.warns(
+        UserWarning, match="'time' is known as the time .*pass time_format='s' and a finer timestamp_unit"
+    ):
+        assert load_table(path).timestamps is None
+    with pytest.raises(
+        TypeError, match=r"column 'time' \(timestamp\) must be whole .*got 1714564800\.25.*time_format='s'"
+    ):
+        load_table(path, user="user", item="item", timestamp="time")
+
+
+@pytest.mark.parametrize("text", ["# FromNodeId\tToNodeId\n0\t1\n1\t2\n", "% bip weighted\n196 242 3 881250949\n"])
+def test_a_file_without_a_header_is_said_to_have_none(tmp_path, text):
+    with pytest.raises(KeyError, match="looks like a row; pass header=False with places, as user=0, item=1"):
+        load_table(write(tmp_path, text))
+    assert load_table(write(tmp_path, text), user=0, item=1, header=False).n_interactions
