@@ -6,6 +6,7 @@ CHOSEN = "test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own"
 KEPT = "test_contributions_are_bounded_and_a_subset"
 OWN = "test_users_and_rounds_keep_entries_of_their_own"
 WHOLE = "test_what_is_not_whole_is_rounded_against_the_users"
+OTHERS = "test_functions_give_the_others_the_same_bits"
 CELLS = "test_a_user_is_counted_in_one_cell_of_a_level"
 
 CONTRIBUTIONS = [
@@ -57,16 +58,36 @@ CONTRIBUTIONS = [
     ),
     Mutant(
         "entries-not-clipped", "values of entries are as large as they are", "limit_contributions",
-        "np.clip(values, *_inner(low, high, values.dtype))",
-        "values",
+        "np.clip(limited.values_or_ones(), low, high)",
+        "limited.values_or_ones()",
         (KEPT,),
     ),
     Mutant(
-        "entries-clipped-outside", "values are clipped to the nearest floats of a range, which may be outside",
+        "entries-clipped-as-stored", "values are clipped in the type that the values of all users decide",
         "limit_contributions",
-        "_inner(low, high, values.dtype)",
-        "(values.dtype.type(low), values.dtype.type(high))",
-        (KEPT,),
+        "limited.values_or_ones()",
+        "limited.to_scipy().data",
+        (f"{OTHERS}[mechanisms.bounded_rows.limit_contributions-float32 numbers]",),
+    ),
+    Mutant(
+        "threshold-as-stored", "a threshold is rounded to the type that the values of all users decide",
+        "Selections.binarize",
+        "exceed(self.values, threshold)",
+        "self.values > threshold",
+        ("test_one_value_decides_no_others_positives",),
+    ),
+    Mutant(
+        "prototypes-sums-unchecked", "sums of prototypes round where values are large", "Recovery.check_users",
+        "max(n_users, 1)",
+        "0",
+        ("test_sums_of_nanoseconds_are_refused_by_the_range",),
+    ),
+    Mutant(
+        "file-keeps-the-type-of-values", "a file for others has an array in the type of the users' values",
+        "Recommender.save",
+        "values=None",
+        "values=data.values",
+        ("test_a_file_for_others_does_not_keep_the_type_of_values",),
     ),
     Mutant(
         "entries-same-round", "the entries that users keep are the same in every round", "limit_contributions",

@@ -231,12 +231,10 @@ UNCHECKED = {
 }
 
 
-def page_table():
-    """The table of the page, in Markdown."""
-    lines = ["| sum | summands | bound of one | below | at most | checked by |", "|---|---|---|---|---|---|"]
-    for each in SUMS:
-        most = f"{each.most:,} {each.summands}"
-        lines.append(
-            f"| {each.where} | {each.summands} | {each.bound_text} | {LIMITS[each.limit]} | {most} | {each.check} |"
-        )
-    return "\n".join(lines)
+def table():
+    """Return the rows of the page's table, with its head."""
+    head = ["sum", "bound of one summand", "below", "largest number of summands", "checked by"]
+    rows = [
+        [each.where, each.bound_text, LIMITS[each.limit], f"{each.most:,} {each.summands}", each.check] for each in SUMS
+    ]
+    return [head, *rows, *([what, "", "", why, ""] for what, why in UNCHECKED.items())]
