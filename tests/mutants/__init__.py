@@ -13,6 +13,7 @@ from mutants.effects import EFFECTS
 from mutants.engines import ENGINES
 from mutants.fedgnn import FEDGNN
 from mutants.front_door import FRONT_DOOR
+from mutants.kept_runs import KEPT_RUNS
 from mutants.local import LOCAL
 from mutants.mean_gate import MEAN_GATE
 from mutants.mechanisms import MECHANISMS
@@ -32,6 +33,6 @@ MUTANTS = {
     "Contributions": CONTRIBUTIONS,
     "The choice of items": CHOICE,
     "Accounting": ACCOUNTS,
-    "Engines, checkpoints and the shuffler": ENGINES,
+    "Engines, checkpoints and the shuffler": [*ENGINES, *KEPT_RUNS],
     "The auditor and tests for others": AUDITOR,
 }

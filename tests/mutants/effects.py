@@ -54,12 +54,6 @@ EFFECTS = [
         both("PrivatePrototypes, delta"),
     ),
     Mutant(
-        "grid-noise-for-one-vector", "a replaced vector is taken to move a sum by its own norm", "GridNoise.event",
-        "2 * Fraction(self.clip_norm) / Fraction(self.step)",
-        "Fraction(self.clip_norm) / Fraction(self.step)",
-        tuple(f"{WITHIN}[{name}]" for name in ("PrivRec", "PrivRec, Laplace", "PrivRec, Meta-SGD", "FedGNN")),
-    ),
-    Mutant(
         "privrec-counts-for-one-user", "a replaced user is taken to change as many counts as one that leaves",
         "release_popularity",
         "noise.epsilon(sensitivity)",
@@ -127,12 +121,6 @@ EFFECTS = [
         "key=self.key",
         "key=Key.from_seed(int(self.key.words('privrec.seed', size=1)[0]))",
         tuple(f"{SECRET}[{name}]" for name in PRIVREC),
-    ),
-    Mutant(
-        "privrec-one-cohort", "PrivRec asks the same cohort in every round", "CohortRounds.state_of",
-        "round=round_number",
-        "round=0",
-        tuple(f"{INDEPENDENT}[{name}]" for name in PRIVREC),
     ),
     Mutant(
         "cohort-of-the-first", "a cohort of fixed size is the first clients", "FixedSizeSampling.sample",

@@ -9,6 +9,8 @@ SAME = "test_who_says_the_same_gets_the_same_whatever_the_data"
 FOLLOWS = "test_what_leaves_a_server_follows_from_noisy_numbers"
 DRAWS = "test_an_entity_draws_what_its_ledger_says_and_no_more_often"
 STREAMS = "test_no_stream_of_random_words_serves_two_releases"
+WITHIN = "test_no_users_data_change_sums_by_more_than_the_events_state"
+INDEPENDENT = "test_cohorts_of_rounds_stages_and_keys_are_independent"
 
 PRIVREC = [
     # ---- PrivRec ----------------------------------------------------------------------------------------------------
@@ -41,7 +43,11 @@ PRIVREC = [
         "privrec-event-halved", "PrivRec's ledger takes half of what replacing a client moves", "GridNoise.event",
         "2 * Fraction(self.clip_norm) / Fraction(self.step)",
         "Fraction(self.clip_norm) / Fraction(self.step)",
-        (f"{WIDTH}[PrivRec]", "test_privrecs_noise_multiplier_is_the_one_that_was_given"),
+        (
+            f"{WIDTH}[PrivRec]",
+            "test_privrecs_noise_multiplier_is_the_one_that_was_given",
+            *(f"{WITHIN}[{name}]" for name in ("PrivRec", "PrivRec, Laplace", "PrivRec, Meta-SGD", "FedGNN")),
+        ),
     ),
     Mutant(
         "privrec-clip-skipped", "clients of PrivRec do not clip", "PrivRecRounds._train",
@@ -104,7 +110,10 @@ PRIVREC = [
         "privrec-same-cohort", "PrivRec asks the same clients in every round", "CohortRounds.state_of",
         "round=round_number",
         "round=0",
-        ("test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers",),
+        (
+            "test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers",
+            *(f"{INDEPENDENT}[{name}]" for name in ("PrivRec", "PrivRec, two stages", "PrivRec, joint")),
+        ),
     ),
     Mutant(
         "privrec-whole-population", "PrivRec's ledger says that clients were sampled, and everybody is asked",

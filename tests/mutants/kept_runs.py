@@ -1,0 +1,86 @@
+"""Runs that are kept and resumed, and costs of fits that did not finish."""
+
+from mutants.patch import Mutant
+
+KEPT_RUNS = [
+    Mutant(
+        "checkpoint-takes-other-arithmetic", "a copied run is resumed with another instruction set",
+        "describe_arithmetic",
+        "{'instruction set': instruction_set()} | _describe_process()",
+        "_describe_process()",
+        ("test_a_copied_run_is_not_resumed_with_another_instruction_set", "test_a_run_keeps_to_one_instruction_set"),
+    ),
+    Mutant(
+        "checkpoint-mixes-runs", "files of a run of another key are mixed into one on the same data",
+        "Checkpoint._bindings",
+        "{} if self.run is None else {_KEY_NAME: self.run}",
+        "{_KEY_NAME: ''}",
+        ("test_files_of_two_runs_alike_but_for_their_names_are_not_mixed",),
+    ),
+    Mutant(
+        "runs-are-all-one", "runs that were kept in the same folder are taken for one", "Checkpoint.new_key",
+        "secrets.token_hex(16)",
+        "'0' * 32",
+        ("test_a_run_in_the_same_folder_is_another_run",),
+    ),
+    Mutant(
+        "resumed-drops-all", "a resumed fit drops all unfinished fits from the account, also those of other folders",
+        "Account.resume",
+        "tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)",
+        "()",
+        ("test_only_the_run_that_is_resumed_is_its_own_cost", "test_a_run_in_the_same_folder_is_another_run"),
+    ),
+    Mutant(
+        "resumed-is-charged-twice", "a resumed fit is charged for its first rounds twice", "Account.resume",
+        "tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)",
+        "self.unfinished",
+        ("test_a_run_is_charged_once_wherever_its_folder_is", "test_a_run_that_is_resumed_is_charged_once"),
+    ),
+    Mutant(
+        "older-copy-forgets", "a run that is resumed from an older copy forgets what came after it", "Account.close",
+        "for part in self._parts:\n    spent.events |= part.ledger.events",
+        "pass",
+        ("test_a_run_that_is_resumed_from_an_older_copy_keeps_what_was_spent_after_it",),
+    ),
+    Mutant(
+        "cost-lost-in-the-end", "a fit's cost is forgotten where its parameters cannot be copied",
+        "_fit_and_finish",
+        "parameters = model._copied_parameters()\nfit(model, *arguments, **options)\nmodel._finish(parameters)",
+        "fit(model, *arguments, **options)\nvars(model).pop('_account_', None)\n"
+        "model._finish(model._copied_parameters())",
+        (
+            "test_features_that_cannot_be_copied_are_refused_before_counts_are_released",
+            "test_the_cost_is_kept_at_every_line_after_the_first_release[DPGram0]",
+        ),
+    ),
+    Mutant(
+        "cost-lost-by-two-interruptions", "a second interruption forgets what the fit had spent", "transactional",
+        """
+        try:
+            try:
+                working = self._unfitted()
+                state = working.__dict__
+                _fit_and_finish(fit, working, *arguments, **options)
+                finished = _without_account(state)
+                self.__dict__ = finished
+            except BaseException as error:
+                _keep_what_was_spent(self, state, finished, error)
+                raise
+        except BaseException as error:
+            _keep_what_was_spent(self, state, finished, error)
+            raise
+        """,
+        """
+        try:
+            working = self._unfitted()
+            state = working.__dict__
+            _fit_and_finish(fit, working, *arguments, **options)
+            finished = _without_account(state)
+            self.__dict__ = finished
+        except BaseException as error:
+            _keep_what_was_spent(self, state, finished, error)
+            raise
+        """,
+        ("test_a_second_interruption_loses_nothing_either",),
+    ),
+]  # fmt: skip

@@ -1,0 +1,62 @@
+"""What ends a fit early: an engine that dies in a round, and an interruption before any line of the package."""
+
+import sys
+
+import fastfedrec
+from fastfedrec.rounds.local import LocalEngine
+
+OURS = str(next(iter(fastfedrec.__path__)))
+
+
+def new(model, **parameters):
+    """A model with the same parameters, or some others, that is not fitted."""
+    return type(model)(**(model.get_params() | parameters))
+
+
+def name_of(model):
+    """Of a case."""
+    return type(model).__name__ if hasattr(model, "fit") else None
+
+
+class StopHereError(Exception):
+    """What an engine, a callback or a user raises."""
+
+
+class Dying(LocalEngine):
+    """Raises in the round of this number, counted over all phases, after the ledger was told of it."""
+
+    def __init__(self, n_rounds, error=StopHereError):
+        super().__init__()
+        self.left, self.error = n_rounds, error
+
+    def _collect(self, *arguments):
+        self.left -= 1
+        if self.left < 0:
+            raise self.error("stop here")
+        super()._collect(*arguments)
+
+
+class Interrupt:
+    """Counts the lines of the package, or of some functions of it, and interrupts the process before one of them."""
+
+    def __init__(self, line=None, functions=None):
+        self.line, self.n_lines, self.functions = line, 0, functions
+
+    def __call__(self, frame, event, argument):
+        code = frame.f_code
+        if not code.co_filename.startswith(OURS) or (self.functions and code.co_qualname not in self.functions):
+            return None
+        if event == "line":
+            self.n_lines += 1
+            if self.n_lines == self.line:
+                sys.settrace(None)
+                raise KeyboardInterrupt
+        return self
+
+    def __enter__(self):
+        self._outer = sys.gettrace()
+        sys.settrace(self)
+        return self
+
+    def __exit__(self, *_):
+        sys.settrace(self._outer)
