@@ -120,6 +120,7 @@ MECHANISMS = {
     "noise.rounded_gaussian.RoundedGaussian.noise_multiplier": on(lambda: mechanisms.RoundedGaussian(2), sensitivity=3),
     "exponential.ExponentialMechanism": call(epsilon=ONE, sensitivity=3, n_selected=2),
     "exponential.ExponentialMechanism.delta": on(selection, n_scores=5),
+    "exponential.ExponentialMechanism.event": on(selection, n_scores=5, neighboring="replace"),
     "exponential.ExponentialMechanism.privatize": on(selection, scores=[1, 5], key=KEY),
     "frequencies.subset_selection.SubsetSelection": call(nominal_epsilon=ONE, n_values=6, subset_size=2),
     "frequencies.subset_selection.SubsetSelection.privatize": on(subsets, values=[0, 3], key=KEY),
@@ -140,15 +141,21 @@ ACCOUNTING = {
     "communication.RoundTraffic": call(download=100, upload=50, n_clients=5),
     "events.CentralRelease": [
         call(mechanism="x", epsilon=ONE, delta=SMALL, distance=SMALL, **POISSON),
-        call(mechanism="x", epsilon=ONE, **FIXED),
+        call(mechanism="x", epsilon=ONE, n_choices=2, **FIXED),
     ],
     "blanket.largest_response_loss": call(epsilon=ONE, n_candidates=2, n_users=100),
     "events.Composed": call(events=(LOCAL,), count=2),
     "events.DiscreteGaussianRelease": call(
         stddev=2.0, sensitivity=3, neighboring="replace", sampling="none", count=3, distance=SMALL
     ),
-    "events.Gaussian": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
-    "events.Laplace": [call(noise_multiplier=2.0, distance=SMALL, **POISSON), call(noise_multiplier=2.0, **FIXED)],
+    "events.Gaussian": [
+        call(noise_multiplier=2.0, distance=SMALL, **POISSON),
+        call(noise_multiplier=2.0, contribution=HALF, **FIXED),
+    ],
+    "events.Laplace": [
+        call(noise_multiplier=2.0, distance=SMALL, **POISSON),
+        call(noise_multiplier=2.0, contribution=HALF, **FIXED),
+    ],
     "events.LocalReports": call(mechanism="x", epsilon=ONE, n_reports=2, n_users=100),
     "events.ShuffledReports": call(
         mechanism="x", epsilon=ONE, n_reports=2, n_users=100, honest_fraction=HALF, n_candidates=2
