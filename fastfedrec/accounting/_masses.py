@@ -79,7 +79,8 @@ def _normal_masses(edges, centres):
         loss, densities = gap * y - gap * middle, [np.exp(-((y - centre) ** 2) / 2) for centre in centres]
         is_small = np.abs(loss) < 1
         difference = np.where(is_small, densities[1] * np.expm1(loss * is_small), densities[0] - densities[1])
-        sums += weight * np.array([*densities, difference])
+        for total, density in zip(sums, (*densities, difference), strict=True):
+            total += weight * density
     *found, excess[narrow] = sums * half / math.sqrt(2 * math.pi)
     for mass, inner in zip(masses, found, strict=True):
         mass[narrow] = inner
