@@ -20,7 +20,7 @@ from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.rounding import count_up, stretched_delta, sum_up
 
 _ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
-_WEIGHTS = (1.0, 1 / 5, 1 / 30, 1 / 1000)  # of the parts of delta; any division is valid, a finer one gains below 1%
+_WEIGHTS = (1.0, 1 / 10, 1 / 1000)  # of the parts of delta; any division is valid, a finer one gains below 1%
 _BELOW_ONE = 1 - 2.0**-40  # so that the rounded parts of delta do not exceed it together
 _NEGLIGIBLE = 1e-3  # of delta; distances that take less are not worth a search
 
@@ -183,17 +183,31 @@ def _apart(events: Events, delta: float) -> Iterator[Bound]:
 
 
 def _divided(parts: Sequence[_Part | _Repeats | _Together], delta: float) -> Bound:
-    """The least sum of the parts' epsilons over some divisions of what the releases' own deltas leave."""
+    """The least sum of the parts' epsilons over some divisions of what the releases' own deltas leave.
+
+    Divisions begin with equal shares.  A part costs no less at a smaller share, so a division is left where the known
+    epsilons already reach the best sum.  The last parts, which have no distributions to compute, come first.
+    """
     left = delta - sum_up((part.lost, 1) for part in parts)
+    known: list[dict[float, float]] = [{} for _ in parts]
     best = math.inf
-    for weights in itertools.product(_WEIGHTS, repeat=len(parts)):
-        if max(weights) == 1.0:
-            unit = left * _BELOW_ONE / sum(weights)
-            best = min(
-                best, sum_up((_share(part, weight * unit), 1) for part, weight in zip(parts, weights, strict=True))
-            )
+
+    def is_worse(shares: Sequence[float]) -> bool:
+        pairs = zip(known, shares, strict=True)
+        return (
+            sum(max((cost for at, cost in costs.items() if at >= share), default=0.0) for costs, share in pairs) >= best
+        )
+
+    divisions = [weights for weights in itertools.product(_WEIGHTS, repeat=len(parts)) if max(weights) == 1.0]
+    for weights in sorted(divisions, key=min, reverse=True):
+        shares = [weight * left * _BELOW_ONE / sum(weights) for weight in weights]
+        for part, costs, share in reversed(list(zip(parts, known, shares, strict=True))):
+            if is_worse(shares):
+                break
+            if share not in costs:
+                # Rounded down, since the sum of all shares must not exceed delta.
+                given = math.nextafter(part.lost + share, 0.0)
+                costs[share] = part.epsilon(given) if given > part.lost else math.inf
+        else:
+            best = min(best, sum_up((costs[share], 1) for costs, share in zip(known, shares, strict=True)))
     return Bound(best, "split")
-
-
-def _share(part: _Part | _Repeats | _Together, share: float) -> float:
-    return part.epsilon(part.lost + share) if share > 0 else math.inf

@@ -403,8 +403,8 @@ ACCOUNTS = [
     # ---- the least figure over partitions ---------------------------------------------------------------------------
     Mutant(
         "split-spends-delta-twice", "each part of a partition takes all of delta", "_divided",
-        "left * _BELOW_ONE / sum(weights)",
-        "left * _BELOW_ONE",
+        "weight * left * _BELOW_ONE / sum(weights)",
+        "weight * left * _BELOW_ONE",
         ("test_the_smallest_of_some_divisions_counts",),
     ),
     Mutant(

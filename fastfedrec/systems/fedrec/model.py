@@ -272,7 +272,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         return [Phase(self, self.initial_state(data, key), self.n_rounds)]
 
     def _count_planned_rounds(self, event: Event, key: Key) -> None:
-        """Record the rounds that a released round has cancelled: a bound for chosen events is that of the whole plan."""
+        """Record the rounds that a release has cancelled: a bound for chosen events is that of the whole plan."""
         n_left = self.n_rounds - self.n_rounds_ - 1
         if self.noise is None or not n_left:
             return
