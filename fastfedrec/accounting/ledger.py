@@ -216,17 +216,17 @@ class Ledger:
             behind a shuffler that it cannot bribe; everybody who sees only what the server releases; whoever has the
             key that the noise came from.
         delta : float or None
-            In [0, 1); 0 gives the sum of the pure epsilons.  None takes the ledger's own, and the sum where a delta
-            lowers it by less than a ten-thousandth.
+            In [0, 1); 0 gives the sum of the pure epsilons.  None takes the ledger's own.  At the ledger's own delta,
+            the sum is stated where a delta lowers it by less than a ten-thousandth.
 
         Returns
         -------
         float
-            The least figure over all accountants at that delta; infinite where nothing is guaranteed, as at delta 0
-            where an event is not pure; 0 for an empty ledger.
+            The least figure over all accountants at that delta (`composed_epsilon`); infinite where nothing is
+            guaranteed, as at delta 0 where an event is not pure; 0 for an empty ledger.
         """
         view = cast(View, check_choice("against", against, VIEWS))
-        if delta is None:
+        if delta is None or delta == self.delta:
             return stated_cost(self.events, view, self.delta).epsilon
         return composed_epsilon(self.events, view, delta)
 

@@ -153,7 +153,7 @@ def check_ledger(seed):
         assert cost_of(events, view, delta / 3).epsilon >= found * (1 - GRID)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 6, 7, 8, 10, 11, 12])  # none of which takes long
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 6, 7, 8, 12, 13, 14])  # most are quick
 def test_some_random_ledgers(seed):
     check_ledger(seed)
 
