@@ -19,6 +19,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import format_table
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
+from fastfedrec.datasets.columns import BLANKS
 from fastfedrec.evaluation import (
     KFold,
     LeaveOneOut,
@@ -163,9 +164,12 @@ def _write(path: Path, data: Interactions, *, has_values: bool) -> None:
         users, items = np.repeat(users, counts), np.repeat(items, counts)
     if not (values % 1).any() and np.abs(values).max(initial=0) < 2**53:
         values = values.astype(np.int64)  # 5, and not 5.0
+    # In quotes, readers keep the blanks around an id.
+    ids = (*data.user_ids.tolist(), *data.item_ids.tolist())
+    quote_text = any(isinstance(key, str) and key != key.strip(BLANKS) for key in ids)
     heading = ["user", "item", *["value"] * has_values, *["timestamp"] * (times is not None)]
     with new_file(path, private=True) as file:
-        file.write(_lines([heading]))
+        file.write(_lines([heading], quote_text))
         edges = [*range(0, len(users), _ROWS), len(users)]
         for start, stop in pairwise(edges):
             block = slice(start, stop)
@@ -174,10 +178,14 @@ def _write(path: Path, data: Interactions, *, has_values: bool) -> None:
                 columns.append(values[block].tolist())
             if times is not None:
                 columns.append(["" if time == MISSING_TIMESTAMP else time for time in times[block].tolist()])
-            file.write(_lines(zip(*columns, strict=True)))
+            file.write(_lines(zip(*columns, strict=True), quote_text))
 
 
-def _lines(rows: Iterable[Iterable[Any]]) -> bytes:
+def _lines(rows: Iterable[Iterable[Any]], quote_text: bool) -> bytes:
     text = io.StringIO(newline="")
-    csv.writer(text, lineterminator="\n").writerows(rows)
+    if quote_text:
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
+    else:
+        writer = csv.writer(text, lineterminator="\n")
+    writer.writerows(rows)
     return text.getvalue().encode()

@@ -142,3 +142,13 @@ def test_a_time_that_is_not_known_is_an_empty_cell(tmp_path):
     data = Interactions.from_arrays([1, 1], [2, 3], timestamps=np.array([np.iinfo(np.int64).min, 5]))
     _write(tmp_path / "part.csv", data, has_values=True)
     assert (tmp_path / "part.csv").read_text() == "user,item,value,timestamp\n1,2,1,\n1,3,1,5\n"
+
+
+def test_blanks_that_belong_to_ids_are_written_and_read_again(tmp_path):
+    path = tmp_path / "plays.csv"
+    path.write_text('user,item,time\n" ann","tea ",5\n"a, b",\xa0jam,6\n" ann",jam,\n"\t7",1,\n', encoding="utf-8")
+    assert main(["split", "--by", "random", "--n", "1", "--data", str(path), "--out", str(tmp_path / "parts")]) == 0
+    written = [load_table(tmp_path / "parts" / f"{name}.csv") for name in ("train", "test")]
+    whole = load_table(path)
+    assert set(written[0].user_ids) | set(written[1].user_ids) == set(whole.user_ids) == {" ann", "a, b", "\t7"}
+    assert set(written[0].item_ids) | set(written[1].item_ids) == set(whole.item_ids) == {"tea ", "jam", "1"}
