@@ -5,8 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-import scipy.fft
-from support.parallel_calls import KEY, count_threads
+from support.parallel_calls import KEY, count_threads, start_thread_of_scipy
 from support.thread_case import needs_linux, needs_openmp, needs_two, run_python
 
 from fastfedrec import (
@@ -49,7 +48,7 @@ def print_threads(n_threads, bypass=""):
         threads._defaults = type("Deaf", (), {"__setattr__": lambda *_: None})()
     users = datasets.generate_implicit(3000, 100, key=KEY, n_threads=1)
     data, counts = users._replace(values=(1 + np.arange(users.n_interactions) % 5).astype(np.float32)), {}
-    scipy.fft.rfft(np.ones(8))  # starts the waiting thread of SciPy 1.18 and later, which has no work here
+    start_thread_of_scipy()
     for name, model in MODELS.items():
         before = count_threads()
         model.fit(data, key=KEY, n_threads=n_threads)

@@ -109,6 +109,7 @@ def test_kernels_start_no_thread_beyond_the_limit(limit, more):
     code = (
         "import threadpoolctl; from support import parallel_calls as calls\n"
         "calls.data(), calls.np.ones((2, 2)) @ calls.np.ones((2, 2))\n"
+        "calls.start_thread_of_scipy()\n"
         f"with threadpoolctl.threadpool_limits({limit}):\n"
         "    before = calls.count_threads()\n"
         # "evaluation" is always asked for 0; the rest for 0 or for what was allowed.
