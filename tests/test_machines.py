@@ -38,7 +38,7 @@ def short_limits(source):
 
 
 def test_a_slow_machine_fails_no_test():
-    """Limits of time are `HANG` of support/patience.py, many times what anything takes."""
+    """Each limit of time is `HANG` of support/patience.py, which is many times the usual."""
     found = {
         path.relative_to(ROOT).as_posix(): lines
         for path in sorted((ROOT / "tests").rglob("*.py"))

@@ -1,4 +1,4 @@
-"""The targets that run with other Pythons: which are found, how make is called, and what is named as untested."""
+"""The targets that run with other Pythons find them, call make, and name the missing ones as untested."""
 
 import re
 import subprocess
@@ -36,7 +36,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def made(pythons, monkeypatch, found, *arguments, fails=()):
-    """What `make_with_each` calls, with these versions on the machine, and which failed."""
+    """Return the calls of `make_with_each` with these versions on the machine, and the versions that failed."""
     monkeypatch.setattr(pythons, "at_hand", lambda versions: iter([(version, f"/{version}") for version in found]))
     calls = []
 

@@ -7,7 +7,7 @@ HANG = 1800.0
 
 
 class Clock:
-    """A stand-in for the module `time`, in which time passes where `sleep` is called and nowhere else."""
+    """Replace the module `time` by one in which time passes where `sleep` is called and nowhere else."""
 
     def __init__(self):
         self.now = 0.0
