@@ -218,7 +218,9 @@ def test_private_attributes_that_benchmarks_use_are_there():
     known = {word for text in sources for word in re.findall(r"\b_\w+", text)}
     for path in FILES.values():
         source = path.read_text()
-        own = {name for text in map(Path.read_text, FILES.values()) for name in re.findall(r"(?:def|class) (_\w+)", text)}
+        own = {
+            name for text in map(Path.read_text, FILES.values()) for name in re.findall(r"(?:def|class) (_\w+)", text)
+        }
         own |= set(re.findall(r"self\.(_\w+) = ", source))
         assert gone_attributes(source, known | own) == set(), path
     assert gone_attributes("model._take_epoch(data)\nmodel._gone(data)", known) == {"_gone"}

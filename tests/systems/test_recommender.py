@@ -14,6 +14,7 @@ from support.models import MODELS, held, rated
 from fastfedrec import (
     DPALS,
     FMFLDP,
+    NCF,
     DPGram,
     DPPopularity,
     FedGNN,

@@ -65,9 +65,7 @@ def test_too_many_epochs_are_refused_by_public_numbers(values):
     users = [1] * len(values)
     data = Interactions.from_arrays(users, range(len(values)), values or None, user_ids=range(5), item_ids=range(40))
     model = PrivRec(local_epochs=2**31 - 1, n_factors=16, hidden=(16,), **PRIVATE)
-    with pytest.raises(
-        ValueError, match=f"local_epochs must be at most {MAX_DRAWS // 80} with 40 items, got"
-    ):
+    with pytest.raises(ValueError, match=f"local_epochs must be at most {MAX_DRAWS // 80} with 40 items, got"):
         model.fit(data, key=Key.from_seed(1))
 
 
