@@ -104,6 +104,7 @@ FUNCTIONS = {
         lambda: functools.partial(draw_examples, implicit(), Events.from_interactions(implicit()), np.arange(3)),
         negatives=2, key=KEY,
     ),
+    "compute.networks.client_examples.Events.first": on(lambda: Events.from_interactions(implicit()), n=2),
     "compute.clustering.assign_rows": call(rows=points(), centers=np.ones((2, 2))),
     "compute.clustering.kmeans": call(rows=points(), n_clusters=3, n_iterations=2, key=KEY),
     "datasets.generate.generate_implicit": call(n_users=50, n_items=40, mean_interactions=23.0, key=KEY),
@@ -265,6 +266,7 @@ FUNCTIONS = {
     "data.item_features.AlignedFeatures": call(blocks=(), n_known=3, unlisted=np.arange(2)),
     "systems.sdcf.model.SDCF.epsilon_after": on(fastfedrec.SDCF, n_rounds=3),
     "systems.subspace.model.DPSubspace.costs": on(fastfedrec.DPSubspace, n_items=10),
+    "systems.private_prototypes.prototypes.Recovery.check_users": on(recovery, n_users=7),
     "systems.private_prototypes.prototypes.Recovery.n_draws": on(recovery, n_clusters=2, n_items=7),
     "systems.private_prototypes.prototypes.Recovery.events": on(recovery, n_clusters=2, n_items=7, n_rows=2),
     "systems.private_prototypes.prototypes.recover_prototypes": to(

@@ -172,6 +172,7 @@ class Recovery:
         ValueError
             More than `max_users`.
         """
+        n_users = check_integer("n_users", n_users, low=0)
         # A range that one user alone exceeds is refused also where there is no user.
         check_summands(
             "value_range", self.value_range, max(n_users, 1), self.max_users,
