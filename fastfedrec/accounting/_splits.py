@@ -22,7 +22,7 @@ from fastfedrec.accounting.rounding import count_up, stretched_delta, sum_up
 _ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
 _WEIGHTS = (1.0, 1 / 10, 1 / 1000)  # of the parts of delta; any division is valid, a finer one gains below 1%
 _BELOW_ONE = 1 - 2.0**-40  # so that the rounded parts of delta do not exceed it together
-_NEGLIGIBLE = 1e-3  # of delta; distances that take less are not worth a search
+_NEGLIGIBLE = 0.1  # of delta; distances that take less raise epsilon by below 1%, and a search takes seconds
 
 Events = tuple[tuple[Event, int], ...]
 
