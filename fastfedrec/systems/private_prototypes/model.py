@@ -237,9 +237,10 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             Twice the noise exceeds the largest count that an entity of its public size could have.
         """
         self._check_parameters()
-        data = as_interactions("interactions", interactions)
-        self.recovery(max(data.n_items, 1)).check_users(data.n_users)
-        data = check_interactions(data, may_be_empty=self.epsilon is not None)
+        is_private = self.epsilon is not None
+        data = as_interactions("interactions", interactions, is_private=is_private)
+        self.recovery(max(data.n_items, 1)).check_users(data.n_users)  # before any data are read
+        data = check_interactions(data, may_be_empty=is_private)
         entity_ids, user_entities = self._place_users(entities, public_sizes, data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         kept = self._choose_rows(users, data, fit.key)

@@ -327,8 +327,8 @@ def recover_prototypes(
     >>> (float(exact.center) + sums.sums / sums.counts).tolist()
     [[4.5, 1.5]]
     """
-    interactions = as_interactions("interactions", interactions)
     check_instance("recovery", recovery, Recovery, "build one with Recovery(kind, ...)")
+    interactions = as_interactions("interactions", interactions, is_private=not recovery.is_exact)
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=2**16)
     round_number = check_integer("round", round, low=0, high=2**16 - 1)
     labels = plain_array("labels", labels)

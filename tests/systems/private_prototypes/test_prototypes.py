@@ -1,10 +1,12 @@
 """Prototypes: sums against a loop, sensitivities against all neighbours, the choice of items against Gumbel noise."""
 
 import itertools
+import warnings
 from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -201,6 +203,15 @@ def test_threads_do_not_change_a_bit():
     x, rule = ratings(), recovery(epsilon=1.0, sampler="table")
     one, four = (recover_prototypes(x, np.zeros(20, dtype=int), 1, rule, key=KEY, n_threads=n).sums for n in (1, 4))
     assert one.tobytes() == four.tobytes()
+
+
+def test_a_private_recovery_of_a_frame_reports_no_repeated_pair():
+    frame = pd.DataFrame({"user": [0, 0, 1], "item": [0, 0, 1], "value": [1.0, 1.0, 4.0]})
+    for epsilon, n_warnings in ((1.0, 0), (None, 1)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            recover_prototypes(frame, np.zeros(2, dtype=int), 1, recovery(epsilon=epsilon), key=KEY)
+        assert len(caught) == n_warnings
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
