@@ -167,7 +167,7 @@ def calibrate_n_rounds(
     >>> calibrate_n_rounds(CentralRelease("choice", 0.1), epsilon=1.0, delta=1e-6, accountant=PureAccountant)
     10
     """
-    epsilon *= 1 + _TOLERANCE
+    epsilon = _checked(epsilon, delta, 1)[0] * (1 + _TOLERANCE)
     few, many = 0, 1
     while many <= _MOST_ROUNDS and _target(epsilon, delta, many, accountant)(event):
         few, many = many, 2 * many

@@ -226,8 +226,9 @@ class Ledger:
             guaranteed, as at delta 0 where an event is not pure; 0 for an empty ledger.
         """
         view = cast(View, check_choice("against", against, VIEWS))
-        if delta is None or delta == self.delta:
-            return stated_cost(self.events, view, self.delta).epsilon
+        delta = self.delta if delta is None else check_real("delta", delta, low=0.0, high=1.0)
+        if delta == self.delta:
+            return stated_cost(self.events, view, delta).epsilon
         return composed_epsilon(self.events, view, delta)
 
     def to_dict(self) -> dict[str, Any]:

@@ -52,6 +52,8 @@ def add_recommend(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
     """Answer."""
+    if arguments.users is None and arguments.users_file is None:
+        raise UsageError("recommend needs --users or --users-file")
     model = load(arguments.file)
     if not model.interactions_.n_users:
         raise UsageError(f"{arguments.file} was saved without users; in Python, with_users serves those of your data")
@@ -61,8 +63,6 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
         None if texts is None else _convert_ids(option, texts, ids)
         for (option, texts), ids in zip(_given_ids(arguments).items(), ids_of, strict=True)
     )
-    if users is None:
-        raise UsageError("recommend needs --users or --users-file")
     _note_unknown(arguments, banned, data)
     ids, scores = model.recommend(
         users, arguments.n, items=candidates, exclude=banned, filter_seen=not arguments.include_seen,

@@ -112,6 +112,8 @@ def align_columns(
 def refuse_unnamed_ids(name: str, axis: str, columns: Mapping[Any, Any], axis_values: NDArray[Any]) -> None:
     """Raise where a table without ids has a column that holds those of the axis, in another order.
 
+    Ids that number the rows from 0 are left out: any column may hold these numbers, such as a rank.
+
     Parameters
     ----------
     name : str
@@ -128,6 +130,8 @@ def refuse_unnamed_ids(name: str, axis: str, columns: Mapping[Any, Any], axis_va
     ValueError
         The column is named.
     """
+    if axis_values.dtype.kind in "iu" and (axis_values == np.arange(len(axis_values))).all():
+        return
     index = IdIndex(axis, axis_values)
     for column, values in columns.items():
         # Most columns hold no id in their first row, and are not looked at any further.

@@ -141,7 +141,7 @@ def test_account_of_gaussian_noise(capsys):
         (f"evaluate random --data {DATA} --negatives some", "--negatives: must be a whole number"),
         (f"evaluate random --data {DATA} --seeds 0", "--seeds: must be a whole number of at least 1"),
         ("recommend absent --users 1", "absent"),
-        ("recommend absent", "arguments are required: --users"),
+        ("recommend absent", "recommend needs --users or --users-file"),
         ("account reports --users 0", "--users must be at least 1"),
         ("account reports --users 10 --epsilon -1", "epsilon must be greater than 0"),
         ("account reports --users 10 --rounds 0", "--rounds must be at least 1"),

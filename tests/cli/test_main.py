@@ -101,7 +101,7 @@ def test_evaluate_equals_the_python_interface(capsys):
     values = document["results"]["FMFLDP"]["mrr"]["values"]
     assert document["results"]["FMFLDP"]["mrr"]["mean"] == pytest.approx(np.mean(values), rel=1e-14)
     assert document["results"]["FMFLDP"]["mrr"]["std"] == pytest.approx(np.std(values, ddof=1), rel=1e-9)
-    assert document["epsilon"]["FMFLDP"]["server"] == 2 * 100 * 2.5
+    assert document["epsilon"]["FMFLDP"]["server"] == FMFLDP(n_rounds=2).fit(generated()).ledger_.epsilon("server")
 
 
 def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):

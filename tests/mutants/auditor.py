@@ -16,8 +16,8 @@ AUDITOR = [
     ),
     Mutant(
         "audit-forgets-delta", "the bound of a ratio grants the mechanism no delta", "_ratio_bound",
-        "_lower(likely, n, alpha / 2) - delta",
-        "_lower(likely, n, alpha / 2)",
+        "lower_limit(likely, n, alpha / 2) - delta",
+        "lower_limit(likely, n, alpha / 2)",
         (BOUNDS,),
     ),
     Mutant(
@@ -28,12 +28,12 @@ AUDITOR = [
     ),
     Mutant(
         "audit-alpha-spent-twice", "both ends of a ratio spend the whole alpha", "_ratio_bound",
-        "_upper(unlikely, n, alpha / 2)",
-        "_upper(unlikely, n, alpha)",
+        "upper_limit(unlikely, n, alpha / 2)",
+        "upper_limit(unlikely, n, alpha)",
         (BOUNDS,),
     ),
     Mutant(
-        "audit-share-for-its-bound", "the rarer side is taken for what was seen, without a margin", "_upper",
+        "audit-share-for-its-bound", "the rarer side is taken for what was seen, without a margin", "upper_limit",
         "scipy.special.betainccinv(np.minimum(k, n - 1) + 1, n - np.minimum(k, n - 1), alpha)",
         "k / n",
         (BOUNDS,),

@@ -122,13 +122,13 @@ def best_items(served: Any, profiles: Interactions, n: int, n_threads: int) -> t
 
 
 def stated_guarantee(model: Any, against: str) -> tuple[tuple[float, float], ...]:
-    """What the fitted target's ledger says, at several delta; nothing without a ledger."""
+    """Return the (epsilon, delta) of the fitted target's ledger: of pure epsilons, and at several delta."""
     ledger = getattr(model, "ledger_", None)
     if ledger is None:
         return ()
     check_instance("ledger_", ledger, Ledger, "pass guarantee=[(epsilon, delta)]")
     found = []
-    for delta in _DELTAS:
+    for delta in (0.0, *_DELTAS):
         try:
             epsilon = ledger.epsilon(against, delta)
         except UnsupportedEventError:  # no figure is no guarantee

@@ -164,18 +164,24 @@ def test_messages_that_name_their_node_are_behind_no_shuffler():
         assert carried(event) == LocalReports("bits", 2.5, 10, 5000, separable=False)
 
 
-@pytest.mark.parametrize(("n_heard", "is_shuffled"), [(CROWD - 1, False), (CROWD, True), (70, True), (0, False)])
-def test_a_batch_hides_a_report_among_the_agreed_crowd_and_no_more(n_heard, is_shuffled):
-    """Not among all who were heard: their number is what the server says."""
-    behind = engine(FMFLDP(n_reports=4), ShuffledFlowerEngine, shuffler=None, min_crowd=CROWD, honest_fraction=0.5)
+@pytest.mark.parametrize(
+    ("n_heard", "honest_fraction", "n_honest"),
+    [(CROWD - 1, 0.9, 0), (CROWD, 0.9, 13), (70, 0.9, 13), (0, 0.9, 0), (CROWD, 1.0, CROWD), (70, 0.5, 0)],
+)
+def test_a_batch_hides_a_report_among_the_agreed_crowd_and_no_more(n_heard, honest_fraction, n_honest):
+    """The server states how many users it received, so they do not count; of the crowd all dishonest users may be."""
+    behind = engine(
+        FMFLDP(n_reports=4), ShuffledFlowerEngine, shuffler=None, min_crowd=CROWD, honest_fraction=honest_fraction
+    )
     event = behind._as_carried(LocalReports("bits", 2.5, 4, 70, separable=True))
     ledger = Ledger()
     ledger.record(event)
     behind._amend(ledger, event, n_heard)
     ((found, times),) = ledger.events.items()
     assert times == 1
-    if is_shuffled:
-        assert found == ShuffledReports("bits", 2.5, 4, CROWD, 0.5)
+    if n_honest:
+        assert found == ShuffledReports("bits", 2.5, 4, CROWD, n_honest / CROWD)
+        assert found.n_honest_users == n_honest
     else:
         assert type(found) is LocalReports
         assert (found.separable, found.epsilon, found.n_reports) == (False, 2.5, 4)

@@ -127,7 +127,7 @@ def test_what_is_shown(small, tmp_path):
     mean = np.mean(figure.cells[1].hit_ratios[OURS])
     row = next(line for line in text.splitlines() if line.startswith("300 x 120"))
     assert f"{mean:.3f} ± " in row
-    assert " 5000 " in row
+    assert " 4505 " in row
     assert "0.2200" in row
     assert text.startswith("The data given, users and items with at least 10 interactions: ")
     assert "9,000 x 120: left out, the data have" in text
