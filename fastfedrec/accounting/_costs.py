@@ -106,7 +106,7 @@ def pure_rho(epsilon: float) -> float:
     Returns
     -------
     float
-        Rounded up; randomized response attains it at orders near 1 (docs/explanation/accounting/accounting.md).
+        Rounded up; randomized response attains it at orders near 1 (docs/explanation/accounting/pure-releases.md).
     """
     return up(epsilon * math.tanh(epsilon / 2))
 
@@ -141,7 +141,7 @@ def bounded_range_rho(epsilon: float) -> float:
     -------
     float
         Rounded up, and at most epsilon^2 / 8; the least that holds for all of them
-        (docs/explanation/accounting/accounting.md).
+        (docs/explanation/accounting/pure-releases.md).
     """
     epsilon = max(epsilon, 1e-300)
     half = epsilon / 2
@@ -217,7 +217,7 @@ def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     distributions of "add_remove".  Another release may tell a unit without data from none, and where cohorts have a
     fixed size, a unit that was not drawn has made room for another, who may be further from it than it is from none.
     Under "replace" the sensitivity of a Gaussian also bounds one contribution, unless `contribution` states a smaller
-    bound (docs/explanation/accounting/accounting.md).
+    bound (docs/explanation/accounting/poisson-replacement.md).
     """
     pair = (event.sampling, event.neighboring)
     proved = _SAMPLING_THEOREMS

@@ -130,7 +130,7 @@ def bounded_range_loss(epsilon: float) -> Loss:
     """Losses of a pair that dominates all releases of this bounded range, with a density in proportion to e^(x / 2).
 
     H_g is (e^(epsilon / 2) - sqrt(g))^2 / (e^epsilon - 1), the largest of all pairs of two outputs with losses epsilon
-    apart (docs/explanation/accounting/accounting.md).
+    apart (docs/explanation/accounting/pure-releases.md).
     """
     epsilon = max(epsilon, _LEAST_EPSILON)
 

@@ -247,8 +247,8 @@ def opposite_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) 
 
     Relative to N(0) the densities are p = 1 - q + q e^(m x - m^2 / 2) and r = p at -x, where m = 1 / noise_multiplier
     and x is standard normal.  A - 1 is the mean of h = r g(p / r), which is convex in x, 0 at 0, and rises on both
-    sides (docs/explanation/accounting/accounting.md).  In a cell h is below its chord, and the mean of |x| is below the
-    middle, so half of the cell's mass at either end is an upper bound.
+    sides (docs/explanation/accounting/poisson-replacement.md).  In a cell h is below its chord, and the mean of |x| is
+    below the middle, so half of the cell's mass at either end is an upper bound.
     """
     if not noise_multiplier > _LEAST_OPPOSITE_NOISE:
         return np.full(len(orders), math.inf)  # the caller has the divergence without sampling

@@ -1,6 +1,6 @@
 """Sums of independent losses by fast Fourier transform, and a proved bound on what its rounding errors change.
 
-The proof is in docs/explanation/accounting/accounting.md.  It needs transforms by Cooley and Tukey, of lengths without
+The proof is in docs/explanation/accounting/rounding.md.  It needs transforms by Cooley and Tukey, of lengths without
 a prime factor above 5, which are what SciPy's are, in arithmetic that rounds to the nearest.
 """
 

@@ -63,7 +63,7 @@ class PLDAccountant(Accountant):
     attacks reach about 85% of it.  Where what rounding errors may be is not far below delta, masses are tilted before
     they are transformed, and the `RDPAccountant` is asked as well.  Each answer may then have a grid of its own:
     `get_delta` at an epsilon that is 1e-5 of itself above what `get_epsilon` gave is at most 1% above the delta that
-    was asked for.  See docs/explanation/accounting/accounting.md and
+    was asked for.  See docs/explanation/accounting/rounding.md and
     docs/explanation/accounting/sampling-without-replacement.md.
 
     References

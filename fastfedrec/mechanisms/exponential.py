@@ -129,7 +129,7 @@ class ExponentialMechanism(Immutable):
         """One call of `privatize`, for a ledger or an accountant.
 
         The event states that each choice has a bounded range, which costs less than its epsilon alone (see
-        docs/explanation/accounting/accounting.md).
+        docs/explanation/accounting/pure-releases.md).
 
         Parameters
         ----------
