@@ -22,6 +22,8 @@ __all__ = [
     "clip_codes",
     "code_type",
     "draws_reports",
+    "present",
+    "python_numbers",
     "report_array",
 ]
 
@@ -67,6 +69,28 @@ def check_grid(name: str, grid: int | Sequence[float], *, high: int) -> tuple[Fr
     return values
 
 
+def present(values: ArrayLike) -> ArrayLike:
+    """Return values with 0 in place of missing entries, since whether a client answers must not depend on its data.
+
+    Parameters
+    ----------
+    values : array_like
+        What is privatized.  Entries are missing where a mask hides them, or where a column holds a null.
+
+    Returns
+    -------
+    array_like
+        Other values as they are.
+    """
+    if isinstance(values, np.ma.MaskedArray):
+        return values.filled(0)
+    dtype = getattr(values, "dtype", getattr(values, "type", None))
+    fill = getattr(values, "fill_null", None) or getattr(values, "fillna", None)  # polars and pyarrow, or pandas
+    if fill is None or isinstance(dtype, np.dtype) or hasattr(dtype, "categories"):
+        return values
+    return fill(0)  # type: ignore[no-any-return]
+
+
 def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
     """Return an array of integers, or raise with the remedy; one without entries may have any type.
 
@@ -88,7 +112,7 @@ def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
     if array.dtype.kind not in "iu":
         if not array.size:
             return array.astype(np.int64)
-        numbers = _python_numbers(values, int)
+        numbers = python_numbers(values, int)
         if numbers is None:
             raise TypeError(f"{name} must be integers, got dtype {array.dtype}; {remedy}")
         return np.clip(numbers, -(2**63), 2**63 - 1).astype(np.int64)
@@ -114,7 +138,7 @@ def check_reals(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
     """
     array = plain_array(name, values)
     if array.dtype.kind not in "iuf" and array.size:
-        numbers = _python_numbers(values, int | float)
+        numbers = python_numbers(values, int | float)
         if numbers is None:
             raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}; {remedy}")
         array = np.clip(numbers, -(2**1000), 2**1000)
@@ -122,8 +146,21 @@ def check_reals(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
         return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
 
 
-def _python_numbers(values: ArrayLike, kinds: Any) -> np.ndarray | None:
-    """Return numbers of Python, one of which is too large for NumPy, as objects; None where there are others."""
+def python_numbers(values: ArrayLike, kinds: Any) -> np.ndarray | None:
+    """Return numbers of Python, one of which is too large for NumPy, as objects; None where there are others.
+
+    Parameters
+    ----------
+    values : array_like
+        As the caller passed it: an array of objects does not hold numbers of Python alone.
+    kinds : type or union of types
+        Allowed ones; bool is none.
+
+    Returns
+    -------
+    ndarray of object, or None
+        In the shape of `values`.
+    """
     if isinstance(values, np.ndarray):
         return None
     numbers = np.array(values, dtype=object)

@@ -7,6 +7,7 @@ import warnings
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -306,6 +307,46 @@ def test_no_value_of_a_type_that_is_answered_is_refused(name, data):
 @settings(max_examples=25)
 def test_no_number_of_python_is_refused_for_its_size(name, exact):
     assert_counts_as(name, exact, exact)
+
+
+@pytest.mark.parametrize("name", LOCAL)
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63) - 1, 2**70])
+def test_lists_of_pythons_integers_are_of_one_type(name, number):
+    """NumPy makes int64, uint64, float64 or objects of them."""
+    for exact in ([number], [number, -1], [1, number]):
+        assert_counts_as(name, exact, exact)
+
+
+#: Arrays and columns that can have missing entries, from numbers and None.
+NULLABLE = {
+    "masked": lambda numbers: np.ma.array([n or 0 for n in numbers], mask=[n is None for n in numbers]),
+    "pandas array": lambda numbers: pd.array(numbers, dtype="Int64"),
+    "pandas": lambda numbers: pd.Series(numbers, dtype="Int64"),
+    "pandas of floats": lambda numbers: pd.Series(numbers, dtype="Float64"),
+    "polars": lambda numbers: pytest.importorskip("polars").Series(numbers, dtype=pytest.importorskip("polars").Int64),
+    "pyarrow": lambda numbers: pytest.importorskip("pyarrow").array(numbers, type="int64"),
+}
+
+
+@pytest.mark.parametrize("name", LOCAL)
+@pytest.mark.parametrize("kind", NULLABLE)
+def test_a_missing_entry_counts_as_zero(name, kind):
+    if kind == "pandas of floats" and name not in (*REALS, "PublishedLaplaceRR"):
+        for numbers in ([1, 0], [1, None]):  # refused by its type
+            with pytest.raises(TypeError, match="values must be integers, got dtype float64"):
+                made(name).privatize(NULLABLE[kind](numbers))
+        return
+    key = Key.from_seed(1)
+    for numbers in ([1, None, 0], [None], [0, 1]):
+        reports = made(name).privatize(NULLABLE[kind](numbers), key=key)
+        np.testing.assert_array_equal(reports, made(name).privatize([n or 0 for n in numbers], key=key))
+
+
+def test_a_hidden_entry_of_a_vector_counts_as_zero():
+    rows = np.tile([0.5, 7.0, -0.25, 0.125], (50, 1))
+    hidden = np.ma.array(rows, mask=rows == 7)
+    reports = (m.LargestResponse(4.0).privatize(each, key=Key.from_seed(1)) for each in (hidden, hidden.filled(0)))
+    np.testing.assert_array_equal(*reports)
 
 
 @pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])

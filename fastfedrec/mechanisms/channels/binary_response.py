@@ -10,7 +10,7 @@ from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_epsilon, check_real, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
-from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports
+from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports, present, python_numbers
 
 __all__ = ["BinaryResponse"]
 
@@ -110,13 +110,13 @@ class BinaryResponse(Channel):
         TypeError
             No real numbers, or an unsigned type.
         """
-        values = plain_array("values", values)
-        out = check_out(out, values.shape, np.int8, apart_from=values)
-        if values.dtype == np.bool_:
-            values = 2.0 * values - 1.0
-        elif values.dtype.kind == "u" and values.size:
-            raise TypeError(f"values must be of a signed type, got {values.dtype}: 0 is a coin; use {_REMEDY}")
-        values = check_reals("values", values, _REMEDY)
+        values = present(values)
+        array = plain_array("values", values)
+        out = check_out(out, array.shape, np.int8, apart_from=array)
+        # NumPy makes an unsigned array of Python's integers where one is too large for a signed type.
+        if array.dtype.kind == "u" and array.size and python_numbers(values, int) is None:
+            raise TypeError(f"values must be of a signed type, got {array.dtype}: 0 is a coin; use {_REMEDY}")
+        values = check_reals("values", 2.0 * array - 1.0 if array.dtype == np.bool_ else values, _REMEDY)
         key, round_number, n_threads = claim_call("BinaryResponse.privatize", key, round, n_threads)
         _kernel.respond_values(
             np.ascontiguousarray(values).reshape(-1),

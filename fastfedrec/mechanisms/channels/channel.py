@@ -27,6 +27,7 @@ from fastfedrec.mechanisms.report_checks import (
     clip_codes,
     code_type,
     draws_reports,
+    present,
     report_array,
 )
 
@@ -293,7 +294,7 @@ class Channel(_Decoded):
         ndarray of uint8 or a wider integer
             Same shape.
         """
-        values = check_reals("values", values, "use the numbers of inputs").astype(np.float64, copy=False)
+        values = check_reals("values", present(values), "use the numbers of inputs").astype(np.float64, copy=False)
         inputs = np.array([float(x) for x in self.inputs])
         order = np.argsort(inputs, kind="stable")
         ascending = inputs[order]
@@ -341,7 +342,7 @@ class Channel(_Decoded):
         ndarray of uint8 or a wider integer
             Positions in `outputs`, in the shape of `values`.
         """
-        integers = check_integers("values", values, NUMBERING)
+        integers = check_integers("values", present(values), NUMBERING)
         out = report_array(out, integers, CODES[CODES.index(code_type(len(self.outputs))) :])
         values = clip_codes(integers, len(self.inputs))
         key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)

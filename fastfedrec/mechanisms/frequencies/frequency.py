@@ -20,6 +20,7 @@ from fastfedrec.mechanisms.report_checks import (
     clip_codes,
     code_type,
     draws_reports,
+    present,
     report_array,
 )
 
@@ -106,7 +107,7 @@ class GRR(FrequencyOracle):
         ndarray of uint8 or a wider integer
             Values, in the shape of `values`.
         """
-        integers = check_integers("values", values, NUMBERING)
+        integers = check_integers("values", present(values), NUMBERING)
         out = report_array(out, integers, CODES[CODES.index(code_type(self.n_values)) :])
         values = clip_codes(integers, self.n_values)
         key, round_number, n_threads = claim_call("GRR.privatize", key, round, n_threads)

@@ -14,7 +14,7 @@ from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
 from fastfedrec.mechanisms.noise.noise_table import NoiseTable
-from fastfedrec.mechanisms.report_checks import check_integers, draws_reports
+from fastfedrec.mechanisms.report_checks import check_integers, draws_reports, present
 
 __all__ = ["IntegerNoise"]
 
@@ -191,7 +191,7 @@ class IntegerNoise(Immutable):
         ndarray of int64
             In the shape of `values`; saturated as in `add_noise`.
         """
-        values = check_integers("values", values, "put them on an integer grid first")
+        values = check_integers("values", present(values), "put them on an integer grid first")
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
         key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
         return self._add(values, key, self._purpose, round_number, out, n_threads)
