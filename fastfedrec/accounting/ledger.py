@@ -4,7 +4,7 @@ import json
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self, cast
 
@@ -20,7 +20,7 @@ from fastfedrec.accounting.events import (
     UnsupportedEventError,
     check_event,
 )
-from fastfedrec.accounting.views import VIEWS, View, composed_epsilon, seen_event, stated_cost
+from fastfedrec.accounting.views import VIEWS, Cost, View, composed_epsilon, cost_of, seen_event, stated_cost
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.files import check_path, write_text
 from fastfedrec.core.html import html_card, html_table
@@ -241,12 +241,20 @@ class Ledger:
             ("epsilon") and at delta 0 ("pure_epsilon"); the digest.  An infinite epsilon is "infinite".
             docs/reference/ledger.schema.json is the schema.
         """
+        return self._document(stated_cost)
+
+    def _document(self, cost: Callable[[Mapping[Event, int], View, float], Cost]) -> dict[str, Any]:
+        """With the figures that `cost` finds."""
+
+        def costs(events: Mapping[Event, int], delta: float) -> dict[str, float | str]:
+            return {view: epsilon_to_json(cost(events, view, delta).epsilon) for view in VIEWS}
+
         document = self._content()
         for entry, (event, times) in zip(document["events"], self.events.items(), strict=True):
             for name, n_rounds in (("epsilon_per_round", 1), ("epsilon_whole_run", times)):
-                entry[name] = {view: epsilon_to_json(self._cost(event, n_rounds, view)) for view in VIEWS}
-        for name, delta in (("epsilon", None), ("pure_epsilon", 0.0)):
-            document[name] = {view: epsilon_to_json(self.epsilon(view, delta)) for view in VIEWS}
+                entry[name] = costs({event: n_rounds}, self.delta)
+        for name, delta in (("epsilon", self.delta), ("pure_epsilon", 0.0)):
+            document[name] = costs(self.events, delta)
         return document | {"digest": digest(document)}
 
     def _content(self) -> dict[str, Any]:
@@ -296,8 +304,10 @@ class Ledger:
         return ledger
 
     def _refuse_understatement(self, document: Mapping[str, Any]) -> None:
+        # Versions without digests stated the figure at delta where the larger one at delta 0 is stated now.
+        cost = stated_cost if "digest" in document else cost_of
         try:
-            own = self.to_dict()
+            own = self._document(cost)
         except (UnsupportedEventError, ArithmeticError) as error:
             raise ValueError(f"ledger.events cannot be accounted for together: {error}") from None
         totals = [name for name in ("epsilon", "pure_epsilon") if name in document]

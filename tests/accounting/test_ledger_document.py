@@ -20,6 +20,7 @@ from fastfedrec.accounting import (
     Unprotected,
 )
 from fastfedrec.accounting._ledger_format import KINDS, SCHEMA, violation
+from fastfedrec.accounting.views import cost_of
 
 
 def test_json_round_trip():
@@ -250,6 +251,36 @@ def test_figures_below_what_the_events_cost_are_refused(path):
     assert Ledger.from_dict(at(document, path, lower), check_costs=False).to_dict() == document
     if place != "infinite":
         assert Ledger.from_dict(at(document, path, place * 1.01)).to_dict() == document  # more is no lie
+
+
+@pytest.mark.parametrize(("epsilon", "n_reports", "n_users"), [(0.5, 1, 2), (2.0, 3, 8), (3.0, 1, 80), (5.0, 3, 300)])
+def test_an_earlier_figure_at_delta_just_below_that_at_delta_0_is_read(epsilon, n_reports, n_users):
+    """0.2.0 states it, where ledgers now state the larger one that holds at delta 0."""
+    ledger = Ledger()
+    ledger.record(ShuffledReports("s", epsilon, n_reports, n_users))
+    document, view = ledger.to_dict(), "shuffled_server"
+    assert document["epsilon"][view] == epsilon * n_reports
+    least = cost_of(ledger.events, view, ledger.delta).epsilon
+    assert least < epsilon * n_reports * (1 - 1e-6)
+
+    def stating(figure):
+        changed = copy.deepcopy(document)
+        for costs in (
+            changed["epsilon"],
+            *(changed["events"][0][f"epsilon_{part}"] for part in ("per_round", "whole_run")),
+        ):
+            costs[view] = figure
+        return changed
+
+    with pytest.raises(ValueError, match=r"ledger\.epsilon\.shuffled_server states .* and its events cost"):
+        Ledger.from_dict(stating(least))
+    del document["digest"]
+    assert Ledger.from_dict(stating(least)).digest() == ledger.digest()
+    with pytest.raises(ValueError, match=r"ledger\.epsilon\.shuffled_server states .* and its events cost"):
+        Ledger.from_dict(stating(least * (1 - 2e-6)))
+    document["pure_epsilon"][view] = least
+    with pytest.raises(ValueError, match=r"ledger\.pure_epsilon\.shuffled_server states"):
+        Ledger.from_dict(document)
 
 
 def test_no_event_comes_twice():
