@@ -336,29 +336,37 @@ def digest(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def understated(stated: Mapping[str, Any], found: Mapping[str, Any], path: str) -> str | None:
-    """Where a document states less than its own events cost.
+def refuse_understatement(document: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Raise where a document states less than its own events cost, or has the digest of other content.
 
     Parameters
     ----------
-    stated, found : mapping of str to (float or "infinite")
-        By view.
-    path : str
-        Names the costs.
+    document : mapping
+        As `read` returned it.
+    own : mapping
+        The document of its events, with costs computed anew.
 
-    Returns
-    -------
-    str or None
-        None where nothing is stated too low.
+    Raises
+    ------
+    ValueError
+        Names the figure and its cost, or the digest.
     """
-    for view, cost in found.items():
-        least, told = epsilon_from_json(cost), epsilon_from_json(stated[view])
-        if told < least * (1 - _ROOM):
-            return (
-                f"{path}.{view} states {told:g}, and its events cost {least:g}: somebody changed it, or the version "
-                "that wrote it erred; check_costs=False takes the events' word"
-            )
-    return None
+    pairs = [(document, own, "ledger", name) for name in ("epsilon", "pure_epsilon") if name in document]
+    for place, (entry, mine) in enumerate(zip(document["events"], own["events"], strict=True)):
+        pairs += [(entry, mine, f"ledger.events[{place}]", name) for name in ("epsilon_per_round", "epsilon_whole_run")]
+    for stated, found, path, name in pairs:
+        for view, cost in found[name].items():
+            least, figure = epsilon_from_json(cost), epsilon_from_json(stated[name][view])
+            if figure < least * (1 - _ROOM):
+                raise ValueError(
+                    f"{path}.{name}.{view} states {figure:g}, and its events cost {least:g}: the file was changed, or "
+                    "the version that wrote it erred; check_costs=False reads it with the cost of its events"
+                )
+    if document.get("digest", expected := digest(document)) != expected:
+        raise ValueError(
+            f"ledger.digest must be that of the content, {expected}, got {document['digest']}: an event, delta or "
+            "remark was changed after the ledger was written. Pass check_costs=False to read it all the same."
+        )
 
 
 def parse(text: str) -> Any:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Self, cast
 
 from fastfedrec.accounting._crowds import after_dropouts, join_shards
-from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, understated
+from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fields, parse, read, refuse_understatement
 from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
 from fastfedrec.accounting._report import make_report
 from fastfedrec.accounting._report_pages import to_html, to_markdown
@@ -310,21 +310,7 @@ class Ledger:
             own = self._document(cost)
         except (UnsupportedEventError, ArithmeticError) as error:
             raise ValueError(f"ledger.events cannot be accounted for together: {error}") from None
-        totals = [name for name in ("epsilon", "pure_epsilon") if name in document]
-        pairs = [(document[name], own[name], f"ledger.{name}") for name in totals]
-        for place, (entry, mine) in enumerate(zip(document["events"], own["events"], strict=True)):
-            pairs += [
-                (entry[name], mine[name], f"ledger.events[{place}].{name}")
-                for name in ("epsilon_per_round", "epsilon_whole_run")
-            ]
-        for stated, found, path in pairs:
-            if reason := understated(stated, found, path):
-                raise ValueError(reason)
-        if document.get("digest", expected := digest(document)) != expected:
-            raise ValueError(
-                f"ledger.digest must be that of the content, {expected}, got {document['digest']}: an event, delta or "
-                "remark was changed after the ledger was written. Pass check_costs=False to read it all the same."
-            )
+        refuse_understatement(document, own)
 
     def to_json(self) -> str:
         """`to_dict` as JSON text.

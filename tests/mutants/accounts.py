@@ -395,7 +395,7 @@ ACCOUNTS = [
     ),
     Mutant(
         "ledger-file-forgets-its-digest", "an event of a written ledger may be changed unseen",
-        "Ledger._refuse_understatement",
+        "refuse_understatement",
         "document.get('digest', (expected := digest(document))) != expected",
         "False",
         ("test_a_document_whose_content_was_changed_is_refused",),
