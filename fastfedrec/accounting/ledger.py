@@ -137,14 +137,14 @@ class Ledger:
         event : LocalReports
             As recorded, before it was known whether a batch would come; its users are those who were asked.
         n_users : int
-            The public number of users that the shuffler waits for.
+            The public number of users that the shuffler waits for; above the number of users who were asked it counts
+            as that number, since others may be dishonest.
         honest_fraction : float
             Share of the users who were asked, in (0, 1], who follow the protocol and do not reveal their reports.  All
             others may be in the batch; where they may fill it, the reports are counted as without a shuffler.
         """
         n_users = check_integer("n_users", n_users, low=1)
-        reports = event.mechanism, event.epsilon, event.n_reports
-        asked = ShuffledReports(*reports, max(event.n_users, n_users), honest_fraction)
+        asked = ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)
         self._restate(event, after_dropouts(asked, n_users) if n_users < asked.n_users else asked)
 
     def _restate(self, event: Event, as_event: Event) -> None:

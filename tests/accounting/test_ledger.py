@@ -164,6 +164,13 @@ def test_reports_are_shuffled_only_once_a_batch_has_come():
         ledger.confirm_shuffled(local, 50_000)
 
 
+def test_a_batch_hides_no_user_among_more_than_were_asked():
+    local = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=60)
+    ledger = ledger_of(local)
+    ledger.confirm_shuffled(local, 50_000, honest_fraction=0.5)
+    assert dict(ledger.events) == {ShuffledReports("binary response", 2.5, 100, 60, 0.5): 1}
+
+
 def test_simulation_is_marked_for_good():
     ledger = Ledger()
     ledger.record(REPORTS, simulation=True)

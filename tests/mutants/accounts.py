@@ -339,8 +339,8 @@ ACCOUNTS = [
     Mutant(
         "ledger-confirms-all", "a batch of a shuffler is counted as if all users were honest",
         "Ledger.confirm_shuffled",
-        "ShuffledReports(*reports, max(event.n_users, n_users), honest_fraction)",
-        "ShuffledReports(*reports, max(event.n_users, n_users))",
+        "ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)",
+        "ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)",
         ("test_reports_are_shuffled_only_once_a_batch_has_come",),
     ),
     Mutant(
