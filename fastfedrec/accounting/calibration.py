@@ -1,6 +1,7 @@
 """Calibration: the parameter that meets a target (epsilon, delta), rounded toward privacy."""
 
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
@@ -167,7 +168,7 @@ def calibrate_n_rounds(
     >>> calibrate_n_rounds(CentralRelease("choice", 0.1), epsilon=1.0, delta=1e-6, accountant=PureAccountant)
     10
     """
-    epsilon = _checked(epsilon, delta, 1)[0] * (1 + _TOLERANCE)
+    epsilon = min(check_epsilon("epsilon", epsilon) * (1 + _TOLERANCE), sys.float_info.max)
     few, many = 0, 1
     while many <= _MOST_ROUNDS and _target(epsilon, delta, many, accountant)(event):
         few, many = many, 2 * many

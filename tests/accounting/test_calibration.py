@@ -1,4 +1,5 @@
 import math
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -191,8 +192,19 @@ def test_extremes_end():
         (lambda: calibrate_noise_multiplier(SHUFFLED, epsilon=1.0, delta=0.1), "event must be Gaussian or Laplace"),
         (lambda: calibrate_epsilon_per_report(PLAIN, epsilon=1.0, delta=0.1), "event must be LocalReports, Shuffled"),
         (lambda: calibrate_n_rounds(PLAIN, epsilon=math.nan, delta=0.1), "epsilon must be finite"),
+        (lambda: calibrate_n_rounds(PLAIN, epsilon=-1.0, delta=0.1), r"epsilon must be greater than 0\.0, got -1\.0$"),
     ],
 )
 def test_bad_parameters_are_refused_by_name(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+@pytest.mark.parametrize("epsilon", ["1", None, 1j, [1.0]])
+def test_a_target_that_is_no_number_is_named(epsilon):
+    with pytest.raises(TypeError, match="epsilon must be a"):
+        calibrate_n_rounds(PLAIN, epsilon=epsilon, delta=0.1)
+
+
+def test_the_largest_target_is_one():
+    assert calibrate_n_rounds(CentralRelease("c", 1e300), epsilon=sys.float_info.max, delta=0.1) > 0
