@@ -35,7 +35,7 @@ def with_crowd(event: ShuffledReports, n_users: int, n_honest: int) -> Reports:
 
 
 def after_dropouts(event: Reports, n_users_heard: int) -> Reports:
-    """The same reports where only some of the users were heard: the dishonest ones may all be among these.
+    """Return the reports in the crowd of users who answered: all dishonest users may be among these.
 
     Parameters
     ----------

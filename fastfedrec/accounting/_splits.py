@@ -142,7 +142,7 @@ class _Repeats:
 
 
 class _Together:
-    """Several parts whose shares of delta are equal."""
+    """A group of parts with equal shares of delta."""
 
     lost = 0.0
 

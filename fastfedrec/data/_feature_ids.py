@@ -181,6 +181,6 @@ def _shared_index(name: str, columns: Mapping[Any, Any]) -> Any:
 
 
 def _counts_rows(index: Any) -> bool:
-    """Whether an index is 0 to n - 1."""
+    """Return whether an index is 0 to n - 1."""
     labels = np.asarray(index)
     return labels.ndim == 1 and labels.dtype.kind in "iu" and bool((labels == np.arange(len(labels))).all())

@@ -64,7 +64,7 @@ class Repeats(Remade):
             raise ValueError("repeats must name each pair once, in order, with at least 2 rows; store the data again")
 
     def check_within(self, n_interactions: int, *, of: str = "repeats.positions") -> Self:
-        """Raise unless all pairs are among so many interactions."""
+        """Raise unless all positions are below the number of interactions."""
         if len(self.positions) and not 0 <= self.positions[0] <= self.positions[-1] < n_interactions:
             raise ValueError(f"{of} must be from 0 to {n_interactions - 1}; store the data again")
         return self

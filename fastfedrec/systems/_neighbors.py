@@ -18,7 +18,7 @@ from fastfedrec.systems._from_items import contributions_of_neighbors, similar_n
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.recommender import Recommender
 
-#: How many neighbours each of some items has, and of all in turn the columns and similarities, falling.
+#: The number of neighbours of each item, and the columns and falling similarities of all of them.
 Neighbors = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 _NEIGHBOR_BYTES = 24  # a column and a similarity, in the fitted arrays and in `_table`
@@ -255,7 +255,7 @@ def _write(
     alone = np.flatnonzero((n_found == 0) & (rows < n_kept))
     part[alone] += np.arange(n_kept, dtype=np.int32) >= rows[alone, None]
     best[cells], falling[cells] = others, similarities
-    width = min(n_items, 2 * n_kept + 1)  # among so many there are enough
+    width = min(n_items, 2 * n_kept + 1)  # there are enough among them
     short = np.flatnonzero((n_found > 0) & (n_found < n_kept))
     step = max(1, _BLOCK_CELLS // width)
     for start in range(0, len(short), step):

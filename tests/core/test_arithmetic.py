@@ -1,4 +1,4 @@
-"""What the arithmetic of a process is described by: equal where bits are equal, and another where they may differ."""
+"""The description of the arithmetic of a process: equal where bits are equal, different where they may differ."""
 
 import json
 

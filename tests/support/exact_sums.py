@@ -27,7 +27,7 @@ class Touched(Exception):
 
 
 class Untouchable(Interactions):
-    """Users of whom nothing but their number may be read."""
+    """Users of a known number; every other attribute raises when it is read."""
 
     @classmethod
     def of(cls, n_users, n_items=3):
@@ -50,7 +50,7 @@ for _name in ("indptr", "indices", "values", "timestamps", "user_ids", "global_u
 
 
 class UntouchablePoints:
-    """Rows of points of which nothing but the shape may be read."""
+    """Rows of points of a known shape; their values raise when they are read."""
 
     ndim = 2
 

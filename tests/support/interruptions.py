@@ -1,4 +1,4 @@
-"""What ends a fit early: an engine that dies in a round, and an interruption before any line of the package."""
+"""Causes that end a fit early: an engine that dies in a round, and an interruption before any line of the package."""
 
 import sys
 
@@ -19,7 +19,7 @@ def name_of(model):
 
 
 class StopHereError(Exception):
-    """What an engine, a callback or a user raises."""
+    """The exception of an engine, a callback or a user."""
 
 
 class Dying(LocalEngine):

@@ -1,4 +1,4 @@
-"""What a fit records in its ledger and adds noise to, in order; on other data it is given the same noisy sums.
+"""Records of the events and the noisy sums of a fit, in order; on other data it is given the same noisy sums.
 
 With the releases held fixed, what differs between two fits is what one user's data change: the sensitivity.
 """
@@ -26,7 +26,7 @@ class Segment:
         return {getattr(event, "neighboring", None) for event in self.events}
 
     def budget(self):
-        """What the events state: squares of mu, and pure epsilons, added up."""
+        """Add up the squares of mu and the pure epsilons that the events state."""
         mu_squared = epsilon = 0.0
         for event in self.events:
             if isinstance(event, Gaussian):
