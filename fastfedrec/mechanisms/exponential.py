@@ -23,7 +23,7 @@ from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, below, exp_minus, words
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
-from fastfedrec.mechanisms.report_checks import check_integers, draws_reports
+from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports, python_numbers
 
 __all__ = ["ExponentialMechanism"]
 
@@ -196,6 +196,11 @@ class ExponentialMechanism(Immutable):
             if array.ndim != 1:
                 raise ValueError(f"scores must have 1 dimension, got shape {array.shape}")
         else:
+            # Of integers of Python, NumPy makes floats or objects where one is beyond 64 bits.
+            if array.dtype.kind in "fO" and python_numbers(scores, int) is not None:
+                array = check_integers("scores", scores, "use whole numbers")
+            elif array.dtype.kind == "O":
+                array = check_reals("scores", scores, "use whole numbers or floats")
             if array.dtype.kind in "iu":  # so that doubles hold them; neighbours' scores come no further apart
                 bounds = np.iinfo(array.dtype)
                 array = array.clip(max(-(2**53), bounds.min), min(2**53, bounds.max))

@@ -109,14 +109,17 @@ def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
         Of any integer type.
     """
     array = plain_array(name, values)
-    if array.dtype.kind not in "iu":
-        if not array.size:
-            return array.astype(np.int64)
-        numbers = python_numbers(values, int)
-        if numbers is None:
-            raise TypeError(f"{name} must be integers, got dtype {array.dtype}; {remedy}")
+    if array.dtype.kind == "i" or (array.dtype.kind == "u" and array.dtype != np.uint64):
+        return array
+    # NumPy makes uint64, floats or objects of Python's integers beyond int64.  All are clipped to one range, since
+    # scores or sums of neighbours that are 1 apart must not come further apart.
+    if (numbers := python_numbers(values, int)) is not None:
         return np.clip(numbers, -(2**63), 2**63 - 1).astype(np.int64)
-    return array
+    if array.dtype == np.uint64:
+        return array
+    if array.size:
+        raise TypeError(f"{name} must be integers, got dtype {array.dtype}; {remedy}")
+    return array.astype(np.int64)
 
 
 def check_reals(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
@@ -152,7 +155,7 @@ def python_numbers(values: ArrayLike, kinds: Any) -> np.ndarray | None:
     Parameters
     ----------
     values : array_like
-        As the caller passed it: an array of objects does not hold numbers of Python alone.
+        As the caller passed it.  Arrays and columns have a type of their own, and are none.
     kinds : type or union of types
         Allowed ones; bool is none.
 
@@ -161,7 +164,7 @@ def python_numbers(values: ArrayLike, kinds: Any) -> np.ndarray | None:
     ndarray of object, or None
         In the shape of `values`.
     """
-    if isinstance(values, np.ndarray):
+    if hasattr(values, "__array__"):
         return None
     numbers = np.array(values, dtype=object)
     return numbers if all(isinstance(v, kinds) and not isinstance(v, bool) for v in numbers.flat) else None

@@ -5,6 +5,7 @@ import collections
 import itertools
 import math
 from fractions import Fraction
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -203,6 +204,20 @@ def test_no_whole_number_is_refused(dtype):
     choose = ExponentialMechanism(2.0**-50, sampler="gumbel").privatize
     for round_number in range(20):
         assert choose(scores, key=key, round=round_number) == choose(clipped, key=key, round=round_number)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("end", [2**53, 2**63, 2**64, -(2**63), 2**70])
+@pytest.mark.parametrize("other", [3, -3])
+def test_scores_of_neighbours_are_as_near_as_they_were(sampler, end, other):
+    """Python's integers have one type, which NumPy changes where one is beyond 64 bits."""
+    low, high = (-(2**53), 2**53) if sampler == "gumbel" else (-(2**63), 2**63 - 1)
+    mechanism, taken = ExponentialMechanism(1.0, sampler=sampler), []
+    step = "_peel" if sampler == "exact" else "_largest_noisy"
+    with mock.patch.object(ExponentialMechanism, step, lambda _, scores, *__: taken.append(scores.tolist())):
+        for score in range(end - 2, end + 3):
+            mechanism.privatize([score, other], key=Key.from_seed(1))
+    assert taken == [[min(max(score, low), high), other] for score in range(end - 2, end + 3)]
 
 
 def test_bad_scores():

@@ -317,6 +317,13 @@ def test_lists_of_pythons_integers_are_of_one_type(name, number):
         assert_counts_as(name, exact, exact)
 
 
+@pytest.mark.parametrize("name", NOISES)
+def test_sums_of_neighbours_are_as_near_as_they_were(name):
+    key, release = Key.from_seed(1), made(name).privatize
+    capped = [release([min(number, 2**63 - 1)], key=key).tolist() for number in (2**63, 2**64 - 1, 2**64)]
+    assert [release([number], key=key).tolist() for number in (2**63, 2**64 - 1, 2**64)] == capped
+
+
 #: Arrays and columns that can have missing entries, from numbers and None.
 NULLABLE = {
     "masked": lambda numbers: np.ma.array([n or 0 for n in numbers], mask=[n is None for n in numbers]),
