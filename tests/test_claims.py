@@ -380,6 +380,16 @@ def test_a_file_without_users_has_one_form_whatever_the_users_ids_and_values_are
     assert numbered[1]["data.user_ids"] == ("<i8", (0,))
 
 
+@pytest.mark.parametrize("is_for_others", [True, False])
+def test_a_file_for_others_has_no_columns_of_features(is_for_others, tmp_path):
+    features = {"user_features": {"age": np.arange(40)}, "item_features": {"kind": np.arange(N_ITEMS)}}
+    fit("DPGram", of(ratings()).with_features(**features)).save(tmp_path / "m", include_users=not is_for_others)
+    document, arrays = unpack((tmp_path / "m").read_bytes())
+    columns = {name for name in arrays if "feature" in name}
+    assert columns == (set() if is_for_others else {"data.user_feature.0", "data.item_feature.0"})
+    assert ("age" in str(document)) == (not is_for_others)  # nor are there their names
+
+
 def test_what_is_hidden_is_in_no_warning_and_in_no_note():
     dense = ratings()
     dense[0, 0] = 2.5  # on no grid

@@ -270,6 +270,13 @@ def test_shards_whose_crowds_vary_count_with_their_smallest():
     assert Ledger.of_shards([alone]).events == alone.events
 
 
+def test_shards_that_vary_in_several_rounds_have_their_fewest_users_and_honest_users():
+    first = ledger_of(ShuffledReports("m", 1.0, 2, 900, 0.5), ShuffledReports("m", 1.0, 2, 700, 0.9))
+    second = ledger_of(ShuffledReports("m", 1.0, 2, 500, 0.9), ShuffledReports("m", 1.0, 2, 400, 0.9))
+    ((event, times),) = Ledger.of_shards([first, second]).events.items()
+    assert (event.n_users, event.n_honest_users, times) == (700 + 400, 450 + 360, 2)
+
+
 def test_shards_that_ran_other_rounds_are_refused_by_name():
     three, two = ledger_of(*[REPORTS] * 3), ledger_of(*[REPORTS] * 2)
     with pytest.raises(

@@ -20,6 +20,7 @@ from mutants.mechanisms import MECHANISMS
 from mutants.noise import NOISE
 from mutants.privrec import PRIVREC
 from mutants.refinement import REFINEMENT
+from mutants.reviewed import REVIEWED
 from mutants.sketch_gate import SKETCH_GATE
 from mutants.streams import STREAMS
 from mutants.subspace import SUBSPACE
@@ -35,4 +36,5 @@ MUTANTS = {
     "Accounting": ACCOUNTS,
     "Engines, checkpoints and the shuffler": [*ENGINES, *KEPT_RUNS],
     "The auditor and tests for others": AUDITOR,
+    "Storage types, joined shards, failed fits and files": REVIEWED,
 }

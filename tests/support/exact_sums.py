@@ -22,7 +22,7 @@ KEY = Key.from_seed(1)
 LIMITS = {DOUBLE_LIMIT: "$2^{53}$", INT64_LIMIT: "$2^{63}$", 2**31: "$2^{31}$"}
 
 
-class Touched(Exception):
+class Touched(AssertionError):
     """Data were read, so that every check by public numbers had passed."""
 
 

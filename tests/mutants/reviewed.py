@@ -1,0 +1,90 @@
+"""Faults of storage types, joined crowds, costs of failed fits, files for others, and missing values."""
+
+from mutants.patch import Mutant
+
+REVIEWED = [
+    Mutant(
+        "threshold-rounded", "a threshold is rounded up or down to the type in which values are stored", "exceed",
+        "float(rounded) > threshold",
+        "False",
+        ("test_functions_give_the_others_the_same_bits[data.interactions.Interactions.binarize-float32 numbers]",),
+    ),
+    Mutant(
+        "prototypes-sums-unchecked", "prototypes of any number of users are summed", "PrivatePrototypes.fit",
+        "self.recovery(max(data.n_items, 1)).check_users(data.n_users)",
+        "pass",
+        ("test_the_bound_is_accepted_and_one_more_is_refused_unread",),
+    ),
+    Mutant(
+        "shards-largest-crowd", "shards whose crowds vary count with their largest crowds", "_smallest",
+        "min(event.n_users for event in reports)",
+        "max(event.n_users for event in reports)",
+        ("test_shards_that_vary_in_several_rounds_have_their_fewest_users_and_honest_users",),
+    ),
+    Mutant(
+        "shards-lowest-rate", "joined shards are taken to sample at the lowest of their rates", "_join",
+        "max((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)",
+        "min((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)",
+        ("test_shards_of_every_kind_join_in_any_order",),
+    ),
+    Mutant(
+        "failed-seed-forgotten", "a later ledger forgets that a failed fit drew from a seed", "Unfinished.add_to",
+        "ledger.is_simulation |= self.ledger.is_simulation",
+        "pass",
+        ("test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation",),
+    ),
+    Mutant(
+        "failed-cost-twice", "a ledger that has a failed fit's cost is charged again", "Unfinished.add_to",
+        "if self.note in ledger.notes:\n    return",
+        "pass",
+        ("test_a_ledger_that_has_the_cost_is_not_charged_again",),
+    ),
+    Mutant(
+        "file-keeps-value-type", "a file for others keeps the type of values and times", "Recommender.save",
+        "data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None)",
+        "data._replace(user_ids=np.empty(0, dtype=np.int64))",
+        ("test_a_file_without_users_has_one_form_whatever_the_users_ids_and_values_are",),
+    ),
+    Mutant(
+        "file-with-features", "a file for others has the columns of users' features", "Recommender.save",
+        "with_features=include_users",
+        "with_features=True",
+        ("test_a_file_for_others_has_no_columns_of_features",),
+    ),
+    Mutant(
+        "copies-writable", "arrays of a copied mechanism can be written to", "Immutable.__setstate__",
+        "read_only(v) if isinstance(v, np.ndarray) else v",
+        "v",
+        ("test_no_array_of_a_mechanism_can_be_written_to",),
+    ),
+    Mutant(
+        "cached-put-before", "a table can be put in place before it is computed", "Immutable.__setattr__",
+        "name in vars(self) or hasattr(type(self), name)",
+        "name in vars(self)",
+        ("test_what_is_computed_at_its_first_use_cannot_be_put_there_before",),
+    ),
+    Mutant(
+        "chosen-list-is-public", "many chosen items of a public list count as a public list", "_largest_noisy",
+        "data.select_items(columns)._replace(catalogue='chosen')",
+        "data.select_items(columns)",
+        ("test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts",),
+    ),
+    Mutant(
+        "lloyd-sums-unchecked", "sums of private Lloyd rounds may round", "private_lloyd",
+        "max_summands(2 * _l1_radius(max(n_columns, 1)), DOUBLE_LIMIT)",
+        "2**63",
+        ("test_the_bound_is_accepted_and_one_more_is_refused_unread",),
+    ),
+    Mutant(
+        "dropouts-upward-share", "a share of honest users is rounded up by a user", "with_crowd",
+        "share = n_honest / n_users",
+        "share = (n_honest + 1) / n_users",
+        ("test_drop_outs_may_all_be_honest",),
+    ),
+    Mutant(
+        "hidden-reported", "an entry that a mask hides is reported as if it were there", "present",
+        "values.filled(0)",
+        "values.data",
+        ("test_a_hidden_entry_of_a_vector_counts_as_zero",),
+    ),
+]  # fmt: skip
