@@ -116,7 +116,10 @@ class BinaryResponse(Channel):
         # NumPy makes an unsigned array of Python's integers where one is too large for a signed type.
         if array.dtype.kind == "u" and array.size and python_numbers(values, int) is None:
             raise TypeError(f"values must be of a signed type, got {array.dtype}: 0 is a coin; use {_REMEDY}")
-        values = check_reals("values", 2.0 * array - 1.0 if array.dtype == np.bool_ else values, _REMEDY)
+        if array.dtype == np.bool_:
+            array = 2.0 * array - 1.0
+        # Of large integers of Python, `check_reals` has to see the integers.
+        values = check_reals("values", values if array.dtype.kind in "uO" else array, _REMEDY)
         key, round_number, n_threads = claim_call("BinaryResponse.privatize", key, round, n_threads)
         _kernel.respond_values(
             np.ascontiguousarray(values).reshape(-1),
