@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from fastfedrec.accounting._costs import bounded_choices
 from fastfedrec.accounting.composition import Accountant, ZCDPAccountant
 from fastfedrec.accounting.events import Composed, Event, ShuffledReports, UnsupportedEventError
 from fastfedrec.accounting.pld import PLDAccountant
@@ -87,6 +88,7 @@ class _Part:
         self.refusals: dict[tuple[Event, int], str] = {}
         self._takers: dict[tuple[Event, int], set[str]] = {pair: set() for pair in events}
         self.accountants: list[Accountant] = []
+        self._bounds: dict[float, Bound] = {}
         for kind in _ACCOUNTANTS:
             accountant = kind()
             for pair in events:
@@ -110,8 +112,10 @@ class _Part:
     def bound(self, delta: float) -> Bound:
         if not delta > 0:
             return Bound(math.inf, "none")
-        found = [Bound(one.get_epsilon(delta), type(one).__name__) for one in self.accountants]
-        return min(found, default=Bound(math.inf, "none"))
+        if delta not in self._bounds:
+            found = [Bound(one.get_epsilon(delta), type(one).__name__) for one in self.accountants]
+            self._bounds[delta] = min(found, default=Bound(math.inf, "none"))
+        return self._bounds[delta]
 
     def epsilon(self, delta: float) -> float:
         return self.bound(delta).epsilon
@@ -157,14 +161,16 @@ def _partitions(events: Events, delta: float) -> Iterator[list[_Part]]:
     """The partitions that can be better than all events by one accountant.
 
     Privacy loss distributions alone amplify shuffled reports, and do not take every event: what they take is apart
-    from the rest, or the shuffled reports are, where another accountant is better for the rest.
+    from the rest, or the shuffled reports are, where another accountant is better for the rest.  None is much better
+    where distributions hold all events and no release is of bounded range.
     """
     whole = _part(events)
     by_pld = [pair for pair in events if PLDAccountant.__name__ in whole.takers(pair)]
     if 0 < len(by_pld) < len(events):
         yield _parts(by_pld, events)
     shuffled = [pair for pair in events if isinstance(pair[0], ShuffledReports)]
-    if 0 < len(shuffled) < len(events) and shuffled != by_pld:
+    is_tight = whole.bound(delta).accountant == PLDAccountant.__name__ and not any(map(bounded_choices, dict(events)))
+    if 0 < len(shuffled) < len(events) and shuffled != by_pld and not is_tight:
         parts = _parts(shuffled, events)
         if parts[1].bound(delta).accountant != PLDAccountant.__name__:
             yield parts

@@ -20,6 +20,7 @@ from fastfedrec.accounting import (
     ShuffledReports,
     UnsupportedEventError,
     ZCDPAccountant,
+    _loss,
 )
 from fastfedrec.accounting._splits import _divided, _Repeats, least_bound
 from fastfedrec.accounting.views import cost_of
@@ -58,6 +59,26 @@ def test_the_smallest_of_some_divisions_counts():
         for k in range(50, 100)
     )
     assert fine * (1 - 1e-9) <= found.epsilon <= fine * 1.01
+
+
+def test_distributions_that_hold_all_events_are_computed_once(monkeypatch):
+    """Parts take as long as the whole, and cannot gain."""
+    composed = []
+    monkeypatch.setattr(
+        _loss, "compose", lambda *args, compose=_loss.compose, **named: composed.append(1) or compose(*args, **named)
+    )
+    release = CentralRelease("c", 0.2173, neighboring="replace")
+    events = {SHUFFLED: 3, Gaussian(8.173, neighboring="replace", sampling="none"): 2, release: 4}
+    assert cost_of(events, "public", 1e-6).accountant == "PLDAccountant"
+    assert len(composed) == 1
+
+
+def test_choices_of_bounded_range_are_apart_from_shuffled_reports():
+    choices = CentralRelease("c", 1.0, neighboring="replace", n_choices=100)
+    found = cost_of({SHUFFLED: 10, choices: 10}, "public", 1e-6)
+    together = PLDAccountant().compose(SHUFFLED, 10).compose(choices, 10).get_epsilon(1e-6)
+    parts = alone(PLDAccountant, SHUFFLED, 10, 5e-7) + alone(RDPAccountant, choices, 10, 5e-7)
+    assert found.epsilon <= min(parts, together) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("distance", [1e-30, 1e-20])
