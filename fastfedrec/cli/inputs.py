@@ -3,6 +3,7 @@
 import argparse
 import ast
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix
-from fastfedrec.datasets.columns import BLANKS, TextList
+from fastfedrec.datasets.columns import BLANKS, OpenQuote, TextList, split_records
 from fastfedrec.datasets.files import other_kind
 from fastfedrec.datasets.netflix import holds_netflix
 from fastfedrec.systems import registry
@@ -166,17 +167,22 @@ def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
             got = f"shape {item_ids.shape}" if isinstance(item_ids, np.ndarray) else "an archive of arrays"
             raise ValueError(f"--catalogue {source} must hold one array of 1 dimension, got {got}")
     else:
-        item_ids = read_ids("--catalogue", source)
+        item_ids = read_ids("--catalogue", source, quotes=not arguments.no_quotes)
     return {"item_ids": item_ids, "unlisted": "drop" if arguments.drop_unlisted else "error"}
 
 
-def read_ids(option: str, path: str) -> TextList:
-    """The ids of the text file that an option names, one a line."""
+def read_ids(option: str, path: str, *, quotes: bool = True) -> TextList:
+    """The ids of the text file that an option names, one a line, perhaps in quotes; - is standard input."""
     try:
-        lines = Path(path).read_text("utf-8-sig").split("\n")  # and nowhere else: an id may hold other separators
+        text = (sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{option} {path} is no UTF-8 text ({error.reason}); write one id a line") from error
-    item_ids = TextList(line.strip(BLANKS) for line in (lines if lines[-1] else lines[:-1]))
+    text = text.replace("\r\n", "\n").replace("\r", "\n")  # and no other line ends: an id may hold them
+    text += "" if text.endswith("\n") or not text else "\n"
+    if quotes and '"' in text:
+        item_ids = _quoted_ids(f"{option} {path}", text)
+    else:
+        item_ids = TextList(line.strip(BLANKS) for line in text.split("\n")[:-1])
     if "" in item_ids:
         raise ValueError(f"{option} {path}, line {item_ids.index('') + 1}: an id is missing; remove the line")
     heads = [bool(re.fullmatch("-?[0-9]+", text)) for text in item_ids]
@@ -186,6 +192,24 @@ def read_ids(option: str, path: str) -> TextList:
             "move it to another place if it is one"
         )
     return item_ids
+
+
+def _quoted_ids(source: str, text: str) -> TextList:
+    """The ids of lines of which some begin with a quote."""
+    ids, line = TextList(), 1
+    try:
+        for record in split_records(text, "\n", quotes=True):
+            if record.broken is not None:
+                shown = text[record.start : record.end].rstrip()[:40]
+                raise ValueError(
+                    f"{source}, line {line}: the id has text behind its closing quote, got {shown!r}; "
+                    "write an id that begins with a quote in quotes, and each of its quotes twice"
+                )
+            ids.append(record.fields[0])
+            line += record.n_lines
+    except OpenQuote:
+        raise ValueError(f"{source}, line {line}: a quote is opened and not closed; close it") from None
+    return ids
 
 
 def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> Interactions:

@@ -41,7 +41,11 @@ def add_recommend(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("file", metavar="FILE", type=Path, help="as saved by fit --out")
     for option, text in _IDS.items():
         command.add_argument(option, nargs="+", action=ExtendIds, metavar="ID", help=text)
-        command.add_argument(f"{option}-file", metavar="FILE", help=f"more of {option}: a text file with an id a line")
+        command.add_argument(
+            f"{option}-file",
+            metavar="FILE",
+            help=f"more of {option}: a file with an id a line; - is standard input",
+        )
     command.add_argument(
         "--unknown", choices=("error", "popular", "skip"), default="error",
         help="what a user gets whom the model was not fitted on: an error, what is popular, or nothing",
@@ -92,6 +96,8 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
 def _given_ids(arguments: argparse.Namespace) -> dict[str, list[str] | None]:
     """The ids of each option and of its file."""
     given: dict[str, list[str] | None] = {}
+    if sum(getattr(arguments, f"{option[2:]}_file") == "-" for option in _IDS) > 1:
+        raise UsageError("standard input (-) holds the ids of one option alone; write those of the others to files")
     for option in _IDS:
         texts, path = (getattr(arguments, option[2:] + ending) for ending in ("", "_file"))
         listed = [] if path is None else read_ids(f"{option}-file", path)

@@ -19,11 +19,11 @@ from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.datasets._fields import BLANKS, Field, Kind
 from fastfedrec.datasets._gathered import GatheredColumn
 from fastfedrec.datasets._polars import import_polars, may_hang, parse_lines, strip_blanks
-from fastfedrec.datasets._records import parse_records
+from fastfedrec.datasets._records import OpenQuote, parse_records, split_records
 from fastfedrec.datasets._streams import NotUTF8
 from fastfedrec.datasets.files import refuse
 
-__all__ = ["BLANKS", "ColumnReader", "TextList", "find_duplicate", "to_interactions"]
+__all__ = ["BLANKS", "ColumnReader", "OpenQuote", "TextList", "find_duplicate", "split_records", "to_interactions"]
 
 _BLOCK_BYTES = 1 << 23  # read and parsed at once
 _PART_BYTES = 1 << 20  # of what is not worth being parsed in parts

@@ -1,5 +1,10 @@
 """Ids on the command line: those that begin with "-", those in files, and those that are unknown."""
 
+import csv
+import io
+import tempfile
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +12,9 @@ from hypothesis import strategies as st
 from support.cli_case import refusal, run_json
 
 from fastfedrec import Interactions
+from fastfedrec.cli.inputs import read_ids
 from fastfedrec.cli.main import build_parser, main
+from fastfedrec.datasets.columns import BLANKS
 from fastfedrec.systems.baselines.popularity import Popularity
 
 USERS = ["-Abc_1", "_q", "--xyz", "u2", "-5", "-n"]
@@ -69,6 +76,26 @@ def test_ids_in_files(capsys, model, tmp_path):
     assert answers(capsys, model, *ids) == {user: ["-c", "--exclude"] for user in ("_q", "-n", "--xyz")}
 
 
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1), max_size=4), st.booleans())
+def test_ids_in_quotes_are_read_as_in_a_table(ids, all_quoted):
+    quoting = csv.QUOTE_ALL if all_quoted else csv.QUOTE_MINIMAL
+    ids = ids if all_quoted else [text for text in ids if text == text.strip(BLANKS)]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "ids.csv")
+        with path.open("w", encoding="utf-8-sig", newline="") as file:
+            csv.writer(file, quoting=quoting).writerows([["first"], ["second"], *([text] for text in ids)])
+        assert read_ids("--users-file", str(path))[2:] == ids
+        assert all_quoted == ('"first"' in read_ids("--catalogue", str(path), quotes=False))
+
+
+def test_ids_from_standard_input(capsys, model, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"-n\r\n_q\r\n")))
+    assert list(answers(capsys, model, "--users-file", "-")) == ["-n", "_q"]
+    said = refusal(capsys, "recommend", model, "--users-file", "-", "--exclude-file", "-")
+    assert "standard input (-) holds the ids of one option alone" in said
+
+
 def test_names_of_files_and_of_models_are_added_too():
     parse = build_parser().parse_args
     outs = parse(["compare", "--data", "x", "--out", "a.md", "--out", "b.csv", "c.tex"]).out
@@ -126,6 +153,19 @@ def test_what_is_misspelt_is_no_id(capsys, model):
     assert "--users or --users-file" in refusal(capsys, "recommend", model, "--exclude", "a")
     assert "--option=-value" in refusal(capsys, "fit", "popularity", "--data", "x.csv", "--user", "-id")
     assert "user id 'zz' is unknown" in refusal(capsys, "recommend", model, "--users", "zz")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('a\n"b" c\n', "line 2: the id has text behind its closing quote, got '\"b\" c'"),
+        ('"a\nb"\n"c\n', "line 3: a quote is opened and not closed"),
+        ('a\n""\n', "line 2: an id is missing"),
+    ],
+)
+def test_quotes_that_are_misplaced(capsys, model, tmp_path, text, message):
+    (tmp_path / "ids.txt").write_text(text)
+    assert message in refusal(capsys, "recommend", model, "--users-file", tmp_path / "ids.txt")
 
 
 @pytest.mark.parametrize("again", ["--data", "--seed", "--out", "--catalogue"])
