@@ -10,6 +10,9 @@ from fastfedrec.data.interactions import Interactions
 
 __all__ = ["mean_percentile_rank"]
 
+#: The least sum of weights, 2.2e-308: products of a smaller one with ranks lose digits that count.
+_MIN_WEIGHT = float(np.finfo(np.float64).tiny)
+
 
 def mean_percentile_rank(
     model: Any, test: InteractionsLike, *, seen: InteractionsLike | None = None, batch_size: int = 2**22
@@ -98,12 +101,14 @@ def total_weight(values: np.ndarray) -> float:
     Raises
     ------
     ValueError
-        The sum overflows.
+        The sum overflows, or is so small that products with ranks lose their digits.
     """
     with np.errstate(over="ignore"):
         total = float(values.sum())
     if not np.isfinite(total):
         raise ValueError(f"values of test must add up to a finite number, got up to {values.max():g}; rescale them")
+    if 0 < total < _MIN_WEIGHT:
+        raise ValueError(f"values of test must add up to at least {_MIN_WEIGHT:.1e}, got {total:g}; rescale them")
     return total
 
 

@@ -99,6 +99,20 @@ def test_weights_that_overflow_are_refused():
     assert evaluate(LowIdsFirst(), train, test, metrics=["auc"])["auc"] >= 0
 
 
+@pytest.mark.parametrize("weight", [5e-324, 1e-310])
+def test_weights_that_underflow_are_refused(weight):
+    train, test = held_out(np.tile([weight, weight, weight], 4))
+    for call in (mean_percentile_rank, lambda *of: evaluate(of[0], train, of[1], metrics=["mpr"])):
+        with pytest.raises(ValueError, match=r"must add up to at least 2\.2e-308, got .*; rescale them"):
+            call(LowIdsFirst(), test)
+
+
+def test_small_weights_weigh_as_large_ones():
+    (train, test), (_, small) = (held_out(np.tile([value, value, 3 * value], 4)) for value in (1.0, 2.0**-960))
+    for call in (mean_percentile_rank, lambda *of: evaluate(of[0], train, of[1], metrics=["mpr"])["mpr"]):
+        assert call(LowIdsFirst(), test) == call(LowIdsFirst(), small)
+
+
 def test_a_user_without_weight_adds_nothing():
     columns = UserValues(np.array([0.5, 0.25]), np.array([1.0, -1.0])).columns
     assert columns.tolist() == [[0.5, 1.0], [0.0, 0.0]]
