@@ -138,7 +138,14 @@ class TemporalSplit(Splitter):
                 f"{dropped}=False leaves test empty: of its {later.sum()} interactions none is of a user and an item "
                 "that are in train; use True, or another moment"
             )
-        return iter([Split(train, rows.keep(test))])
+        held_out = rows.keep(test)
+        for name, part in (("train", train), ("test", held_out)):
+            if not part.n_interactions:  # as it may be where values were compared with a threshold
+                raise ValueError(
+                    f"binarize leaves {name} empty: no value of the rows of this part alone exceeds its threshold; "
+                    f"split first, and binarize {name}"
+                )
+        return iter([Split(train, held_out)])
 
 
 def _number(time: Any, unit: str) -> int:

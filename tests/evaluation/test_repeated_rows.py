@@ -358,3 +358,12 @@ def test_files_of_the_command_line_are_split_as_rows_again(tmp_path, capsys):
     lines = {line for fold in (1, 2) for line in (out / f"fold-{fold}" / "test.csv").read_text().splitlines()}
     assert lines == {"user,item,value,timestamp", "A,2,5,9", "B,3,1,2", "B,2,3,8"}
     capsys.readouterr()
+
+
+@pytest.mark.parametrize(("rows", "empty"), [([(1, 3.0), (9, 4.0)], "train"), ([(1, 6.0), (9, 4.0)], "test")])
+def test_a_part_that_a_threshold_leaves_empty_is_refused(rows, empty):
+    times, values = zip(*rows, strict=True)
+    data = Interactions.from_arrays([1, 1], ["tea", "tea"], values, timestamps=times, duplicates="sum").binarize(5)
+    for split in (TemporalSplit(time=5), TemporalSplit(share=0.5)):
+        with pytest.raises(ValueError, match=f"binarize leaves {empty} empty: .* split first, and binarize {empty}"):
+            next(split.split(data))
