@@ -10,28 +10,10 @@ REVIEWED = [
         ("test_functions_give_the_others_the_same_bits[data.interactions.Interactions.binarize-float32 numbers]",),
     ),
     Mutant(
-        "prototypes-sums-unchecked", "prototypes of any number of users are summed", "PrivatePrototypes.fit",
+        "prototypes-fit-unchecked", "prototypes of any number of users are summed", "PrivatePrototypes.fit",
         "self.recovery(max(data.n_items, 1)).check_users(data.n_users)",
         "pass",
         ("test_the_bound_is_accepted_and_one_more_is_refused_unread",),
-    ),
-    Mutant(
-        "shards-largest-crowd", "shards whose crowds vary count with their largest crowds", "_smallest",
-        "min(event.n_users for event in reports)",
-        "max(event.n_users for event in reports)",
-        ("test_shards_that_vary_in_several_rounds_have_their_fewest_users_and_honest_users",),
-    ),
-    Mutant(
-        "shards-lowest-rate", "joined shards are taken to sample at the lowest of their rates", "_join",
-        "max((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)",
-        "min((event for shard in shards for event in shard), key=lambda event: event.sampling_rate)",
-        ("test_shards_of_every_kind_join_in_any_order",),
-    ),
-    Mutant(
-        "failed-seed-forgotten", "a later ledger forgets that a failed fit drew from a seed", "Unfinished.add_to",
-        "ledger.is_simulation |= self.ledger.is_simulation",
-        "pass",
-        ("test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation",),
     ),
     Mutant(
         "failed-cost-twice", "a ledger that has a failed fit's cost is charged again", "Unfinished.add_to",
@@ -50,18 +32,6 @@ REVIEWED = [
         "with_features=include_users",
         "with_features=True",
         ("test_a_file_for_others_has_no_columns_of_features",),
-    ),
-    Mutant(
-        "copies-writable", "arrays of a copied mechanism can be written to", "Immutable.__setstate__",
-        "read_only(v) if isinstance(v, np.ndarray) else v",
-        "v",
-        ("test_no_array_of_a_mechanism_can_be_written_to",),
-    ),
-    Mutant(
-        "cached-put-before", "a table can be put in place before it is computed", "Immutable.__setattr__",
-        "name in vars(self) or hasattr(type(self), name)",
-        "name in vars(self)",
-        ("test_what_is_computed_at_its_first_use_cannot_be_put_there_before",),
     ),
     Mutant(
         "chosen-list-is-public", "many chosen items of a public list count as a public list", "_largest_noisy",
