@@ -135,14 +135,15 @@ class _Repeats:
         self._event, self._times = event, times
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon over numbers of blocks that are powers of 2, or one block for each use."""
-        best, n_blocks, is_last = math.inf, 1, False
-        while not is_last:
-            n_blocks, is_last = min(n_blocks, self._times), n_blocks >= self._times
-            block = _part(((self._event, -(-self._times // n_blocks)),))
-            best = min(best, sum_up([(block.epsilon(delta / count_up(n_blocks)), n_blocks)]))
-            n_blocks *= 2
-        return best
+        """The least epsilon of one block for each use, and of powers of 2 of blocks until more of them cost more."""
+        best, n_blocks = math.inf, 1
+        while n_blocks < self._times and (total := self._in_blocks(n_blocks, delta)) <= best:
+            best, n_blocks = total, 2 * n_blocks
+        return min(best, self._in_blocks(self._times, delta))
+
+    def _in_blocks(self, n_blocks: int, delta: float) -> float:
+        block = _part(((self._event, -(-self._times // n_blocks)),))
+        return sum_up([(block.epsilon(delta / count_up(n_blocks)), n_blocks)])
 
 
 class _Together:

@@ -106,6 +106,13 @@ def test_equal_blocks_are_each_counted():
     assert tight < found <= 1000
 
 
+def test_blocks_are_tried_until_more_of_them_cost_more(monkeypatch):
+    asked = []
+    monkeypatch.setattr(_Repeats, "_in_blocks", lambda self, n, delta: asked.append(n) or abs(math.log2(n) - 3.1) + 1)
+    assert _Repeats(CentralRelease("c", 1.0), 10**6).epsilon(1e-6) == pytest.approx(1.1)
+    assert sorted(asked) == [1, 2, 4, 8, 16, 10**6]
+
+
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 EVENTS = st.sampled_from(

@@ -414,7 +414,7 @@ ACCOUNTS = [
         ("test_the_deltas_of_parts_stay_within_delta",),
     ),
     Mutant(
-        "split-counts-a-block-once", "of equal blocks of uses one is counted", "_Repeats.epsilon",
+        "split-counts-a-block-once", "of equal blocks of uses one is counted", "_Repeats._in_blocks",
         "(block.epsilon(delta / count_up(n_blocks)), n_blocks)",
         "(block.epsilon(delta / count_up(n_blocks)), 1)",
         ("test_equal_blocks_are_each_counted",),
