@@ -103,6 +103,7 @@ class ColumnReader:
                 rest = after
                 if not parts:  # what is before these lines has a say in what they mean
                     text = rest + block if rest else block
+                    text += b"\n" if at_end and text else b""  # behind the last line, which may have no end
                     if self._quotes and b'"' in text and not self._has_comments(text):
                         text = strip_blanks(text, self._separator.encode(), quotes=True)
                     if at_end:

@@ -485,6 +485,14 @@ def test_blanks_around_fields_make_no_other_ids(tmp_path, blank, end):
     assert stored.item_ids.tolist() == [10, 11, 12]
 
 
+@pytest.mark.parametrize("last", ["3, 12 ", '"3" ,\t12\xa0', '"3","12" ', '3 , " 12" '])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
+def test_blanks_behind_the_last_line_are_no_part_of_its_id(tmp_path, last, end):
+    for first in ("1,jam", '"1","jam"'):  # quotes anywhere change who reads the lines
+        data = load_table(write(tmp_path, f"user,item\n{first}\n{last}{end}"))
+        assert data.item_ids.tolist() == [" 12" if '" 12"' in last else "12", "jam"]
+
+
 def test_a_header_with_blanks_and_ids_of_text(tmp_path):
     path = write(tmp_path, 'user , item,\xa0stars\nann, jam,1\nbob ," jam",2\n')
     assert table_columns(path) == ["user", "item", "stars"]
