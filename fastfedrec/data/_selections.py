@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.arrays import FloatArray, check_mask, distinct, exceed
 from fastfedrec.core.check import check_integer, check_real, plain_array
+from fastfedrec.data.csr import check_fields
 from fastfedrec.data.repeats import Repeats
 
 #: What the constructor of `Interactions` takes, in its order.
@@ -300,8 +301,8 @@ class Selections:
 
 
 def unpickled(kind: type[Selections], fields: tuple[Any, ...], repeats: Repeats | None) -> Selections:
-    """Return interactions from a pickle, which the constructor checks."""
-    made = kind(*fields)
+    """Return interactions from a pickle, which are checked as the constructor checks them."""
+    made = kind._trusted(check_fields(dict(zip(FIELDS, fields, strict=True)), aligned=True))
     return made if repeats is None else made._replace(repeats=repeats.check_within(made.n_interactions))
 
 

@@ -188,7 +188,9 @@ def picklable(field: Any) -> Any:
     return dict(field) if isinstance(field, MappingProxyType) else field
 
 
-def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str) -> dict[str, Any]:
+def check_fields(
+    fields: Mapping[str, Any], *, name: Callable[[str], str] = str, aligned: bool = False
+) -> dict[str, Any]:
     """All that a stranger says of interactions, each of its type, none of it the stranger's to change, and checked.
 
     Parameters
@@ -197,6 +199,9 @@ def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str)
         What the constructor of `Interactions` takes.
     name : callable
         From a field's name to what messages call it.
+    aligned : bool
+        Whether features are in the order of their axis, as files and pickles hold them: a column that is called as
+        ids are is then a feature like others.
 
     Returns
     -------
@@ -221,6 +226,7 @@ def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str)
     _check_length(name("global_user_ids"), global_user_ids, n_users, "row of indptr")
     _check_distinct(name("global_user_ids"), global_user_ids)
     user_ids = own_array(axis_ids(name("user_ids"), fields["user_ids"], n_users))
+    by_user, by_item = (n_users, len(item_ids)) if aligned else (user_ids, item_ids)
     return {
         "indptr": indptr,
         "indices": indices,
@@ -229,8 +235,8 @@ def check_fields(fields: Mapping[str, Any], *, name: Callable[[str], str] = str)
         "user_ids": user_ids,
         "item_ids": item_ids,
         "global_user_ids": global_user_ids,
-        "user_features": check_columns("user_features", fields["user_features"], user_ids, name),
-        "item_features": check_columns("item_features", fields["item_features"], item_ids, name),
+        "user_features": check_columns("user_features", fields["user_features"], by_user, name),
+        "item_features": check_columns("item_features", fields["item_features"], by_item, name),
         "catalogue": check_choice(name("catalogue"), fields["catalogue"], CATALOGUES),
     }
 

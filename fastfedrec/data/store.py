@@ -166,7 +166,7 @@ def _read_repeats(folder: Path, others: Any) -> Repeats:
 
 def _checked(folder: Path, fields: dict[str, Any]) -> StoredInteractions:
     """The only way from files to interactions: messages name the file."""
-    checked = check_fields(fields, name=lambda field: _file_of(folder, fields, field))
+    checked = check_fields(fields, name=lambda field: _file_of(folder, fields, field), aligned=True)
     if (repeats := fields["repeats"]) is not None:
         checked["repeats"] = repeats.check_within(len(checked["indices"]), of=str(folder / "repeats_positions.npy"))
     return StoredInteractions._trusted(checked)

@@ -12,7 +12,7 @@ import numpy as np
 from fastfedrec.accounting import CommunicationLedger, Ledger, RoundTraffic
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.model_files import ObjectColumn, as_written, not_a_model, read_model
-from fastfedrec.data.csr import check_csr
+from fastfedrec.data.csr import check_csr, check_fields
 from fastfedrec.data.features import FeatureTable
 from fastfedrec.data.ids import axis_ids
 from fastfedrec.data.interactions import Interactions
@@ -185,7 +185,8 @@ class SavedModel:
             fields[f"{axis}_features"] = columns
         try:
             # Of a file that does not say where its items come from: the worst case.
-            return Interactions(**fields, catalogue=self.text("catalogue", "data"))
+            fields["catalogue"] = self.text("catalogue", "data")
+            return Interactions._trusted(check_fields(fields, aligned=True))
         except Exception as error:
             raise self.error("data", error) from error
 

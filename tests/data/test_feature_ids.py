@@ -1,5 +1,8 @@
 """Features are aligned by ids, whatever holds them, or refused: never put to other users or items."""
 
+import pickle
+import tempfile
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -8,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastfedrec import DPGram, Interactions, Key
+from fastfedrec import DPGram, Interactions, Key, Popularity, load
 from fastfedrec.data.item_features import ItemFeatures
+from fastfedrec.data.store import open_interactions, store_interactions
 
 IDS = {"item": [7, 8, 9], "user": [10, 20, 30]}
 NAMES = {
@@ -162,3 +166,23 @@ def test_items_without_a_row_are_counted_and_users_are_not_named():
         attach("item", {"item": ["7", "8", "9"], "g": [1, 2, 3]})
     with pytest.raises(ValueError, match=r"\['g'\] must have 3 entries, one for each id, got 2"):
         attach("item", {"item": [7, 8, 9], "g": [1, 2]})
+
+
+@given(
+    st.sampled_from(["user", "item"]), st.sampled_from(["movieId", "uid", "asin", "film"]),
+    st.lists(st.integers(0, 12), min_size=3, max_size=3),
+)  # fmt: skip
+def test_features_are_aligned_once(axis, called, values):
+    """A feature whose name or values are those of ids stays in its place in files, pickles and models."""
+    features = {axis: IDS[axis][::-1], called: values[::-1], "g": ["c", "b", "a"]}
+    data = DATA.with_features(**{f"{axis}_features": features})
+    with tempfile.TemporaryDirectory() as folder:
+        store_interactions(data, f"{folder}/stored")
+        Popularity().fit(data).save(f"{folder}/model.npz")
+        stored, model = open_interactions(f"{folder}/stored"), load(f"{folder}/model.npz")
+        for copy in (stored, pickle.loads(pickle.dumps(stored)), pickle.loads(pickle.dumps(data)), model.interactions_):
+            assert columns_of(getattr(copy, f"{axis}_features")) == {called: values, "g": ["a", "b", "c"]}
+
+
+def columns_of(features):
+    return {name: column.tolist() for name, column in features.items()}
