@@ -11,6 +11,9 @@ from fastfedrec.data._frames import columns_by_name
 from fastfedrec.data.column_names import known_columns
 from fastfedrec.data.ids import IdIndex, axis_ids, check_kinds, id_at
 
+_N_FIRST = 8  # rows in which a column of ids has one that is known
+_MIN_SHARE_OF_IDS = 0.9  # of the axis: a column with fewer distinct ids is a feature whose values happen to be ids
+
 
 class IdColumn(NamedTuple):
     """The ids of a table's rows, and their name in messages."""
@@ -110,7 +113,7 @@ def align_columns(
 
 
 def refuse_unnamed_ids(name: str, axis: str, columns: Mapping[Any, Any], axis_values: NDArray[Any]) -> None:
-    """Raise where a table without ids has a column that holds those of the axis, in another order.
+    """Raise where a table without ids has a column that holds nearly all of the axis, in another order.
 
     Ids that number the rows from 0 are left out: any column may hold these numbers, such as a rank.
 
@@ -134,14 +137,15 @@ def refuse_unnamed_ids(name: str, axis: str, columns: Mapping[Any, Any], axis_va
         return
     index = IdIndex(axis, axis_values)
     for column, values in columns.items():
-        # Most columns hold no id in their first row, and are not looked at any further.
-        if len(values) != len(axis_values) or not len(values) or index.find(values[:1])[0] < 0:
+        # Most columns hold no ids in their first rows, and the rest of them is not looked at.
+        if len(values) != len(axis_values) or not (index.find(values[:_N_FIRST]) >= 0).any():
             continue
         rows = index.find(values)
-        if (rows != np.arange(len(rows))).any() and (np.bincount(rows[rows >= 0], minlength=len(rows)) == 1).all():
+        n_ids = len(np.unique(rows[rows >= 0]))
+        if n_ids >= _MIN_SHARE_OF_IDS * len(rows) and (rows != np.arange(len(rows))).any():
             raise ValueError(
-                f"{name}[{column!r}] has all ids of the {axis}s in another order than {axis}_ids; name it {axis!r} to "
-                f"align the rows by it, or add a column {axis!r} with each row's id"
+                f"{name}[{column!r}] has the ids of {n_ids} of the {len(rows)} {axis}s, in another order than "
+                f"{axis}_ids; name it {axis!r} to align the rows by it, or add a column {axis!r} with each row's id"
             )
 
 

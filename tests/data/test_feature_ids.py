@@ -142,7 +142,7 @@ def test_ids_under_an_unknown_name_are_refused_unless_they_are_in_order(ids, mak
         assert features.align("item_features", IDS["item"]).n_known == 3
         assert attach("item", table)["g"] == ["x", "y", "z"]
         return
-    message = r"item_features\['film'\] has all ids of the items in another order than item_ids; name it 'item'"
+    message = r"item_features\['film'\] has the ids of 3 of the 3 items, in another order than item_ids; name it 'item'"
     with pytest.raises(ValueError, match=message):
         features.align("item_features", IDS["item"])
     with pytest.raises(ValueError, match=message):
@@ -186,3 +186,17 @@ def test_features_are_aligned_once(axis, called, values):
 
 def columns_of(features):
     return {name: column.tolist() for name, column in features.items()}
+
+
+@given(st.permutations(range(20)), st.integers(0, 1))
+def test_a_column_of_nearly_all_ids_is_refused_unless_it_is_in_order(order, n_others):
+    items = np.arange(100, 120)
+    data = Interactions.from_arrays(np.zeros(20, int), items)
+    film = items[list(order)]
+    film[:n_others] = 7
+    if list(order) == list(range(20)) and not n_others:
+        return
+    with pytest.raises(ValueError, match=f"has the ids of {20 - n_others} of the 20 items, in another order"):
+        data.with_features(item_features={"film": film, "g": np.arange(20.0)})
+    year = {"year": np.tile([101, 102], 10)}  # few ids, each many times
+    assert columns_of(data.with_features(item_features=year).item_features) == {"year": [101, 102] * 10}
