@@ -67,6 +67,7 @@ def run_recommend(arguments: argparse.Namespace) -> dict[str, Any] | str:
         None if texts is None else _convert_ids(option, texts, ids)
         for (option, texts), ids in zip(_given_ids(arguments).items(), ids_of, strict=True)
     )
+    assert users is not None  # checked above
     _note_unknown(arguments, banned, data)
     ids, scores = model.recommend(
         users, arguments.n, items=candidates, exclude=banned, filter_seen=not arguments.include_seen,

@@ -43,7 +43,7 @@ def _describe_process() -> dict[str, str]:
         "SciPy": importlib.metadata.version("scipy"),
         "Numba": " ".join(numba),
         "BLAS": _describe_blas(),
-        "system": f"{platform.machine()} {' '.join(platform.libc_ver())} {platform.mac_ver()[0]}".strip(),
+        "platform": f"{platform.machine()} {' '.join(platform.libc_ver())} {platform.mac_ver()[0]}".strip(),
         "GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", ""),
         "processor features": features,
     }

@@ -59,12 +59,15 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str], bound_to: Mapping[str, str], way_out: str = _WAY_OUT):
         self.folder, self._way_out = check_path("checkpoint", folder), way_out
-        self._bound_to = dict(bound_to) | describe_arithmetic()
+        arithmetic = describe_arithmetic()
+        if taken := sorted(bound_to.keys() & {*arithmetic, _KEY_NAME}):  # one would hide the other
+            raise ValueError(f"`bound_to` must not use names of the arithmetic or the key, got {taken}; rename them")
+        self._digests, self._bound_to = dict(bound_to), dict(bound_to) | arithmetic
         self.run: str | None = None
 
     def within(self, name: str) -> Self:
         """A part of the same run in a folder of its own."""
-        part = type(self)(self.folder / name, self._bound_to, self._way_out)
+        part = type(self)(self.folder / name, self._digests, self._way_out)
         part.run = self.run
         return part
 

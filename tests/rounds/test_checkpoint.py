@@ -286,6 +286,14 @@ def test_a_node_answers_no_round_with_other_arithmetic(tmp_path, monkeypatch):
         again.key()
 
 
+@pytest.mark.parametrize("name", [*describe_arithmetic(), "key"])
+def test_no_digest_has_the_name_of_a_part_of_the_arithmetic(tmp_path, name):
+    """A Flower server binds its run to a digest that is called "system"."""
+    with pytest.raises(ValueError, match=rf"`bound_to` must not use names .*, got \['{name}'\]"):
+        Checkpoint(tmp_path, {name: "0"})
+    Checkpoint(tmp_path, {"system": "0"}).within("part").new_key(Key.from_seed(1))
+
+
 def test_files_of_two_runs_alike_but_for_their_names_are_not_mixed(tmp_path):
     """Neither the data nor the parameters tell them apart, but the keys are two."""
     for name in ("a", "b"):
