@@ -194,7 +194,7 @@ def calibrate_n_reports(event: ShuffledReports, *, epsilon: float, delta: float)
     -------
     int
         At most a thousandth below the largest that meets it; 0 where a single report is too many; at most a thousand
-        million.
+        million.  The cost may exceed the target by 2^-40 of it, as in `calibrate_n_rounds`.
 
     Examples
     --------
