@@ -75,13 +75,18 @@ def present(values: ArrayLike) -> ArrayLike:
     Parameters
     ----------
     values : array_like
-        What is privatized.  Entries are missing where a mask hides them, or where a column holds a null.
+        What is privatized.  Entries are missing where a mask hides them, where a column holds a null, or where a list
+        holds None or a missing value of pandas or NumPy.
 
     Returns
     -------
     array_like
         Other values as they are.
     """
+    if isinstance(values, list | tuple):
+        if all(issubclass(kind, int | float | np.generic) for kind in set(map(type, values))):
+            return values  # as a long list of numbers is; no copy
+        return [0 if _is_missing(value) else present(value) for value in values]  # type: ignore[return-value]
     if isinstance(values, np.ma.MaskedArray):
         return values.filled(0)
     dtype = getattr(values, "dtype", getattr(values, "type", None))
@@ -89,6 +94,11 @@ def present(values: ArrayLike) -> ArrayLike:
     if fill is None or isinstance(dtype, np.dtype) or hasattr(dtype, "categories"):
         return values
     return fill(0)  # type: ignore[no-any-return]
+
+
+def _is_missing(entry: Any) -> bool:
+    # By name, since pandas is no dependency.
+    return entry is None or entry is np.ma.masked or type(entry).__name__ in ("NAType", "NaTType")
 
 
 def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:

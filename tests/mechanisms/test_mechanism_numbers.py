@@ -332,6 +332,10 @@ NULLABLE = {
     "pandas of floats": lambda numbers: pd.Series(numbers, dtype="Float64"),
     "polars": lambda numbers: pytest.importorskip("polars").Series(numbers, dtype=pytest.importorskip("polars").Int64),
     "pyarrow": lambda numbers: pytest.importorskip("pyarrow").array(numbers, type="int64"),
+    "list": list,
+    "tuple": tuple,
+    "list with pandas.NA": lambda numbers: [pd.NA if n is None else n for n in numbers],
+    "list with numpy.ma.masked": lambda numbers: [np.ma.masked if n is None else n for n in numbers],
 }
 
 
@@ -352,8 +356,13 @@ def test_a_missing_entry_counts_as_zero(name, kind):
 def test_a_hidden_entry_of_a_vector_counts_as_zero():
     rows = np.tile([0.5, 7.0, -0.25, 0.125], (50, 1))
     hidden = np.ma.array(rows, mask=rows == 7)
-    reports = (m.LargestResponse(4.0).privatize(each, key=Key.from_seed(1)) for each in (hidden, hidden.filled(0)))
-    np.testing.assert_array_equal(*reports)
+    as_lists = [[None if number == 7 else number for number in row] for row in rows.tolist()]
+    expected, *reports = (
+        m.LargestResponse(4.0).privatize(each, key=Key.from_seed(1))
+        for each in (hidden.filled(0), hidden, list(hidden), as_lists)
+    )
+    for report in reports:
+        np.testing.assert_array_equal(report, expected)
 
 
 @pytest.mark.parametrize("entry", [math.nan, math.inf, -math.inf])
