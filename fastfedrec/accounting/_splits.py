@@ -10,6 +10,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -132,7 +133,10 @@ class _Repeats:
     lost = 0.0
 
     def __init__(self, event: Event, times: int) -> None:
-        self._event, self._times = event, times
+        # An event may state several uses itself, and blocks may divide these as well.
+        n_uses = getattr(event, "count", 1)
+        self._event = replace(event, count=1) if n_uses > 1 else event  # type: ignore[call-arg]
+        self._times = times * n_uses
 
     def epsilon(self, delta: float) -> float:
         """The least epsilon of one block for each use, and of powers of 2 of blocks until more of them cost more."""

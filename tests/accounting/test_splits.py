@@ -1,6 +1,7 @@
 """The least figure over accountants, partitions of events and divisions of delta."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -104,6 +105,25 @@ def test_equal_blocks_are_each_counted():
     tight = alone(PLDAccountant, CentralRelease("c", 1.0, **release), 1000, 1e-6)
     found = _Repeats(CentralRelease("c", 1.0, distance=1e-30, **release), 1000).epsilon(1e-6)
     assert tight < found <= 1000
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        DiscreteGaussianRelease(195.0, 6, neighboring="replace", sampling="none", distance=1e-12),
+        ZCDP("z", 4.7e-4, neighboring="replace", sampling="none", distance=1e-12),
+        Gaussian(32.5, neighboring="replace", sampling="none", distance=1e-12),
+        CentralRelease("c", 0.03, neighboring="replace", distance=1e-12),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_uses_that_an_event_states_are_put_into_blocks_too(event):
+    counts = (1, 50, 5000)
+    figures = [least_bound([(replace(event, count=count), 5000 // count)], 1e-5).epsilon for count in counts]
+    assert figures == pytest.approx([figures[0]] * 3, rel=1e-6)
+    assert math.isfinite(figures[0])
+    # The control: without blocks the distances of all uses take more than delta.
+    assert alone(RDPAccountant, event, 5000, 1e-5) == math.inf
 
 
 def test_blocks_are_tried_until_more_of_them_cost_more(monkeypatch):
