@@ -135,7 +135,7 @@ class _Repeats:
     def __init__(self, event: Event, times: int) -> None:
         # An event may state several uses itself, and blocks may divide these as well.
         n_uses = getattr(event, "count", 1)
-        self._event = replace(event, count=1) if n_uses > 1 else event  # type: ignore[call-arg]
+        self._event = replace(event, count=1) if n_uses > 1 else event  # type: ignore[arg-type]
         self._times = times * n_uses
 
     def epsilon(self, delta: float) -> float:

@@ -119,7 +119,18 @@ class CentralModel(Courses, OwnRows):
         """What noise may cost where its draws are as far as this from normal ones, all rounds together."""
         taken = stretched_delta(distance, self.epsilon)
         if taken >= self.delta / 2:
-            raise ValueError(f"delta must be above {2 * taken:g} for {n_items} items, got {self.delta}")
+            # Where e^epsilon times the distance is delta / 2; the distance is no larger at a smaller epsilon.
+            enough = 0.99 * math.log(self.delta / 2 / distance)
+            if 2 * taken >= 1:
+                raise ValueError(
+                    f"`epsilon` must be smaller for {n_items} items, got {self.epsilon:g}: the noise would be too far "
+                    f"from Gaussian noise. Pass at most {enough:.3g} at delta {self.delta:g}"
+                )
+            other = f", or an epsilon of at most {enough:.3g}" if enough > 0 else ""
+            raise ValueError(
+                f"`delta` must be above {2 * taken:g} at epsilon {self.epsilon:g} for {n_items} items, got "
+                f"{self.delta:g}; pass a larger delta{other}"
+            )
         return gaussian_mu(self.epsilon, self.delta - taken)
 
 

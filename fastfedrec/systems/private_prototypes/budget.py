@@ -8,7 +8,7 @@ from fractions import Fraction
 from fastfedrec.accounting import ZCDP, ZCDPAccountant
 from fastfedrec.accounting.events import Event
 from fastfedrec.systems.private_prototypes.private_kmeans import clustering_events
-from fastfedrec.systems.private_prototypes.prototypes import Recovery
+from fastfedrec.systems.private_prototypes.prototypes import MAX_STEPS, Recovery
 
 __all__ = ["GRID_DEPTH", "MAX_PROTOTYPES", "N_SWAPS", "Budget", "choose_n_prototypes", "plan", "steps_per_unit"]
 
@@ -20,10 +20,16 @@ MAX_PROTOTYPES = 300
 _TABLE_SHARE = 1e-6  # of delta, for what the noise tables are off the ideal
 _MAX_TABLE_STDDEV = 30_000
 _STEPS = 8  # of the integer grid, at least, in the largest value
+_MIN_REACH = _STEPS / MAX_STEPS  # largest value for which the grid is coarse enough
 
 
 def steps_per_unit(reach: float) -> int:
     """Of the integer grid in one unit: values are at least eighths of the largest, and counts whole."""
+    if reach < _MIN_REACH:
+        raise ValueError(
+            f"`value_range` must let a value add at least {_MIN_REACH:g} to a sum, got {reach:g}; express values in a "
+            "smaller unit. A value adds up to the upper end, or half the length of the range with prototypes='masked'"
+        )
     return 2 ** max(0, math.ceil(math.log2(_STEPS / reach)))
 
 

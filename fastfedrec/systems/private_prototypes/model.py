@@ -37,7 +37,7 @@ from fastfedrec.systems._inputs import check_interactions
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.private_prototypes._entities import _EntityModels
-from fastfedrec.systems.private_prototypes.budget import choose_n_prototypes
+from fastfedrec.systems.private_prototypes.budget import choose_n_prototypes, steps_per_unit
 from fastfedrec.systems.private_prototypes.rounds import PrototypeRounds, PrototypeState
 from fastfedrec.systems.private_prototypes.server import Sums, encode_labels, factorize, make_prototypes
 
@@ -181,6 +181,8 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         self.variant = check_choice("variant", self.variant, ("guaranteed", "published"))
         if self.variant == "published":
             self._check_published()
+        if self._is_private:
+            steps_per_unit(self._reach)
         self.refine = check_flag("refine", self.refine)
         self.regularization = check_real("regularization", self.regularization, low=0.0)
 

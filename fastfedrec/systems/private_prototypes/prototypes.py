@@ -30,6 +30,7 @@ from fastfedrec.systems.private_prototypes.private_kmeans import draw_loss, sele
 
 __all__ = ["NoisySums", "Recovery", "recover_prototypes"]
 
+MAX_STEPS = 2**20  # of the integer grid in one unit; with more, sums are exact for few users only
 _MAX_SCORE = 2**32  # sensitivity of the scores that `draw_loss` takes, in steps
 
 
@@ -123,7 +124,7 @@ class Recovery:
         if self.support_size is not None and self.support_epsilon is not None:
             least = self.support_size * 2.0**-16
             set_("support_epsilon", check_real("support_epsilon", self.support_epsilon, low=least))
-        set_("steps_per_unit", check_integer("steps_per_unit", self.steps_per_unit, low=1, high=2**20))
+        set_("steps_per_unit", check_integer("steps_per_unit", self.steps_per_unit, low=1, high=MAX_STEPS))
         if self.kind == "zero_filled" and self.support_epsilon is not None and self.largest >= _MAX_SCORE:
             raise ValueError(
                 f"value_range must end below {_MAX_SCORE / self.steps_per_unit:g} where sums choose the items, got "

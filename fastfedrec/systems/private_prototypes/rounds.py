@@ -98,6 +98,12 @@ class PrototypeRounds(FederatedSystem):
         """Whether there is a guarantee."""
         return self.epsilon is not None and self.variant == "guaranteed"
 
+    @property
+    def _reach(self) -> float:
+        """The most that one value adds to a sum, in absolute value."""
+        low, high = map(float, self.value_range)
+        return (high - low) / 2 if self.prototypes == "masked" else high
+
     def sums(self, n_items: int) -> Recovery:
         """What is added up, before noise.
 
@@ -119,7 +125,7 @@ class PrototypeRounds(FederatedSystem):
             max_entries=n_items if exact else min(self.max_entries, n_items),
             value_range=(low if masked else 0.0, high),
             support_size=self._n_support(n_items) if self.support == "gumbel" else None,
-            steps_per_unit=_EXACT_STEPS if exact else steps_per_unit((high - low) / 2 if masked else high),
+            steps_per_unit=_EXACT_STEPS if exact else steps_per_unit(self._reach),
         )
 
     def budget(self, n_items: int) -> Budget | None:

@@ -257,7 +257,7 @@ def test_bad_fits():
     data = interactions([{0, 1}, {2}])
     with pytest.raises(ValueError, match="n_factors must be at most 7"):
         DPALS(n_factors=8).fit(data)
-    with pytest.raises(ValueError, match="delta must be above"):
+    with pytest.raises(ValueError, match=r"`delta` must be above .*; pass a larger delta"):
         DPALS(delta=1e-25, n_factors=2).fit(data)
 
 

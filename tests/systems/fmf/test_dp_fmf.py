@@ -145,7 +145,7 @@ def test_bad_data():
     data = generated(50, 40)
     with pytest.raises(ValueError, match="n_factors must be at most 40"):
         DPFMF(n_factors=41).fit(data, key=KEY)
-    with pytest.raises(ValueError, match="delta must be above"):
+    with pytest.raises(ValueError, match=r"`delta` must be above .*; pass a larger delta"):
         DPFMF(delta=1e-25).fit(data, key=KEY)
 
 

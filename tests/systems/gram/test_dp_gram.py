@@ -1,6 +1,7 @@
 """DPGram: the budget, the server's algebra, what devices make of it, and the figures it must reach."""
 
 import math
+import re
 import tracemalloc
 
 import numpy as np
@@ -14,7 +15,7 @@ from naive.systems.gram import shrinkage as shrinkage_naive
 from support.gram_case import interactions_of
 from support.movielens_users import hit_ratio, leave_one_out_users, resampled, split_after_resampling
 
-from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
+from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.evaluation import LeaveOneOut
 from fastfedrec.systems.gram import shrinkage
@@ -291,8 +292,22 @@ def test_bad_data():
     data = generated(50, 40)
     with pytest.raises(ValueError, match="must have the 40 items the model was fitted on"):
         DPGram(gate=False).fit(data, key=Key.from_seed(1)).with_users(generated(50, 41))
-    with pytest.raises(ValueError, match="delta must be above"):
+    with pytest.raises(ValueError, match=r"`delta` must be above .*; pass a larger delta"):
         DPGram(1.0, delta=1e-25).fit(data, key=Key.from_seed(1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "epsilon"), [(DPGram, 1e3), (DPSubspace, 1e3), (DPALS, 1e3), (DPFMF, 1e3), (DPGram, 30.0), (DPFMF, 30.0)]
+)
+def test_too_large_an_epsilon_is_refused_with_one_that_fits(kind, epsilon):
+    """Noise of so large an epsilon is too far from a Gaussian for delta."""
+    data = generated(50, 40)
+    with pytest.raises(ValueError, match=r"; pass a larger delta, or|Pass") as raised:
+        kind(epsilon).fit(data, key=KEY)
+    assert str(raised.value).startswith("`epsilon` must be smaller" if epsilon > 100 else "`delta` must be above")
+    enough = float(re.search(r"at most ([\d.]+)", str(raised.value))[1])
+    assert enough > 20
+    assert kind(enough).fit(data, key=KEY).ledger_.events
 
 
 @pytest.mark.parametrize("gate", [True, False])

@@ -233,6 +233,11 @@ def test_the_published_variant_promises_nothing_and_says_so():
         ({"epsilon": 0.0}, r"epsilon must be at least 1e-100"),
         ({"delta": 1.0}, r"delta must be less than 1"),
         ({"value_range": (5.0, 1.0)}, r"value_range\[1\] must be greater than 5"),
+        (
+            {"value_range": (0.0, 5e-324), "epsilon": 1.0},
+            "`value_range` must let a value add at least 7.6.*e-06 to a sum, got (0|5e)",
+        ),
+        ({"value_range": (1.0, 1 + 1e-9), "epsilon": 1.0}, "`value_range` must let .*; express values in a smaller"),
         ({"prototypes": "sparse"}, "prototypes must be one of"),
         ({"support": "some"}, "support must be one of"),
         ({"grouping": "exemplars"}, "needs epsilon=None"),
@@ -245,6 +250,13 @@ def test_the_published_variant_promises_nothing_and_says_so():
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=message):
         PrivatePrototypes(**parameters)
+
+
+def test_the_shortest_range_of_values_fits():
+    """Also where no guarantee needs a grid, any range does."""
+    for value_range, epsilon in (((0.0, 2.0**-16), 1.0), ((0.0, 1e-300), None)):
+        model = PrivatePrototypes(1, 2, epsilon, value_range=value_range, grouping="one")
+        model.fit(rated(), key=Key.from_seed(1))
 
 
 def test_bad_arguments_of_fit_and_serve():

@@ -339,7 +339,7 @@ def test_bad_arguments(arguments, message):
 def test_bad_data(data, fitted):
     with pytest.raises(ValueError, match="must have the 80 items the model was fitted on"):
         fitted.with_users(generated(50, 41))
-    with pytest.raises(ValueError, match="delta must be above"):
+    with pytest.raises(ValueError, match=r"`delta` must be above .*; pass a larger delta"):
         DPSubspace(1.0, delta=1e-25).fit(data, key=Key.from_seed(1))
     with pytest.raises(ValueError, match="n_items must be at least 1"):
         fitted.costs(0)
