@@ -30,7 +30,7 @@ def with_crowd(event: ShuffledReports, n_users: int, n_honest: int) -> Reports:
         return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
     share = n_honest / n_users
     if int(share * n_users) < n_honest:  # the quotient was rounded down
-        share = math.nextafter(share, 2.0)
+        share = math.nextafter(share, 1.0)
     return replace(event, n_users=n_users, honest_fraction=share)
 
 

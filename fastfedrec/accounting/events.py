@@ -132,7 +132,7 @@ class ShuffledReports:
         int
             At least 1.
         """
-        return int(self.honest_fraction * self.n_users)
+        return min(self.n_users, int(self.honest_fraction * self.n_users))  # a float may round up beyond 2^53
 
 
 #: Of every release of a trusted holder of data, where its docstring does not describe it otherwise.

@@ -21,7 +21,7 @@ from fastfedrec.accounting.events import (
     check_event,
 )
 from fastfedrec.accounting.views import VIEWS, Cost, View, composed_epsilon, cost_of, seen_event, stated_cost
-from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
+from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.files import check_path, write_text
 from fastfedrec.core.html import html_card, html_table
 from fastfedrec.core.text import epsilon_to_json, format_epsilon, format_table
@@ -142,7 +142,14 @@ class Ledger:
         honest_fraction : float
             Share of the users who were asked, in (0, 1], who follow the protocol and do not reveal their reports.  All
             others may be in the batch; where they may fill it, the reports are counted as without a shuffler.
+
+        Raises
+        ------
+        TypeError, ValueError
+            Not local reports, or not in the ledger.
         """
+        # Other reports have an honest share and candidates, which a new event would forget.
+        check_instance("event", event, LocalReports, "pass the reports as they were recorded, before their batch came")
         n_users = check_integer("n_users", n_users, low=1)
         asked = ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)
         self._restate(event, after_dropouts(asked, n_users) if n_users < asked.n_users else asked)

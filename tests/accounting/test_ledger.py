@@ -164,6 +164,31 @@ def test_reports_are_shuffled_only_once_a_batch_has_come():
         ledger.confirm_shuffled(local, 50_000)
 
 
+@pytest.mark.parametrize(
+    "recorded",
+    [
+        ShuffledReports("largest response", 2.5, 1, 60_000, 0.5, n_candidates=64),
+        Gaussian(2.0, neighboring="replace", sampling="none"),
+    ],
+)
+def test_only_local_reports_are_confirmed(recorded):
+    """Other reports lost their honest share and their candidates, so that their figure fell."""
+    ledger = ledger_of(recorded)
+    with pytest.raises(TypeError, match=r"event must be .*LocalReports.*pass the reports as they were recorded"):
+        ledger.confirm_shuffled(recorded, 60_000)
+    assert dict(ledger.events) == {recorded: 1}
+
+
+@pytest.mark.parametrize("n_asked", [2**53 + 1, 10**17, 10**17 + 1])
+def test_crowds_beyond_the_precision_of_floats_lose_users_at_most(n_asked):
+    shuffled = ShuffledReports("m", 1.0, 3, n_asked)
+    for n_heard in (n_asked - 1, n_asked - 2, n_asked // 2 + 1):
+        ledger = ledger_of(shuffled)
+        ledger.amend(shuffled, n_heard)
+        ((event, _),) = ledger.events.items()
+        assert n_heard * (1 - 1e-15) <= event.n_honest_users <= event.n_users == n_heard
+
+
 def test_a_batch_hides_no_user_among_more_than_were_asked():
     local = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=60)
     ledger = ledger_of(local)
