@@ -22,8 +22,9 @@ from fastfedrec.accounting import (
     UnsupportedEventError,
     ZCDPAccountant,
     _loss,
+    _splits,
 )
-from fastfedrec.accounting._splits import _divided, _Repeats, least_bound
+from fastfedrec.accounting._splits import _divided, _Repeats, _Together, least_bound
 from fastfedrec.accounting.views import cost_of
 from fastfedrec.core.numbers import float_up
 
@@ -124,6 +125,34 @@ def test_uses_that_an_event_states_are_put_into_blocks_too(event):
     assert math.isfinite(figures[0])
     # The control: without blocks the distances of all uses take more than delta.
     assert alone(RDPAccountant, event, 5000, 1e-5) == math.inf
+
+
+class Shares:
+    """A part that keeps the shares of delta it was given."""
+
+    def __init__(self):
+        self.given = []
+
+    def epsilon(self, delta):
+        self.given.append(delta)
+        return 1.0
+
+
+def test_parts_of_a_group_share_delta():
+    parts = [Shares(), Shares(), Shares()]
+    assert _Together(parts).epsilon(1e-6) == pytest.approx(3.0)
+    given = [share for part in parts for share in part.given]
+    assert 0.999e-6 < math.fsum(given) <= 1e-6
+
+
+@pytest.mark.parametrize("n_blocks", [1, 2, 7, 1000])
+def test_blocks_share_delta_and_hold_all_uses(n_blocks, monkeypatch):
+    block, sizes = Shares(), []
+    monkeypatch.setattr(_splits, "_part", lambda events: sizes.append(events[0][1]) or block)
+    uses = _Repeats(CentralRelease("c", 1.0, distance=1e-30), 1000)
+    assert uses._in_blocks(n_blocks, 1e-6) == pytest.approx(n_blocks)
+    assert 0.999e-6 < n_blocks * block.given[0] <= 1e-6
+    assert 1000 <= n_blocks * sizes[0] < 1000 + n_blocks
 
 
 def test_blocks_are_tried_until_more_of_them_cost_more(monkeypatch):

@@ -52,6 +52,32 @@ REVIEWED = [
         ("test_drop_outs_may_all_be_honest",),
     ),
     Mutant(
+        "group-spends-delta-twice", "each part of a group takes all of the group's delta", "_Together.epsilon",
+        "part.epsilon(delta / len(self._parts) * _BELOW_ONE)",
+        "part.epsilon(delta)",
+        ("test_parts_of_a_group_share_delta",),
+    ),
+    Mutant(
+        "blocks-spend-delta-twice", "each block of uses takes all of delta", "_Repeats._in_blocks",
+        "block.epsilon(delta / count_up(n_blocks))",
+        "block.epsilon(delta)",
+        ("test_blocks_share_delta_and_hold_all_uses",),
+    ),
+    Mutant(
+        "stated-uses-stay-whole", "uses that an event states are one block", "_Repeats.__init__",
+        "replace(event, count=1) if n_uses > 1 else event",
+        "event",
+        ("test_uses_that_an_event_states_are_put_into_blocks_too",),
+    ),
+    Mutant(
+        "confirmed-forget-their-share", "shuffled reports are confirmed as if all users were honest",
+        "Ledger.confirm_shuffled",
+        "check_instance('event', event, LocalReports, "
+        "'pass the reports as they were recorded, before their batch came')",
+        "pass",
+        ("test_only_local_reports_are_confirmed",),
+    ),
+    Mutant(
         "hidden-reported", "an entry that a mask hides is reported as if it were there", "present",
         "values.filled(0)",
         "values.data",
