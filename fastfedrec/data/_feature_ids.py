@@ -115,7 +115,8 @@ def align_columns(
 def refuse_unnamed_ids(name: str, axis: str, columns: Mapping[Any, Any], axis_values: NDArray[Any]) -> None:
     """Raise where a table without ids has a column that holds nearly all of the axis, in another order.
 
-    Ids that number the rows from 0 are left out: any column may hold these numbers, such as a rank.
+    Where ids number the rows from 0, only columns with names that end in "id" are compared: any other column may hold these
+    numbers, such as a rank.
 
     Parameters
     ----------
@@ -133,10 +134,11 @@ def refuse_unnamed_ids(name: str, axis: str, columns: Mapping[Any, Any], axis_va
     ValueError
         The column is named.
     """
-    if axis_values.dtype.kind in "iu" and (axis_values == np.arange(len(axis_values))).all():
-        return
+    are_numbers_of_rows = axis_values.dtype.kind in "iu" and (axis_values == np.arange(len(axis_values))).all()
     index = IdIndex(axis, axis_values)
     for column, values in columns.items():
+        if are_numbers_of_rows and not str(column).lower().endswith("id"):
+            continue
         # Most columns hold no ids in their first rows, and the rest of them is not looked at.
         if len(values) != len(axis_values) or not (index.find(values[:_N_FIRST]) >= 0).any():
             continue

@@ -149,6 +149,20 @@ def test_ids_under_an_unknown_name_are_refused_unless_they_are_in_order(ids, mak
         attach("item", table)
 
 
+@pytest.mark.parametrize("name", ["id", "title_id", "tmdbId", "UID2_id"])
+def test_numbers_of_rows_under_a_name_of_ids_are_refused_unless_they_are_in_order(name):
+    data = Interactions.from_arrays([0, 1, 2, 3], [3, 2, 1, 0])
+    table = {name: [2, 0, 3, 1], "g": ["x", "y", "z", "w"]}
+    for axis in ("user", "item"):
+        argument = f"{axis}_features"
+        with pytest.raises(ValueError, match=rf"{argument}\['{name}'\] has the ids of 4 of the 4 {axis}s, in another"):
+            data.with_features(**{argument: table})
+        for harmless in ({**table, name: [0, 1, 2, 3]}, {"rank": table[name], "g": table["g"]}, {name: [2, 0, 2, 0]}):
+            assert len(getattr(data.with_features(**{argument: harmless}), argument)) == len(harmless)
+    with pytest.raises(ValueError, match=f"'{name}'"):
+        ItemFeatures.of("item_features", table).align("item_features", data.item_ids)
+
+
 def test_items_without_a_row_are_counted_and_users_are_not_named():
     with pytest.raises(
         ValueError,
