@@ -3,6 +3,7 @@
 import codecs
 import gzip
 import importlib
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import IO, Any
 from fastfedrec.datasets.files import other_kind, refuse, unpacking
 
 _PEEKED = 1 << 16
+#: A line above the rows of SNAP's and KONECT's files; "#user" may be a header.
+COMMENT_LINE = re.compile(rb"[#%]([#%\s]|$)")
 # Those of UTF-32 first, whose begin is one of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be", codecs.BOM_UTF8: "utf-8",

@@ -12,7 +12,7 @@ from fastfedrec.data.ids import column_array, encode_ids
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.merging import check_duplicates
 from fastfedrec.datasets._fields import BLANKS, Field, Kind, parse_field
-from fastfedrec.datasets._streams import open_text
+from fastfedrec.datasets._streams import COMMENT_LINE, open_text
 from fastfedrec.datasets.columns import to_interactions
 from fastfedrec.datasets.files import refuse
 
@@ -40,7 +40,8 @@ def load_adjacency(
     Parameters
     ----------
     path : str or path-like
-        Text in UTF-8, or all in Latin-1 where it is not; perhaps packed by gzip or zstandard.
+        Text in UTF-8, or all in Latin-1 where it is not; perhaps packed by gzip or zstandard.  Lines above the first
+        user that begin with ``#`` or ``%`` and a blank are comments.
     separator : str or None
         What stands between two ids; None is any number of spaces and tabs.
     duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
@@ -61,7 +62,7 @@ def load_adjacency(
     FileNotFoundError
         Nothing at `path`.
     ValueError
-        A line without a user, or a file without an item; the file and line are named.
+        A line without a user, a comment between users, or a file without an item; the file and line are named.
 
     Examples
     --------
@@ -82,12 +83,12 @@ def load_adjacency(
         raise ValueError(f"separator must be text without line ends or None, got {separator!r}; for example ','")
     if not path.is_file():
         raise FileNotFoundError(f"path {str(path)!r} is no file; pass one with a line for each user")
-    content = _content(path)
+    content, first_line = _below_comments(_content(path))
     people, lengths, items = (_read_numbers(content) if separator is None else None) or _read_lines(
-        path, content, separator
+        path, content, separator, first_line
     )
     if not len(items):
-        refuse(str(path), max(len(people), 1), "the file ends without a single item")
+        refuse(str(path), first_line + max(len(people), 1) - 1, "the file ends without a single item")
     return to_interactions(
         np.repeat(people, lengths), items, None, None, duplicates=duplicates, item_ids=item_ids,
         user_ids=encode_ids("users", people)[0] if user_ids is None else user_ids, unlisted=unlisted,
@@ -129,6 +130,14 @@ def _content(path: Path) -> bytes:
     return b"".join(parts).replace(b"\r\n", b"\n")
 
 
+def _below_comments(content: bytes) -> tuple[bytes, int]:
+    """The lines from the first that is no comment, and the number of this line."""
+    start, number = 0, 1
+    while COMMENT_LINE.match(content, start):
+        start, number = (content.find(b"\n", start) + 1) or len(content), number + 1
+    return content[start:], number
+
+
 def _read_numbers(content: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """As `_read_lines`, of whole numbers that are written as Python writes them; None where that is in doubt."""
     letters = np.frombuffer(content, dtype=np.uint8)
@@ -151,7 +160,9 @@ def _read_numbers(content: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray] |
     return numbers[firsts], lengths[:n_lines] - 1, np.delete(numbers, firsts)
 
 
-def _read_lines(path: Path, content: bytes, separator: str | None) -> tuple[np.ndarray, list[int], np.ndarray]:
+def _read_lines(
+    path: Path, content: bytes, separator: str | None, first_line: int = 1
+) -> tuple[np.ndarray, list[int], np.ndarray]:
     """The user of each line, how many items it has, and all items."""
     users: list[str] = []
     lengths: list[int] = []
@@ -159,7 +170,7 @@ def _read_lines(path: Path, content: bytes, separator: str | None) -> tuple[np.n
     blank = 0
     # Not str.split(), which parts at other white space too, some of which is in ids of Latin-1.
     split = _BETWEEN_BLANKS.findall if separator is None else lambda line: line.split(separator)
-    for number, line in enumerate(_decoded(content).split("\n"), start=1):
+    for number, line in enumerate(_decoded(content).split("\n"), start=first_line):
         user, *of_user = [part.strip(_BLANKS) for part in split(line)] if line.strip(_BLANKS) else [""]
         if separator is not None and of_user and not of_user[-1]:
             of_user.pop()  # behind the last separator
@@ -169,6 +180,8 @@ def _read_lines(path: Path, content: bytes, separator: str | None) -> tuple[np.n
             blank = blank or number
         elif blank:
             refuse(str(path), blank, "the line is blank, and others follow; remove it, or write a user's id there")
+        elif COMMENT_LINE.match(line.encode()):  # as a user it would make text of all other users' numbers
+            refuse(str(path), number, f"a comment must be above the first user, got {line[:40]!r}; remove the line")
         elif "" in of_user:
             refuse(str(path), number, f"an item is empty: {line[:40]!r}")
         else:

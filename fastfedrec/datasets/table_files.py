@@ -20,7 +20,7 @@ from fastfedrec.data.times import UNITS
 from fastfedrec.datasets._fields import Field, FieldError, Kind, check_time_format, parse_field
 from fastfedrec.datasets._polars import import_polars
 from fastfedrec.datasets._records import OpenQuote, Record, split_records
-from fastfedrec.datasets._streams import NotUTF8, open_text
+from fastfedrec.datasets._streams import COMMENT_LINE, NotUTF8, open_text
 from fastfedrec.datasets._table_notes import check_float_ids, remedy, warn_of_dropped, warn_of_unread_times
 from fastfedrec.datasets.columns import ColumnReader
 from fastfedrec.datasets.files import reading_parquet, refuse
@@ -46,10 +46,8 @@ _FINE_TIME = (
     "whole numbers in every line, or ISO 8601 in every line that 64 bits of timestamp_unit={unit!r} hold exactly"
 )
 _SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # looked for in this order
+_JSON = re.compile(rb'\s*(\[\s*\{|\{\s*"|[\[{]\s*$)')  # a record in one line, or the begin of several lines
 _STATED_SEPARATOR = re.compile(rb'"?sep=([^\r\n"])"?\r?\n?', re.IGNORECASE)  # which spreadsheets write above the header
-
-# Above the rows of SNAP's and KONECT's files; "#user" may be a header.
-_COMMENT = re.compile(rb"[#%]([#%\s]|$)")
 
 # What a column may hold: the first kind that fits all of its lines.
 _KINDS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -246,13 +244,13 @@ def first_record(path: Path, separator: str | None, quotes: bool, comment: str |
         line, number = stream.readline(), 1
         if stated := _STATED_SEPARATOR.fullmatch(line):
             line, number, separator = stream.readline(), 2, separator or stated[1].decode()
-        while line.startswith(comment.encode()) if comment else _COMMENT.match(line):
+        while line.startswith(comment.encode()) if comment else COMMENT_LINE.match(line):
             line, number = stream.readline(), number + 1
         if not line:
             refuse(str(path), number, "the file is empty")
         if not line.rstrip(b"\r\n"):
             refuse(str(path), number, "the line is blank; remove it")
-        if line.startswith((b'{"', b'[{"')):
+        if _JSON.match(line):
             refuse(
                 str(path), number, "this is JSON; read it with pandas or polars, and use Interactions.from_dataframe"
             )

@@ -171,6 +171,11 @@ def test_packed_lists_are_known_too(tmp_path):
         ("1 2\n\n3 4\n", {}, "line 2: the line is blank, and others follow"),
         (",2\n", {"separator": ","}, "line 1: a user must come first, got ',2'"),
         ("1,,2\n", {"separator": ","}, "line 1: an item is empty: '1,,2'"),
+        ("1 2\n# y\n3 4\n", {}, "line 2: a comment must be above the first user, got '# y'; remove the line"),
+        ("% x\n%\n1 2\n% y\n", {}, "line 4: a comment must be above the first user"),
+        ("# x\n1 2\n\n3 4\n", {}, "line 3: the line is blank, and others follow"),
+        ("# x\n", {}, "line 2: the file ends without a single item"),
+        ("# x", {}, "line 2: the file ends without a single item"),
         ("1 2\n", {"separator": ""}, "separator must be text without line ends or None, got ''"),
         ("1 2\n", {"duplicates": "some"}, "duplicates must be one of"),
     ],
@@ -191,3 +196,14 @@ def test_blanks_around_ids_are_no_part_of_them(tmp_path, text):
     path.write_bytes(text.encode())
     data = load_adjacency(path, separator=",")
     assert (data.user_ids.tolist(), data.item_ids.tolist()) == ([0, 1], [4, 7, 9])
+
+
+@pytest.mark.parametrize("comments", ["# Nodes: 3 Edges: 2\n#\n", "% bip\r\n%% 3\r\n", "#\tx\n"])
+@pytest.mark.parametrize(
+    ("lines", "separator"), [("7 8 9\n8 9\n", None), ("7,8,9\n8,9\n", ","), ("7\t8 9\n8 9\n", None)]
+)
+def test_comments_above_the_first_user_are_skipped(tmp_path, comments, lines, separator):
+    data = load_adjacency(write(tmp_path, comments + lines), separator=separator)
+    assert pairs_of(data) == [(7, 8), (7, 9), (8, 9)]
+    # A user's id may begin with either sign.
+    assert load_adjacency(write(tmp_path, "#a 8 9\n%b 9\n")).user_ids.tolist() == ["#a", "%b"]
