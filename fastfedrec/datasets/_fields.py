@@ -27,6 +27,8 @@ _COMMON_FORMATS = (
     "%d.%m.%Y %H:%M:%S", "%d-%m-%Y", "%m-%d-%Y", "%d-%m-%Y %H:%M", "%m-%d-%Y %H:%M", "%Y/%m/%d", "%Y/%m/%d %H:%M",
     "%Y/%m/%d %H:%M:%S", "%a %b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %z %Y", "%a, %d %b %Y %H:%M:%S %z", "%d %b %Y",
     "%d %b, %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%m %d, %Y", "%d-%b-%Y", "%d/%b/%Y:%H:%M:%S %z",
+    "%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%d %H:%M:%S %z", "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ",
+    "%b %d, %Y %H:%M", "%b %d, %Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%d-%m-%Y %H:%M:%S",
 )  # fmt: skip
 NULL = "\\N"  # of MySQL and IMDb, for an empty field
 BYTE_ORDER_MARK = "\ufeff"  # of a file that was put behind another: no part of an id

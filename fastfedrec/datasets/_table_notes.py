@@ -5,10 +5,12 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from fastfedrec.datasets._fields import NULL, fitting_formats, stated_moment
+from fastfedrec.datasets._fields import NULL, Field, Kind, fitting_formats, parse_field, stated_moment
 
 _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _WHOLE = re.compile("[-+]?[0-9]+")
+_MISSING = {"null", "none", "nan", "nat", "na", "n/a", "-", "?"}  # in small letters
+_UNITS = ("s", "ms", "us", "ns")  # the coarsest first
 
 
 def remedy(role: str, text: str) -> str:
@@ -19,9 +21,16 @@ def remedy(role: str, text: str) -> str:
         return ""
     if stated_moment(text, "s", "ns") is not None:
         return "; pass time_format='s' and a finer timestamp_unit for seconds with a fraction"
-    formats = fitting_formats(text) or ["%d/%m/%Y %H:%M"]
-    shown = " or ".join(f"time_format={each!r}" for each in formats)
-    return f"; pass {shown} for times in another form (in a shell --time-format)"
+    if _FLOAT.fullmatch(text):
+        return "; pass the unit of these numbers as time_format, such as 'ms' or 'ns' (in a shell --time-format)"
+    if text.lower() in _MISSING:
+        return f"; write an empty field instead of {text} where a time is missing"
+    if unit := next((unit for unit in _UNITS if parse_field(Field("", Kind.ISO, unit=unit), text) is not None), None):
+        # In whole seconds it fits every unit, so other lines of the column have another form, as the rule states.
+        return "" if unit == "s" else f"; pass timestamp_unit={unit!r} (in a shell --timestamp-unit {unit})"
+    if formats := " or ".join(f"time_format={each!r}" for each in fitting_formats(text)):
+        return f"; pass {formats} for times in another form (in a shell --time-format)"
+    return "; pass the form of the times as time_format, such as '%d/%m/%Y %H:%M' (in a shell --time-format)"
 
 
 def warn_of_unread_times(layout: Any, problem: str) -> None:

@@ -29,6 +29,11 @@ _KINDS = {
     b"Obj\x01": ("an Avro file", _TO_CSV),
     b"ORC": ("an ORC file", _TO_CSV),
     b"%PDF": ("a PDF document", _TO_CSV),
+    b"%%MatrixMarket": ("a Matrix Market file", "read it with scipy.io.mmread, and use Interactions.from_scipy"),
+    b"MATLAB 5.0": ("a MATLAB file", "read it with scipy.io.loadmat, and use Interactions.from_scipy"),
+    b"RDX": ("data of R", "save them as CSV, with write.csv for example"),
+    b"X\n\0\0\0": ("data of R", "save them as CSV, with write.csv for example"),
+    b"PAR1": ("Parquet", "unpack it first where it is packed, and read it with load_table"),
 }
 
 
@@ -49,7 +54,7 @@ def other_kind(path: Path, start: bytes = b"") -> str | None:
     """
     if not start:
         with open(path, "rb") as file:
-            start = file.read(64)
+            start = file.read(512)
     if re.match(rb"\x80[\x02-\x05]", start):
         return "a pickle; load it in Python, and use Interactions.from_dataframe"
     if start.startswith(b"PK") and zipfile.is_zipfile(path):
@@ -61,6 +66,10 @@ def other_kind(path: Path, start: bytes = b"") -> str | None:
             return "an OpenDocument file; save its sheet as CSV"
         if members and all(name.endswith(".npy") for name in members):
             return "an archive of NumPy (.npz); read it with scipy.sparse.load_npz or numpy.load"
+    if start[257:262] == b"ustar":
+        return "a tar archive; unpack it first"
+    if re.match(rb"\s*<(!doctype html|html)", start, re.IGNORECASE):
+        return "a page of HTML; download the data instead of the page"
     kind = next((kind for mark, kind in _KINDS.items() if start.startswith(mark)), None)
     return None if kind is None else "; ".join(kind)
 

@@ -273,7 +273,8 @@ def _find_layout(files: Files) -> tuple[PurePosixPath, _Layout]:
     """The folder of the one ratings file, and what is told by its name and its neighbours."""
     found = sorted(member for member in files.members if member.name in _RATINGS)
     if len(found) != 1:
-        got = f"{len(found)} of them: {', '.join(map(str, found))}; pass one folder" if found else "none of them"
+        got = f"{len(found)} of them: {', '.join(map(str, found))}; pass one folder"
+        got = got if found else "none of them; unpack an archive of another table first, and name the table's file"
         raise ValueError(f"path {str(files.path)!r} must hold one of {', '.join(_RATINGS)}, got {got}")
     folder, name = found[0].parent, found[0].name
     if name != "ratings.dat":

@@ -1,8 +1,10 @@
 """Tables as shops and databases write them: gaps, times in any form, comments, and files of other kinds."""
 
 import contextlib
+import gzip
 import re
 import sqlite3
+import tarfile
 import warnings
 import zipfile
 from fractions import Fraction
@@ -11,6 +13,8 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.io
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -220,6 +224,17 @@ def kinds_of_files(folder):
         database.execute("create table rows (user, item)")
         database.commit()
     yield folder / "rows.db", "an SQLite database; query it with pandas.read_sql"
+    scipy.io.mmwrite(folder / "rows.mtx", scipy.sparse.eye_array(3))
+    yield folder / "rows.mtx", "a Matrix Market file; read it with scipy.io.mmread"
+    scipy.io.savemat(folder / "rows.mat", {"rows": np.eye(3)})
+    yield folder / "rows.mat", "a MATLAB file; read it with scipy.io.loadmat"
+    with tarfile.open(folder / "rows.tar", "w") as archive:
+        archive.add(folder / "rows.mtx")
+    yield folder / "rows.tar", "a tar archive; unpack it first"
+    (folder / "rows.rds").write_bytes(b"X\n\0\0\0\3\0\4")
+    yield folder / "rows.rds", "data of R; save them as CSV"
+    (folder / "page.csv").write_text("\n<!doctype HTML>\n<html><body>Sign in</body></html>\n")
+    yield folder / "page.csv", "a page of HTML; download the data instead of the page"
 
 
 def test_other_kinds_of_files_are_named_with_the_way_on(tmp_path, capsys):
@@ -231,6 +246,72 @@ def test_other_kinds_of_files_are_named_with_the_way_on(tmp_path, capsys):
         if path.suffix != ".npz":  # which --data takes for a matrix
             assert main(["fit", "popularity", "--data", str(path)]) == 2
             assert re.search(message, capsys.readouterr().err)
+
+
+def test_other_kinds_of_files_are_named_where_they_are_packed(tmp_path):
+    for path, message in [*kinds_of_files(tmp_path)]:
+        if path.suffix not in (".xlsx", ".npz"):  # zips, which name their members at their end
+            packed = tmp_path / f"{path.name}.gz"
+            packed.write_bytes(gzip.compress(path.read_bytes()))
+            with pytest.raises(ValueError, match=f"is no text, but {message}"):
+                load_table(packed)
+    pl.DataFrame({"user": [1], "item": [2]}).write_parquet(tmp_path / "rows.parquet")
+    (tmp_path / "rows.gz").write_bytes(gzip.compress((tmp_path / "rows.parquet").read_bytes()))
+    with pytest.raises(ValueError, match="is no text, but Parquet; unpack it first"):
+        load_table(tmp_path / "rows.gz")
+    with pytest.raises(ValueError, match=r"rows\.parquet' is Parquet; unpack it first where it is packed, and read it"):
+        load_movielens(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    "text", ['[{"user": 1}]', '[\n  {"user": 1}\n]', '{\n  "user": 1\n}', ' { "user": 1 }\n', "[ {\n}]"]
+)
+def test_json_is_named_however_it_is_indented(tmp_path, text):
+    with pytest.raises(ValueError, match="line 1: this is JSON; read it with pandas or polars"):
+        load_table(write(tmp_path, text))
+
+
+def test_an_archive_of_another_table_has_a_way_on(tmp_path, capsys):
+    with zipfile.ZipFile(tmp_path / "plays.zip", "w") as archive:
+        archive.writestr("plays.csv", "user,item\n1,2\n")
+    assert main(["fit", "popularity", "--data", str(tmp_path / "plays.zip")]) == 2
+    assert "none of them; unpack an archive of another table first" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("time", "remedy", "options", "expected"),
+    [
+        ("1.7e18", "; pass the unit of these numbers as time_format", {"time_format": "ns"}, 1_700_000_000),
+        ("2009-05-11T10:00:00.120Z", "; pass timestamp_unit='ms' ", {"timestamp_unit": "ms"}, 1_242_036_000_120),
+        ("2009-05-11 10:00:00.000001", "; pass timestamp_unit='us' ", {"timestamp_unit": "us"}, 1_242_036_000_000_001),
+        ("2009-05-11 10:00:00 UTC", "time_format='%Y-%m-%d %H:%M:%S UTC'", {}, 1_242_036_000),
+        ("2009-05-11 12:00:00 +0200", "time_format='%Y-%m-%d %H:%M:%S %z'", {}, 1_242_036_000),
+        ("20090511T100000Z", "time_format='%Y%m%dT%H%M%SZ'", {}, 1_242_036_000),
+        ("May 11, 2009 10:00", "time_format='%b %d, %Y %H:%M'", {}, 1_242_036_000),
+    ],
+)
+def test_the_remedy_for_a_time_reads_it(tmp_path, time, remedy, options, expected):
+    path = write(tmp_path, f'user,item,when\n1,2,"{time}"\n')
+    columns = {"user": "user", "item": "item", "timestamp": "when"}
+    with pytest.raises(ValueError, match=re.escape(remedy)):
+        load_table(path, **columns)
+    options = options or {"time_format": re.search("'(.*)'", remedy)[1]}
+    assert load_table(path, **columns, **options).timestamps.tolist() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("times", "remedy"),
+    [
+        (["NULL", "7"], "got 'NULL'; write an empty field instead of NULL where a time is missing"),
+        (["7", "n/a"], "got 'n/a'; write an empty field instead of n/a where a time is missing"),
+        (["7", "2009-05-11"], "got '2009-05-11'$"),  # the rule names both forms
+        (["soon", "7"], r"; pass the form of the times as time_format, such as '%d/%m/%Y %H:%M' \(in a shell"),
+    ],
+)
+def test_times_that_no_format_reads_get_no_format(tmp_path, times, remedy):
+    rows = "".join(f"1,{item},{time}\n" for item, time in enumerate(times))
+    with pytest.raises(ValueError, match=remedy):
+        load_table(write(tmp_path, "user,item,when\n" + rows), user="user", item="item", timestamp="when")
 
 
 @pytest.mark.filterwarnings("default")
