@@ -115,8 +115,8 @@ def align_columns(
 def refuse_unnamed_ids(name: str, axis: str, columns: Mapping[Any, Any], axis_values: NDArray[Any]) -> None:
     """Raise where a table without ids has a column that holds nearly all of the axis, in another order.
 
-    Where ids number the rows from 0, only columns with names that end in "id" are compared: any other column may hold these
-    numbers, such as a rank.
+    Where ids number the rows from 0, only columns with names that end in "id" are compared: any other column may hold
+    these numbers, such as a rank.
 
     Parameters
     ----------

@@ -28,8 +28,15 @@ def read_parquet(layout: Layout) -> dict[str, Any]:
 
 
 def _with_ids(layout: Layout, table: Any) -> Any:
-    """The rows that have both ids, where others are to be dropped."""
-    return table.drop_nulls([layout.named("user"), layout.named("item")]) if layout.drops_missing else table
+    """Return the table with null for empty text and NaN among ids, without such rows where these are dropped."""
+    polars = import_polars(str(layout.path))
+    ids = [layout.named("user"), layout.named("item")]
+    for name in ids:
+        if str(table[name].dtype) == "String":
+            table = table.with_columns(polars.when(polars.col(name) != "").then(polars.col(name)).alias(name))
+        elif table[name].dtype.is_float():
+            table = table.with_columns(polars.col(name).fill_nan(None))
+    return table.drop_nulls(ids) if layout.drops_missing else table
 
 
 def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:

@@ -333,6 +333,30 @@ def test_the_command_line_reads_everyday_files(tmp_path, capsys):
         assert f"{option[0]} is for files of text" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("column", ["user", "item"])
+@pytest.mark.parametrize(
+    "ids", [["a", "", "b"], ["a", None, "b"], [7.0, float("nan"), 9.0], [7.0, None, 9.0], [7, None, 9]]
+)
+def test_rows_of_parquet_without_an_id_are_those_of_csv(tmp_path, column, ids):
+    path = tmp_path / "table.parquet"
+    other = "item" if column == "user" else "user"
+    pl.DataFrame({column: ids, other: [1, 2, 3]}).write_parquet(path)
+    message = rf"\({column}\) has 1 missing entries; drop or fill those rows; pass missing_ids='drop'"
+    with pytest.raises(ValueError, match=message):
+        load_table(path)
+    with pytest.warns(UserWarning, match="1 of 3 rows have no user or no item and were dropped"):
+        data = load_table(path, missing_ids="drop")
+    assert table_of(data) == sorted(
+        ((*pair, 1.0, None) if column == "user" else (*pair[::-1], 1.0, None) for pair in ((ids[0], 1), (ids[2], 3))),
+        key=repr,
+    )
+    if not isinstance(ids[0], float):  # which stored tables do not hold
+        with pytest.raises(ValueError, match=message):
+            store_table(path, tmp_path / "refused")
+        with pytest.warns(UserWarning, match="1 of 3 rows have no user or no item"):
+            assert table_of(store_table(path, tmp_path / "stored", missing_ids="drop")) == table_of(data)
+
+
 def test_times_of_parquet_that_are_text_or_have_fractions(tmp_path):
     path = tmp_path / "table.parquet"
     for times, options, expected in (
