@@ -16,6 +16,7 @@ from fastfedrec.data.csr import check_csr, check_fields
 from fastfedrec.data.features import FeatureTable
 from fastfedrec.data.ids import axis_ids
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.repeats import ARRAYS, Repeats, file_of
 from fastfedrec.rounds.system import ArrayRule
 
 _MOST_BYTES = 2**62  # of a round's traffic
@@ -23,6 +24,7 @@ _MOST_BYTES = 2**62  # of a round's traffic
 DATA = ("indptr", "indices", "user_ids", "item_ids", "global_user_ids")
 DATA_IF_ANY = ("values", "timestamps")
 AXES = ("user", "item")
+_REPEATS = ("rule", "above", "is_binary")  # of `Repeats`, beside its arrays
 
 
 def data_fields(
@@ -43,7 +45,12 @@ def data_fields(
                     "numbers and strings; keep it elsewhere, or make lists and sets tuples, and others text",
                     stacklevel=3,
                 )
-    return {"catalogue": data.catalogue, "columns": names}, arrays
+    header: dict[str, Any] = {"catalogue": data.catalogue, "columns": names}
+    if (repeats := data._repeats) is not None:  # a split by time of the loaded model's data divides the same rows
+        header["repeats"] = {name: getattr(repeats, name) for name in _REPEATS}
+        of_rows = {f"data.{file_of(name)}": getattr(repeats, name) for name in ARRAYS}
+        arrays |= {name: array for name, array in of_rows.items() if array is not None}
+    return header, arrays
 
 
 class SavedModel:
@@ -186,9 +193,21 @@ class SavedModel:
         try:
             # Of a file that does not say where its items come from: the worst case.
             fields["catalogue"] = self.text("catalogue", "data")
-            return Interactions._trusted(check_fields(fields, aligned=True))
+            repeats = self._repeats(len(fields["indices"]))
+            return Interactions._trusted(check_fields(fields, aligned=True) | repeats)
         except Exception as error:
             raise self.error("data", error) from error
+
+    def _repeats(self, n_interactions: int) -> dict[str, Repeats]:
+        """The rows of pairs that were merged from several; files without repeated pairs have none."""
+        if (header := self.value("repeats", None)) is None:
+            return {}
+        if type(header) is not dict or header.keys() != set(_REPEATS) or type(header["is_binary"]) is not bool:
+            raise ValueError(f"repeats must have {', '.join(_REPEATS)}, got {str(header)[:60]}")
+        names = {name: f"data.{file_of(name)}" for name in ARRAYS}
+        fields: dict[str, Any] = {"values": None} | header
+        fields |= {name: self.array(of) for name, of in names.items() if name != "values" or of in self._arrays}
+        return {"repeats": Repeats(**fields).check_within(n_interactions)}
 
     def features(self, side: str, names: Any, n_entries: int) -> FeatureTable:
         """The values of some features, for each of so many entries."""

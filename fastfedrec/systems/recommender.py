@@ -248,7 +248,7 @@ class Recommender(Answers):
         if not check_flag("include_users", include_users):
             # Empty arrays, too, have a type, and that of ids or values may be due to one user alone.
             data = data.select_users(np.empty(0, dtype=np.int64))
-            data = data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None)
+            data = data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None, repeats=None)
         fields, arrays = data_fields(data, with_features=include_users)
         arrays |= model._fitted_arrays(include_users)
         header = {"class": type(model).__name__, "parameters": model._saved_parameters()} | fields | model._header()

@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from support.hostile_files import change_array, pack, unpack
+from support.hostile_files import change_array, change_header, pack, unpack
 from support.models import rated
 
 from fastfedrec import FMFLDP, ItemKNN, Key, Popularity, PrivRec, load
@@ -22,12 +22,6 @@ KEY = Key.from_seed(2)
 @pytest.fixture(scope="module")
 def data():
     return rated(30, 40, 1, user_ids=[f"user {u}" for u in range(30)], item_ids=[(i, "film") for i in range(40)])
-
-
-def change_header(path, function):
-    document, arrays = unpack(path.read_bytes())
-    function(document["header"])
-    path.write_bytes(pack(document, arrays))
 
 
 @pytest.mark.parametrize(

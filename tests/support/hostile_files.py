@@ -68,6 +68,13 @@ def pack(document, arrays, compression=zipfile.ZIP_DEFLATED):
     return out.getvalue()
 
 
+def change_header(path, function):
+    """Change the header of a model file in place."""
+    document, arrays = unpack(path.read_bytes())
+    function(document["header"])
+    path.write_bytes(pack(document, arrays))
+
+
 def change_array(path, name, function):
     """The program of somebody who has NumPy: an array of a file is another."""
     with np.load(path) as file:
