@@ -46,6 +46,23 @@ def check_contribution(event: Any) -> None:
     store(event, contribution=contribution)
 
 
+def check_replace_sensitivity(event: Any) -> None:
+    if event.replace_sensitivity is None:
+        return
+    if event.neighboring == "replace":
+        raise ValueError(
+            f"`replace_sensitivity` must be None with neighboring='replace', got {event.replace_sensitivity!r}; "
+            "divide noise_multiplier by it instead"
+        )
+    sensitivity = check_real("replace_sensitivity", event.replace_sensitivity, low=0.0)
+    if not 1 <= sensitivity <= 2:
+        raise ValueError(
+            f"`replace_sensitivity` must be from 1 to 2, got {sensitivity!r}; it is the largest distance between two "
+            "contributions over the sensitivity, and the triangle inequality bounds it by 2"
+        )
+    store(event, replace_sensitivity=sensitivity)
+
+
 def check_reports(event: Any, trust: str) -> None:
     check_name(event)
     if trust == "local":

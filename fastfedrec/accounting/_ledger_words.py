@@ -45,7 +45,9 @@ def describe(event: Event) -> str:
     if isinstance(event, LocalReports | ShuffledReports):
         reports = f", {event.n_reports:,} reports a user and round, {event.n_users:,} users"
         return reports + RESTATED.get(event.neighboring, "")
-    return RESTATED.get(getattr(event, "neighboring", ""), "")
+    relation = RESTATED.get(getattr(event, "neighboring", ""), "")
+    stated = getattr(event, "replace_sensitivity", None)
+    return relation if stated is None else f"{relation}; a replaced user changes the sums {stated:.4g} times as much"
 
 
 def theorem(event: Event, view: View, delta: float) -> str:

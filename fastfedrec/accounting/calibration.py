@@ -10,7 +10,8 @@ from typing import Any
 from fastfedrec.accounting.composition import Accountant
 from fastfedrec.accounting.events import CentralRelease, Event, Gaussian, Laplace, LocalReports, ShuffledReports
 from fastfedrec.accounting.pld import PLDAccountant
-from fastfedrec.core.check import check_epsilon, check_instance, check_integer, check_real
+from fastfedrec.accounting.views import seen_event
+from fastfedrec.core.check import check_epsilon, check_flag, check_instance, check_integer, check_real
 
 __all__ = ["calibrate_epsilon_per_report", "calibrate_n_reports", "calibrate_n_rounds", "calibrate_noise_multiplier"]
 
@@ -31,6 +32,7 @@ def calibrate_noise_multiplier(
     delta: float,
     count: int = 1,
     accountant: Callable[[], Accountant] = PLDAccountant,
+    for_replacement: bool = False,
 ) -> float:
     """The least noise that keeps a run within a target.
 
@@ -46,6 +48,9 @@ def calibrate_noise_multiplier(
         Rounds.
     accountant : callable
         Makes a new accountant.
+    for_replacement : bool
+        Whether the target is the cost of replacing all data of a user, as ledgers state it, with the event's
+        `replace_sensitivity`.  Otherwise it is the cost under the event's own `neighboring`.
 
     Returns
     -------
@@ -67,15 +72,15 @@ def calibrate_noise_multiplier(
     """
     if not isinstance(event, Gaussian | Laplace):
         raise TypeError(f"event must be Gaussian or Laplace, got {type(event).__name__}; pass the event of one round")
-    target = (*_checked(epsilon, delta, count), accountant)
+    target = (*_checked(epsilon, delta, count), accountant, check_flag("for_replacement", for_replacement))
     # Each seed of a study asks again; what else makes accountants may make another each time.
     least = _least_noise if accountant is PLDAccountant else _least_noise.__wrapped__
     return least(replace(event, noise_multiplier=1.0), *target)
 
 
 @lru_cache(maxsize=64)
-def _least_noise(event, epsilon, delta, count, accountant):
-    meets = _target(epsilon, delta, count, accountant, is_exact=False)
+def _least_noise(event, epsilon, delta, count, accountant, for_replacement):
+    meets = _target(epsilon, delta, count, accountant, is_exact=False, for_replacement=for_replacement)
     if epsilon > _ABSURD:
         # Accounts of huge costs under sampling are slow; without it the cost is higher, and has a closed form.
         alone: dict[str, Any] = {"sampling": "none", "sampling_probability": None, "n_users": None, "cohort_size": None}
@@ -139,6 +144,7 @@ def calibrate_n_rounds(
     epsilon: float,
     delta: float,
     accountant: Callable[[], Accountant] = PLDAccountant,
+    for_replacement: bool = False,
 ) -> int:
     """The largest number of rounds within a target.
 
@@ -152,6 +158,8 @@ def calibrate_n_rounds(
         Target, in (0, 1).
     accountant : callable
         Makes a new accountant.
+    for_replacement : bool
+        As for `calibrate_noise_multiplier`.
 
     Returns
     -------
@@ -169,12 +177,17 @@ def calibrate_n_rounds(
     10
     """
     epsilon = min(check_epsilon("epsilon", epsilon) * (1 + _TOLERANCE), sys.float_info.max)
+    for_replacement = check_flag("for_replacement", for_replacement)
+
+    def allows(n_rounds: int) -> bool:
+        return _target(epsilon, delta, n_rounds, accountant, for_replacement=for_replacement)(event)
+
     few, many = 0, 1
-    while many <= _MOST_ROUNDS and _target(epsilon, delta, many, accountant)(event):
+    while many <= _MOST_ROUNDS and allows(many):
         few, many = many, 2 * many
     while many - few > 1:
         middle = (few + many) // 2
-        few, many = (middle, many) if _target(epsilon, delta, middle, accountant)(event) else (few, middle)
+        few, many = (middle, many) if allows(middle) else (few, middle)
     return min(few, _MOST_ROUNDS)
 
 
@@ -231,7 +244,7 @@ def _checked(epsilon, delta, count):
     )
 
 
-def _target(epsilon, delta, count, accountant, *, is_exact=True):
+def _target(epsilon, delta, count, accountant, *, is_exact=True, for_replacement=False):
     """Whether an event, so many times, stays within the target; by a coarser grid where it need not be exact."""
     epsilon, delta, count = _checked(epsilon, delta, count)
     if not is_exact and accountant is PLDAccountant and (step := _STEP * epsilon) > PLDAccountant._finest:
@@ -240,7 +253,9 @@ def _target(epsilon, delta, count, accountant, *, is_exact=True):
         epsilon *= 1 - _ROUNDING
 
     def meets(event: Event) -> bool:
-        return accountant().compose(event, count).get_epsilon(delta) <= epsilon
+        # The public sees every release; None where no finite cost is known.
+        seen = seen_event(event, "public") if for_replacement else event
+        return seen is not None and accountant().compose(seen, count).get_epsilon(delta) <= epsilon
 
     return meets
 

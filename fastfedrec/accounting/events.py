@@ -8,6 +8,7 @@ from fastfedrec.accounting._event_checks import (
     check_contribution,
     check_name,
     check_release_delta,
+    check_replace_sensitivity,
     check_reports,
     check_sampling_fields,
     store,
@@ -212,15 +213,21 @@ class Gaussian(_Central):
     contribution : float or None
         Under "replace": the largest norm of one unit's contribution over the sensitivity, in [0.5, 1]; only Poisson
         sampling uses it.  None where it is not stated, which counts as 1.
+    replace_sensitivity : float or None
+        Under "add_remove" or "zero_out": the largest distance between the contributions of two units over the
+        sensitivity, in [1, 2].  The square root of 2 holds for contributions with non-negative inner products.  None
+        counts as 2, which always holds.
     """
 
     noise_multiplier: float
     mechanism: str = "Gaussian"
     contribution: float | None = field(default=None, kw_only=True, metadata=_OPTIONAL)
+    replace_sensitivity: float | None = field(default=None, kw_only=True, metadata=_OPTIONAL)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_contribution(self)
+        check_replace_sensitivity(self)
         store(self, noise_multiplier=check_real("noise_multiplier", self.noise_multiplier, low=0.0, exclusive=True))
 
 

@@ -3,8 +3,9 @@
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fastfedrec.accounting._costs import check_sampling, pure_cost, release_delta
 from fastfedrec.accounting._splits import least_bound
@@ -24,6 +25,7 @@ from fastfedrec.accounting.events import (
 )
 from fastfedrec.accounting.rounding import replaced_epsilon, stretched_delta, sum_up
 from fastfedrec.core.check import check_choice, check_instance, check_integer, check_real
+from fastfedrec.core.numbers import float_up
 
 __all__ = ["TRUST_VIEWS", "VIEWS", "Cost", "View", "composed_epsilon", "cost_of", "seen_event", "stated_cost"]
 
@@ -82,7 +84,8 @@ def seen_event(event: Event, view: View) -> Event | None:
     guarantee; against the public, and where an entity was trusted also against the server, there is the event's
     own.  Replacing a user is two steps, to the data without that user ("add_remove") or with none of that user's data
     ("zero_out") and from there to the others: twice the epsilon, or four times the rho (group privacy; Bun and
-    Steinke, TCC 2016, Proposition 27); a sum moves by at most twice as much, which is half the noise multiplier.
+    Steinke, TCC 2016, Proposition 27).  A sum moves by at most twice as much, which is half the noise multiplier; a
+    Gaussian event that states a smaller `replace_sensitivity` has its noise multiplier divided by that.
     """
     check_event("event", event)
     check_choice("view", view, VIEWS)
@@ -118,10 +121,17 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
         check_sampling(event)
         if event.noise_multiplier < (_LEAST_NOISE if isinstance(event, Gaussian) else _LEAST_LAPLACE_NOISE):
             return None
-        # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, D0 without the user or with none of the user's data.
-        contribution = 0.5 if event.sampling == "poisson" else None
+        # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, D0 without the user or with none of the user's data: twice
+        # the sensitivity, unless the event states a smaller bound.
+        stated = getattr(event, "replace_sensitivity", None)
+        bound = Fraction(2 if stated is None else stated)
+        cleared: dict[str, Any] = {} if stated is None else {"replace_sensitivity": None}
         return replace(
-            event, neighboring="replace", noise_multiplier=event.noise_multiplier / 2, contribution=contribution
+            event,
+            neighboring="replace",
+            noise_multiplier=-float_up(-Fraction(event.noise_multiplier) / bound),  # rounded down
+            contribution=float_up(1 / bound) if event.sampling == "poisson" else None,
+            **cleared,
         )
     if isinstance(event, CentralRelease):
         _, uses = pure_cost(event)

@@ -4,7 +4,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,16 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+
+
+SQRT_2 = math.sqrt(2)  # its square is above 2, so it bounds distances from above
+
+
+class StatedCost(NamedTuple):
+    """The parameters of a round's event: noise over the norm of one contribution, and the replace sensitivity."""
+
+    noise_multiplier: float
+    replace_sensitivity: float
 
 
 class NoisySum(FederatedSystem):
@@ -31,6 +41,11 @@ class NoisySum(FederatedSystem):
     distance : float
         Of all the draws together from rounded normal ones, in total variation.
     """
+
+    #: Largest distance between the contributions of two users, in norms of one; 2 by the triangle inequality.
+    replace_sensitivity: float = 2.0
+    #: Set by `state_largest_replacement` for a round of one of several plans; None states the cost of the round itself.
+    stated_cost: StatedCost | None = None
 
     _unit: ClassVar[int]  # norm of what one user adds
     _field: ClassVar[str]
@@ -86,14 +101,24 @@ class NoisySum(FederatedSystem):
         most = n_clients * self._unit
         return {self._field: ArrayRule(np.int64, self._shape(state), -most, most)}
 
+    @property
+    def own_cost(self) -> StatedCost:
+        """The cost of this round alone, whichever plan it is part of."""
+        return StatedCost(self.noise.noise_multiplier(self._unit), self.replace_sensitivity)
+
     def round_event(self, n_clients: int) -> Gaussian:
-        """What the round costs: the noise is as wide whoever answers."""
+        """Return the event of the round; its noise does not depend on the number of clients."""
+        noise_multiplier, replacement = self.stated_cost or self.own_cost
+        if self.n_skipped and self.stated_cost is None:
+            # A release chose this round, and the plan that it replaces may cost up to 2 for a replaced user.
+            replacement = 2.0
         return Gaussian(
-            self.noise.noise_multiplier(self._unit),
+            noise_multiplier,
             f"Gaussian noise on {self._what}",
             neighboring="zero_out",
             sampling="none",
             distance=self.distance,
+            replace_sensitivity=replacement if replacement < 2 else None,
         )
 
     def _sent_bytes(self, state: Any) -> int:
@@ -104,6 +129,7 @@ class NoisySum(FederatedSystem):
 class ItemShares(NoisySum):
     """Users add up their normalised rows, which no mean is taken off; a state has an array `mean`, an entry an item."""
 
+    replace_sensitivity = SQRT_2  # entries are not negative, and so are no inner products of two users
     _field = "item_shares"
 
     def _shape(self, state):

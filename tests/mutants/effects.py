@@ -63,7 +63,7 @@ EFFECTS = [
     Mutant(
         "fedrec-sums-for-one-user", "a replaced user of FedRec is taken to move sums by one gradient",
         "FedRecRounds._noise_event",
-        "noise.noise_multiplier(2 * sensitivity)",
+        "noise.noise_multiplier(sensitivity)",
         "2 * noise.noise_multiplier(sensitivity)",
         tuple(f"{WITHIN}[{name}]" for name in ("FedRec", "FedRecPlusPlus")),
     ),
@@ -71,14 +71,16 @@ EFFECTS = [
         "fedrec-counts-before-their-event", "FedRec's counts are released before they are in the ledger", "FedRec.fit",
         """
         if self.clip_norm is not None and self.max_items is not None:
-            counted = self._noise_event("counts of raters", self.count_noise, self._count_sensitivity, data.n_items)
+            replaced = self._replaced_count_sensitivity
+            counted = self._noise_event("counts of raters", self.count_noise, replaced, data.n_items)
             self.ledger_.record(counted, simulation=fit.key.is_simulation)
         ((system, state, n_rounds),) = self._plan(data, fit.key)
         """,
         """
         ((system, state, n_rounds),) = self._plan(data, fit.key)
         if self.clip_norm is not None and self.max_items is not None:
-            counted = self._noise_event("counts of raters", self.count_noise, self._count_sensitivity, data.n_items)
+            replaced = self._replaced_count_sensitivity
+            counted = self._noise_event("counts of raters", self.count_noise, replaced, data.n_items)
             self.ledger_.record(counted, simulation=fit.key.is_simulation)
         """,
         (f"{RELATION}[FedRec]", f"{RELATION}[FedRecPlusPlus]"),

@@ -1,8 +1,9 @@
 """Sums of DPGram: item shares, and centred pairs of items, in exact integers (dp-gram-privacy.md).
 
 A user with n items has a = floor(scale / sqrt(n)) at each and 0 elsewhere; less the public mean this is z.  Its
-contribution is w z_i z_j for every pair i < j, with the largest whole w that keeps the norm within `unit`.  Summed over
-users, with s_i = sum w a over those who have i, and W = sum w:
+contribution is w z_i z_j for every pair i < j.  w is the largest whole number that keeps the norm within `unit`, or in
+the full form the norm of the whole matrix w z z' within sqrt(2) `unit`.  Summed over users, with s_i = sum w a over
+those who have i, and W = sum w:
 
     sum w z_i z_j = sum w a^2 over those who have both - s_i mean_j - mean_i s_j + W mean_i mean_j.
 
@@ -19,6 +20,7 @@ cdef extern from "_kernels/systems/gram/_dp_gram.h" namespace "fastfedrec" nogil
         void add(int64_t z) noexcept
         void remove(int64_t z) noexcept
     uint64_t pair_weight(uint64_t unit, const Moments& moments) noexcept
+    uint64_t full_weight(uint64_t unit, const Moments& moments) noexcept
 
 
 def share_sums(
@@ -46,9 +48,10 @@ def weigh_users(
     uint64_t[::1] weights,         # OUT (n_users,), w; 0 for a user without items
     uint64_t scale,
     uint64_t unit,
+    bint is_full,                  # whether w bounds the whole matrix, diagonal included
     int n_threads,
 ):
-    """The two numbers of each user that its contribution is made of."""
+    """Compute the two numbers of each user that define its contribution."""
     cdef Py_ssize_t n_users = indptr.shape[0] - 1, u, i
     cdef Moments nobody
     with nogil:
@@ -61,18 +64,20 @@ def weigh_users(
         weights[u] = 0
         if indptr[u + 1] > indptr[u]:
             shares[u] = share_of_unit(scale, indptr[u + 1] - indptr[u])
-            weights[u] = weigh(nobody, &indices[indptr[u]], indptr[u + 1] - indptr[u], &mean[0], shares[u], unit)
+            weights[u] = weigh(
+                nobody, &indices[indptr[u]], indptr[u + 1] - indptr[u], &mean[0], shares[u], unit, is_full
+            )
 
 
 cdef inline uint64_t weigh(
-    Moments moments, const int32_t* items, Py_ssize_t n, const int64_t* mean, int64_t share, uint64_t unit
+    Moments moments, const int32_t* items, Py_ssize_t n, const int64_t* mean, int64_t share, uint64_t unit, bint is_full
 ) noexcept nogil:
     cdef Py_ssize_t p
     # At the user's items z changes from -mean to a - mean.
     for p in range(n):
         moments.remove(mean[items[p]])
         moments.add(share - mean[items[p]])
-    return pair_weight(unit, moments)
+    return full_weight(unit, moments) if is_full else pair_weight(unit, moments)
 
 
 def add_pairs(

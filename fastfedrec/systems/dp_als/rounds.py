@@ -25,6 +25,7 @@ from fastfedrec.data.pairs import sort_pairs
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.mechanisms.bounded_rows import limit_contributions
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
+from fastfedrec.systems._noisy_sum import SQRT_2
 from fastfedrec.systems.claims import layered_noise
 
 __all__ = ["MAX_USERS", "SCALE", "ALSState", "CountRound", "LeastSquaresRound", "NoisyRound", "StartRound"]
@@ -32,6 +33,7 @@ __all__ = ["MAX_USERS", "SCALE", "ALSState", "CountRound", "LeastSquaresRound", 
 SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most this
 UNIT = SCALE**2  # norm of what a user adds to one row of any sums
 MAX_USERS = 2**25  # sums stay far from the ends of int64
+_LESS = 1 - 2.0**-40  # of a noise multiplier, for the rounding of a few operations
 
 
 @dataclass(frozen=True)
@@ -144,17 +146,23 @@ class NoisyRound(FederatedSystem):
         most = n_clients * UNIT
         return {name: ArrayRule(np.int64, shape, -most, most) for name, shape in self.shapes.items()}
 
+    def _replace_sensitivity(self, squares: Mapping[str, float]) -> float:
+        """Bound the distance of two users' contributions by that of one user's; `squares` holds mu^2 of each kind."""
+        return 2.0
+
     def round_event(self, n_clients: int) -> Gaussian:
-        """What the round costs: the noise is as wide whoever answers."""
+        """Return the event of the round; its noise does not depend on the number of clients."""
         # Each kind of sums divided by its standard deviation, all of them are one Gaussian release.
         noises = self.noises.items()
-        spent = sum(noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for _, noise in noises)
+        squares = {name: noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for name, noise in noises}
+        sensitivity = self._replace_sensitivity(squares)
         return Gaussian(
-            spent**-0.5 * (1 - 2.0**-40),
+            sum(squares.values()) ** -0.5 * _LESS,
             f"Gaussian noise on {self._what}",
             neighboring="zero_out",
             sampling="none",
             distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),
+            replace_sensitivity=sensitivity if sensitivity < 2 else None,
         )
 
     def traffic(self, state: ALSState, n_clients: int) -> RoundTraffic:
@@ -171,6 +179,9 @@ class CountRound(NoisyRound):
 
     def _kinds(self):
         return {"item_counts": ((self.n_items,), self.max_items)}
+
+    def _replace_sensitivity(self, squares):
+        return SQRT_2  # counts are not negative
 
     def _sums(self, state, shard, key, n_threads):
         kept = draw_items(shard, self.max_items, key)
@@ -229,6 +240,13 @@ class LeastSquaresRound(NoisyRound):
             "item_products": ((self.n_items, n_products), self.max_items),
             "item_sums": ((self.n_items, self.n_factors), self.max_items),
         }
+
+    def _replace_sensitivity(self, squares):
+        # With t the inner product of two users' factors, over S^2, the products' squared distances have -t^2 beside
+        # the 2 of norms, and those of the item sums -2 t: the largest total is at a t from -1 to 0.
+        products, sums = squares["all_products"] + squares["item_products"], squares["item_sums"]
+        beyond = sums**2 / products if sums <= products else 2 * sums - products
+        return math.sqrt(2 + beyond / (products + sums)) / _LESS
 
     def _sums(self, state, shard, key, n_threads):
         factors = to_grid(

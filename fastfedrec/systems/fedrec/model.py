@@ -249,7 +249,8 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._mean_sent = self._expected_sent(data)
         if self.clip_norm is not None and self.max_items is not None:  # counts are released as the rounds are planned
-            counted = self._noise_event("counts of raters", self.count_noise, self._count_sensitivity, data.n_items)
+            replaced = self._replaced_count_sensitivity
+            counted = self._noise_event("counts of raters", self.count_noise, replaced, data.n_items)
             self.ledger_.record(counted, simulation=fit.key.is_simulation)
         ((system, state, n_rounds),) = self._plan(data, fit.key)
         self._tell(data, state, fit.key)

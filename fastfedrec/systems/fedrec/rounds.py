@@ -329,7 +329,8 @@ class FedRecRounds(FederatedSystem):
         if self.noise is None:
             return Unprotected("each user's gradients" + self._and_items)
         name = "clipped gradients with noise on their sums"
-        return self._noise_event(name, self.noise, self._clip_steps, self._n_sums)
+        # The parts of two users may point in opposite directions.
+        return self._noise_event(name, self.noise, 2 * self._clip_steps, self._n_sums)
 
     @property
     def _and_items(self) -> str:
@@ -339,11 +340,16 @@ class FedRecRounds(FederatedSystem):
     def _clip_steps(self) -> Fraction:
         return Fraction(self.clip_norm or 0) * Fraction(self._scale)
 
+    @property
+    def _replaced_count_sensitivity(self) -> Fraction:
+        """Bound the distance of two users' counts, which are at most `max_items` ones each, at different items."""
+        return Fraction(math.nextafter(math.sqrt(2 * (self.max_items or 1)), math.inf))
+
     def _noise_event(self, name: str, noise: RoundedGaussian, sensitivity: Fraction, n_draws: int) -> Gaussian:
         # Who may be asked is public, and the cohort, drawn from a public seed, amplifies nothing.  A user whose data
         # are replaced moves the sum by its own part alone, out of it and into it; one without data may still speak of
         # virtual items, so nothing smaller is proved for it.
-        multiplier, distance = noise.noise_multiplier(2 * sensitivity), noise.total_distance(n_draws)
+        multiplier, distance = noise.noise_multiplier(sensitivity), noise.total_distance(n_draws)
         return Gaussian(multiplier, name, neighboring="replace", sampling="none", distance=distance)
 
     def traffic(self, state: FedRecState, n_clients: int) -> RoundTraffic:

@@ -19,20 +19,26 @@ def share_sums(rows, n_items, unit):
     return sums
 
 
-def contribution(row, mean, scale, unit):
-    """What one user adds to each pair i < j: w z_i z_j with the largest whole w that keeps the norm within unit."""
+def contribution(row, mean, scale, unit, form="centred"):
+    """Return w z_i z_j of one user for each pair i < j, with the largest whole w that keeps the norm within its bound.
+
+    The bound is `unit` for the pairs, or in the full form sqrt(2) unit for the whole matrix, diagonal included.
+    """
     if not row:
         return [0] * math.comb(len(mean), 2)
     own = share(scale, len(row))
-    z = [own * (item in row) - m for item, m in enumerate(mean)]
+    z = [own * (item in row) - m * (form != "uncentred") for item, m in enumerate(mean)]
     pairs = [a * b for a, b in combinations(z, 2)]
-    square = sum(p * p for p in pairs)
-    weight = math.isqrt(unit * unit // square) if square else 0
+    if form == "full":
+        square, bound = sum(a * a * b * b for a in z for b in z), 2 * unit * unit
+    else:
+        square, bound = sum(p * p for p in pairs), unit * unit
+    weight = math.isqrt(bound // square) if square else 0
     return [weight * p for p in pairs]
 
 
-def pair_sums(rows, mean, scale, unit):
-    return [sum(column) for column in zip(*(contribution(row, mean, scale, unit) for row in rows), strict=True)]
+def pair_sums(rows, mean, scale, unit, form="centred"):
+    return [sum(column) for column in zip(*(contribution(row, mean, scale, unit, form) for row in rows), strict=True)]
 
 
 def ease_weights(gram, ridges):

@@ -1,0 +1,79 @@
+"""Alternative plans of equal cost for zero_out may differ for a replaced user: the ledger states the largest cost."""
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+from fastfedrec.core.numbers import float_up
+from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems._noisy_sum import NoisySum, StatedCost
+
+_DIGITS = 256  # binary digits behind the point of a root
+_ROUNDING = Fraction(1, 2**30)  # of a plan's cost: plans of equal cost differ by what their noise was rounded by
+
+
+def state_largest_replacement(plans: Sequence[Sequence[Phase]]) -> None:
+    """Make the events of every plan state the replace cost of the most expensive plan.
+
+    Parameters
+    ----------
+    plans : sequence of sequences of Phase
+        All plans that a release chooses between, each from its first round on, of rounds of `NoisySum`.  Plans share
+        the systems of the rounds that they have in common, and cost the same for zero_out.
+
+    Raises
+    ------
+    ValueError
+        A plan that costs so much less than another for zero_out that no replace sensitivity up to 2 makes up for it.
+
+    Notes
+    -----
+    The cost of a round for a replaced user is mu^2 times the square of its replace sensitivity, and a plan's is the sum
+    over its rounds.  A release may choose the next round if a bound of that sum is fixed beforehand (Smith, Thakurta
+    2022, for Gaussian differential privacy); the ledger of a run states this bound, whichever plan is run.  Each
+    `stated_cost` is at least the cost of its round, so the ledger's sum is valid for the run as well.
+    """
+    systems = {id(phase.system): phase for plan in plans for phase in plan}
+    own = {key: _cost(phase.system.own_cost, phase) for key, phase in systems.items()}
+    totals = [sum(own[id(phase.system)] for phase in plan) for plan in plans]
+    largest = max(totals)
+    for key, phase in systems.items():
+        members = [number for number, plan in enumerate(plans) if any(id(other.system) == key for other in plan)]
+        noise_multiplier, sensitivity = phase.system.own_cost
+        # No plan with this round may exceed the largest cost, and no replace sensitivity exceeds 2.
+        most = _cost(StatedCost(noise_multiplier, 2.0), phase) - own[key]
+        added = min(most, *(largest - totals[number] for number in members))
+        if added:
+            square = Fraction(sensitivity) ** 2 * (1 + added / own[key])
+            sensitivity = min(2.0, _root_up(square))
+        phase.system.stated_cost = StatedCost(noise_multiplier, sensitivity)
+        for number in members:
+            totals[number] += added
+    for plan, total in zip(plans, totals, strict=True):
+        if total < largest:
+            _make_up(plan[-1], largest - total, largest)
+
+
+def _make_up(phase: Phase, missing: Fraction, largest: Fraction) -> None:
+    """State a little less noise of a plan's last round, for what rounding made the plan cheaper than another."""
+    if missing > largest * _ROUNDING:
+        raise ValueError(
+            f"plans must cost the same for zero_out, got one that costs {float(missing / largest):.3g} of the largest "
+            "less even if each user's contribution is replaced by its opposite; give its rounds less noise"
+        )
+    system: NoisySum = phase.system
+    square = 1 / (1 / Fraction(system.own_cost.noise_multiplier) ** 2 + missing / (4 * phase.n_rounds))
+    system.stated_cost = StatedCost(-float_up(-_root_down(square)), 2.0)
+
+
+def _cost(cost: StatedCost, phase: Phase) -> Fraction:
+    """Return mu^2 of a phase for a replaced user, exactly."""
+    return phase.n_rounds * (Fraction(cost.replace_sensitivity) / Fraction(cost.noise_multiplier)) ** 2
+
+
+def _root_down(square: Fraction) -> Fraction:
+    return Fraction(math.isqrt(math.floor(square * 4**_DIGITS)), 2**_DIGITS)
+
+
+def _root_up(square: Fraction) -> float:
+    return float_up(Fraction(math.isqrt(math.ceil(square * 4**_DIGITS)) + 1, 2**_DIGITS))
