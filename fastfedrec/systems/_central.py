@@ -14,7 +14,6 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.systems._courses import Courses
 from fastfedrec.systems._inputs import check_counts, check_interactions
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._transaction import transactional
@@ -22,7 +21,7 @@ from fastfedrec.systems._transaction import transactional
 _MOST_EPSILON = 1e12  # of a run whose noise stays above the least that LayeredGaussian draws
 
 
-class CentralModel(Courses, OwnRows):
+class CentralModel(OwnRows):
     """A model of sums with noise that cost (`epsilon`, `delta`) together, for all data of one user against none.
 
     A subclass plans the rounds (`_plan`) and says what is made of them (`_release`).
@@ -74,6 +73,19 @@ class CentralModel(Courses, OwnRows):
         return self
 
     @abstractmethod
+    def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """Return all rounds, which together cost the budget, by public numbers alone and before any data are read."""
+
+    def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
+        """Return the plan, then the plans of equal cost that a release may choose instead."""
+        return [phases]
+
+    def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
+        """Return all rounds that users may be asked for: the plan, then those that may come in place of its end."""
+        plan, *others = self._plans(self._plan(data, key))
+        return plan + [phase for other in others for phase in other if phase.system.n_skipped]
+
+    @abstractmethod
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         """Run the rounds, and set what is made of them; what else the ledger is to say comes before."""
 
@@ -110,7 +122,7 @@ class CentralModel(Courses, OwnRows):
         `phases_at` makes them of what noise may cost; `mu` is the most of that, were draws free.
         """
         room, phases = 0.0, phases_at(mu)
-        while (distance := max(map(sum_distances, self._courses(phases)))) > room:
+        while (distance := max(map(sum_distances, self._plans(phases)))) > room:
             room = 2 * distance  # with a little more noise it is about the same
             phases = phases_at(self._mu_beside(room, n_items))
         return phases

@@ -16,7 +16,6 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 
-
 SQRT_2 = math.sqrt(2)  # its square is above 2, so it bounds distances from above
 
 

@@ -21,11 +21,10 @@ from fastfedrec.systems._feature_prior import (
     squares,
 )
 from fastfedrec.systems.gram._spectrum import FilteredSpectra, Spectrum
-from fastfedrec.systems.gram.gram_model import own_shares
+from fastfedrec.systems.gram.scoring import own_shares
 from fastfedrec.systems.gram.shrinkage import RANK, _estimate, _is_full, _shrink, _strongest, denoise_pairs
 
 _MOST_BELOW = 64  # eigenvalues below 0 that are kept: of what was taken too much
-_CERTAIN = 5.0  # standard deviations
 _ROWS = 1024  # of the matrix at a time: no other array of its size is held
 
 
@@ -121,48 +120,6 @@ def denoise_about(
         np.negative(matrix, out=matrix)
     below, others = _strongest(_shrink(negated, noise)[0], negated, most)
     return np.concatenate([above, -below]), np.column_stack([vectors, others])
-
-
-@one_blas_thread()
-def tell(features: AlignedFeatures, matrix: np.ndarray, popularity: np.ndarray) -> bool:
-    """Whether features tell anything of the pairs for certain: by 5 standard deviations of one that tells nothing.
-
-    Parameters
-    ----------
-    features : AlignedFeatures
-        Of the n items.
-    matrix, popularity : ndarray
-        As for `denoise_with_features`; nothing is changed.
-
-    Returns
-    -------
-    bool
-        False for most features of noise, and for weak ones that are true.
-    """
-    # Labels at random as well meet what is in the matrix beside noise: entries vary as they are found to about what
-    # they have in common, each weighing as the square of what features say of it does.
-    pairs = _off_diagonal_sum(popularity)
-    if pairs <= 0:  # of two items one at least has no popularity
-        return False
-    products, products_squared, squares = 0.0, 0.0, 0.0
-    weights = np.column_stack([popularity, np.square(popularity)])
-    for start in range(0, len(matrix), _ROWS):
-        part = slice(start, start + _ROWS)
-        rows = matrix[part].astype(np.float64)
-        rows[np.arange(len(rows)), np.arange(start, start + len(rows))] = 0.0
-        sums = rows @ weights
-        products += float(popularity[part] @ sums[:, 0])
-        products_squared += float(weights[part, 1] @ sums[:, 1])
-        squares += float(popularity[part] @ (np.square(rows, out=rows) @ popularity))
-    common = products / _off_diagonal_sum(weights[:, 1])
-    squares += common * (common * _off_diagonal_sum(popularity**3) - 2 * products_squared)
-    deviation = math.sqrt(max(squares, 0.0) / pairs)
-    return fitted_prior(matrix, deviation, prior_factors(features, popularity), popularity, _CERTAIN).shape[1] > 0
-
-
-def _off_diagonal_sum(weights: np.ndarray) -> float:
-    """Of the products of two different ones."""
-    return float(weights.sum()) ** 2 - float(weights @ weights)
 
 
 def fitted_prior(

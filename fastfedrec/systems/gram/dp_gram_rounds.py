@@ -5,17 +5,13 @@ Gaussian noise: see docs/explanation/systems/gram/dp-gram-privacy.md.
 """
 
 from dataclasses import dataclass, field
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec._kernels.systems.gram import dp_gram as _kernel
 from fastfedrec.accounting import RoundTraffic
-from fastfedrec.core.check import check_choice
 from fastfedrec.core.memory import check_memory
-from fastfedrec.core.randomness import Key
-from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.systems._noisy_sum import SQRT_2, ItemShares, NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.subspace.rounds import ProjectionSum
@@ -27,9 +23,7 @@ __all__ = [
     "CrossSum",
     "GramState",
     "GramSum",
-    "PairForm",
     "PairSum",
-    "PairSumAgain",
     "ShareSum",
     "ShareSumAgain",
 ]
@@ -37,7 +31,6 @@ __all__ = [
 UNIT = 2**36  # norm of one user's contribution, in the first two rounds
 SCALE = 2**13  # of shares and of the mean in the second round: only accuracy rests on it
 MAX_USERS = 2**25  # sums stay far from the ends of int64
-PairForm = Literal["centred", "uncentred", "full"]
 _BLOCK = 2**19  # interactions of a block of users: their lists stay in a cache, and memory does not grow with users
 
 
@@ -80,7 +73,7 @@ class ShareSum(ItemShares, GramSum):
 
 
 class ShareSumAgain(ShareSum):
-    """The second and last round, where the first said that pairs would tell nothing."""
+    """The round instead of columns, if the decision is for popularity."""
 
     _purpose = "dp_gram.item_shares_again"
 
@@ -88,24 +81,14 @@ class ShareSumAgain(ShareSum):
 class PairSum(GramSum):
     """Users add up the pairs i < j of their rows: the second round.
 
-    Parameters
-    ----------
-    noise, key, distance : object
-        As for `NoisySum`.
-    form : {"centred", "uncentred", "full"}
-        "centred" takes the mean off each row and scales the pairs i < j to the unit; two users may be 2 units apart.
-        "uncentred" takes no mean off, whatever the state holds, so that no pair is negative.  "full" takes the mean off
-        and scales the whole matrix, diagonal included, to sqrt(2) units; the pairs i < j then have a norm of at most
-        one unit.  In these two forms, two users are at most sqrt(2) units apart.
+    With a mean in the state, users centre their rows and scale the whole matrix of a row, diagonal included, to sqrt(2)
+    units; its pairs i < j then have a norm of at most one unit.  With a mean of zeros they scale the pairs i < j to one
+    unit; then no pair is negative.  In both forms, two users are at most sqrt(2) units apart.
     """
 
+    replace_sensitivity = SQRT_2
     _field = "item_pairs"
     _purpose = "dp_gram.item_pairs"
-
-    def __init__(self, noise: LayeredGaussian, key: Key, distance: float, form: PairForm = "centred"):
-        super().__init__(noise, key, distance)
-        self.form = check_choice("form", form, get_args(PairForm))
-        self.replace_sensitivity = 2.0 if form == "centred" else SQRT_2
 
     def _shape(self, state):
         return (len(state.mean) * (len(state.mean) - 1) // 2,)
@@ -115,11 +98,9 @@ class PairSum(GramSum):
         n_users, n_items = shard.shape
         # On a worker or node, of whose memory the fit knows nothing.
         check_memory("a shard of DPGram", n_items, 8 * self._shape(state)[0], FEWER_ITEMS, speaks=False)
-        # The claim for replaced users depends on a mean of zeros, so the state's is not read.
-        mean = np.zeros_like(state.mean) if self.form == "uncentred" else state.mean
         shares, weights = np.empty(n_users, dtype=np.int64), np.empty(n_users, dtype=np.uint64)
-        is_full = self.form == "full"
-        _kernel.weigh_users(indptr, indices, mean, shares, weights, SCALE, UNIT, is_full, n_threads)
+        is_full = bool(state.mean.any())
+        _kernel.weigh_users(indptr, indices, state.mean, shares, weights, SCALE, UNIT, is_full, n_threads)
         item_sums, pair_sums = np.zeros(n_items, dtype=np.uint64), np.zeros(self._shape(state), dtype=np.uint64)
         starts = np.empty(n_items + 1, dtype=np.int64)
         # A block ends with the user in whom its interactions run out.
@@ -134,27 +115,23 @@ class PairSum(GramSum):
             )  # fmt: skip
         if len(pair_sums):
             total = int(weights.sum())  # modulo 2^64, as all of it
-            _kernel.center_pairs(mean, item_sums, pair_sums, total, n_threads)
+            _kernel.center_pairs(state.mean, item_sums, pair_sums, total, n_threads)
         return pair_sums.view(np.int64)
 
 
-class PairSumAgain(PairSum):
-    """The third round, where by the second features tell enough of the pairs."""
-
-    _purpose = "dp_gram.item_pairs_again"
-
-
 class CrossSum(ProjectionSum):
-    """Users add up each item's entry times the projection of the others: the third round, as one of DPSubspace's.
+    """Users add up each item's entry times the projection of the others: a later round, as one of DPSubspace's.
 
     Parameters
     ----------
     noise, key, distance : object
         As for `NoisySum`.
+    number : int
+        Position among these rounds: each has noise of its own.
     """
 
-    _purpose = "dp_gram.item_projections"
     _owner, _remedy = "DPGram", FEWER_ITEMS
 
-    def __init__(self, noise: LayeredGaussian, key: Key, distance: float):
-        super().__init__(noise, key, distance, 0)
+    @property
+    def _purpose(self) -> str:  # type: ignore[override]
+        return f"dp_gram.item_projections.{self.number}"

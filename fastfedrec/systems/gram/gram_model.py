@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.compute import ranking
 from fastfedrec.compute.row_sums import sum_rows
-from fastfedrec.core.check import check_choice, check_flag, check_real
+from fastfedrec.core.check import check_choice, check_real
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
@@ -17,18 +17,12 @@ from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import contributions_of_neighbors, similar_by_factors
 from fastfedrec.systems._neighbors import score_neighbors
 from fastfedrec.systems._saved import SavedModel, rules_of
+from fastfedrec.systems.gram.decision import RIDGES, Candidate, Decision, Estimator, PairMatrix, choose_candidate
 
-__all__ = ["LEAST_MEAN", "LEAST_REACH", "LEAST_SIGNAL", "GramModel", "own_shares"]
+__all__ = ["GramModel"]
 
-LEAST_SIGNAL = 30.0  # of the gate
-# Of the gate that looks at the mean.  On generated data of two kinds, rows of 6 to 100, 400 to 3,000 items and 2,500
-# to 50,000 users an open one had up to .14 less HR@10 than popularity below 80, from .04 less to .02 more at 80, and
-# from 100 on from .02 less to .23 more.
-LEAST_REACH = 100.0
-LEAST_MEAN = 0.01  # of the most popular item's share: no item is rarer
 _N_NEIGHBORS = 100
-_LEAST_ALONE = 0.1  # of an item's own square: what noise leaves of it may be any number
-_LEAST_SCALE = 1e-100  # of a file's items, by which entries are divided
+_MIN_SCALE = 1e-100  # of an item in a file; entries are divided by it
 _BLOCK_CELLS = 2**23  # similarities held at once
 
 
@@ -38,64 +32,55 @@ class GramModel(FeaturedModel):
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
     _attributes: ClassVar[dict[str, str]] = {"score": "scoring"}
-    _pairs_take: ClassVar[str] = "two items"
 
     scoring: str
-    gate: bool
-    ridge: float
+    ridge: float | str
     item_means_: NDArray[np.float64]
     item_factors_: NDArray[np.float64]
     scoring_factors_: NDArray[np.float64]
     item_scales_: NDArray[np.float64]
+    decision_: Decision | None
     signal_: float
+
+    @property
+    def is_personal_(self) -> bool:
+        """Whether users receive scores of their own; False where only popularity was released or chosen."""
+        return self._fitted().item_factors_.shape[1] > 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
         self.scoring = check_choice("score", self.scoring, ("ease", "ridge", "knn"))
-        self.gate = check_flag("gate", self.gate)
-        self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)
+        if isinstance(self.ridge, str):
+            self.ridge = check_choice("ridge", self.ridge, ("auto",))
+        else:
+            self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)
 
-    def _least_signal(self, n_items: int) -> float:
-        """Of an open gate."""
-        return LEAST_SIGNAL
-
-    def _note_what_follows(self, is_open: bool) -> None:
-        """Say in the ledger what else is made of the release, or why there is nothing to make."""
-        name = type(self).__name__
-        if is_open:
-            self.ledger_.note(
-                f"{name}: the spectrum, the factors and the scores are computed from the noisy release and public "
-                "numbers alone, which costs nothing more"
-            )
-            return
-        least = self._least_signal(self.interactions_.n_items)
-        why = f"pairs take {self._pairs_take}"
-        if self.signal_ < least:
-            why = f"the noise would cover the pairs of items (signal {self.signal_:.3g}, {least:g} needed)"
-        self.ledger_.note(f"{name}: {why}, so all of epsilon went to popularity, and everybody gets the same items")
+    def _decide(self, pairs: PairMatrix, estimators: Mapping[str, Estimator]) -> Decision:
+        """Choose popularity or a personal model, and note in the ledger that this reads no data."""
+        ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
+        self.decision_ = decision = choose_candidate(pairs, estimators, ridges)
+        name, outcome = type(self).__name__, "a personal model" if decision.is_personal else "popularity"
+        self.ledger_.note(
+            f"{name}: {outcome} was chosen; choice, factors and scores are computed from noisy releases and "
+            "public numbers alone, which costs nothing more"
+        )
+        return decision
 
     def _release_popularity(self) -> None:
-        """Nothing but `item_means_`, so that everybody is offered the same."""
+        """Keep `item_means_` alone: all users get the same items."""
         n_items = len(self.item_means_)
         self.item_factors_ = self.scoring_factors_ = np.zeros((n_items, 0))
         self.item_scales_ = np.ones(n_items)
 
-    def _prepare_scores(self, own_squares: np.ndarray, noise: float) -> None:
-        """What devices score with, from the factors L.
-
-        `own_squares` are the diagonal of the users' matrix of pairs, which L L' has only what items share of; `noise`
-        is the standard deviation of an entry.
-        """
-        factors = self.item_factors_
-        shared = np.square(factors).sum(axis=1)
+    def _prepare_scores(self, pairs: PairMatrix, factors: np.ndarray, noise: float, chosen: Candidate) -> None:
+        """Compute the arrays that devices score with, for a candidate and factors with this noise."""
+        self.item_factors_ = joined = pairs.join(factors, chosen.personal_weight)
         if self.scoring == "knn":
-            lengths = np.sqrt(shared)[:, None]
-            self.scoring_factors_ = np.divide(factors, lengths, out=np.zeros_like(factors), where=lengths > 0)
-            self.item_scales_ = np.ones(len(factors))
-            return
-        alone = np.maximum(own_squares - shared, _LEAST_ALONE * own_squares)
-        ridges = alone + self.ridge * noise * math.sqrt(len(factors))
-        self.scoring_factors_, self.item_scales_ = inverse_factors(factors, ridges), np.sqrt(ridges)
+            lengths = np.linalg.norm(joined, axis=1)[:, None]
+            self.scoring_factors_ = np.divide(joined, lengths, out=np.zeros_like(joined), where=lengths > 0)
+            self.item_scales_ = np.ones(len(joined))
+        else:
+            self.scoring_factors_, self.item_scales_ = pairs.score(factors, chosen, noise)
 
     # ---- the device ---------------------------------------------------------------------------------------------
 
@@ -173,52 +158,5 @@ class GramModel(FeaturedModel):
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_items = self.interactions_.n_items
         factors = dict.fromkeys(("item_factors_", "scoring_factors_"), (n_items, None))
-        scales = ArrayRule(np.float64, (n_items,), low=_LEAST_SCALE)
+        scales = ArrayRule(np.float64, (n_items,), low=_MIN_SCALE)
         return {**rules_of(np.float64, item_means_=(n_items,), **factors), "item_scales_": scales}
-
-
-def own_shares(popularity: np.ndarray) -> NDArray[np.float64]:
-    """Each item's share of all items that users have, by a noisy popularity; no item is without.
-
-    Parameters
-    ----------
-    popularity : ndarray of shape (n_items,), float64
-        In any unit.
-
-    Returns
-    -------
-    ndarray of shape (n_items,), float64
-        Above 0, together 1.
-    """
-    floored = np.maximum(popularity, LEAST_MEAN * max(float(popularity.max()), 0.0))
-    total = floored.sum()
-    return floored / total if total > 0 else np.full(len(popularity), 1 / len(popularity))
-
-
-def inverse_factors(factors: np.ndarray, ridges: np.ndarray) -> NDArray[np.float64]:
-    """Factors F of the inverse of L L' + D, D diagonal, which is D^-1/2 (I - F F') D^-1/2.
-
-    EASE's weights, minus the inverse's columns over their diagonal, are then sqrt(d_j / d_i) F_i'F_j / (1 - |F_j|^2)
-    from item i to item j, and those of ridge regression, which keeps a diagonal, sqrt(d_j / d_i) F_i'F_j.
-
-    Parameters
-    ----------
-    factors : ndarray of shape (n_items, rank), float64
-        L.
-    ridges : ndarray of shape (n_items,), float64
-        D, above 0.
-
-    Returns
-    -------
-    ndarray of shape (n_items, rank), float64
-        F; the squares of a row add up to less than 1.
-    """
-    if factors.shape[1] == 0:
-        return factors
-    with one_blas_thread():
-        scaled = factors / np.sqrt(ridges)[:, None]
-        inner = scaled.T @ scaled
-        inner.flat[:: len(inner) + 1] += 1.0
-        # By Woodbury's identity F F' = S (I + S'S)^-1 S' with S = D^-1/2 L.
-        values, turn = np.linalg.eigh(inner)
-        return scaled @ (turn / np.sqrt(np.maximum(values, 1.0)))  # below it by rounding alone

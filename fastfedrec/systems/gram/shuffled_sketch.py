@@ -28,36 +28,29 @@ from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.systems._courses import Courses
 from fastfedrec.systems._inputs import check_counts
-from fastfedrec.systems._mean_gate import reach_of
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
-from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of, tell
-from fastfedrec.systems.gram.dp_gram import short_row_factor
-from fastfedrec.systems.gram.gram_model import GramModel, own_shares
+from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
+from fastfedrec.systems.gram.decision import PairMatrix, named_estimators
+from fastfedrec.systems.gram.gram_model import GramModel
+from fastfedrec.systems.gram.scoring import own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     MAX_CELLS,
     FirstSketchRound,
     SketchRound,
-    SketchRoundAgain,
     SketchState,
 )
 
 __all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
 N_CANDIDATES = 8  # of a report; at the usual epsilon_0 more or fewer tell about as much
-# Of `reach_of`, from which pairs are asked about, and up to which the ridge grows.  With 2,500 to 30,000 users, rows of
-# 8 to 130 and generated data of two kinds pairs had up to .23 less HR@10 than popularity below 150, from .01 less to
-# .03 more at 150 to 300, and from .01 less to .09 more beyond.
-_LEAST_REACH = 200.0
-_FAR = 300.0
 _MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
 
 
-class ShuffledSketchGram(Courses, GramModel):
+class ShuffledSketchGram(GramModel):
     """EASE, ridge or nearest neighbours from short shuffled reports about pairs of items.
 
     **Guarantee.** Behind a shuffler that breaks every link between reports, all that a user sends is (`epsilon`,
@@ -80,12 +73,9 @@ class ShuffledSketchGram(Courses, GramModel):
     score : {"ease", "ridge", "knn"}
         What devices compute from the estimated matrix: a linear model without a diagonal, one with it, or cosines of
         the 100 nearest items.
-    gate : bool
-        Ask for single items alone, which tell popularity, where public numbers promise more noise than signal in pairs,
-        and where the first reports say that users' rows have too little in common.
-    ridge : float
-        Added to the matrix's diagonal as the noise is: this times the standard deviation of an entry's noise times
-        the root of the number of items, and more where rows are short (`dp_gram.short_row_factor`).
+    ridge : float or "auto"
+        Added to the matrix's diagonal: this times the standard deviation of an entry's noise times the root of the
+        number of items.  "auto" chooses it by the reports (`decision_`).
     honest_fraction : float
         Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.  Fewer hide less, so
         each user sends fewer reports.
@@ -94,11 +84,16 @@ class ShuffledSketchGram(Courses, GramModel):
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
         What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
         vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name;
-        without ids rows are in the order of the items.  How far each column is believed is fitted to the noisy release,
-        which costs nothing.
+        without ids rows are in the order of the items.  Whether they are used is part of `decision_`.
 
     Attributes
     ----------
+    is_personal_ : bool
+        Whether users receive scores of their own.  Otherwise all get the same popular items, because the decision found
+        nothing better or because there is one item or one report of each user.
+    decision_ : fastfedrec.systems.gram.decision.Decision or None
+        The candidates that were compared on the estimated matrix, with their scores and the error of the comparison;
+        None if only single items were asked about, and for a model from a file.
     n_reports_ : int
         Reports, of 33 bits each, that every user sent, in all rounds together: as many as `epsilon` allows.
     item_means_ : ndarray of shape (n_items,), float64
@@ -112,7 +107,8 @@ class ShuffledSketchGram(Courses, GramModel):
     item_scales_ : ndarray of shape (n_items,), float64
         By which devices divide a user's own entries, and multiply scores: an item that goes its own way tells less.
     signal_ : float
-        The gate's number, from public numbers only; below 30 it closes.
+        From public numbers only: the eigenvalue of users who all have the same taste, over half the radius of the
+        noise's spectrum.
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
@@ -137,7 +133,7 @@ class ShuffledSketchGram(Courses, GramModel):
     >>> from fastfedrec import Key, ShuffledSketchGram, datasets
     >>> data = datasets.generate_implicit(3000, 60, key=Key.from_seed(1))
     >>> model = ShuffledSketchGram(epsilon=4.0).fit(data, key=Key.from_seed(2))
-    >>> model.signal_ > 30
+    >>> model.is_personal_
     True
     >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
     >>> ids.shape
@@ -148,8 +144,6 @@ class ShuffledSketchGram(Courses, GramModel):
     True
     """
 
-    _pairs_take = "two items, and two reports of every user"
-
     def __init__(
         self,
         epsilon: float = 1.0,
@@ -157,8 +151,7 @@ class ShuffledSketchGram(Courses, GramModel):
         delta: float = 1e-6,
         n_rotations: int = 8,
         score: str = "ease",
-        gate: bool = True,
-        ridge: float = 0.5,
+        ridge: float | str = "auto",
         honest_fraction: float = 1.0,
         mean_share: float = 0.05,
         item_features: ItemFeaturesLike | None = None,
@@ -168,7 +161,6 @@ class ShuffledSketchGram(Courses, GramModel):
         self.delta = delta
         self.n_rotations = n_rotations
         self.scoring = score
-        self.gate = gate
         self.ridge = ridge
         self.honest_fraction = honest_fraction
         self.mean_share = mean_share
@@ -218,60 +210,45 @@ class ShuffledSketchGram(Courses, GramModel):
         phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note()
+        first = self._ask(fit, phases[0])
+        self.item_means_ = self._means(first)
+        self._release_popularity()
+        self._note_features(features, are_used=len(phases) > 1)
         if len(phases) == 1:
-            self._note_what_follows(is_open=False)
-        asked = [self._ask(fit, phases[0])]
-        self.item_means_ = self._means(asked)
-        reach = 0.0
-        if len(phases) > 1:
-            reach = self._reach(*asked[0][:2])
-            asked.append(self._ask(fit, self._next(phases, reach)))
-        has_pairs = asked[-1].system.has_pairs
-        self._note_features(features, are_used=has_pairs)
-        self._note_who_was_heard(asked)
-        if has_pairs:
-            self._note_what_follows(is_open=True)
-            self._estimate(*asked[1][:2], reach, features, fit.n_threads)
-        else:
-            self.item_means_ = self._means(asked)
-            self._release_popularity()
+            self.ledger_.note(
+                "ShuffledSketchGram: pairs take two items and two reports of every user, so all of epsilon "
+                "went to popularity"
+            )
+            self._note_drop_outs([first])
+            return self
+        pairs = self._ask(fit, phases[1])
+        self._note_drop_outs([first, pairs])
+        self._estimate(pairs.system, pairs.state, features, fit.n_threads)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Items alone, where the noise would cover pairs; else a few reports about items, and then pairs."""
+        """Return a few reports about items, then pairs; with one item or one report, items alone."""
         with renamed("nominal_epsilon", "epsilon_0"):
             channel = LargestResponse(self.epsilon_0, N_CANDIDATES)
         self.n_reports_ = self._budget(channel, data.n_users)
         self.signal_ = self._signal(channel, data)
-        takes_two = min(data.n_items, self.n_reports_) > 1
-        is_open = takes_two and (not self.gate or self.signal_ >= self._least_signal(data.n_items))
+        has_pairs = min(data.n_items, self.n_reports_) > 1
 
         def round_of(kind: type[SketchRound], n_reports: int, has_pairs: bool) -> Phase:
             honest = float(self.honest_fraction)
             system = kind(channel, data.n_items, n_reports, self.n_rotations, has_pairs, honest)
             return Phase(system, system.initial_state(key))
 
-        if is_open:
+        if has_pairs:
             n_first = self._n_first(self.n_reports_)
             first = round_of(FirstSketchRound, n_first, has_pairs=False)
             phases = [first, round_of(SketchRound, self.n_reports_ - n_first, has_pairs=True)]
         else:
             phases = [round_of(SketchRound, self.n_reports_, has_pairs=False)]
         remedy = f"lower n_rotations, or {FEWER_ITEMS}"
-        denoising = 16 * data.n_items**2 + denoising_bytes(data.n_items) if is_open else 0
+        denoising = 20 * data.n_items**2 + denoising_bytes(data.n_items) if has_pairs else 0
         check_memory("ShuffledSketchGram", data.n_items, max(phases[-1].system.n_bytes, denoising), remedy)
         return phases
-
-    def _courses(self, phases: list[Phase]) -> list[list[Phase]]:
-        """The plan; and with a gate, items again in place of pairs."""
-        if not self.gate or len(phases) == 1:
-            return [phases]
-        first, planned = phases
-        system = SketchRoundAgain(
-            planned.system.channel, planned.system.n_items, planned.system.n_reports, self.n_rotations, False,
-            planned.system.honest_fraction,
-        )  # fmt: skip
-        return [phases, [first, Phase(system, first.state)]]  # the same public signs
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -322,7 +299,7 @@ class ShuffledSketchGram(Courses, GramModel):
             "can count them"
         )
 
-    def _note_who_was_heard(self, asked: list[Phase]) -> None:
+    def _note_drop_outs(self, asked: list[Phase]) -> None:
         """Fewer users than were asked hide each other less than was promised."""
         if min(state.n_users for _, state, _ in asked) >= self.interactions_.n_users:
             return
@@ -340,56 +317,33 @@ class ShuffledSketchGram(Courses, GramModel):
         """Run a round; it and the state after it."""
         return phase._replace(state=fit.rounds(phase.system, phase.state, self.interactions_))
 
-    def _means(self, asked: list[Phase]) -> NDArray[np.float64]:
-        """The mean of users' normalised rows, by the answers of all rounds about items."""
-        channel = asked[0].system.channel
-        answers = sum(state.n_answers for _, state, _ in asked) / channel.decoder
-        decoded = sum(state.decoded for _, state, _ in asked)
-        return decoded / (answers * mean_largest(channel.n_candidates, has_pairs=False))
-
-    def _reach(self, system: SketchRound, state: SketchState) -> float:
-        """DPGram's number: users over the noise of an entry of pairs, times what two rows have in common."""
-        weight = mean_largest(system.channel.n_candidates, has_pairs=False) / system.channel.decoder
-        noise = 1 / (weight * math.sqrt(state.n_answers))
-        return reach_of(self.signal_ * math.sqrt(2 * system.n_items), self.item_means_, noise)
-
-    def _next(self, phases: list[Phase], reach: float) -> Phase:
-        """Pairs, or items again."""
-        courses = self._courses(phases)
-        if len(courses) == 1 or reach >= _LEAST_REACH:
-            return phases[1]
-        self.ledger_.note(  # without the number, which is no part of what the run costs
-            "ShuffledSketchGram: by the first reports, users' rows have too little in common for pairs of items to "
-            f"tell more than popularity (below {_LEAST_REACH:g}; looking at what was reported costs nothing), so "
-            "all that was left of epsilon went to popularity, and everybody gets the same items"
-        )
-        return courses[1][1]
+    def _means(self, asked: Phase) -> NDArray[np.float64]:
+        """Return the mean of users' normalised rows, by the answers of a round about items."""
+        channel, state = asked.system.channel, asked.state
+        return state.decoded / (state.n_answers / channel.decoder * mean_largest(channel.n_candidates, has_pairs=False))
 
     def _estimate(
-        self,
-        system: SketchRound,
-        state: SketchState,
-        reach: float,
-        features: AlignedFeatures | None,
-        n_threads: int,
+        self, system: SketchRound, state: SketchState, features: AlignedFeatures | None, n_threads: int
     ) -> None:
-        # What one user's answers add up to, on average, where its normalised row has a product of 1.
+        # The mean sum of one user's answers where its normalised row has a product of 1.
         channel = system.channel
         unit = state.n_answers / channel.decoder * mean_largest(channel.n_candidates, has_pairs=True) / state.n_users
-        noise = math.sqrt(state.n_answers / 2) / unit
-        pairs = (state.decoded / (2 * unit)).astype(np.float32)
-        popularity = np.ones(len(pairs)) if features is None else popularity_of(pairs)
-        if features is not None and not tell(features, pairs, popularity):
-            features = None
-        root_length = float(self.item_means_.sum())  # the mean root of rows' lengths
-        self.item_factors_ = denoise_with_features(pairs, noise, features, popularity, n_threads=n_threads)
-        if self.item_factors_.shape[1]:  # of less noise than the few reports about items
+        noise, values = math.sqrt(state.n_answers / 2) / unit, (state.decoded / (2 * unit)).astype(np.float32)
+
+        def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
+            popularity = np.ones(len(matrix)) if given is None else popularity_of(matrix)
+            return denoise_with_features(matrix, noise, given, popularity, n_threads=n_threads)
+
+        estimators = named_estimators(features, estimate)
+        pairs = PairMatrix(values, noise, state.n_users * own_shares(self.item_means_))
+        chosen = self._decide(pairs, estimators).chosen
+        factors = estimators[chosen.estimator](values.copy(), noise)
+        if factors.shape[1]:  # its noise is less than that of the few reports about items
             with one_blas_thread():
-                self.item_means_ = self.item_factors_ @ self.item_factors_.sum(axis=0) / state.n_users
-        # Features tell what rows do not: the ridge would take it away.
-        reach = math.inf if features is not None else max(reach, _LEAST_REACH) / _FAR
-        factor = short_row_factor(state.n_users / (noise * math.sqrt(len(pairs))), root_length, reach)
-        self._prepare_scores(state.n_users * own_shares(self.item_means_), noise * factor)
+                self.item_means_ = factors @ factors.sum(axis=0) / state.n_users
+        if chosen.personal_weight:
+            pairs = replace(pairs, own_squares=state.n_users * own_shares(self.item_means_))
+            self._prepare_scores(pairs, factors, noise, chosen)
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"n_reports": self.n_reports_}

@@ -23,7 +23,7 @@ from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.claims import FEWER_ITEMS
 
-__all__ = ["MAX_CELLS", "FirstSketchRound", "SketchRound", "SketchRoundAgain", "SketchState"]
+__all__ = ["MAX_CELLS", "FirstSketchRound", "SketchRound", "SketchState"]
 
 MAX_CELLS = 2**28  # of all rotations: 2 GiB of sums, and rows short enough for 16 bits
 _MOST_ANSWERS = 2**24  # put in order at a time, 64 MiB, or of that size a quarter of the sums, which each time are read
@@ -355,13 +355,6 @@ class FirstSketchRound(SketchRound):
     """The round that says what to ask for next, whose words no other round draws."""
 
     _stream = "shuffled_sketch.first"
-
-
-class SketchRoundAgain(SketchRound):
-    """The round in place of the one that was planned, whose words no other round draws."""
-
-    _stream = "shuffled_sketch.again"
-    n_skipped = 1
 
 
 def _bucket_shift(n_cells: int) -> int:

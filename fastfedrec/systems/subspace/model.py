@@ -25,10 +25,10 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
+from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._feature_prior import prior_factors
 from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import similar_by_factors
-from fastfedrec.systems._mean_gate import MeanGated
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.subspace._inference import Projections, Scoring
@@ -40,7 +40,6 @@ from fastfedrec.systems.subspace.rounds import (
     UNIT,
     ProjectionSum,
     ShareSum,
-    ShareSumAgain,
     SubspaceState,
     SubspaceSum,
     public_signs,
@@ -49,9 +48,6 @@ from fastfedrec.systems.subspace.rounds import (
 __all__ = ["DPSubspace"]
 
 LEAST_SIGNAL = 0.75  # of the gate
-# Of the gate that looks at the mean.  On generated data of two kinds with rows of 6 to 100 and 400 to 30,000 items an
-# open one had up to .06 less HR@10 than popularity up to 63, and from .015 less to .07 more from 71 on.
-_LEAST_REACH = 65.0
 _GROWTH = 2.0  # of a round's part of the squared budget over that of the round before: what it asks about is worth more
 _N_ROUNDS = 3  # of projections, where nobody says how many
 _MOST_ROUNDS = 16
@@ -59,7 +55,7 @@ _LEAST_MEAN = 0.01  # of the largest entry of the mean
 
 
 @dataclass(repr=False, eq=False)
-class DPSubspace(MeanGated, FeaturedModel):
+class DPSubspace(CentralModel, FeaturedModel):
     """EASE for many items, from differentially private projections of the matrix of item pairs.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
@@ -80,8 +76,7 @@ class DPSubspace(MeanGated, FeaturedModel):
         Of projections, after the mean: the first is on random signs, every later one on what was found so far, with
         twice the squared budget of the one before.  "auto" takes 3.
     gate : bool
-        Where the public numbers, or the released mean of the users' rows, promise more noise than signal, spend
-        everything on popularity instead.
+        Where the public numbers promise more noise than signal, spend everything on popularity instead.
     ridge : float
         Added to the diagonal, in units of the largest singular value that the last round's noise has by itself.
     mean_share : float
@@ -104,10 +99,7 @@ class DPSubspace(MeanGated, FeaturedModel):
     item_uniqueness_ : ndarray of shape (n_items,), float64
         What is added to its diagonal: the part of each item that factors do not explain, and the ridge.
     signal_ : float
-        The gate's number n_users mu / n_items, from public numbers only; below 0.75 it closes.  An open one looks at
-        the released mean as well, at no cost: a second number, n_users mu times the mean product of two users'
-        normalised rows, has to reach 65, or all that is left goes to popularity, as the
-        ledger tells.
+        The gate's number n_users mu / n_items, from public numbers only; below 0.75 it closes.
     ledger_ : fastfedrec.accounting.Ledger
         What the run cost each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
@@ -144,7 +136,6 @@ class DPSubspace(MeanGated, FeaturedModel):
     """
 
     _most_users = MAX_USERS
-    _again = ShareSumAgain
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "item_uniqueness_")
 
     epsilon: float = 1.0
@@ -174,7 +165,8 @@ class DPSubspace(MeanGated, FeaturedModel):
                 f"DPSubspace: the noise would cover the projections (signal {self.signal_:.3g}, {LEAST_SIGNAL:g} "
                 "needed), so all of epsilon went to popularity, and everybody gets the same items"
             )
-        others = self._release_mean(fit, data, phases)
+        (first, start, _), *others = phases
+        self.item_means_: NDArray[np.float64] = fit.rounds(first, start, data).noisy / (UNIT * n_users)
         self._note_features(features, are_used=bool(others))
         self.item_factors_: NDArray[np.float64] = np.zeros((data.n_items, 0))
         self.item_uniqueness_: NDArray[np.float64] = np.ones(data.n_items)
@@ -189,9 +181,6 @@ class DPSubspace(MeanGated, FeaturedModel):
                     float(system.noise.stddev) / UNIT,
                 )
             self.item_factors_, self.item_uniqueness_ = found.model(self.ridge)
-
-    def _least_reach(self) -> float:
-        return _LEAST_REACH
 
     def costs(self, n_items: int) -> str:
         """What a fit with an open gate moves and holds, before anything is spent: by public sizes alone.

@@ -27,7 +27,6 @@ __all__ = [
     "UNIT",
     "ProjectionSum",
     "ShareSum",
-    "ShareSumAgain",
     "SubspaceState",
     "SubspaceSum",
     "public_signs",
@@ -111,12 +110,6 @@ class ShareSum(ItemShares, SubspaceSum):
     """The first round."""
 
     _purpose = "dp_subspace.item_shares"
-
-
-class ShareSumAgain(ShareSum):
-    """The second and last round, where the first said that projections would tell nothing."""
-
-    _purpose = "dp_subspace.item_shares_again"
 
 
 class ProjectionSum(SubspaceSum):

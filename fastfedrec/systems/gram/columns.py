@@ -1,9 +1,11 @@
-"""What the server makes of DPGram's third release: the directions that it asks about, and the answer put in.
+"""Rounds of few columns: which directions of the matrix of item pairs they measure, and how the answer corrects it.
 
 The release is C = kappa hollow(A) E + noise, with A the matrix of item pairs of which an estimate R is known, E the
 public encoder made of R's strongest eigenvectors, and hollow(A) the matrix without its diagonal.  See
 docs/explanation/systems/gram/dp-gram.md.
 """
+
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,18 +13,23 @@ from numpy.typing import NDArray
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.systems.gram.shrinkage import RANK
 
-__all__ = ["N_COLUMNS", "directions", "refine_factors"]
+__all__ = ["N_COLUMNS", "add_columns", "next_encoder"]
 
-N_COLUMNS = 40  # of the encoder
-_LENGTH = 2.0**12  # of its longest column, in whole numbers: its entries are far within what devices answer
-_LEAST = 0.01  # of the strongest factor's length: so that whole numbers still tell the shortest column well
+N_COLUMNS = 40  # of an encoder
+# The number of columns; tuned, see "Settings" on the page.
+_MIN_COLUMNS = 10
+_COLUMNS_PER_DIRECTION = 2
+_MIN_EIGENVALUE = 0.2  # of the radius of the noise's spectrum, from which on a direction is counted
+_MAX_LENGTH = 2.0**12  # of a column in whole numbers: its entries are far below the bound of an encoder's
+_MIN_LENGTH = 0.01  # of the strongest factor's: whole numbers still resolve the shortest column
 
 
-def directions(factors: np.ndarray, n_columns: int) -> NDArray[np.int16]:
-    """The encoder: the strongest eigenvectors of L L', the weaker ones longer, in whole numbers.
+def next_encoder(factors: np.ndarray, n_columns: int, noise: float) -> NDArray[np.int16]:
+    """Return the strongest eigenvectors of L L' in whole numbers, the weaker ones longer.
 
-    A user's answer has norm 1 whatever it asks, so that columns share it by what the row has of each.  The fourth root
-    of the eigenvalues lies between equal columns, of which the strongest would take most, and equal answers.
+    The answer of a user has norm 1 for any encoder, so fewer columns leave more of it for each.  Twice as many columns
+    are used as eigenvalues stand out, from 10 on.  Columns are scaled by the fourth root of the eigenvalues: with equal
+    columns the strongest one would take most of the norm, and with equal answers the weakest would be mostly noise.
 
     Parameters
     ----------
@@ -30,23 +37,27 @@ def directions(factors: np.ndarray, n_columns: int) -> NDArray[np.int16]:
         L, with orthogonal columns, strongest first.
     n_columns : int
         Of the encoder.
+    noise : float
+        Standard deviation of the noise of an entry of L L' before it was denoised.
 
     Returns
     -------
     ndarray of shape (n_items, n_columns), int16
-        Columns beyond the rank are 0.
+        Columns that are not used are 0.
     """
-    asked = factors[:, :n_columns]
+    radius = 2 * noise * math.sqrt(len(factors))
+    n_strong = int(np.count_nonzero(np.square(factors).sum(axis=0) > _MIN_EIGENVALUE * radius))
+    asked = factors[:, : min(max(_COLUMNS_PER_DIRECTION * n_strong, _MIN_COLUMNS), n_columns)]
     encoder = np.zeros((len(factors), n_columns), dtype=np.int16)
     if asked.shape[1]:
         encoder[:, : asked.shape[1]] = np.rint(asked * (_scales(asked) / np.linalg.norm(asked, axis=0)))
     return encoder
 
 
-def refine_factors(
+def add_columns(
     factors: np.ndarray, sums: np.ndarray, encoder: np.ndarray, noise: float, *, rank: int = RANK
 ) -> NDArray[np.float64]:
-    """Correct an estimate L L' of A by what noisy cross products say of its strongest directions.
+    """Correct an estimate L L' of A by noisy products with its strongest directions.
 
     kappa is the regression of C on H = hollow(L L') E.  Each column of what C / kappa has beyond H is shrunk by the
     part of its square that is noise (James and Stein), and the estimate moves as little as it can to agree with it.
@@ -58,7 +69,7 @@ def refine_factors(
     sums : ndarray of shape (n_items, n_columns), float64
         C.
     encoder : ndarray of shape (n_items, n_columns), int16
-        `directions` of L.
+        As from `next_encoder`.
     noise : float
         Standard deviation of an entry of C, above 0.
     rank : int
@@ -69,7 +80,7 @@ def refine_factors(
     ndarray of shape (n_items, n_found), float64
         L as `denoise_pairs` returns it; as it was where C has nothing of H.
     """
-    n_items, n_asked = len(factors), min(factors.shape[1], encoder.shape[1])
+    n_items, n_asked = len(factors), int(encoder.any(axis=0).sum())  # the columns in use are the first ones
     asked, sums = encoder[:, :n_asked].astype(np.float64), sums[:, :n_asked]
     with one_blas_thread():
         expected = factors @ (factors.T @ asked) - np.square(factors).sum(axis=1)[:, None] * asked
@@ -96,5 +107,5 @@ def refine_factors(
 def _scales(asked: np.ndarray) -> np.ndarray:
     """Lengths of the encoder's columns: 1 / sqrt of those of the factors, which are roots of eigenvalues."""
     lengths = np.linalg.norm(asked, axis=0)
-    lengths = np.maximum(lengths, _LEAST * lengths[0])
-    return _LENGTH * np.sqrt(lengths[-1] / lengths)
+    lengths = np.maximum(lengths, _MIN_LENGTH * lengths[0])
+    return _MAX_LENGTH * np.sqrt(lengths[-1] / lengths)

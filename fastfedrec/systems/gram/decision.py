@@ -1,0 +1,232 @@
+"""The choice between popularity and a personal model, and of its ridge, from one noisy matrix by splitting its noise.
+
+The released matrix is P = C + s W with Gaussian W and a public s.  With public Gaussian E, the matrices
+P + sqrt(a) s E and P - s E / sqrt(a) have independent noise.  A candidate is fitted to the first and evaluated on the
+second.  No data are read, so the choice costs no privacy.  See docs/explanation/systems/gram/dp-gram.md.
+"""
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.item_features import AlignedFeatures
+from fastfedrec.systems.gram.scoring import LinearScores, linear_scores
+
+__all__ = ["RIDGES", "Candidate", "Decision", "Estimator", "PairMatrix", "choose_candidate", "named_estimators"]
+
+#: Ridges that are tried, in units of the standard deviation of an entry's noise times the root of the number of items.
+RIDGES = tuple(0.25 * 2.0**power for power in range(7))
+_PERSONAL_WEIGHTS = (1.0, 0.5, 0.25)
+_SPLIT = 0.5  # a: training noise has 1.5 times the variance of the release, test noise 3 times
+_NOISE = "gram.noise_splitting"  # a public stream
+_ROWS = 1024  # of the matrix, for which draws are held at once
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of the model.
+
+    Parameters
+    ----------
+    personal_weight : float
+        Factor of the matrix of pairs beside popularity; 0 for popularity alone.
+    ridge : float
+        In units of the standard deviation of an entry's noise times the root of the number of items.
+    estimator : str
+        Name of the estimator of the matrix, such as one that uses item features.
+    """
+
+    personal_weight: float
+    ridge: float
+    estimator: str = "pairs"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The candidates, their scores on the test half of the noise, and the one that was chosen.
+
+    A score estimates the cosine between the items of users and the scores that devices compute for them from the other
+    items, up to a factor that all candidates share.
+
+    Parameters
+    ----------
+    chosen : Candidate
+        The candidate with the largest score.
+    scores : mapping of Candidate to float
+        Of each candidate that was tried.
+    gain : float
+        Score of the best personal candidate less that of popularity, over the score of popularity.
+    error : float
+        Standard deviation of `gain` by the noise of the release.
+    """
+
+    chosen: Candidate
+    scores: Mapping[Candidate, float]
+    gain: float
+    error: float
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether users receive scores of their own, and not popularity."""
+        return self.chosen.personal_weight > 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the decision as plain values, one row for each candidate.
+
+        Returns
+        -------
+        dict
+            For JSON, or for a frame of its `candidates`.
+        """
+        return {
+            "is_personal": self.is_personal, "gain": self.gain, "error": self.error,
+            "candidates": [
+                {**vars(candidate), "score": score, "chosen": candidate == self.chosen}
+                for candidate, score in self.scores.items()
+            ],
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PairMatrix:
+    """A released matrix of item pairs.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_items, n_items), float32
+        Symmetric, with zeros on the diagonal.
+    noise : float
+        Standard deviation of an entry's noise.
+    own_squares : ndarray of shape (n_items,), float64
+        Diagonal of the users' matrix.
+    popularity : ndarray of shape (n_items,), float64, or None
+        Factor of the part that all users share, which `values` are without; None if they contain it.  Then their
+        strongest factor is popularity.
+    """
+
+    values: NDArray[np.float32]
+    noise: float
+    own_squares: NDArray[np.float64]
+    popularity: NDArray[np.float64] | None = None
+
+    def join(self, factors: np.ndarray, personal_weight: float) -> NDArray[np.float64]:
+        """Return factors of the whole matrix: those of popularity, and the others times the root of a weight."""
+        if self.popularity is None:
+            shared, personal = factors[:, :1], factors[:, 1:]
+        else:
+            shared, personal = self.popularity[:, None], factors
+        if not personal_weight:
+            return shared
+        return np.column_stack([math.sqrt(personal_weight) * personal, shared])
+
+    def score(self, factors: np.ndarray, candidate: Candidate, noise: float) -> LinearScores:
+        """Return the scoring of a candidate, fitted to `factors` whose noise has this standard deviation."""
+        ridge = candidate.ridge * noise * math.sqrt(len(self.own_squares))
+        return linear_scores(self.join(factors, candidate.personal_weight), self.own_squares, ridge)
+
+
+#: From a noisy matrix, which it may overwrite, and the noise of an entry to factors of the matrix behind it.
+Estimator = Callable[[NDArray[np.float32], float], NDArray[np.float64]]
+
+
+def named_estimators(
+    features: AlignedFeatures | None, estimate: Callable[[AlignedFeatures | None, NDArray[np.float32], float], Any]
+) -> dict[str, Estimator]:
+    """Return the estimators to choose from: without item features and, if there are any, with them."""
+    given = {"pairs": None} if features is None else {"pairs": None, "pairs and item features": features}
+    return {name: functools.partial(estimate, value) for name, value in given.items()}
+
+
+@one_blas_thread()
+def choose_candidate(
+    pairs: PairMatrix, estimators: Mapping[str, Estimator], ridges: Sequence[float] = RIDGES
+) -> Decision:
+    """Choose the weight of the personal part and the ridge that score best on independent noise.
+
+    Two training matrices are drawn, with E and with -E, so that the first order of E cancels in the mean of both.
+
+    Parameters
+    ----------
+    pairs : PairMatrix
+        The release.
+    estimators : mapping of str to callable
+        From a noisy matrix and its noise to factors of the matrix behind it.
+    ridges : sequence of float
+        Candidates, in the units of `Candidate`.
+
+    Returns
+    -------
+    Decision
+        Its popularity candidate has the smallest ridge.
+
+    References
+    ----------
+    .. [1] Oliveira, Lei, Tibshirani, "Unbiased risk estimation in the normal means problem via coupled bootstrap
+       techniques", Electronic Journal of Statistics, 2024.
+    """
+    popularity = Candidate(0.0, min(ridges), next(iter(estimators)))
+    candidates = [popularity] + [
+        Candidate(weight, ridge, name) for name in estimators for weight in _PERSONAL_WEIGHTS for ridge in ridges
+    ]
+    noise, scores, weights = pairs.noise * math.sqrt(1 + _SPLIT), dict.fromkeys(candidates, 0.0), {}
+    for training in _training_matrices(pairs):
+        factors = {name: estimate(training.copy(), noise) for name, estimate in estimators.items()}
+        for candidate in candidates:
+            scoring = pairs.score(factors[candidate.estimator], candidate, noise)
+            agreement, length = _agreement(pairs, training, scoring)
+            scores[candidate] += agreement / length / 2
+            weights[candidate] = scoring.weights(1 / length)
+    best = max(candidates[1:], key=scores.__getitem__)
+    reference = abs(scores[popularity]) or 1.0
+    gain = (scores[best] - scores[popularity]) / reference
+    error = pairs.noise * _spread(weights[best], weights[popularity]) / reference
+    return Decision(best if gain > 0 else popularity, scores, gain, error)
+
+
+def _training_matrices(pairs: PairMatrix) -> Iterator[NDArray[np.float32]]:
+    """Yield P + sqrt(a) s E and P - sqrt(a) s E, in one array."""
+    training, scale, n_items = pairs.values.copy(), pairs.noise * math.sqrt(_SPLIT), len(pairs.values)
+    for start in range(0, n_items, _ROWS):
+        stop, key = min(start + _ROWS, n_items), Key.from_seed(0)
+        draws = key.normal(_NOISE, round=start // _ROWS, size=(stop - start) * (n_items - start)) * scale
+        block = np.triu(draws.astype(np.float32).reshape(stop - start, -1), 1)
+        training[start:stop, start:] += block
+        training[start:, start:stop] += block.T
+    yield training
+    np.subtract(2 * pairs.values, training, out=training)
+    yield training
+
+
+def _agreement(pairs: PairMatrix, training: np.ndarray, scoring: LinearScores) -> tuple[float, float]:
+    """Return <G, B> and sqrt(tr(B'GB)) for the weights B of a scoring and the test matrix G.
+
+    B = L R' - D with n x k matrices, so that G is multiplied with L alone.  A test matrix whose noise makes the trace
+    negative has an infinite length: then the candidate cannot be told from noise.
+    """
+    left, right, alone = scoring.left, scoring.right, scoring.diagonal
+    single = left.astype(np.float32)
+    # The test matrix P - s E / sqrt(a) is a sum of P and the training matrix.
+    products = (pairs.values @ single).astype(np.float64) * (1 + 1 / _SPLIT) - (training @ single) / _SPLIT
+    if (shared := pairs.popularity) is not None:
+        products += np.outer(shared, shared @ left) - np.square(shared)[:, None] * left
+    products += pairs.own_squares[:, None] * left
+    across = np.einsum("ij,ij->i", products, right)
+    agreement = across.sum() - pairs.own_squares @ alone
+    square = np.vdot(left.T @ products, right.T @ right) - 2 * across @ alone + pairs.own_squares @ np.square(alone)
+    return float(agreement), math.sqrt(square) if square > 0 else math.inf
+
+
+def _spread(one: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> float:
+    """Return the standard deviation of <W, B_1 - B_2> for symmetric W of unit variance off its diagonal."""
+    left, right = np.column_stack([one[0], other[0]]), np.column_stack([one[1], -other[1]])
+    alone = one[2] - other[2]
+    crossed = right.T @ left
+    square = np.vdot(left.T @ left, right.T @ right) + np.vdot(crossed, crossed.T) - 2 * alone @ alone
+    return math.sqrt(max(float(square), 0.0))
