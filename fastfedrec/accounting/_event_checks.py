@@ -54,6 +54,11 @@ def check_replace_sensitivity(event: Any) -> None:
             f"`replace_sensitivity` must be None with neighboring='replace', got {event.replace_sensitivity!r}; "
             "divide noise_multiplier by it instead"
         )
+    if event.sampling != "none":
+        raise ValueError(
+            f"`replace_sensitivity` must be None with sampling={event.sampling!r}, got {event.replace_sensitivity!r}; "
+            "two opposite contributions state the cost there"
+        )
     sensitivity = check_real("replace_sensitivity", event.replace_sensitivity, low=0.0)
     if not 1 <= sensitivity <= 2:
         raise ValueError(

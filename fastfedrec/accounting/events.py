@@ -214,9 +214,9 @@ class Gaussian(_Central):
         Under "replace": the largest norm of one unit's contribution over the sensitivity, in [0.5, 1]; only Poisson
         sampling uses it.  None where it is not stated, which counts as 1.
     replace_sensitivity : float or None
-        Under "add_remove" or "zero_out": the largest distance between the contributions of two units over the
-        sensitivity, in [1, 2].  The square root of 2 holds for contributions with non-negative inner products.  None
-        counts as 2, which always holds.
+        Under "add_remove" or "zero_out" without sampling: the largest distance between the contributions of two units
+        over the sensitivity, in [1, 2].  The square root of 2 holds for contributions with non-negative inner products.
+        None counts as 2, which always holds.
     """
 
     noise_multiplier: float

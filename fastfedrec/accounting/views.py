@@ -124,13 +124,12 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
         # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, D0 without the user or with none of the user's data: twice
         # the sensitivity, unless the event states a smaller bound.
         stated = getattr(event, "replace_sensitivity", None)
-        bound = Fraction(2 if stated is None else stated)
         cleared: dict[str, Any] = {} if stated is None else {"replace_sensitivity": None}
         return replace(
             event,
             neighboring="replace",
-            noise_multiplier=-float_up(-Fraction(event.noise_multiplier) / bound),  # rounded down
-            contribution=float_up(1 / bound) if event.sampling == "poisson" else None,
+            noise_multiplier=-float_up(-Fraction(event.noise_multiplier) / Fraction(stated or 2)),  # rounded down
+            contribution=0.5 if event.sampling == "poisson" else None,  # `stated` is None there
             **cleared,
         )
     if isinstance(event, CentralRelease):

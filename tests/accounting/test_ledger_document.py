@@ -59,6 +59,7 @@ EVERYTHING = [
     Gaussian(1.5, "m", neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),
     Laplace(1.5, "m", **SAMPLED, **OF_ENTITY),
     Gaussian(1.5, "m", neighboring="replace", sampling="poisson", sampling_probability=0.1, contribution=0.5),
+    Gaussian(1.5, "m", neighboring="zero_out", sampling="none", replace_sensitivity=1.5),
     CentralRelease("m", 0.5, delta=1e-9, **SAMPLED, **OF_ENTITY),
     CentralRelease("m", 0.5, n_choices=3),
     CentralRelease("m", 0.5, neighboring="replace", sampling="without_replacement", n_users=100, cohort_size=5),

@@ -1,0 +1,139 @@
+"""Plans of equal cost for zero_out: whichever a release chooses, the ledger states the largest cost for replacement."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fastfedrec import DPGram, DPSubspace, Key, datasets
+from fastfedrec.accounting import Ledger
+from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems._mean_gate import in_place_of
+from fastfedrec.systems._replacement import state_largest_replacement
+from fastfedrec.systems.gram.dp_gram_rounds import UNIT, GramState, PairSum, ShareSum, ShareSumAgain
+
+KEY = Key.from_seed(1)
+STATE = GramState(np.zeros(4, dtype=np.int64))
+
+
+def phase(mu, replacement, n_rounds=1, kind=ShareSum):
+    system = kind(LayeredGaussian(Fraction(UNIT) / Fraction(mu)), KEY, 0.0)
+    system.replace_sensitivity = replacement
+    return Phase(system, STATE, n_rounds)
+
+
+def own(plan):
+    """The square of mu of a plan's rounds for a replaced user, exactly."""
+    costs = [(phase.n_rounds, phase.system.own_cost) for phase in plan]
+    return sum(n * (Fraction(c.replace_sensitivity) / Fraction(c.noise_multiplier)) ** 2 for n, c in costs)
+
+
+def stated(plan):
+    """The same of the events that a ledger holds after a run."""
+    events = [(phase.n_rounds, phase.system.round_event(5)) for phase in plan]
+    return sum(n * (Fraction(e.replace_sensitivity or 2) / Fraction(e.noise_multiplier)) ** 2 for n, e in events)
+
+
+def check(plans):
+    """No event states less than its round costs, and every plan's sum is that of the most expensive one."""
+    state_largest_replacement(plans)
+    largest = max(map(own, plans))
+    for plan in plans:
+        for one in plan:
+            event, cost = one.system.round_event(5), one.system.own_cost
+            assert Fraction(event.noise_multiplier) <= Fraction(cost.noise_multiplier)
+            assert (event.replace_sensitivity or 2.0) >= cost.replace_sensitivity
+        assert largest <= stated(plan) <= largest * (1 + Fraction(1, 2**45))
+
+
+SENSITIVITIES = st.sampled_from([math.sqrt(2), 2.0, 1.0, 1.7])
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    sensitivities=st.lists(SENSITIVITIES, min_size=6, max_size=6),
+    shares=st.tuples(st.floats(0.01, 0.9), st.floats(0.05, 0.9)),
+    n_rounds=st.integers(1, 3),
+)
+def test_every_plan_states_the_largest_cost(sensitivities, shares, n_rounds):
+    """Plans that part after the first and after the second round, as DPGram's with a third release."""
+    share, of_rest = shares
+    mean = phase(math.sqrt(share), sensitivities[0])
+    pairs = phase(math.sqrt((1 - share) * of_rest), sensitivities[1])
+    cross = phase(math.sqrt((1 - share) * (1 - of_rest) / n_rounds), sensitivities[2], n_rounds)
+    plan = [mean, pairs, cross]
+    later = [in_place_of(plan[at:], kind, STATE) for at, kind in ((1, ShareSumAgain), (1, PairSum), (2, ShareSumAgain))]
+    for one, sensitivity in zip(later, sensitivities[3:], strict=True):
+        one.system.replace_sensitivity = sensitivity
+    plans = [plan, [mean, later[0]], [mean, later[1]], [mean, pairs, later[2]]]
+    check(plans)
+    first = [[one.system.stated_cost for one in plan] for plan in plans]
+    check(plans)  # and again, from what the rounds cost themselves
+    assert [[one.system.stated_cost for one in plan] for plan in plans] == first
+
+
+def test_a_cheaper_substitute_states_what_the_plan_would_have_cost():
+    root = math.sqrt(2)
+    mean, pairs = phase(0.6, root), phase(0.8, 2.0)
+    again = in_place_of([pairs], ShareSumAgain, STATE)
+    state_largest_replacement([[mean, pairs], [mean, again]])
+    assert mean.system.round_event(1).replace_sensitivity == root  # both plans have it
+    assert pairs.system.round_event(1).replace_sensitivity is None
+    assert again.system.round_event(1).replace_sensitivity is None
+    assert again.system.own_cost.replace_sensitivity == root
+    # Between: a plan of both kinds.
+    cross = phase(0.8 * math.sqrt(0.5), 2.0)
+    again = in_place_of([pairs := phase(0.8 * math.sqrt(0.5), root), cross], ShareSumAgain, STATE)
+    state_largest_replacement([[mean, pairs, cross], [mean, again]])
+    assert again.system.round_event(1).replace_sensitivity == pytest.approx(math.sqrt(3), rel=1e-9)
+
+
+def test_a_dearer_substitute_makes_the_plan_state_as_much():
+    mean, pairs = phase(0.6, 2.0), phase(0.8, math.sqrt(2))
+    again = in_place_of([pairs], PairSum, STATE)  # centred: 2
+    assert pairs.system.round_event(1).replace_sensitivity == math.sqrt(2)
+    state_largest_replacement([[mean, pairs], [mean, again]])
+    assert pairs.system.round_event(1).replace_sensitivity == pytest.approx(2, rel=1e-9)
+    # With one plan alone it states its own cost again.
+    state_largest_replacement([[mean, pairs]])
+    assert pairs.system.round_event(1).replace_sensitivity == math.sqrt(2)
+
+
+def test_without_it_a_substitute_states_2():
+    pairs = phase(0.8, math.sqrt(2))
+    again = in_place_of([pairs], ShareSumAgain, STATE)
+    assert again.system.own_cost.replace_sensitivity == math.sqrt(2)
+    assert again.system.round_event(1).replace_sensitivity is None
+
+
+@pytest.mark.parametrize("model", [DPGram(2.0), DPSubspace(2.0, n_columns=4), DPGram(2.0, refine=False)])
+def test_whichever_plan_a_fit_takes_the_ledger_states_no_less_than_every_other_costs(model):
+    """A closed gate and an open one have the same figure for replaced users, as the plan was chosen by a release."""
+    data = datasets.generate_implicit(60, 40, key=KEY)
+    figures = []
+    for plan in (plans := model._courses(model._plan(data, KEY))):
+        ledger = Ledger(delta=1e-6)
+        for one in plan:
+            for _ in range(one.n_rounds):
+                ledger.record(one.system.round_event(60))
+        figures.append(ledger.epsilon("public"))
+        assert stated(plan) >= max(map(own, plans)) * (1 - Fraction(1, 2**38))
+    assert len(figures) > 1
+    assert max(figures) == pytest.approx(min(figures), rel=1e-6)
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_plans_that_differ_for_zero_out_are_refused():
+    mean = phase(0.6, math.sqrt(2))
+    plans = [[mean, phase(0.8, 2.0)], [mean, phase(0.5, math.sqrt(2))]]
+    with pytest.raises(ValueError, match=r"plans must cost the same for zero_out, got one that costs 0\.\d+ of the larg"):
+        state_largest_replacement(plans)
