@@ -35,7 +35,7 @@ def state_largest_replacement(plans: Sequence[Sequence[Phase]]) -> None:
     """
     systems = {id(phase.system): phase for plan in plans for phase in plan}
     own = {key: _cost(phase.system.own_cost, phase) for key, phase in systems.items()}
-    totals = [sum(own[id(phase.system)] for phase in plan) for plan in plans]
+    totals = [sum((own[id(phase.system)] for phase in plan), Fraction(0)) for plan in plans]
     largest = max(totals)
     for key, phase in systems.items():
         members = [number for number, plan in enumerate(plans) if any(id(other.system) == key for other in plan)]

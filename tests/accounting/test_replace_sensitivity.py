@@ -130,9 +130,8 @@ def test_calibrated_noise_meets_a_target_for_replaced_users_and_hardly_more(even
     noise = calibrate_noise_multiplier(event, epsilon=1.5, delta=1e-6, count=2, for_replacement=True)
 
     def cost(noise):
-        return PLDAccountant().compose(seen_event(replace(event, noise_multiplier=noise), "public"), 2).get_epsilon(
-            1e-6
-        )
+        seen = seen_event(replace(event, noise_multiplier=noise), "public")
+        return PLDAccountant().compose(seen, 2).get_epsilon(1e-6)
 
     assert cost(noise) <= 1.5 < cost(0.995 * noise)
     own = calibrate_noise_multiplier(event, epsilon=1.5, delta=1e-6, count=2)
@@ -148,16 +147,16 @@ def test_calibrated_noise_meets_a_target_for_replaced_users_and_hardly_more(even
 
 def test_bad_sensitivities_are_refused_by_name():
     for bad in (0.9, 2.1, 0.0):
-        with pytest.raises(ValueError, match=f"`replace_sensitivity` must be from 1 to 2, got {bad}; it is the largest"):
+        with pytest.raises(ValueError, match=f"`replace_sensitivity` must be from 1 to 2, got {bad}; it is the"):
             Gaussian(1.0, **PLAIN, replace_sensitivity=bad)
     for bad in (math.nan, math.inf, -1.0):
         with pytest.raises(ValueError, match="replace_sensitivity must be"):
             Gaussian(1.0, **PLAIN, replace_sensitivity=bad)
     with pytest.raises(TypeError, match="replace_sensitivity must be a real number, got '2'"):
         Gaussian(1.0, **PLAIN, replace_sensitivity="2")
-    with pytest.raises(ValueError, match="`replace_sensitivity` must be None with neighboring='replace', got 1.5; divide"):
+    with pytest.raises(ValueError, match=r"`replace_sensitivity` must be None with neighboring='replace', got 1.5"):
         Gaussian(1.0, neighboring="replace", sampling="none", replace_sensitivity=1.5)
-    with pytest.raises(ValueError, match="`replace_sensitivity` must be None with sampling='poisson', got 1.5; two opp"):
+    with pytest.raises(ValueError, match=r"`replace_sensitivity` must be None with sampling='poisson', got 1.5"):
         replace(SAMPLED, replace_sensitivity=1.5)
     with pytest.raises(TypeError, match="for_replacement must be"):
         calibrate_noise_multiplier(Gaussian(1.0, **PLAIN), epsilon=1.0, delta=1e-6, for_replacement=1)

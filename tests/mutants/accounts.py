@@ -239,9 +239,34 @@ ACCOUNTS = [
     # ---- views ------------------------------------------------------------------------------------------------------
     Mutant(
         "replacing-costs-one-step", "replacing a user costs what removing one does (Gaussian)", "_for_replacement",
-        "event.noise_multiplier / 2",
-        "event.noise_multiplier",
+        "Fraction(stated or 2)",
+        "Fraction(stated or 1)",
         ("test_gaussian_for_replacing_a_user",),
+    ),
+    Mutant(
+        "replace-sensitivity-halved", "a stated distance of two contributions counts as that of one", "_for_replacement",
+        "Fraction(stated or 2)",
+        "Fraction(1 if stated else 2)",
+        ("test_a_ledger_states_the_closed_form_of_two_gaussians_that_far_apart",),
+    ),
+    Mutant(
+        "replace-sensitivity-rounded-down", "the noise of a replaced user is rounded up", "_for_replacement",
+        "-float_up(-Fraction(event.noise_multiplier) / Fraction(stated or 2))",
+        "float_up(Fraction(event.noise_multiplier) / Fraction(stated or 2))",
+        ("test_a_replacement_is_rounded_against_the_claim",),
+    ),
+    Mutant(
+        "replace-sensitivity-below-one", "two contributions may be stated nearer than one and none",
+        "check_replace_sensitivity",
+        "not 1 <= sensitivity <= 2",
+        "not 0 < sensitivity <= 2",
+        ("test_bad_sensitivities_are_refused_by_name",),
+    ),
+    Mutant(
+        "calibrated-for-no-data", "noise that is calibrated for replaced users is so for no data", "_target",
+        "seen_event(event, 'public') if for_replacement else event",
+        "event",
+        ("test_calibrated_noise_meets_a_target_for_replaced_users_and_hardly_more",),
     ),
     Mutant(
         "replacing-costs-one-epsilon", "replacing a user costs what removing one does (pure)", "_for_replacement",

@@ -14,7 +14,71 @@ SAME = "test_who_says_the_same_gets_the_same_whatever_the_data"
 SENT = "test_what_users_are_sent_follows_from_noisy_numbers"
 FOLLOWS = "test_what_leaves_a_server_follows_from_noisy_numbers"
 
+APART = "test_no_two_users_are_further_apart_than_sqrt_2_in_exact_arithmetic"
+
 CENTRAL = [
+    # ---- replaced users ---------------------------------------------------------------------------------------------
+    Mutant(
+        "shares-nearer-than-they-are", "replacing a user is said to move shares by 1.2 units at most",
+        "ItemShares.replace_sensitivity",
+        "replace_sensitivity = SQRT_2",
+        "replace_sensitivity = 1.2",
+        (APART,),
+    ),
+    Mutant(
+        "centred-pairs-claim-root-2", "centred pairs of two users are said to be sqrt(2) apart at most",
+        "PairSum.__init__",
+        "2.0 if form == 'centred' else SQRT_2",
+        "SQRT_2",
+        ("test_centred_pairs_have_no_such_bound",),
+    ),
+    Mutant(
+        "uncentred-pairs-are-centred", "pairs without a mean take the state's mean off", "PairSum._sums",
+        "np.zeros_like(state.mean) if self.form == 'uncentred' else state.mean",
+        "state.mean",
+        (APART, "test_a_mean_in_the_state_changes_nothing_of_uncentred_pairs"),
+    ),
+    Mutant(
+        "full-pairs-of-a-hollow-norm", "full pairs are scaled by the norm of the pairs alone", "PairSum._sums",
+        "self.form == 'full'",
+        "False",
+        (APART, "test_sums_of_every_form_equal_the_naive_twin_in_whole_numbers"),
+    ),
+    Mutant(
+        "substitute-states-itself", "a round that a release chose states its own cost for replaced users",
+        "NoisySum.round_event",
+        "self.n_skipped and self.stated_cost is None",
+        "False",
+        ("test_a_round_that_a_release_chose_states_2_until_its_plan_says_otherwise",),
+    ),
+    Mutant(
+        "plans-state-the-smallest", "of several plans the cheapest one's cost for replaced users is stated",
+        "state_largest_replacement",
+        "max(totals)",
+        "min(totals)",
+        ("test_a_cheaper_substitute_states_what_the_plan_would_have_cost",),
+    ),
+    Mutant(
+        "plans-state-a-little-less", "a substitute's rounding lowers the figure of the plan that was fixed beforehand",
+        "state_largest_replacement",
+        "total < largest",
+        "False",
+        ("test_every_plan_states_the_largest_cost",),
+    ),
+    Mutant(
+        "dpals-all-kinds-root-2", "the item sums of two users of DPALS are said to be sqrt(2) apart at most",
+        "LeastSquaresRound._replace_sensitivity",
+        "2 + beyond / (products + sums)",
+        "2",
+        ("test_no_two_users_of_dpals_are_further_apart_than_its_event_states",),
+    ),
+    Mutant(
+        "fedrec-counts-of-one-user", "a replaced user of FedRec is taken to change the counts of its items alone",
+        "FedRecRounds._replaced_count_sensitivity",
+        "2 * (self.max_items or 1)",
+        "self.max_items or 1",
+        ("test_fedrecs_counts_of_raters_cost_what_two_disjoint_lists_differ_by",),
+    ),
     # ---- DPGram -----------------------------------------------------------------------------------------------------
     Mutant(
         "dpgram-no-noise", "DPGram adds no noise", "NoisySum.apply",
@@ -29,7 +93,7 @@ CENTRAL = [
         (f"{WIDTH}[DPGram]",),
     ),
     Mutant(
-        "dpgram-nine-tenths", "DPGram's noise is a tenth too narrow for what its ledger says", "NoisySum.round_event",
+        "dpgram-nine-tenths", "DPGram's noise is a tenth too narrow for what its ledger says", "NoisySum.own_cost",
         "self.noise.noise_multiplier(self._unit)",
         "1.1 * self.noise.noise_multiplier(self._unit)",
         (f"{WIDTH}[DPGram]", f"{COST}[DPGram]"),

@@ -113,10 +113,10 @@ def test_without_it_a_substitute_states_2():
     assert again.system.round_event(1).replace_sensitivity is None
 
 
-@pytest.mark.parametrize("model", [DPGram(2.0), DPSubspace(2.0, n_columns=4), DPGram(2.0, refine=False)])
+@pytest.mark.parametrize("model", [DPGram, DPSubspace])
 def test_whichever_plan_a_fit_takes_the_ledger_states_no_less_than_every_other_costs(model):
     """A closed gate and an open one have the same figure for replaced users, as the plan was chosen by a release."""
-    data = datasets.generate_implicit(60, 40, key=KEY)
+    data, model = datasets.generate_implicit(60, 40, key=KEY), model(2.0, n_users=100_000)
     figures = []
     for plan in (plans := model._courses(model._plan(data, KEY))):
         ledger = Ledger(delta=1e-6)
@@ -135,5 +135,5 @@ def test_whichever_plan_a_fit_takes_the_ledger_states_no_less_than_every_other_c
 def test_plans_that_differ_for_zero_out_are_refused():
     mean = phase(0.6, math.sqrt(2))
     plans = [[mean, phase(0.8, 2.0)], [mean, phase(0.5, math.sqrt(2))]]
-    with pytest.raises(ValueError, match=r"plans must cost the same for zero_out, got one that costs 0\.\d+ of the larg"):
+    with pytest.raises(ValueError, match="plans must cost the same for zero_out, got one that costs 0"):
         state_largest_replacement(plans)
