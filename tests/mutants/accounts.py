@@ -244,7 +244,8 @@ ACCOUNTS = [
         ("test_gaussian_for_replacing_a_user",),
     ),
     Mutant(
-        "replace-sensitivity-halved", "a stated distance of two contributions counts as that of one", "_for_replacement",
+        "replace-sensitivity-halved", "a stated distance of two contributions counts as that of one",
+        "_for_replacement",
         "Fraction(stated or 2)",
         "Fraction(1 if stated else 2)",
         ("test_a_ledger_states_the_closed_form_of_two_gaussians_that_far_apart",),

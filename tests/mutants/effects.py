@@ -20,15 +20,34 @@ EFFECTS = [
     # ---- relations of events, and what is in them --------------------------------------------------------------------
     Mutant(
         "sums-entered-as-replace", "sums of sketches are entered for replacing a user", "NoisySum.round_event",
-        "neighboring='zero_out'",
-        "neighboring='replace'",
+        "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='zero_out', sampling='none', "
+        "distance=self.distance, replace_sensitivity=replacement if replacement < 2 else None)",
+        "Gaussian(noise_multiplier, f'Gaussian noise on {self._what}', neighboring='replace', sampling='none', "
+        "distance=self.distance)",
         both("DPGram", "DPGram, popularity alone", "DPSubspace", "PrivateRecommender"),
     ),
     Mutant(
         "dpals-entered-as-replace", "sums of DPALS and DPFMF are entered for replacing a user",
         "NoisyRound.round_event",
-        "neighboring='zero_out'",
-        "neighboring='replace'",
+        """
+        return Gaussian(
+            sum(squares.values()) ** -0.5 * _LESS,
+            f"Gaussian noise on {self._what}",
+            neighboring="zero_out",
+            sampling="none",
+            distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),
+            replace_sensitivity=sensitivity if sensitivity < 2 else None,
+        )
+        """,
+        """
+        return Gaussian(
+            sum(squares.values()) ** -0.5 * _LESS,
+            f"Gaussian noise on {self._what}",
+            neighboring="replace",
+            sampling="none",
+            distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),
+        )
+        """,
         both("DPALS", "DPALS, uniform", "DPFMF"),
     ),
     Mutant(

@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 
-from fastfedrec.accounting import CentralRelease, Gaussian, Laplace, Ledger
+from fastfedrec.accounting import CentralRelease, Gaussian, Laplace, Ledger, seen_event
 from fastfedrec.accounting.events import ZCDP, DiscreteGaussianRelease
 from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
@@ -25,10 +25,10 @@ class Segment:
         """Those of the events; none where sums are released that no event was recorded for."""
         return {getattr(event, "neighboring", None) for event in self.events}
 
-    def budget(self):
-        """Add up the squares of mu and the pure epsilons that the events state."""
+    def budget(self, is_replaced=False):
+        """Add up the squares of mu and the pure epsilons that the events state, or that ledgers make of them."""
         mu_squared = epsilon = 0.0
-        for event in self.events:
+        for event in [seen_event(event, "public") for event in self.events] if is_replaced else self.events:
             if isinstance(event, Gaussian):
                 mu_squared += event.count / event.noise_multiplier**2
             elif isinstance(event, ZCDP):

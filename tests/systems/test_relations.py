@@ -5,6 +5,7 @@ The sensitivity is found by fits of neighbouring data, with the noisy sums of on
 
 import functools
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -113,10 +114,10 @@ def worst(number, pairs):
     return tuple(map(max, zip(*costs, strict=True)))
 
 
-def shares(name, relation=None):
+def shares(name, relation=None, is_restated=False):
     """Of each segment how much of what its events state is spent, in squares of mu or in epsilon.
 
-    Neighbours are those of the events' own relation, or of another.
+    Neighbours are those of the events' own relation, or of another; events are as recorded, or restated for "replace".
     """
     of_rows = transcripts(name)
     without = of_rows["nothing"]
@@ -127,7 +128,7 @@ def shares(name, relation=None):
     pairs["add_remove"] = pairs["zero_out"]  # a user who is not there adds nothing either
     for number, segment in enumerate(without):
         for neighboring in {relation} if relation else segment.relations:
-            for spent, stated in zip(worst(number, pairs[neighboring]), segment.budget(), strict=True):
+            for spent, stated in zip(worst(number, pairs[neighboring]), segment.budget(is_restated), strict=True):
                 if spent or stated:
                     yield spent / stated if stated else np.inf
 
@@ -150,3 +151,16 @@ def test_no_users_data_change_sums_by_more_than_the_events_state(name):
     assert max(found) > 0.3
     if SYSTEMS[name][1] != "replace":
         assert max(shares(name, "replace")) > 1.05
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_no_replaced_user_changes_sums_by_more_than_the_ledger_states(name):
+    found = list(shares(name, "replace", is_restated=True))
+    assert max(found) <= 1 + 1e-9
+    # Control: if two contributions were said to be 1.2 of one apart, the disjoint rows would show it.
+    bounds = [
+        getattr(event, "replace_sensitivity", None) for part in transcripts(name)["nothing"] for event in part.events
+    ]
+    if math.sqrt(2) in bounds:
+        assert max(found) * 2 / 1.2**2 > 1.05
+    assert max(found) > 0.15
