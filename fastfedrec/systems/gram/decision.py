@@ -19,7 +19,16 @@ from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.item_features import AlignedFeatures
 from fastfedrec.systems.gram.scoring import LinearScores, linear_scores
 
-__all__ = ["RIDGES", "Candidate", "Decision", "Estimator", "PairMatrix", "choose_candidate", "named_estimators"]
+__all__ = [
+    "RIDGES",
+    "Candidate",
+    "Decision",
+    "Estimator",
+    "PairMatrix",
+    "best_estimate",
+    "choose_candidate",
+    "named_estimators",
+]
 
 #: Ridges that are tried, in units of the standard deviation of an entry's noise times the root of the number of items.
 RIDGES = tuple(0.25 * 2.0**power for power in range(7))
@@ -142,6 +151,17 @@ def named_estimators(
     """Return the estimators to choose from: without item features and, if there are any, with them."""
     given = {"pairs": None} if features is None else {"pairs": None, "pairs and item features": features}
     return {name: functools.partial(estimate, value) for name, value in given.items()}
+
+
+def best_estimate(pairs: PairMatrix, estimators: Mapping[str, Estimator]) -> NDArray[np.float64]:
+    """Return the factors of the estimator that scores best on independent noise."""
+    names = list(estimators)
+    if len(names) > 1:
+        scores = choose_candidate(pairs, estimators).scores
+        names.sort(
+            key=lambda name: -max(scores[one] for one in scores if one.estimator == name and one.personal_weight)
+        )
+    return estimators[names[0]](pairs.values.copy(), pairs.noise)
 
 
 @one_blas_thread()

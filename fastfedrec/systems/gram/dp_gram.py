@@ -23,7 +23,7 @@ from fastfedrec.systems._substitute import pooled, substitute
 from fastfedrec.systems.claims import FEWER_ITEMS, layered_noise
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
-from fastfedrec.systems.gram.decision import named_estimators
+from fastfedrec.systems.gram.decision import Candidate, best_estimate, named_estimators
 from fastfedrec.systems.gram.dp_gram_rounds import (
     MAX_USERS,
     SCALE,
@@ -35,6 +35,14 @@ from fastfedrec.systems.gram.dp_gram_rounds import (
     ShareSumAgain,
 )
 from fastfedrec.systems.gram.gram_model import GramModel
+from fastfedrec.systems.gram.measurement import (
+    CANDIDATES,
+    MAX_MEASURED,
+    HitSum,
+    MeasurementState,
+    NoisyMean,
+    measurement_state,
+)
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.subspace.model import floored, to_grid
@@ -45,8 +53,8 @@ __all__ = ["DPGram"]
 
 # Shares of the squared budget; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
 _PAIR_SHARE = 0.5  # of the part that the mean leaves
-_N_COLUMN_ROUNDS = 3
-_MAX_MEAN_NOISE = 0.1  # of the square of the mean
+_MEASUREMENT_SHARE = 0.015  # of the same part, for each of two measurements
+_FIRST_EXIT = 4  # number of the first round that the mean may replace: the one after the first measurement
 
 
 class DPGram(CentralModel, GramModel):
@@ -153,95 +161,100 @@ class DPGram(CentralModel, GramModel):
         self.__post_init__()
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
-        features, n_users, (first, *others) = self._features_of(data), self._public_users(data), phases
-        self.item_means_ = fit.rounds(first.system, first.state, data).noisy / (UNIT * n_users)
+        features, n_users, first = self._features_of(data), self._public_users(data), phases[0].system
+        self.item_means_ = fit.rounds(first, phases[0].state, data).noisy / (UNIT * n_users)
         self._release_popularity()
-        self._note_features(features, are_used=bool(others))
-        if not others:
+        self._note_features(features, are_used=len(phases) > 1)
+        if len(phases) == 1:
             self.ledger_.note("DPGram: pairs take two items, so all of epsilon went to popularity")
             return
-        form, (of_pairs, *columns) = PairForm.of(self.item_means_, n_users), others
-        sums = fit.rounds(of_pairs.system, GramState(form.centre), data).noisy / UNIT
-        pairs = form.matrix(sums, of_pairs.system.width)
+        form, of_pairs = PairForm.of(self.item_means_, n_users), phases[1].system
+        sums = fit.rounds(of_pairs, GramState(form.centre), data).noisy / UNIT
+        pairs = form.matrix(sums, of_pairs.width)
 
         def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
             return denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)
 
-        estimators = named_estimators(features, estimate)
-        chosen = self._decide(pairs, estimators).chosen
-        n_rounds = self._n_column_rounds(first.system.width / n_users, columns) if chosen.personal_weight else 0
-        factors, precisions = np.zeros((data.n_items, 0)), [pairs.noise**-2]
-        if chosen.personal_weight:
-            factors = estimators[chosen.estimator](pairs.values, pairs.noise)
-        for system, planned, _ in columns[:n_rounds]:
+        factors, noise, chosen = best_estimate(pairs, named_estimators(features, estimate)), pairs.noise, None
+        mean = NoisyMean(self.item_means_, first.width / n_users, self.mean_share)
+        shares = self._shares(data.n_items, max(n_users, data.n_users))
+        for number, (system, planned, _) in enumerate(phases[2:], 2):
+            if self._stops(number, chosen, mean, math.fsum(shares[number:])):
+                *_, (again, start, _) = next(plan for plan in self._plans(phases)[1:] if len(plan) == number + 1)
+                means = fit.rounds(again, start, data).noisy / (UNIT * n_users)
+                self.item_means_ = pooled([self.item_means_, means], [first.width, again.width])
+                break
+            if isinstance(system, HitSum):
+                state = measurement_state(planned, factors, form, mean, noise)
+                left = math.fsum(shares[number + 1 :])
+                self.decision_ = system.decide(fit.rounds(system, state, data).noisy, n_users, mean.spared(left))
+                chosen = self._note_decision(self.decision_)
+                continue
             encoder = next_encoder(factors, planned.encoder.shape[1], pairs.noise)
-            state = SubspaceState(to_grid(floored(self.item_means_)), encoder)
-            factors = add_columns(factors, fit.rounds(system, state, data).noisy / system._unit, encoder, system.width)
-            precisions.append(system.width**-2)
-        if n_rounds < len(columns):
-            *_, (again, start, _) = self._plans(phases)[1 + n_rounds]
-            means = fit.rounds(again, start, data).noisy / (UNIT * n_users)
-            self.item_means_ = pooled([self.item_means_, means], [first.system.width, again.width])
-        if chosen.personal_weight:
-            pairs = form.about(public_mean(self.item_means_) / SCALE, pairs.values, pairs.noise)
-            self._prepare_scores(pairs, factors, math.fsum(precisions) ** -0.5, chosen)
+            asked = SubspaceState(to_grid(floored(self.item_means_)), encoder)
+            factors = add_columns(factors, fit.rounds(system, asked, data).noisy / system._unit, encoder, system.width)
+            noise = (noise**-2 + system.width**-2) ** -0.5
+        if chosen is not None and chosen.personal_weight:
+            self._prepare_scores(form.about(public_mean(self.item_means_) / SCALE), factors, noise, chosen)
 
-    def _n_column_rounds(self, noise: float, columns: list[Phase]) -> int:
-        """Return how many rounds of columns leave enough of the budget for the mean, whose noise is this so far.
-
-        The ranks of popularity lose as the cosine of the noisy and the exact mean, 1 / sqrt(1 + r) with r the noise
-        over the square of the mean.  The last rounds are replaced until r is at most a tenth, a loss of 5%.
-        """
-        noise_square = len(self.item_means_) * noise**2
-        ratio = noise_square / max(float(self.item_means_ @ self.item_means_) - noise_square, math.ulp(0.0))
-        missing = self.mean_share * (ratio / _MAX_MEAN_NOISE - 1)  # of the squared budget
-        per_round = (1 - self.mean_share) * (1 - _PAIR_SHARE) / _N_COLUMN_ROUNDS
-        return max(0, len(columns) - math.ceil(max(0.0, missing / per_round - 0.5))) if missing < 1 else 0
+    @staticmethod
+    def _stops(number: int, chosen: Candidate | None, mean: NoisyMean, left: float) -> bool:
+        """Return whether the rest of the budget goes to the mean instead of the round with this number."""
+        if number == _FIRST_EXIT:
+            return chosen is not None and not chosen.personal_weight
+        # Half of a round's share is enough to make up for the others.
+        return number == _FIRST_EXIT + 1 and mean.missing_share() > left / 2
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return the rounds of the mean, of pairs and of columns, which together cost the budget."""
+        """Return the rounds of the mean, pairs, columns and measurements, which together cost the budget."""
         n_items, n_users = data.n_items, self._public_users(data)
         mu = gaussian_mu(self.epsilon, self.delta)
         self.signal_ = n_users * mu / math.sqrt(n_items)
         if n_items > 1:
-            # All pairs i < j as int64 with noise and without, then the matrix, its training half and their denoising.
-            check_memory("DPGram", n_items, max(8 * n_items**2, 8 * n_items**2 + denoising_bytes(n_items)), FEWER_ITEMS)
-        shares = self._shares(n_items, max(n_users, data.n_users))
-        return self._within_delta(mu, lambda mu: self._phases(mu, shares, n_items, key), n_items)
+            # All pairs i < j as int64 with noise and without; or the matrix with its denoising.
+            check_memory("DPGram", n_items, max(8 * n_items**2, 4 * n_items**2 + denoising_bytes(n_items)), FEWER_ITEMS)
+        return self._within_delta(mu, lambda mu: self._phases(mu, n_items, max(n_users, data.n_users), key), n_items)
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
-        """Return the plan, then plans with the mean again instead of all columns, of all but the first, and so on."""
-        n_before, start = 2, phases[0].state
-        n_columns = len(phases) - n_before
+        """Return the plan, then those that end with the mean again, at each number where `_stops` may be true."""
+        exits = range(_FIRST_EXIT, _FIRST_EXIT + 2) if len(phases) > _FIRST_EXIT else ()
+        n_skipped = len(phases) - _FIRST_EXIT
         return [phases] + [
-            [*phases[:n], substitute(phases[n:], ShareSumAgain, start, n_columns)] for n in range(n_before, len(phases))
+            [*phases[:n], substitute(phases[n:], ShareSumAgain, phases[0].state, n_skipped)] for n in exits
         ]
 
     def _shares(self, n_items: int, n_users: int) -> list[float]:
         """Return the share of the squared budget of each round; they add up to 1."""
         if n_items == 1:
             return [1.0]
-        rest = 1 - self.mean_share
+        rest, m = 1 - self.mean_share, _MEASUREMENT_SHARE * (1 - self.mean_share)
         if n_users > MAX_COLUMN_USERS:  # sums of columns would not be exact, and so many users need none
-            return [self.mean_share, rest]
-        columns = rest * (1 - _PAIR_SHARE) / _N_COLUMN_ROUNDS
-        return [self.mean_share, rest * _PAIR_SHARE, *[columns] * _N_COLUMN_ROUNDS]
+            return [self.mean_share, rest - m, m]
+        pairs = _PAIR_SHARE * rest
+        columns = (rest - pairs - 2 * m) / 3
+        return [self.mean_share, pairs, columns, m, columns, columns, m]
 
-    def _phases(self, mu: float, shares: list[float], n_items: int, key: Key) -> list[Phase]:
-        zeros = np.zeros(n_items, dtype=np.int64)
+    def _phases(self, mu: float, n_items: int, n_users: int, key: Key) -> list[Phase]:
+        shares, zeros = self._shares(n_items, n_users), np.zeros(n_items, dtype=np.int64)
         encoder = np.zeros((n_items, min(N_COLUMNS, n_items)), dtype=np.int16)
-        kinds: list[tuple[Any, Any, int]] = [
-            (ShareSum, GramState(zeros), n_items),
-            (PairSum, GramState(zeros + 1), n_items * (n_items - 1) // 2),
-        ]
-        for number in range(_N_COLUMN_ROUNDS):
-            columns = functools.partial(CrossSum, number=number)
-            kinds.append((columns, SubspaceState((zeros + 1).astype(np.int32), encoder), encoder.size))
+        of_columns = SubspaceState((zeros + 1).astype(np.int32), encoder)
+        to_compare = MeasurementState.planned(n_items)
+        stride = max(1, n_users // MAX_MEASURED)
+
+        def columns(number: int) -> tuple[Any, Any]:
+            return functools.partial(CrossSum, number=number), of_columns
+
+        def hits(number: int) -> tuple[Any, Any]:
+            return functools.partial(HitSum, number=number, stride=stride, candidates=CANDIDATES), to_compare
+
+        kinds = [(ShareSum, GramState(zeros)), (PairSum, GramState(zeros + 1))]
+        kinds += [hits(0)] if len(shares) == 3 else [columns(0), hits(0), columns(1), columns(2), hits(1)]
         phases = []
-        for (kind, state, n_draws), share in zip(kinds, shares, strict=False):
-            unit = CrossSum._unit if isinstance(kind, functools.partial) else kind._unit
-            noise = layered_noise(unit / (mu * math.sqrt(share)), "")
-            phases.append(Phase(kind(noise, key, noise.total_distance(n_draws)), state))
+        for (kind, state), share in zip(kinds, shares, strict=False):
+            unit = getattr(kind, "func", kind)._unit
+            system = kind(layered_noise(unit / (mu * math.sqrt(share)), ""), key, 0.0)
+            system.distance = system.noise.total_distance(math.prod(system._shape(state)))
+            phases.append(Phase(system, state))
         return phases

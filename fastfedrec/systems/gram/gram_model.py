@@ -17,7 +17,7 @@ from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import contributions_of_neighbors, similar_by_factors
 from fastfedrec.systems._neighbors import score_neighbors
 from fastfedrec.systems._saved import SavedModel, rules_of
-from fastfedrec.systems.gram.decision import RIDGES, Candidate, Decision, Estimator, PairMatrix, choose_candidate
+from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
 
 __all__ = ["GramModel"]
 
@@ -55,16 +55,14 @@ class GramModel(FeaturedModel):
         else:
             self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)
 
-    def _decide(self, pairs: PairMatrix, estimators: Mapping[str, Estimator]) -> Decision:
-        """Choose popularity or a personal model, and note in the ledger that this reads no data."""
-        ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
-        self.decision_ = decision = choose_candidate(pairs, estimators, ridges)
+    def _note_decision(self, decision: Decision) -> Candidate:
+        """Note in the ledger that the choice is made from releases alone, and return it."""
         name, outcome = type(self).__name__, "a personal model" if decision.is_personal else "popularity"
         self.ledger_.note(
-            f"{name}: {outcome} was chosen; choice, factors and scores are computed from noisy releases and "
-            "public numbers alone, which costs nothing more"
+            f"{name}: {outcome} was chosen; choice, factors and scores are computed from noisy releases and public "
+            "numbers alone, which costs nothing more"
         )
-        return decision
+        return decision.chosen
 
     def _release_popularity(self) -> None:
         """Keep `item_means_` alone: all users get the same items."""

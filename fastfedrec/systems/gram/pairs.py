@@ -1,6 +1,7 @@
 """From sums over item pairs to a matrix about popularity: which form users send, and how it is centred."""
 
 import math
+from dataclasses import replace
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -55,17 +56,19 @@ class PairForm(NamedTuple):
 
     def matrix(self, sums: np.ndarray, noise: float) -> PairMatrix:
         """Return the matrix about popularity from sums over pairs i < j, with noise of this standard deviation."""
-        pairs = self.about(self.mean, symmetric(sums), noise)
+        values = symmetric(sums)
         if not self.is_full:
             popularity = math.sqrt(self.weight) * self.mean
-            for row, factor in zip(pairs.values, popularity, strict=True):
+            for row, factor in zip(values, popularity, strict=True):
                 row -= (factor * popularity).astype(np.float32)
-            np.fill_diagonal(pairs.values, 0)
-        return pairs
+            np.fill_diagonal(values, 0)
+        return replace(self.about(self.mean), values=values, noise=noise)
 
-    def about(self, mean: np.ndarray, values: NDArray[np.float32], noise: float) -> PairMatrix:
-        """Return a matrix of pairs beside the popularity of another mean of the rows."""
-        return PairMatrix(values, noise, self.weight * own_shares(mean), math.sqrt(self.weight) * mean)
+    def about(self, mean: np.ndarray) -> PairMatrix:
+        """Return an empty matrix beside the popularity of a mean of the rows, for factors that are known already."""
+        return PairMatrix(
+            np.empty((0, 0), np.float32), 0.0, self.weight * own_shares(mean), math.sqrt(self.weight) * mean
+        )
 
 
 def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:

@@ -33,7 +33,7 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
-from fastfedrec.systems.gram.decision import PairMatrix, named_estimators
+from fastfedrec.systems.gram.decision import RIDGES, PairMatrix, choose_candidate, named_estimators
 from fastfedrec.systems.gram.gram_model import GramModel
 from fastfedrec.systems.gram.scoring import own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
@@ -336,7 +336,9 @@ class ShuffledSketchGram(GramModel):
 
         estimators = named_estimators(features, estimate)
         pairs = PairMatrix(values, noise, state.n_users * own_shares(self.item_means_))
-        chosen = self._decide(pairs, estimators).chosen
+        ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
+        self.decision_ = choose_candidate(pairs, estimators, ridges)
+        chosen = self._note_decision(self.decision_)
         factors = estimators[chosen.estimator](values.copy(), noise)
         if factors.shape[1]:  # its noise is less than that of the few reports about items
             with one_blas_thread():

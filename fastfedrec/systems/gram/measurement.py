@@ -1,0 +1,259 @@
+"""A private measurement of candidates: each user ranks one item of their own by each, and the noisy sums are released.
+
+Around it is `dp_gram.DPGram`.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md beside it.
+"""
+
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+from numpy.typing import NDArray
+
+from fastfedrec.accounting import RoundTraffic
+from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.interactions import Interactions
+from fastfedrec.systems._noisy_sum import NoisySum
+from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
+from fastfedrec.systems.gram.dp_gram_rounds import SCALE
+from fastfedrec.systems.gram.pairs import PairForm, public_mean
+
+__all__ = [
+    "CANDIDATES",
+    "MAX_MEASURED",
+    "MAX_RANK",
+    "HitSum",
+    "MeasurementState",
+    "NoisyMean",
+    "hit_probabilities",
+    "measurement_state",
+]
+
+UNIT = 2**28  # norm of one user's contribution; its square and sums of squares are exact in int64
+#: Users who rank an item, about: the error of a share of so many is .004.
+MAX_MEASURED = 16_384
+MAX_RANK = 96  # of the models that are compared: the strongest directions decide
+#: Weights of the personal part, and ridges from that of noise in one entry to that of few items a user.
+CANDIDATES = tuple(Candidate(weight, ridge) for weight in (1.0, 0.4) for ridge in (2.0, 0.5, 8.0))
+_N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
+_BLOCK = 1024  # users whose scores are held at once
+_MAX_MEAN_NOISE = 0.1  # of the square of the mean
+_NOISIER = "dp_gram.noisier_mean"  # a public stream
+
+
+@dataclass(frozen=True)
+class MeasurementState:
+    """The models that devices compare, and the noisy sums at the end of the round.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n_items, rank), float32
+        Factors of the matrix of pairs, without popularity; columns that are not used are 0.
+    popularity : ndarray of shape (n_items,), float64
+        Factor of the part of the matrix that all users share.
+    noisier : ndarray of shape (n_items,), float64
+        Popularity with twice the noise.
+    own_squares : ndarray of shape (n_items,), float64
+        Diagonal of the users' matrix.
+    noise : ndarray of shape (1,), float64
+        Standard deviation of an entry of the matrix.
+    noisy : ndarray of int64
+        The noisy sums; empty until the round is over.
+    """
+
+    factors: NDArray[np.float32]
+    popularity: NDArray[np.float64]
+    noisier: NDArray[np.float64]
+    own_squares: NDArray[np.float64]
+    noise: NDArray[np.float64]
+    noisy: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+
+    @classmethod
+    def planned(cls, n_items: int) -> Self:
+        """Return a state of the shapes and types of a round's."""
+        ones = np.ones(n_items)
+        return cls(np.zeros((n_items, min(MAX_RANK, n_items)), np.float32), ones, ones, ones, np.ones(1))
+
+
+@dataclass(frozen=True)
+class NoisyMean:
+    """The released mean of users' rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_items,), float64
+        The mean with noise.
+    noise : float
+        Standard deviation of an entry's noise.
+    share : float
+        Of the squared budget, which the release took.
+    """
+
+    values: NDArray[np.float64]
+    noise: float
+    share: float
+
+    def noisier(self) -> NDArray[np.float64]:
+        """Return the mean with twice the variance of its noise, by public draws."""
+        return self.values + self.noise * Key.from_seed(0).normal(_NOISIER, size=len(self.values))
+
+    def spared(self, share: float) -> float:
+        """Return the part of the noise's variance that this much more of the squared budget would spare."""
+        return share / (self.share + share)
+
+    def missing_share(self) -> float:
+        """Return the share of the squared budget that is missing to a noise of at most a tenth of the mean's square.
+
+        The ranks of popularity lose as the cosine of the noisy and the exact mean does, which is 1 / sqrt(1 + r) with
+        r the noise over the square of the mean: 5% for a tenth.
+        """
+        noise = len(self.values) * self.noise**2
+        square = max(float(self.values @ self.values) - noise, math.ulp(0.0))
+        return self.share * (noise / (_MAX_MEAN_NOISE * square) - 1)
+
+
+class HitSum(NoisySum):
+    """Users add up how much better each candidate ranks one of their items than popularity does.
+
+    A user contributes differences of the hit ratio: of popularity with twice the noise and of the first candidate from
+    popularity, and of the other candidates from the first.  They are scaled to a norm of at most `UNIT`, and rounded
+    towards 0.
+
+    Parameters
+    ----------
+    noise, key, distance : object
+        As for `NoisySum`.
+    number : int
+        Position among these rounds: each has noise of its own.
+    stride : int
+        One of so many users takes part, by a hash of their own rows.
+    candidates : sequence of Candidate
+        Public.
+    """
+
+    _unit, _field = UNIT, "hits"
+
+    def __init__(
+        self, noise: Any, key: Any, distance: float, number: int, stride: int, candidates: Sequence[Candidate]
+    ):
+        super().__init__(noise, key, distance)
+        self.number, self.stride, self.candidates = number, stride, tuple(candidates)
+
+    @property
+    def _purpose(self) -> str:  # type: ignore[override]
+        return f"dp_gram.hits.{self.number}"
+
+    def _shape(self, state: MeasurementState) -> tuple[int, ...]:
+        return (1 + len(self.candidates),)
+
+    def traffic(self, state: MeasurementState, n_clients: int) -> RoundTraffic:
+        """Return the traffic of the round: the models down, an int64 for each sum up."""
+        arrays = (state.factors, state.popularity, state.noisier, state.own_squares)
+        return RoundTraffic(sum(array.nbytes for array in arrays), self._sent_bytes(state), n_clients)
+
+    @one_blas_thread()
+    def _sums(self, state: MeasurementState, shard: Interactions, n_threads: int) -> NDArray[np.int64]:
+        pairs = PairMatrix(np.empty((0, 0), np.float32), float(state.noise[0]), state.own_squares, state.popularity)
+        models = [pairs.score(state.factors, candidate, pairs.noise) for candidate in self.candidates]
+        sides = [(model.left, model.right) for model in models]
+
+        def of_block(users: NDArray[np.int64]) -> NDArray[np.int64]:
+            rows, held_out = _split_rows(shard._take_users(users))
+            shared = hit_probabilities(np.broadcast_to(state.popularity, rows.shape), rows, held_out)
+            hits = [hit_probabilities(np.broadcast_to(state.noisier, rows.shape), rows, held_out)]
+            hits += [hit_probabilities((rows @ left) @ right.T, rows, held_out) for left, right in sides]
+            # Candidates hit the same items for the most part: differences from the first one leave more of the norm.
+            return _clipped(
+                np.stack([hits[0] - shared, hits[1] - shared, *(hit - hits[1] for hit in hits[2:])], 1)
+            ).sum(0)
+
+        users = np.flatnonzero(shard.interactions_per_user() > 1)
+        users = users[_hashes(shard)[users] // 2**16 % self.stride == 0]
+        blocks = [users[start : start + _BLOCK] for start in range(0, len(users), _BLOCK)]
+        with ThreadPoolExecutor(n_threads) as pool:
+            return sum(pool.map(of_block, blocks), np.zeros(self._shape(state), dtype=np.int64))
+
+    def decide(self, noisy: np.ndarray, n_users: int, spared: float) -> Decision:
+        """Choose popularity or the best candidate by the noisy sums.
+
+        The hit ratio of popularity falls with the variance of its noise.  `spared` is the part of this variance that
+        popularity would lose if it had the rest of the budget; its gain is in proportion to the loss that twice the
+        variance brings.  A candidate has to be better than that by a standard deviation of the measurement.
+        """
+        n_measured = n_users / self.stride
+        doubled, first, *others = (noisy / (UNIT * n_measured)).tolist()
+        gains = [first, *(first + other for other in others)]
+        popularity = Candidate(0.0, 0.0)
+        scores = {popularity: -spared * doubled, **dict(zip(self.candidates, gains, strict=True))}
+        best = max(self.candidates, key=scores.__getitem__)
+        gain = scores[best] - scores[popularity]
+        error = self.width / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))
+        return Decision(best if gain > error * (spared > 0) else popularity, scores, gain, error)
+
+
+def measurement_state(
+    planned: MeasurementState, factors: np.ndarray, form: PairForm, mean: NoisyMean, noise: float
+) -> MeasurementState:
+    """Return the state of a measurement of these factors, whose noise has this standard deviation."""
+    strongest = np.zeros_like(planned.factors)
+    rank = min(strongest.shape[1], factors.shape[1])
+    strongest[:, :rank] = factors[:, :rank]
+    now, noisier = (public_mean(values) / SCALE for values in (mean.values, mean.noisier()))
+    root, own_squares = math.sqrt(form.weight), form.about(now).own_squares
+    return MeasurementState(strongest, root * now, root * noisier, own_squares, np.array([noise]))
+
+
+def _hashes(rows: Interactions) -> NDArray[np.int64]:
+    """Return a hash of the items of each user, from 0 to 2^32 - 1."""
+    ends = np.concatenate([[0], np.cumsum((rows.indices.astype(np.int64) + 1) * 2_654_435_761 % 2**32)])
+    return np.diff(ends[rows.indptr]) % 2**32
+
+
+def _split_rows(part: Interactions) -> tuple[Any, NDArray[np.int64]]:
+    """Return users' rows without one item each, and that item, which depends on the user's own row alone."""
+    places = part.indptr[:-1] + _hashes(part) % np.diff(part.indptr)
+    values = np.ones(part.n_interactions)
+    values[places] = 0.0
+    return scipy.sparse.csr_array((values, part.indices, part.indptr), shape=part.shape), part.indices[places]
+
+
+def hit_probabilities(scores: np.ndarray, rows: Any, held_out: np.ndarray) -> NDArray[np.float64]:
+    """Return the probability that a held-out item is among the top 10 of itself and 99 random unseen items.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_users, n_items)
+        Of all items.
+    rows : sparse array of shape (n_users, n_items)
+        Its entries are the users' items, the held-out one included.
+    held_out : ndarray of shape (n_users,), int64
+        One item of each user.
+
+    Returns
+    -------
+    ndarray of shape (n_users,), float64
+        Ties count as half.
+    """
+    from scipy.special import betainc
+
+    own = scores[np.arange(len(held_out)), held_out][:, None]
+    above = (scores > own).sum(axis=1) + 0.5 * ((scores == own).sum(axis=1) - 1)
+    users = np.repeat(np.arange(len(held_out)), np.diff(rows.indptr))
+    seen = scores[users, rows.indices]
+    above -= np.bincount(users, (seen > own[users, 0]) + 0.5 * (seen == own[users, 0]), len(held_out)) - 0.5
+    n_unseen = np.maximum(scores.shape[1] - np.diff(rows.indptr), 1)
+    # At most 9 of 99 draws are above the item: a binomial tail, with draws taken as independent.
+    return 1.0 - betainc(_N_TOP, _N_SAMPLED - _N_TOP + 1, np.clip(above / n_unseen, 0.0, 1.0))
+
+
+def _clipped(differences: np.ndarray) -> NDArray[np.int64]:
+    """Return rows of whole numbers of norm at most `UNIT`, rounded towards 0."""
+    norms = np.maximum(np.linalg.norm(differences, axis=1, keepdims=True), 1.0)
+    whole = np.trunc(differences / norms * UNIT).astype(np.int64)
+    # Rounding of the quotients might bring a norm above the unit.
+    whole[np.square(whole).sum(axis=1) > UNIT**2] //= 2
+    return whole
