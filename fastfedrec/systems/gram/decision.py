@@ -116,8 +116,7 @@ class PairMatrix:
     own_squares : ndarray of shape (n_items,), float64
         Diagonal of the users' matrix.
     popularity : ndarray of shape (n_items,), float64, or None
-        Factor of the part that all users share, which `values` are without; None if they contain it.  Then their
-        strongest factor is popularity.
+        Factor of the part that all users share, which `values` are without; None if they contain it.
     """
 
     values: NDArray[np.float32]
@@ -127,13 +126,14 @@ class PairMatrix:
 
     def join(self, factors: np.ndarray, personal_weight: float) -> NDArray[np.float64]:
         """Return factors of the whole matrix: those of popularity, and the others times the root of a weight."""
-        if self.popularity is None:
-            shared, personal = factors[:, :1], factors[:, 1:]
-        else:
-            shared, personal = self.popularity[:, None], factors
-        if not personal_weight:
-            return shared
-        return np.column_stack([math.sqrt(personal_weight) * personal, shared])
+        scale = math.sqrt(personal_weight)
+        if self.popularity is not None:
+            shared = self.popularity[:, None]
+            return np.column_stack([scale * factors, shared]) if personal_weight else shared
+        if personal_weight:  # the strongest factor is the shared part
+            return np.column_stack([scale * factors[:, 1:], factors[:, :1]])
+        sums = np.maximum(item_sums(factors), 0.0)
+        return sums[:, None] / math.sqrt(max(float(sums.sum()), math.ulp(0.0)))
 
     def score(self, factors: np.ndarray, candidate: Candidate, noise: float) -> LinearScores:
         """Return the scoring of a candidate, fitted to `factors` whose noise has this standard deviation."""
@@ -143,6 +143,11 @@ class PairMatrix:
 
 #: From a noisy matrix, which it may overwrite, and the noise of an entry to factors of the matrix behind it.
 Estimator = Callable[[NDArray[np.float32], float], NDArray[np.float64]]
+
+
+def item_sums(factors: np.ndarray) -> NDArray[np.float64]:
+    """Return the sums of the rows of L L'."""
+    return factors @ factors.sum(axis=0)
 
 
 def named_estimators(

@@ -7,6 +7,7 @@ DPGram does.  A few reports about single items come before; where rows have too 
 docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gram/shuffled-sketch-privacy.md.
 """
 
+import functools
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -21,7 +22,6 @@ from fastfedrec.core.check import check_epsilon, check_integer, check_real
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
@@ -33,13 +33,22 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
-from fastfedrec.systems.gram.decision import RIDGES, PairMatrix, choose_candidate, named_estimators
+from fastfedrec.systems.gram.decision import (
+    RIDGES,
+    Candidate,
+    Estimator,
+    PairMatrix,
+    choose_candidate,
+    item_sums,
+    named_estimators,
+)
 from fastfedrec.systems.gram.gram_model import GramModel
 from fastfedrec.systems.gram.scoring import own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     MAX_CELLS,
     FirstSketchRound,
+    LastSketchRound,
     SketchRound,
     SketchState,
 )
@@ -187,7 +196,7 @@ class ShuffledSketchGram(GramModel):
         *,
         engine: Engine | None = None,
     ) -> Self:
-        """Ask every user for its reports, in one round or two, and denoise what they estimate.
+        """Collect every user's reports, in up to three rounds, and denoise what they estimate.
 
         Parameters
         ----------
@@ -210,24 +219,30 @@ class ShuffledSketchGram(GramModel):
         phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note()
-        first = self._ask(fit, phases[0])
-        self.item_means_ = self._means(first)
+        rounds = [self._ask(fit, phases[0])]
+        self.item_means_ = self._means(rounds)
         self._release_popularity()
         self._note_features(features, are_used=len(phases) > 1)
         if len(phases) == 1:
             self.ledger_.note(
-                "ShuffledSketchGram: pairs take two items and two reports of every user, so all of epsilon "
-                "went to popularity"
+                "ShuffledSketchGram: pairs take two items and two reports of every user, so all of epsilon went to "
+                "popularity"
             )
-            self._note_drop_outs([first])
-            return self
-        pairs = self._ask(fit, phases[1])
-        self._note_drop_outs([first, pairs])
-        self._estimate(pairs.system, pairs.state, features, fit.n_threads)
+        else:
+            rounds.append(self._ask(fit, phases[1]))
+            estimate = functools.partial(self._denoise, n_threads=fit.n_threads)
+            estimators, ridges = named_estimators(features, estimate), self.ridge
+            self.decision_ = choose_candidate(
+                self._pairs(rounds), estimators, RIDGES if isinstance(ridges, str) else (ridges,)
+            )
+            chosen, plans = self._note_decision(self.decision_), self._plans(phases)
+            rounds += [self._ask(fit, phase) for phase in (plans[0] if chosen.personal_weight else plans[-1])[2:]]
+            self._release_model(rounds, estimators[chosen.estimator], chosen)
+        self._note_drop_outs(rounds)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return a few reports about items, then pairs; with one item or one report, items alone."""
+        """Return a few reports about items, then pairs in two rounds; with one item or one report, items alone."""
         with renamed("nominal_epsilon", "epsilon_0"):
             channel = LargestResponse(self.epsilon_0, N_CANDIDATES)
         self.n_reports_ = self._budget(channel, data.n_users)
@@ -239,16 +254,32 @@ class ShuffledSketchGram(GramModel):
             system = kind(channel, data.n_items, n_reports, self.n_rotations, has_pairs, honest)
             return Phase(system, system.initial_state(key))
 
-        if has_pairs:
-            n_first = self._n_first(self.n_reports_)
-            first = round_of(FirstSketchRound, n_first, has_pairs=False)
-            phases = [first, round_of(SketchRound, self.n_reports_ - n_first, has_pairs=True)]
-        else:
-            phases = [round_of(SketchRound, self.n_reports_, has_pairs=False)]
+        kinds = (FirstSketchRound, SketchRound, LastSketchRound) if has_pairs else (SketchRound,)
+        counts = self._counts(self.n_reports_) if has_pairs else [self.n_reports_]
+        phases = [
+            round_of(kind, n_reports, has_pairs=has_pairs and number > 0)
+            for number, (kind, n_reports) in enumerate(zip(kinds, counts, strict=False))
+        ]
         remedy = f"lower n_rotations, or {FEWER_ITEMS}"
         denoising = 20 * data.n_items**2 + denoising_bytes(data.n_items) if has_pairs else 0
         check_memory("ShuffledSketchGram", data.n_items, max(phases[-1].system.n_bytes, denoising), remedy)
         return phases
+
+    def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
+        """Return the plan, and the one whose last round is about items, with the same signs and number of reports."""
+        if len(phases) < 3:
+            return [phases]
+        *before, (last, _, _) = phases
+        again = LastSketchRound(
+            last.channel, last.n_items, last.n_reports, self.n_rotations, False, last.honest_fraction
+        )
+        again.n_skipped = 1
+        return [phases, [*before, Phase(again, phases[0].state)]]
+
+    def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
+        """Return all rounds that users may be asked for."""
+        plan, *others = self._plans(self._plan(data, key))
+        return plan + [other[-1] for other in others]
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -269,19 +300,20 @@ class ShuffledSketchGram(GramModel):
                 f"epsilon must be larger for {event.n_honest_users} honest users, got {self.epsilon}: a single report "
                 f"of epsilon_0={self.epsilon_0} costs more; raise epsilon, lower epsilon_0, or ask more users"
             )
-        while n_reports > 1 and self._cost_of_two(event, n_reports) > self.epsilon:  # rounding alone
+        while n_reports > 1 and self._cost_of_rounds(event, n_reports) > self.epsilon:  # rounding alone
             n_reports -= 1
         return n_reports
 
-    def _n_first(self, n_reports: int) -> int:
-        """How many of two reports or more are about items, before the others."""
-        return min(max(1, round(self.mean_share * n_reports)), n_reports - 1)
+    def _counts(self, n_reports: int) -> list[int]:
+        """Return how many of two reports or more belong to each round: about items, then about pairs in two halves."""
+        n_first = min(max(1, round(self.mean_share * n_reports)), n_reports - 1)
+        n_pairs = n_reports - n_first
+        return [n_first, n_pairs] if n_pairs == 1 else [n_first, n_pairs - n_pairs // 2, n_pairs // 2]
 
-    def _cost_of_two(self, event: ShuffledReports, n_reports: int) -> float:
-        """What so many reports cost in two rounds."""
-        n_first = self._n_first(n_reports)
+    def _cost_of_rounds(self, event: ShuffledReports, n_reports: int) -> float:
+        """Return the cost of this number of reports in all rounds."""
         account = PLDAccountant()
-        for n in (n_first, n_reports - n_first):
+        for n in self._counts(n_reports):
             account.compose(replace(event, n_reports=n))
         return account.get_epsilon(self.delta)
 
@@ -317,35 +349,39 @@ class ShuffledSketchGram(GramModel):
         """Run a round; it and the state after it."""
         return phase._replace(state=fit.rounds(phase.system, phase.state, self.interactions_))
 
-    def _means(self, asked: Phase) -> NDArray[np.float64]:
-        """Return the mean of users' normalised rows, by the answers of a round about items."""
-        channel, state = asked.system.channel, asked.state
-        return state.decoded / (state.n_answers / channel.decoder * mean_largest(channel.n_candidates, has_pairs=False))
+    def _means(self, rounds: list[Phase]) -> NDArray[np.float64]:
+        """Return the mean of users' normalised rows, by the answers of all rounds about items."""
+        about_items = [(system, state) for system, state, _ in rounds if not system.has_pairs]
+        decoded = np.sum([state.decoded for _, state in about_items], axis=0)
+        return decoded / sum(_units(system, state) * state.n_users for system, state in about_items)
 
-    def _estimate(
-        self, system: SketchRound, state: SketchState, features: AlignedFeatures | None, n_threads: int
-    ) -> None:
-        # The mean sum of one user's answers where its normalised row has a product of 1.
-        channel = system.channel
-        unit = state.n_answers / channel.decoder * mean_largest(channel.n_candidates, has_pairs=True) / state.n_users
-        noise, values = math.sqrt(state.n_answers / 2) / unit, (state.decoded / (2 * unit)).astype(np.float32)
+    def _pairs(self, rounds: list[Phase]) -> PairMatrix:
+        """Return the matrix of pairs, by the answers of all rounds about pairs."""
+        about_pairs = [(system, state) for system, state, _ in rounds if system.has_pairs]
+        unit = sum(_units(system, state) for system, state in about_pairs)
+        noise = math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit
+        values = (np.sum([state.decoded for _, state in about_pairs], axis=0) / (2 * unit)).astype(np.float32)
+        np.fill_diagonal(values, 0)
+        return PairMatrix(values, noise, self.interactions_.n_users * own_shares(self.item_means_))
 
-        def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
-            popularity = np.ones(len(matrix)) if given is None else popularity_of(matrix)
-            return denoise_with_features(matrix, noise, given, popularity, n_threads=n_threads)
+    @staticmethod
+    def _denoise(
+        features: AlignedFeatures | None, matrix: np.ndarray, noise: float, *, n_threads: int
+    ) -> NDArray[np.float64]:
+        popularity = np.ones(len(matrix)) if features is None else popularity_of(matrix)
+        return denoise_with_features(matrix, noise, features, popularity, n_threads=n_threads)
 
-        estimators = named_estimators(features, estimate)
-        pairs = PairMatrix(values, noise, state.n_users * own_shares(self.item_means_))
-        ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
-        self.decision_ = choose_candidate(pairs, estimators, ridges)
-        chosen = self._note_decision(self.decision_)
-        factors = estimators[chosen.estimator](values.copy(), noise)
-        if factors.shape[1]:  # its noise is less than that of the few reports about items
-            with one_blas_thread():
-                self.item_means_ = factors @ factors.sum(axis=0) / state.n_users
+    def _release_model(self, rounds: list[Phase], estimate: Estimator, chosen: Candidate) -> None:
+        """Compute popularity and scores from the answers of all rounds."""
+        pairs = self._pairs(rounds)
+        factors = estimate(pairs.values.copy(), pairs.noise)
+        if not rounds[-1].system.has_pairs:
+            self.item_means_ = self._means(rounds)
+        elif factors.shape[1]:  # its noise is less than that of the few reports about items
+            self.item_means_ = item_sums(factors) / self.interactions_.n_users
         if chosen.personal_weight:
-            pairs = replace(pairs, own_squares=state.n_users * own_shares(self.item_means_))
-            self._prepare_scores(pairs, factors, noise, chosen)
+            squares = self.interactions_.n_users * own_shares(self.item_means_)
+            self._prepare_scores(replace(pairs, own_squares=squares), factors, pairs.noise, chosen)
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"n_reports": self.n_reports_}
@@ -353,6 +389,12 @@ class ShuffledSketchGram(GramModel):
     def _read_header(self, saved: SavedModel) -> None:
         super()._read_header(saved)
         self.n_reports_ = saved.integer("n_reports", low=1)
+
+
+def _units(system: SketchRound, state: SketchState) -> float:
+    """Return the mean sum of one user's answers where its normalised row has an entry, or a product, of 1."""
+    weight = mean_largest(system.channel.n_candidates, system.has_pairs)
+    return state.n_answers / system.channel.decoder * weight / state.n_users
 
 
 @lru_cache(maxsize=16)

@@ -23,7 +23,7 @@ from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.claims import FEWER_ITEMS
 
-__all__ = ["MAX_CELLS", "FirstSketchRound", "SketchRound", "SketchState"]
+__all__ = ["MAX_CELLS", "FirstSketchRound", "LastSketchRound", "SketchRound", "SketchState"]
 
 MAX_CELLS = 2**28  # of all rotations: 2 GiB of sums, and rows short enough for 16 bits
 _MOST_ANSWERS = 2**24  # put in order at a time, 64 MiB, or of that size a quarter of the sums, which each time are read
@@ -121,13 +121,19 @@ class SketchRound(FederatedSystem):
             Before the round.
         """
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
-        shape = (self.n_rotations, 2 if self.has_pairs else 1, self.length)
+        shape = self._signs_shape
         words = key.words(self._purpose("signs"), size=-(-math.prod(shape) // 64))
         bits = np.unpackbits(words.astype("<u8").view(np.uint8))[: math.prod(shape)]
         return SketchState((2 * bits.astype(np.int16) - 1).reshape(shape))
 
+    @property
+    def _signs_shape(self) -> tuple[int, int, int]:
+        return self.n_rotations, 2 if self.has_pairs else 1, self.length
+
     def _objection(self, state: SketchState) -> str | None:
-        """Say where signs are no signs."""
+        """Return an objection to signs of another shape, which the kernel would read beyond, or to other numbers."""
+        if state.signs.shape != self._signs_shape:
+            return f"signs must have shape {self._signs_shape}, got {state.signs.shape}"
         return None if (np.abs(state.signs) == 1).all() else "signs must be 1 or -1"
 
     def local_round(
@@ -142,6 +148,8 @@ class SketchRound(FederatedSystem):
     ) -> Update:
         """Randomize and add up one shard's reports."""
         n_threads = resolve_n_threads(n_threads)
+        if objection := self._objection(state):
+            raise ValueError(objection)
         # On a worker or node, of whose memory the fit knows nothing: sums, and the answers that are added at a time.
         n_bytes, remedy = 10 * math.prod(self.shape), f"lower n_rotations, or {FEWER_ITEMS}"
         check_memory("a shard of ShuffledSketchGram", self.n_items, n_bytes, remedy, speaks=False)
@@ -352,9 +360,15 @@ class SketchRound(FederatedSystem):
 
 
 class FirstSketchRound(SketchRound):
-    """The round that says what to ask for next, whose words no other round draws."""
+    """The round about items before the pairs; no other round draws its words."""
 
     _stream = "shuffled_sketch.first"
+
+
+class LastSketchRound(SketchRound):
+    """The round after the decision, about pairs or items; no other round draws its words."""
+
+    _stream = "shuffled_sketch.last"
 
 
 def _bucket_shift(n_cells: int) -> int:
