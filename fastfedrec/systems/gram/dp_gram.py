@@ -52,7 +52,7 @@ from fastfedrec.systems.subspace.rounds import SubspaceState
 __all__ = ["DPGram"]
 
 # Shares of the squared budget; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
-_PAIR_SHARE = 0.6  # of the part that the mean leaves
+_PAIR_SHARE = 0.55  # of the part that the mean leaves
 _MEASUREMENT_SHARE = 0.015  # of the same part, for each of two measurements
 _FIRST_EXIT = 4  # number of the first round that the mean may replace: the one after the first measurement
 

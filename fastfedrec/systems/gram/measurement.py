@@ -41,6 +41,7 @@ MAX_RANK = 96  # of the models that are compared: the strongest directions decid
 CANDIDATES = tuple(Candidate(weight, ridge) for weight in (1.0, 0.4) for ridge in (2.0, 0.5, 8.0))
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
 _BLOCK = 1024  # users whose scores are held at once
+_N_ERRORS = 2.0  # standard deviations of a gain that is certain enough
 _MAX_MEAN_NOISE = 0.1  # of the square of the mean
 _NOISIER = "dp_gram.noisier_mean"  # a public stream
 
@@ -182,7 +183,7 @@ class HitSum(NoisySum):
 
         The hit ratio of popularity falls with the variance of its noise.  `spared` is the part of this variance that
         popularity would lose if it had the rest of the budget; its gain is in proportion to the loss that twice the
-        variance brings.  A candidate has to be better than that by a standard deviation of the measurement.
+        variance brings.  A candidate has to be better than that by two standard deviations of the measurement.
         """
         n_measured = n_users / self.stride
         doubled, first, *others = (noisy / (UNIT * n_measured)).tolist()
@@ -192,7 +193,7 @@ class HitSum(NoisySum):
         best = max(self.candidates, key=scores.__getitem__)
         gain = scores[best] - scores[popularity]
         error = self.width / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))
-        return Decision(best if gain > error * (spared > 0) else popularity, scores, gain, error)
+        return Decision(best if gain > _N_ERRORS * error * (spared > 0) else popularity, scores, gain, error)
 
 
 def measurement_state(
