@@ -101,6 +101,7 @@ def test_a_dearer_substitute_makes_the_plan_state_as_much():
     assert pairs.system.round_event(1).replace_sensitivity == math.sqrt(2)
     state_largest_replacement([[mean, pairs], [mean, again]])
     assert pairs.system.round_event(1).replace_sensitivity == pytest.approx(2, rel=1e-9)
+    assert mean.system.round_event(1).replace_sensitivity is None
     # With one plan alone it states its own cost again.
     state_largest_replacement([[mean, pairs]])
     assert pairs.system.round_event(1).replace_sensitivity == math.sqrt(2)

@@ -107,7 +107,7 @@ class DPALS(CentralModel):
     >>> model.ledger_.epsilon()
     inf
     >>> round(model.ledger_.epsilon("public"), 2)
-    4.32
+    4.07
     """
 
     _most_users = MAX_USERS

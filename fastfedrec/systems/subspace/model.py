@@ -132,7 +132,7 @@ class DPSubspace(CentralModel, FeaturedModel):
     >>> model.ledger_.epsilon()
     inf
     >>> round(model.ledger_.epsilon("public"), 2)
-    4.32
+    4.26
     """
 
     _most_users = MAX_USERS

@@ -18,8 +18,8 @@ def test_ledger_of_central_privacy():
     counts, sums = model.ledger_.events.items()
     assert isinstance(counts[0], Gaussian)
     assert (counts[1], sums[1]) == (1, 3)
-    assert counts[0].noise_multiplier == pytest.approx(1.5)  # of twice what one user adds
-    assert counts[0].noise_multiplier <= 1.5
+    assert counts[0].noise_multiplier == pytest.approx(3 / math.sqrt(2))  # counts of two users are not negative
+    assert counts[0].noise_multiplier <= 3 / math.sqrt(2)
     assert sums[0].noise_multiplier == 1.5
     assert sums[0].neighboring == counts[0].neighboring == "replace"
     assert sums[0].distance == model.noise.total_distance(9 * 2) > 0
