@@ -487,8 +487,8 @@ ACCOUNTS = [
     ),
     Mutant(
         "calibration-of-one-round", "calibration forgets the number of rounds", "_target",
-        "accountant().compose(event, count).get_epsilon(delta)",
-        "accountant().compose(event).get_epsilon(delta)",
+        "accountant().compose(seen, count).get_epsilon(delta)",
+        "accountant().compose(seen).get_epsilon(delta)",
         ("test_noise_meets_the_target_and_hardly_more",),
     ),
     Mutant(

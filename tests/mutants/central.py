@@ -52,10 +52,10 @@ CENTRAL = [
         ("test_a_round_that_a_release_chose_states_2_until_its_plan_says_otherwise",),
     ),
     Mutant(
-        "plans-state-the-first", "of several plans the first one's cost for replaced users is stated",
+        "plans-state-themselves", "a plan that a release chose states its own cost for replaced users",
         "state_largest_replacement",
-        "max(totals)",
-        "totals[0]",
+        "phase.system.stated_cost = StatedCost(noise_multiplier, sensitivity)",
+        "phase.system.stated_cost = None",
         ("test_a_dearer_substitute_makes_the_plan_state_as_much",),
     ),
     Mutant(
@@ -266,8 +266,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpals-event-of-one-field", "DPALS accounts for one of the sums of a round", "NoisyRound.round_event",
-        "sum(noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for _, noise in noises)",
-        "max(noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for _, noise in noises)",
+        "sum(squares.values())",
+        "max(squares.values())",
         (f"{WIDTH}[DPALS]", "test_a_rounds_event_is_that_of_all_its_noises"),
     ),
     Mutant(
@@ -328,8 +328,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpals-event-rounded-up", "an event of DPALS says a little more noise than there is", "NoisyRound.round_event",
-        "1 - 2.0**-40",
-        "1 + 2.0**-40",
+        "_LESS",
+        "(2 - _LESS)",
         (f"{EXACT}[DPALS]",),
     ),
     # ---- DPFMF ------------------------------------------------------------------------------------------------------
