@@ -1,7 +1,9 @@
 """Sums of DP-ALS by item: over the users who keep an item, of their factors and of products of two of them.
 
 With x_u the whole numbers of user u, item i gets sum_u x_u and, where that is asked for, sum_u x_uf x_ug for all
-f <= g, row after row of the triangle.  Whole numbers, so in any order.  Inputs are trusted.
+f <= g, row after row of the triangle.  With weights w_ui of scale S, it gets sum_u w_ui x_u and sum_u y_uf x_ug, where
+y_uf is w_ui x_uf / S cut towards zero, so that no product has a larger absolute value than the exact one.  Whole
+numbers, so in any order.  Inputs are trusted.
 """
 from cython.parallel cimport parallel, prange
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -14,15 +16,22 @@ cdef extern from "<algorithm>" namespace "std" nogil:
 def sum_by_item(
     const int64_t[::1] indptr,     # IN  (n_items + 1,), where each item's users begin
     const int32_t[::1] users,      # IN  (n_entries,), rows of `rows`
+    const int32_t[::1] weights,    # IN  (n_entries,), from 0 to `scale`; or (0,), where all are 1
     const int64_t[:, ::1] rows,    # IN  (n_users, n_factors)
     int64_t[:, ::1] sums,          # OUT (n_items, n_factors)
     int64_t[:, ::1] products,      # OUT (n_items, n_factors (n_factors + 1) / 2), or (n_items, 0)
+    int64_t scale,                 # of weights, above 0
     int n_threads,
 ):
     """Each item belongs to one thread."""
     cdef Py_ssize_t item
     for item in prange(sums.shape[0], nogil=True, schedule="dynamic", chunksize=4, num_threads=n_threads):
-        _sum_item(users, rows, indptr[item], indptr[item + 1], sums[item], products[item])
+        if weights.shape[0]:
+            _sum_weighted_item(
+                users, weights, rows, indptr[item], indptr[item + 1], sums[item], products[item], scale
+            )
+        else:
+            _sum_item(users, rows, indptr[item], indptr[item + 1], sums[item], products[item])
 
 
 cdef void _sum_item(
@@ -45,6 +54,29 @@ cdef void _sum_item(
                 for g in range(f, n_factors):
                     out[g - f] += x[f] * x[g]  # sum_u x_uf x_ug
                 out += n_factors - f  # the next row of the triangle
+
+
+cdef void _sum_weighted_item(
+    const int32_t[::1] users, const int32_t[::1] weights, const int64_t[:, ::1] rows, Py_ssize_t first, Py_ssize_t last,
+    int64_t[::1] sums, int64_t[::1] products, int64_t scale,
+) noexcept nogil:
+    cdef Py_ssize_t n_factors = sums.shape[0], entry, f, g
+    cdef int64_t weighted
+    cdef const int64_t* x
+    cdef int64_t* out
+    sums[:] = 0
+    products[:] = 0
+    for entry in range(first, last):
+        x = &rows[users[entry], 0]
+        for f in range(n_factors):
+            sums[f] += weights[entry] * x[f]
+        if products.shape[0]:
+            out = &products[0]
+            for f in range(n_factors):
+                weighted = weights[entry] * x[f] / scale  # C's division cuts towards zero: the bound on norms needs it
+                for g in range(f, n_factors):
+                    out[g - f] += weighted * x[g]
+                out += n_factors - f
 
 
 def mark_lowest(

@@ -18,23 +18,26 @@ from fastfedrec.core.check import check_choice, check_integer, check_real
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.item_features import ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._central import CentralModel
+from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._from_items import explain_least_squares, popularity_of_factors, similar_by_factors
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems.dp_als.rounds import MAX_USERS, ALSState, CountRound, LeastSquaresRound, StartRound
+from fastfedrec.systems.dp_als.rounds import MAX_USERS, UNIT, ALSState, CountRound, LeastSquaresRound, StartRound
+from fastfedrec.systems.dp_als.side_features import SideFeatures
+from fastfedrec.systems.dp_als.weights import FrequencyWeights
 
 __all__ = ["DPALS"]
 
 _FIRST = "dp_als.first_projection"
-_COUNT_SHARE = 0.05  # of mu^2, for item counts
 _START_SHARE = 0.1  # for all power iterations
 _KIND_SHARES = (0.02, 0.1, 0.88)  # of a round of least squares: the users' gram, the items' grams and right-hand sides
 
 
 @dataclass(repr=False, eq=False)
-class DPALS(CentralModel):
+class DPALS(CentralModel, FeaturedModel):
     """Alternating least squares for implicit feedback with differentially private item factors: a baseline.
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
@@ -58,13 +61,26 @@ class DPALS(CentralModel):
     max_items : int
         How many of its items a user contributes to; the noise grows with its root.
     sampling : {"frequency", "uniform"}
-        Which: its rarest, by noisy counts that cost 5 % of the squared budget, or a random part.
+        Which: its rarest by noisy counts, or a random part.
     confidence_weight : float
         Of an item that the user has, beside 1 for every item.
     regularization : float
         Of the users' factors.
     noise_regularization : float
         Of the items' factors, in standard deviations of the noise on their right-hand sides.
+    weights : {"uniform", "adaptive"}
+        "uniform": a user contributes equally to `max_items` of its items.  "adaptive": to all of its items, with
+        weights that fall with the noisy counts and whose squares add up to 1 for each user; then `max_items` bounds the
+        counts alone, and a user with that many equally frequent items weighs as with "uniform".
+    frequency_share : float
+        Part of the squared budget that the counts take, in (0, .5); nothing is counted with uniform sampling.
+    frequency_exponent : float
+        By which adaptive weights fall with counts, from 0 to 4; 0 gives all items of a user the same weight.
+    item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
+        What is **publicly** known of the items, never made from users' rows, as in `fastfedrec.DPGram`.  The server
+        factorizes it together with the noisy sums, which costs nothing.
+    feature_weight : float
+        Of the features' squared error; with 1 its mean curvature is that of the ridge against the noise.
     n_users : int or None
         The public number of users, which `communication_` and saved files show; None publishes that of the data, and
         the ledger says so.  The model does not depend on it.
@@ -87,7 +103,7 @@ class DPALS(CentralModel):
 
     Notes
     -----
-    From the paper: users' factors clipped to norm 1, noise on every item's normal equations and on the users' gram,
+    From [1]_: users' factors clipped to norm 1, noise on every item's normal equations and on the users' gram,
     which lose their negative eigenvalues; a noisy spectral start; at most `max_items` items of a user, the rarest
     first.  Ours: whole numbers, one total budget, and a ridge that follows the noise.
 
@@ -96,6 +112,9 @@ class DPALS(CentralModel):
     .. [1] Chien, Jain, Krichene, Rendle, Song, Thakurta, Zhang, "Private alternating least squares: practical private
        matrix completion with tighter rates", ICML 2021, Algorithm 1 and Section 5.
     .. [2] Hu, Koren, Volinsky, "Collaborative filtering for implicit feedback datasets", ICDM 2008 (the loss).
+    .. [3] Krichene, Jain, Song, Sundararajan, Thakurta, Zhang, "Multi-task differential privacy under distribution
+       skew", ICML 2023, Algorithms 1 and 2 (adaptive weights).
+    .. [4] Curmei, Krichene, Zhang, Sundararajan, "Private matrix factorization with public item features", RecSys 2023.
 
     Examples
     --------
@@ -124,6 +143,11 @@ class DPALS(CentralModel):
     regularization: float = 10.0
     noise_regularization: float = 16.0
     n_users: int | None = None
+    weights: str = "uniform"
+    frequency_share: float = 0.05
+    frequency_exponent: float = 0.25
+    item_features: ItemFeaturesLike | None = None
+    feature_weight: float = 1.0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -138,8 +162,22 @@ class DPALS(CentralModel):
         self.noise_regularization = check_real(
             "noise_regularization", self.noise_regularization, low=0.0, high=1e100, exclusive=True
         )
+        self.weights = check_choice("weights", self.weights, ("uniform", "adaptive"))
+        if self.weights == "adaptive" and self.sampling == "uniform":
+            raise ValueError(
+                "weights='adaptive' needs the noisy item counts, which sampling='uniform' does not release; use "
+                "sampling='frequency'"
+            )
+        # The power iterations take another tenth, and least squares has to have something left.
+        self.frequency_share = check_real("frequency_share", self.frequency_share, low=0.0, high=0.5, exclusive=True)
+        self.frequency_exponent = check_real("frequency_exponent", self.frequency_exponent, low=0.0, high=4.0)
+        self.feature_weight = check_real("feature_weight", self.feature_weight, low=0.0, high=1e6)
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
+        features = self._features_of(data)
+        self._note_features(features, are_used=True)
+        if features is not None:
+            phases[-1].system.side = SideFeatures.of(features, self.feature_weight)
         state = phases[0].state
         for system, _, n_rounds in phases:
             state = fit.rounds(system, state, data, n_rounds)
@@ -160,18 +198,23 @@ class DPALS(CentralModel):
     def _phases(self, mu: float, state: ALSState, key: Key) -> list[Phase]:
         shape = self.max_items, *state.item_factors.shape, key
         phases = []
-        left = 1.0
+        left, weights = 1.0, None
         if self.sampling == "frequency":
-            left -= _COUNT_SHARE
-            phases.append(Phase(CountRound((mu * math.sqrt(_COUNT_SHARE),), *shape), state))
+            left -= self.frequency_share
+            counting = CountRound((mu * math.sqrt(self.frequency_share),), *shape)
+            phases.append(Phase(counting, state))
+            if self.weights == "adaptive":
+                stddev = float(counting.noises["item_counts"].gaussian.stddev) / UNIT
+                weights = FrequencyWeights(self.frequency_exponent, stddev)
         if self.n_start_rounds:
             left -= _START_SHARE
             each = mu * math.sqrt(_START_SHARE / self.n_start_rounds)
-            phases.append(Phase(StartRound((each,), *shape), state, self.n_start_rounds))
+            phases.append(Phase(StartRound((each,), *shape, weights), state, self.n_start_rounds))
         mus = tuple(mu * math.sqrt(left * share / self.n_rounds) for share in _KIND_SHARES)
         system = LeastSquaresRound(
             mus,
             *shape,
+            weights,
             regularization=self.regularization,
             confidence_weight=self.confidence_weight,
             noise_regularization=self.noise_regularization,

@@ -27,6 +27,8 @@ from fastfedrec.mechanisms.bounded_rows import limit_contributions
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems._noisy_sum import SQRT_2
 from fastfedrec.systems.claims import layered_noise
+from fastfedrec.systems.dp_als.side_features import SideFeatures
+from fastfedrec.systems.dp_als.weights import FrequencyWeights
 
 __all__ = ["MAX_USERS", "SCALE", "ALSState", "CountRound", "LeastSquaresRound", "NoisyRound", "StartRound"]
 
@@ -34,6 +36,7 @@ SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most th
 UNIT = SCALE**2  # norm of what a user adds to one row of any sums
 MAX_USERS = 2**25  # sums stay far from the ends of int64
 _LESS = 1 - 2.0**-40  # of a noise multiplier, for the rounding of a few operations
+_ONES = np.empty(0, dtype=np.int32)  # how the kernel is given weights that are all 1
 
 
 @dataclass(frozen=True)
@@ -90,18 +93,46 @@ class NoisyRound(FederatedSystem):
         Of the model.
     key : Key
         The server's; whoever holds it can take the noise off again.
+    weights : FrequencyWeights or None
+        By which a user contributes to all of its items; None is for the same weight of `max_items` of them.
     """
 
     _purpose: ClassVar[str]
     _count: ClassVar[str] = "n_rounds"  # what the budget is divided by
 
-    def __init__(self, mus: tuple[float, ...], max_items: int, n_items: int, n_factors: int, key: Key):
+    def __init__(
+        self,
+        mus: tuple[float, ...],
+        max_items: int,
+        n_items: int,
+        n_factors: int,
+        key: Key,
+        weights: FrequencyWeights | None = None,
+    ):
         self.max_items, self.n_items, self.n_factors, self.key = max_items, n_items, n_factors, key
+        self.weights = weights
         kinds = self._kinds()
         self.shapes = {name: shape for name, (shape, _) in kinds.items()}
         self.noises = {
             name: Noise.of(n, mu, self._count) for mu, (name, (_, n)) in zip(mus, kinds.items(), strict=True)
         }
+
+    @property
+    def _n_rows(self) -> int:
+        """The number of rows to which a user adds a vector of norm `UNIT`: normalised weights count as one row."""
+        return self.max_items if self.weights is None else 1
+
+    def _contributions(
+        self, state: ALSState, shard: Interactions, key: Key, n_threads: int
+    ) -> tuple[Interactions, NDArray[np.int32] | None]:
+        """Return the items to which users contribute, and each one's weight in units of 1 / SCALE; None is for 1."""
+        if self.weights is None:
+            return select_items(state, shard, self.max_items, key, n_threads), None
+        return shard, self.weights.of_users(shard, state.item_counts, SCALE)
+
+    def _restored(self, sums: np.ndarray) -> np.ndarray:
+        """Return weighted sums in the size of unweighted ones: a user with `max_items` items has weights of about 1."""
+        return sums if self.weights is None else sums * math.sqrt(self.max_items)
 
     @property
     def _what(self) -> str:
@@ -198,12 +229,12 @@ class StartRound(NoisyRound):
     _count = "n_start_rounds"
 
     def _kinds(self):
-        return {"item_projections": ((self.n_items, self.n_factors), self.max_items)}
+        return {"item_projections": ((self.n_items, self.n_factors), self._n_rows)}
 
     def _sums(self, state, shard, key, n_threads):
-        kept = select_items(state, shard, self.max_items, key, n_threads)
+        kept, weights = self._contributions(state, shard, key, n_threads)
         rows = sum_rows(kept, state.item_factors, weights=np.ones(kept.n_interactions), n_threads=n_threads)
-        return {"item_projections": sum_by_item(kept, to_grid(rows), 0, n_threads)[0] * SCALE}
+        return {"item_projections": sum_by_item(kept, to_grid(rows), 0, n_threads, weights)[0]}
 
     def _learn(self, state, sums):
         with one_blas_thread():
@@ -229,16 +260,17 @@ class LeastSquaresRound(NoisyRound):
     def __init__(self, *arguments: Any, regularization: float, confidence_weight: float, noise_regularization: float):
         super().__init__(*arguments)
         self.regularization, self.confidence_weight = regularization, confidence_weight
+        self.side: SideFeatures | None = None  # the server's alone, which sets it before the first round
         # The smaller eigenvalues of the users' gram are below the noise on the right-hand sides.
-        stddev = float(self.noises["item_sums"].gaussian.stddev) / UNIT
+        stddev = self._restored(float(self.noises["item_sums"].gaussian.stddev) / UNIT)
         self._ridge = noise_regularization * (1 + confidence_weight) * stddev
 
     def _kinds(self):
         n_products = self.n_factors * (self.n_factors + 1) // 2
         return {
             "all_products": ((n_products,), 1),
-            "item_products": ((self.n_items, n_products), self.max_items),
-            "item_sums": ((self.n_items, self.n_factors), self.max_items),
+            "item_products": ((self.n_items, n_products), self._n_rows),
+            "item_sums": ((self.n_items, self.n_factors), self._n_rows),
         }
 
     def _replace_sensitivity(self, squares):
@@ -258,21 +290,24 @@ class LeastSquaresRound(NoisyRound):
                 n_threads=n_threads,
             )
         )
-        kept = select_items(state, shard, self.max_items, key, n_threads)
+        kept, weights = self._contributions(state, shard, key, n_threads)
         n_products = self.n_factors * (self.n_factors + 1) // 2
-        sums, products = sum_by_item(kept, factors, n_products, n_threads)
+        sums, products = sum_by_item(kept, factors, n_products, n_threads, weights)
         return {
             "all_products": _sum_products(factors, n_products),
             "item_products": products,
-            "item_sums": sums * SCALE,
+            "item_sums": sums,
         }
 
     def _learn(self, state, sums):
         everybody = self._gram(sums["all_products"][None])[0]
-        own, right = self._gram(sums["item_products"]), sums["item_sums"] / UNIT
+        own, right = self._restored(self._gram(sums["item_products"])), self._restored(sums["item_sums"] / UNIT)
         with one_blas_thread():
             left = self.confidence_weight * own + everybody + self._ridge * np.eye(self.n_factors)
-            factors = np.linalg.solve(left, (1 + self.confidence_weight) * right[:, :, None])[:, :, 0]
+            right = (1 + self.confidence_weight) * right
+            factors = np.linalg.solve(left, right[:, :, None])[:, :, 0]
+            if self.side is not None:
+                factors = self.side.factorize(factors, left, right, self._ridge)
         return replace(state, item_factors=factors)
 
     def _gram(self, products: np.ndarray) -> np.ndarray:
@@ -322,13 +357,22 @@ def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key,
     return shard.keep_interactions(kept)
 
 
-def sum_by_item(kept: Interactions, rows: np.ndarray, n_products: int, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """For each item the sum of its users' rows, and of `n_products` products of their entries; int64."""
+def sum_by_item(
+    kept: Interactions, rows: np.ndarray, n_products: int, n_threads: int, weights: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """For each item SCALE times the sum of its users' rows, and the sum of `n_products` of their products; int64.
+
+    Each user's part is multiplied by its weight / SCALE, with products cut towards zero.
+    """
     users = np.repeat(np.arange(kept.n_users, dtype=np.int32), kept.interactions_per_user())
     indptr, order = sort_pairs(kept.indices, users, kept.n_items, kept.n_users, n_threads=n_threads)
     sums, products = (np.empty((kept.n_items, n), dtype=np.int64) for n in (rows.shape[1], n_products))
     by_item = users if order is None else users[order]
-    _kernel.sum_by_item(indptr, by_item, rows, sums, products, resolve_n_threads(n_threads))
+    if weights is None:
+        _kernel.sum_by_item(indptr, by_item, _ONES, rows, sums, products, 1, resolve_n_threads(n_threads))
+        return sums * SCALE, products
+    weights = weights if order is None else weights[order]
+    _kernel.sum_by_item(indptr, by_item, weights, rows, sums, products, SCALE, resolve_n_threads(n_threads))
     return sums, products
 
 
@@ -336,5 +380,5 @@ def _sum_products(rows: np.ndarray, n_products: int) -> np.ndarray:
     """Of all users' rows, the sums of the products alone."""
     everyone = np.arange(len(rows), dtype=np.int32)
     sums, products = (np.empty((1, n), dtype=np.int64) for n in (rows.shape[1], n_products))
-    _kernel.sum_by_item(np.array([0, len(rows)]), everyone, rows, sums, products, 1)
+    _kernel.sum_by_item(np.array([0, len(rows)]), everyone, _ONES, rows, sums, products, 1, 1)
     return products[0]

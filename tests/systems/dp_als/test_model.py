@@ -78,7 +78,7 @@ def test_sums_by_item_are_those_of_loops(rows, n_factors, has_products, seed):
     n_products = n_factors * (n_factors + 1) // 2
     found = rounds.sum_by_item(interactions(rows), values, n_products * has_products, 2)
     sums, products = naive.sum_by_item(rows, values.tolist(), N_ITEMS)
-    assert found[0].tolist() == sums
+    assert found[0].tolist() == [[SCALE * x for x in row] for row in sums]
     assert found[1].tolist() == (products if has_products else [[]] * N_ITEMS)
     everybody = naive.sum_by_item([{0}] * len(rows), values.tolist(), 1)[1][0]
     assert rounds._sum_products(values, n_products).tolist() == everybody
