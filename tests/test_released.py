@@ -46,6 +46,8 @@ CENTRAL = {
     "DPSubspace, features": DPSubspace(18.0, n_columns=8, gate=False, item_features=FEATURES),
     "DPALS": DPALS(4.0, n_factors=3, n_rounds=2, n_start_rounds=2, max_items=4),
     "DPALS, uniform": DPALS(4.0, n_factors=3, n_rounds=1, n_start_rounds=0, max_items=4, sampling="uniform"),
+    "DPALS, adaptive": DPALS(4.0, n_factors=3, max_items=4, weights="adaptive"),
+    "DPALS, features": DPALS(4.0, n_factors=3, max_items=4, weights="adaptive", item_features=FEATURES),
     "DPFMF": DPFMF(4.0, n_factors=3, n_rounds=2),
     "PrivRec": PrivRec(noise_multiplier=0.5, **SMALL),
     "PrivRec, Laplace": PrivRec(noise_multiplier=0.5, noise="laplace", **SMALL),

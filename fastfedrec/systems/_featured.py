@@ -1,6 +1,6 @@
 """Models that may be given public features of items: the parameter, what a file keeps of it, and what a ledger says."""
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from fastfedrec.data.ids import id_at
 from fastfedrec.data.interactions import Interactions
@@ -25,6 +25,9 @@ class FeaturedModel(OwnRows):
             return None
         return self.item_features.align("item_features", data.item_ids)
 
+    #: How the features enter the model, for the ledger.
+    _feature_use: ClassVar[str] = "how far they are believed is fitted to the noisy release"
+
     def _note_features(self, features: AlignedFeatures | None, *, are_used: bool) -> None:
         """Say in the ledger what was given and what is assumed of it."""
         if features is None:
@@ -36,7 +39,7 @@ class FeaturedModel(OwnRows):
             "data: not covered"
         )
         if are_used:
-            note += "; how far they are believed is fitted to the noisy release, which costs nothing more"
+            note += f"; {self._feature_use}, which costs nothing more"
         else:
             note += "; nothing was made of them, since no pairs were released"
         if len(features.unlisted):

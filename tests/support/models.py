@@ -86,6 +86,7 @@ MODELS = [
     DMF(3, 2),
     FedGNN("published", n_pseudo_items=5, n_neighbors=2, expansion_round=1, n_rounds=3, n_factors=3, user_steps=1),
     FedGNN(epsilon=8.0, n_rounds=2, n_factors=3, cohort_size=20),
+    DPALS(8.0, n_factors=3, weights="adaptive"),
 ]
 
 

@@ -60,6 +60,12 @@ CASES = {
         {"all_products": UNIT}
         | dict.fromkeys(("item_counts", "item_projections", "item_products", "item_sums"), UNIT * math.sqrt(MAX_ITEMS)),
     ),
+    "DPALS, adaptive": Case(
+        DPALS(EPSILON, DELTA, n_factors=34, max_items=MAX_ITEMS, weights="adaptive", frequency_exponent=1.0),
+        9,
+        dict.fromkeys(("all_products", "item_projections", "item_products", "item_sums"), UNIT)
+        | {"item_counts": UNIT * math.sqrt(MAX_ITEMS)},
+    ),
     "DPFMF": Case(DPFMF(EPSILON, DELTA, n_factors=5, n_rounds=3), 2, {"gradients": UNIT}),
     "PrivRec": Case(PrivRec(**PRIVREC), 2, {"total": 2 * CLIP}),
 } | {
@@ -68,7 +74,7 @@ CASES = {
     for name, meta in METAS.items()
 }  # fmt: skip
 SYSTEMS = list(CASES)
-CENTRAL = ["DPGram", "DPSubspace", "DPGram, closed", "DPSubspace, closed", "DPALS", "DPFMF"]
+CENTRAL = ["DPGram", "DPSubspace", "DPGram, closed", "DPSubspace, closed", "DPALS", "DPALS, adaptive", "DPFMF"]
 SUMS = (
     "DPGram",
     "DPSubspace",
@@ -179,6 +185,7 @@ BUDGETS = [
     (DPALS(0.5, n_factors=3, max_items=5), 4),
     (DPALS(2.0, n_factors=3, max_items=5, sampling="uniform", n_start_rounds=0), 2),
     (DPALS(8.0, n_factors=3, max_items=5, n_start_rounds=2, n_rounds=3), 6),
+    (DPALS(2.0, n_factors=3, max_items=5, weights="adaptive", frequency_share=0.3), 4),
     *((DPFMF(epsilon, n_factors=4, n_rounds=n), n) for epsilon in (0.5, 2.0) for n in (1, 7)),
 ]
 
@@ -299,7 +306,7 @@ def test_models_show_what_was_released_and_nothing_else(name):
         np.testing.assert_array_equal(np.sort(np.concatenate(learnt)), np.sort(after.parameters))
     else:
         np.testing.assert_array_equal(model.item_factors_, after.item_factors)
-    if name == "DPALS":
+    if name.startswith("DPALS"):
         assert first.item_counts.any()
         np.testing.assert_array_equal(model.item_counts_, first.item_counts)
         assert (rounds[-1].after.item_counts == first.item_counts).all()

@@ -55,6 +55,9 @@ SYSTEMS = {
         DPALS(2.0, n_factors=3, n_rounds=1, n_start_rounds=0, max_items=MAX_ITEMS, sampling="uniform", **RIDGE),
         "zero_out",
     ),
+    "DPALS, adaptive": (
+        DPALS(2.0, n_factors=3, max_items=MAX_ITEMS, weights="adaptive", frequency_exponent=0.5, **RIDGE), "zero_out",
+    ),
     "DPFMF": (DPFMF(2.0, n_factors=3, n_rounds=2), "zero_out"),
     "PrivateRecommender": (PrivateRecommender(4.0, n_users=5000), "zero_out"),
     "PrivRec": (PrivRec(**ROUNDS), "replace"),

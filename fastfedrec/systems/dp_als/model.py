@@ -80,7 +80,8 @@ class DPALS(CentralModel, FeaturedModel):
         What is **publicly** known of the items, never made from users' rows, as in `fastfedrec.DPGram`.  The server
         factorizes it together with the noisy sums, which costs nothing.
     feature_weight : float
-        Of the features' squared error; with 1 its mean curvature is that of the ridge against the noise.
+        Of the features' squared error, at least 0; with 1 its mean curvature is that of the ridge against the noise.
+        Features that say nothing of users' taste cost accuracy in proportion.
     n_users : int or None
         The public number of users, which `communication_` and saved files show; None publishes that of the data, and
         the ledger says so.  The model does not depend on it.
@@ -130,6 +131,7 @@ class DPALS(CentralModel, FeaturedModel):
     """
 
     _most_users = MAX_USERS
+    _feature_use = "the server factorizes them together with the noisy sums, at the weight feature_weight"
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "item_counts_")
 
     epsilon: float = 1.0
@@ -147,7 +149,7 @@ class DPALS(CentralModel, FeaturedModel):
     frequency_share: float = 0.05
     frequency_exponent: float = 0.25
     item_features: ItemFeaturesLike | None = None
-    feature_weight: float = 1.0
+    feature_weight: float = 0.25
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -11,3 +11,24 @@ def sum_by_item(kept, rows, n_items):
             sums[item] = [a + b for a, b in zip(sums[item], row, strict=True)]
             products[item] = [a + row[f] * row[g] for a, (f, g) in zip(products[item], pairs, strict=True)]
     return sums, products
+
+
+def weighted_sum_by_item(kept, weights, rows, n_items, scale):
+    """The same with a weight for each user and item: of the entry w x, and of the product of w x / scale, cut, and x."""
+    n_factors = len(rows[0])
+    pairs = [(f, g) for f in range(n_factors) for g in range(f, n_factors)]
+    sums, products = ([[0] * n for _ in range(n_items)] for n in (n_factors, len(pairs)))
+    for items, own, row in zip(kept, weights, rows, strict=True):
+        for item, w in zip(sorted(items), own, strict=True):
+            sums[item] = [a + w * b for a, b in zip(sums[item], row, strict=True)]
+            cut = [abs(w * b) // scale * (1 if b > 0 else -1) for b in row]
+            products[item] = [a + cut[f] * row[g] for a, (f, g) in zip(products[item], pairs, strict=True)]
+    return sums, products
+
+
+def user_weights(levels, scale):
+    """Whole numbers in proportion to a user's levels, of Euclidean norm at most the scale: divided by the next root."""
+    square, root = sum(level * level for level in levels), 0
+    while root * root < square:
+        root += 1
+    return [level * scale // root for level in levels]

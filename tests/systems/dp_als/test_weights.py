@@ -1,0 +1,216 @@
+"""Adaptive weights: whole numbers, a norm that no rows or counts exceed, and what they are worth on skewed data."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import scipy
+from hypothesis import example, given
+from hypothesis import strategies as st
+from naive.systems.dp_als import model as naive
+
+from fastfedrec import DPALS, Interactions, Key, datasets
+from fastfedrec.evaluation import UserHoldout, evaluate
+from fastfedrec.systems.dp_als import rounds
+from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState, LeastSquaresRound, StartRound
+from fastfedrec.systems.dp_als.weights import FrequencyWeights
+
+KEY = Key.from_seed(1)
+N_ITEMS, N_FACTORS, MAX_ITEMS = 9, 3, 4
+OPTIONS = {"regularization": 1e-3, "confidence_weight": 3.0, "noise_regularization": 2.0}
+
+
+def interactions(rows, n_items=N_ITEMS):
+    dense = np.zeros((len(rows), n_items), dtype=np.float32)
+    for user, row in enumerate(rows):
+        dense[user, list(row)] = 1
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+def systems(weights):
+    shape = (MAX_ITEMS, N_ITEMS, N_FACTORS, KEY, weights)
+    return StartRound((1.0,), *shape), LeastSquaresRound((0.1, 0.5, 0.8), *shape, **OPTIONS)
+
+
+def a_state(counts):
+    return ALSState(np.asarray(counts, dtype=float), np.random.default_rng(3).normal(size=(N_ITEMS, N_FACTORS)))
+
+
+rows_of_items = st.lists(st.sets(st.integers(0, N_ITEMS - 1)), min_size=1, max_size=6)
+some_counts = st.lists(st.floats(0.0, 1e12), min_size=N_ITEMS, max_size=N_ITEMS)
+some_weights = st.builds(FrequencyWeights, st.floats(0.0, 4.0), st.floats(1e-6, 1e12))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@given(rows_of_items, some_counts, some_weights)
+def test_weights_are_those_of_whole_numbers_in_python(rows, counts, weights):
+    levels = weights.item_levels(np.array(counts)).tolist()
+    data = interactions(rows)
+    found = weights.of_users(data, np.array(counts), SCALE).tolist()
+    expected = [naive.user_weights([levels[item] for item in sorted(row)], SCALE) for row in rows if row]
+    assert found == [weight for own in expected for weight in own]
+
+
+@given(rows_of_items, st.integers(1, 4), st.integers(0, 2**32 - 1))
+def test_weighted_sums_are_those_of_loops(rows, n_factors, seed):
+    rng = np.random.default_rng(seed)
+    data, values = interactions(rows), rng.integers(-SCALE, SCALE, size=(len(rows), n_factors))
+    weights = rng.integers(0, SCALE + 1, size=data.n_interactions).astype(np.int32)
+    own = [weights[start:end].tolist() for start, end in zip(data.indptr[:-1], data.indptr[1:], strict=True)]
+    found = rounds.sum_by_item(data, values, n_factors * (n_factors + 1) // 2, 2, weights)
+    sums, products = naive.weighted_sum_by_item(rows, own, values.tolist(), N_ITEMS, SCALE)
+    assert found[0].tolist() == sums
+    assert found[1].tolist() == products
+
+
+def test_levels_fall_with_the_counts_and_the_rarest_has_the_highest():
+    weights = FrequencyWeights(0.5, 4.0)
+    assert weights.item_levels(np.array([0.0, 4.0, 16.0, 400.0, 1e18])).tolist() == [32768, 32768, 16384, 3276, 1]
+    assert set(FrequencyWeights(0.0, 1.0).item_levels(np.array([0.0, 5.0, 1e9]))) == {32768}
+
+
+def test_a_user_with_max_items_equally_frequent_items_weighs_as_without_weights():
+    state, row = a_state(np.full(N_ITEMS, 5.0)), [{0, 2, 3, 7}]
+    (start, squares), (plain_start, plain) = systems(FrequencyWeights(1.0, 1.0)), systems(None)
+    for system, other in ((start, plain_start), (squares, plain)):
+        found, expected = (s.local_round(state, interactions(row), KEY, 0).arrays for s in (system, other))
+        for name in found:
+            factor = 1 if name == "all_products" else math.sqrt(MAX_ITEMS)
+            np.testing.assert_allclose(found[name] * factor, expected[name], rtol=1e-3, atol=1e-4 * UNIT)
+    assert plain._ridge == pytest.approx(squares._ridge, rel=1e-9)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+@given(rows_of_items, some_counts, some_weights)
+@example([set(range(N_ITEMS))], [0.0] * N_ITEMS, FrequencyWeights(0.0, 1.0))
+@example([set(range(N_ITEMS)), {0}], [1e12, *[0.0] * (N_ITEMS - 1)], FrequencyWeights(4.0, 1e-6))
+def test_no_users_weights_have_a_norm_above_the_scale(rows, counts, weights):
+    data = interactions(rows)
+    found = weights.of_users(data, np.array(counts), SCALE).tolist()
+    for start, end in zip(data.indptr[:-1], data.indptr[1:], strict=True):
+        assert sum(weight * weight for weight in found[start:end]) <= SCALE**2
+        assert (start == end) or sum(weight * weight for weight in found[start:end]) > (0.98 * SCALE) ** 2
+
+
+@given(rows_of_items, some_counts, some_weights)
+def test_one_user_changes_the_sums_by_its_own_part_and_within_the_sensitivity(rows, counts, weights):
+    for system in systems_of(weights):
+        parts = (rows, [set(), *rows[1:]], rows[:1])
+        with_user, without, alone = (
+            system.local_round(a_state(counts), interactions(part), KEY, 0).arrays for part in parts
+        )
+        for name, sums in with_user.items():
+            own = sums - without[name]
+            np.testing.assert_array_equal(own, alone[name])
+            assert sum(int(x) ** 2 for x in own.ravel()) <= UNIT**2
+
+
+@functools.cache
+def _one_row():
+    return systems(FrequencyWeights(1.0, 1.0))  # tables of noise are made once
+
+
+def systems_of(weights):
+    """The two rounds with these weights, of which the noise does not depend on them."""
+    for system in _one_row():
+        system.weights = weights
+        assert all(noise.sensitivity >= UNIT for noise in system.noises.values())
+        yield system
+
+
+def test_the_sensitivity_is_that_of_one_row_and_is_reached():
+    system = systems(FrequencyWeights(0.25, 1.0))[1]
+    state = ALSState(np.arange(N_ITEMS) + 1.0, np.eye(N_ITEMS, N_FACTORS) * 0.3)
+    own = system.local_round(state, interactions([{0, 3, 4, 5}]), KEY, 0).arrays
+    for name, noise in system.noises.items():
+        assert float(noise.sensitivity) == pytest.approx(UNIT, rel=1e-9)
+        assert math.sqrt(sum(int(x) ** 2 for x in own[name].ravel())) > 0.98 * UNIT, name
+
+
+def test_a_long_row_has_the_same_norm():
+    data = interactions([set(range(5000))], 5000)
+    found = FrequencyWeights(0.25, 1.0).of_users(data, np.arange(5000.0), SCALE).astype(object)
+    assert 0.98 * SCALE < math.sqrt(sum(found**2)) <= SCALE
+
+
+def test_counts_cost_what_frequency_share_says():
+    data = datasets.generate_implicit(100, 60, key=KEY)
+    for share in (0.05, 0.3):
+        model = DPALS(4.0, n_factors=2, max_items=5, weights="adaptive", frequency_share=share).fit(data, key=KEY)
+        events = list(model.ledger_.events)
+        assert events[0].mechanism == "Gaussian noise on item counts"
+        spent = [times * event.noise_multiplier**-2 for event, times in model.ledger_.events.items()]
+        assert spent[0] / sum(spent) == pytest.approx(share, rel=1e-6)
+
+
+def test_weights_change_the_model_and_the_default_is_uniform():
+    data = datasets.generate_implicit(100, 60, key=KEY)
+    given = ({}, {"weights": "uniform"}, *({"weights": "adaptive", "frequency_exponent": e} for e in (0.25, 1.0)))
+    models = [DPALS(8.0, n_factors=2, max_items=5, **options).fit(data, key=KEY) for options in given]
+    np.testing.assert_array_equal(models[0].item_factors_, models[1].item_factors_)
+    for one, other in ((1, 2), (2, 3)):
+        assert np.abs(models[one].item_factors_ - models[other].item_factors_).max() > 1e-3
+
+
+# ---- bad inputs -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"weights": "rare"}, "weights must be one of"),
+        ({"weights": "adaptive", "sampling": "uniform"}, "weights='adaptive' needs the noisy item counts"),
+        ({"frequency_share": 0.0}, "frequency_share must be greater than 0"),
+        ({"frequency_share": 0.5}, "frequency_share must be less than 0.5"),
+        ({"frequency_exponent": -0.1}, "frequency_exponent must be at least 0"),
+        ({"frequency_exponent": 5.0}, "frequency_exponent must be at most 4"),
+        ({"feature_weight": -1.0}, "feature_weight must be at least 0"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        DPALS(**parameters)
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+def _flat(n_users=3000, n_items=600, row_length=50):
+    """Rows of one length over groups of items that are equally popular."""
+    rng = np.random.default_rng(3)
+    draws = rng.random((n_users, n_items))
+    draws *= np.where(rng.integers(4, size=n_users)[:, None] == np.arange(n_items) % 4, 0.25, 1.0)
+    items = np.argsort(draws, axis=1)[:, :row_length]
+    return Interactions.from_arrays(np.repeat(np.arange(n_users), row_length), items.ravel())
+
+
+def _recalls(data, **options):
+    train, test, known = next(UserHoldout(0.2, given=0.8).split(data, key=KEY))
+    for seed in range(3):
+        model = DPALS(1.0, n_factors=8, max_items=50, **options).fit(train, key=Key.from_seed(seed))
+        yield evaluate(model, train, test, given=known, metrics=["recall@20"])["recall@20"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_skewed", [True, False])
+def test_adaptive_weights_recall_more_at_the_same_epsilon_where_popularity_and_rows_are_skewed(is_skewed):
+    """The control has rows of one length and equally popular items: there the two differ by the noise alone."""
+    data = datasets.generate_implicit(3000, 1000, key=KEY, mean_interactions=60.0) if is_skewed else _flat()
+    adaptive, uniform = (list(_recalls(data, weights=weights)) for weights in ("adaptive", "uniform"))
+    assert (min(adaptive) > max(uniform)) == is_skewed
+    if not is_skewed:
+        assert np.mean(adaptive) == pytest.approx(np.mean(uniform), rel=0.1)
+
+
+@pytest.mark.parametrize("is_skewed", [True, False])
+def test_rare_items_get_more_of_the_budget_where_there_are_any(is_skewed):
+    data = datasets.generate_implicit(1000, 500, key=KEY) if is_skewed else _flat(1000, 500)
+    counts = data.interactions_per_item().astype(float)
+    rare = counts[data.indices] <= np.quantile(counts, 0.3)
+    shares = [FrequencyWeights(exponent, 1.0).of_users(data, counts, SCALE)[rare].sum() for exponent in (0.0, 0.5)]
+    assert (shares[1] > 1.3 * shares[0]) == is_skewed
