@@ -16,7 +16,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 from fastfedrec.datasets.files import Files
 from fastfedrec.evaluation import KFold, PublishedFolds, Split, Splitter
-from fastfedrec.studies.reproduce import he2017, jiang2019, liang2021, wu2021
+from fastfedrec.studies.reproduce import chien2021, he2017, jiang2019, liang2021, wu2021
 from fastfedrec.studies.reproduce.gram_map import FIGURES as GRAM_FIGURES
 from fastfedrec.studies.reproduce.gram_map import gain_map
 from fastfedrec.studies.reproduce.he2017 import ncf_table
@@ -49,6 +49,7 @@ _FIGURES = {
     "private-prototypes": PROTOTYPE_FIGURES, "privrec": (wang2021_activity.FIGURE, *wang2021_figures.FIGURES),
 }  # fmt: skip
 _TABLES = {
+    "dp-als": (chien2021.TABLE,),
     "dp-gram": (MOVIELENS,),
     "dp-subspace": (SIZES,),
     "fedrec": liang2021.TABLES,
@@ -58,7 +59,11 @@ _TABLES = {
     "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES, wang2021_gap.TABLE),
 }
 
-_ONLY = [("ncf", table) for table in he2017.TABLES] + [("privrec", table) for table in ("2", "3", wang2021_gap.TABLE)]
+_ONLY = (
+    [("dp-als", chien2021.TABLE)]
+    + [("ncf", table) for table in he2017.TABLES]
+    + [("privrec", table) for table in ("2", "3", wang2021_gap.TABLE)]
+)
 
 
 def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
@@ -78,8 +83,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         choices=list(dict.fromkeys([*_FIGURES, *_TABLES])),
         help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
         "sdcf (Jiang et al. 2019), fedgnn (Wu et al. 2021), ncf (He et al. 2017), "
-        "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), or dp-gram and dp-subspace (ours, of no "
-        "paper)",
+        "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), dp-als (Chien et al. 2021), "
+        "or dp-gram and dp-subspace (ours, of no paper)",
     )
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -97,7 +102,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--table",
         metavar="N",
         choices=[table for tables in _TABLES.values() for table in tables],
-        help="dp-gram: movielens (HR@10 by four protocols); dp-subspace: sizes (HR@10 over items and users); "
+        help="dp-als: recall (of held-out users, with DPGram); dp-gram: movielens (HR@10 by four protocols); "
+        "dp-subspace: sizes (HR@10 over items and users); "
         "fedrec: 2 (MAE and RMSE over rho), communication (latent vectors) or client-share (MAE and RMSE); "
         "sdcf: temperature (MAE and RMSE, denoised and not) or parties (what attacks find out); "
         "fedgnn: parts (what each costs) or parties; "
@@ -110,10 +116,10 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--data",
         type=Path,
         metavar="PATH",
-        help="as downloaded: MovieLens 20M for fmf-ldp (without it data are generated), 100K or 1M for the others; for "
-        "privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; table 6 and figures 2 and 3 take either), or "
-        "100K (table stage1; without it sequences are generated; tables 6 and attacks generate data without it; gap: "
-        "any); for private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
+        help="as downloaded: MovieLens 20M for fmf-ldp, 1M or 20M for dp-als (without it data are generated), 100K or "
+        "1M for the others; for privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; table 6 and figures 2 "
+        "and 3 take either), or 100K (table stage1; without it sequences are generated; tables 6 and attacks generate "
+        "data without it; gap: any); for private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(
@@ -123,14 +129,14 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--seeds",
         type=int,
         metavar="N",
-        help="runs with seeds 0 to N - 1 (fmf-ldp, stage1, gap, movielens, sizes: 3, with --quick 1; else 1)",
+        help="runs with seeds 0 to N - 1 (dp-als, fmf-ldp, stage1, gap, movielens, sizes: 3, with --quick 1; else 1)",
     )
     command.add_argument(
         "--only",
         nargs="+",
         action="extend",
         metavar="MODEL",
-        help="ncf, and tables 2, 3 and gap of privrec: the rows of these models alone, by their names in the table",
+        help="dp-als, ncf, and tables 2, 3 and gap of privrec: these models alone, by their names in the table",
     )
     command.add_argument("--threads", type=int, default=0, metavar="N", help="0: all there are; changes no hit ratio")
 
@@ -149,7 +155,7 @@ def run_reproduce(arguments: argparse.Namespace) -> dict[str, Any] | str:
         ]
         raise ValueError("; ".join(offered))
     if arguments.only is not None and (arguments.system, wanted if is_table else None) not in _ONLY:
-        raise ValueError("--only is for ncf, and for tables 2, 3 and gap of privrec")
+        raise ValueError("--only is for dp-als and ncf, and for tables 2, 3 and gap of privrec")
     show_progress, can_plot = (
         can_show_progress(arguments.quiet),
         has_extra("matplotlib", "no plot", quiet=arguments.quiet),
@@ -181,6 +187,10 @@ def _compute_gram(arguments: argparse.Namespace, how: dict[str, Any]) -> SideByS
     if arguments.seeds is not None:
         raise ValueError(f"--seeds is not for figure {arguments.figure} of dp-gram, which runs with seed 0")
     return gain_map(arguments.figure, **how)
+
+
+def _compute_als(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    return chien2021.recall_table(_movielens(arguments), n_seeds=_n_seeds(arguments, 3), only=arguments.only, **how)
 
 
 def _compute_subspace(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
@@ -293,6 +303,7 @@ def _compute_ribero(arguments: argparse.Namespace, how: dict[str, Any]) -> SideB
 
 
 _COMPUTE: dict[str, Callable[[argparse.Namespace, dict[str, Any]], SideBySide]] = {
+    "dp-als": _compute_als,
     "dp-gram": _compute_gram,
     "dp-subspace": _compute_subspace,
     "fmf-ldp": _compute_minto,

@@ -170,7 +170,7 @@ def test_account_of_gaussian_noise(capsys):
         ),
         ("reproduce fmf-ldp --figure 4 --seeds 0", "--seeds must be at least 1, got 0"),
         ("reproduce privrec --table stage1 --seeds 0", "--seeds must be at least 1, got 0"),
-        ("reproduce privrec --table 4 --only PrivRec", "--only is for ncf, and for tables 2, 3 and gap of privrec"),
+        ("reproduce privrec --table 4 --only PrivRec", "--only is for dp-als and ncf, and for tables"),
         ("reproduce private-prototypes --figure 1 --seeds 0", "--seeds must be at least 1, got 0"),
         ("reproduce dp-gram --figure map --seeds 2", "--seeds is not for figure map of dp-gram"),
         ("reproduce dp-gram --table movielens", "--data is required for table movielens of dp-gram: MovieLens 1M"),

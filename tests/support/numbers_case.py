@@ -350,7 +350,7 @@ SYSTEMS = {
     "DMF": {
         "learning_rate": HALF, "regularization": HALF, "global_regularization": HALF, "local_regularization": HALF
     },
-    "DPALS": {"epsilon": ONE, "delta": SMALL, "n_users": 50},
+    "DPALS": {"epsilon": ONE, "delta": SMALL, "n_users": 50, "frequency_share": 0.25},
     "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
     "DPGram": {"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50},
     "DPPopularity": {"n_reports": 3},

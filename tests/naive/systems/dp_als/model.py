@@ -14,7 +14,7 @@ def sum_by_item(kept, rows, n_items):
 
 
 def weighted_sum_by_item(kept, weights, rows, n_items, scale):
-    """The same with a weight for each user and item: of the entry w x, and of the product of w x / scale, cut, and x."""
+    """The same where a user's entry counts as w x, and its product as w x / scale, cut towards zero, times x."""
     n_factors = len(rows[0])
     pairs = [(f, g) for f in range(n_factors) for g in range(f, n_factors)]
     sums, products = ([[0] * n for _ in range(n_items)] for n in (n_factors, len(pairs)))

@@ -1,0 +1,149 @@
+"""The table of DP-ALS: every figure a run that can be made by hand, of users whom no model was trained on."""
+
+import math
+
+import numpy as np
+import pytest
+from support.reproduce_case import told, written
+
+from fastfedrec import DPALS, DPGram, Key, datasets
+from fastfedrec.evaluation import UserHoldout, evaluate
+from fastfedrec.studies.reproduce import chien2021 as module
+from fastfedrec.studies.reproduce.chien2021 import RecallCell, RecallTable, recall_table
+
+METRICS = ["recall@20", "ndcg@100"]
+FEATURED = {"DPALS, adaptive, features", "DPGram, features"}
+
+
+@pytest.fixture(scope="module")
+def movielens():
+    data = datasets.generate_implicit(200, 150, key=Key.from_seed(1), ratings=True)
+    known = {"genres": [("War",), ("Drama", "War"), ()] * 50, "title": ["A (1990)", "B"] * 75}
+    movies = {name: np.array([*column, None], dtype=object)[:150] for name, column in known.items()}
+    return data.with_features(item_features=movies)
+
+
+def figures(model, data, seed):
+    key = Key.from_seed(seed)
+    train, test, given = next(UserHoldout(0.1, given=0.8).split(data, key=key))
+    found = evaluate(model.fit(train, key=key), train, test, given=given, metrics=METRICS)
+    return tuple(found[metric] for metric in METRICS)
+
+
+# ---- oracle: by hand -------------------------------------------------------------------------------------------------
+
+
+def test_every_row_on_ratings_by_hand(movielens):
+    table = recall_table(movielens, n_seeds=2, only=["DPALS", "DPALS, adaptive, features", "DPGram, features", "EASE"])
+    liked = movielens.binarize(3.5)
+    assert liked.n_interactions == (movielens.values >= 4).sum()
+    years = [1990 if place % 2 == 0 else None for place in range(150)]
+    known = {"genres": liked.item_features["genres"], "year": years}
+    expected = {
+        "DPALS": lambda epsilon: DPALS(epsilon),
+        "DPALS, adaptive, features": lambda epsilon: DPALS(epsilon, weights="adaptive", item_features=known),
+        "DPGram, features": lambda epsilon: DPGram(epsilon, item_features=known),
+        "EASE": lambda epsilon: module.EASE(),
+    }
+    assert [(cell.model, cell.epsilon) for cell in table.cells] == [
+        *(
+            (name, epsilon)
+            for name in ("DPALS", "DPALS, adaptive, features", "DPGram, features")
+            for epsilon in (1.0, 5.0)
+        ),
+        ("EASE", None),
+    ]
+    for cell in table.cells:
+        models = [expected[cell.model](cell.epsilon) for _ in range(2)]
+        by_hand = [figures(model, liked, seed) for seed, model in enumerate(models)]
+        assert (cell.recalls, cell.ndcgs) == tuple(zip(*by_hand, strict=True))
+        if cell.epsilon is not None:
+            assert cell.replaced == models[0].ledger_.epsilon("public")
+
+
+def test_generated_rows_by_hand(monkeypatch):
+    monkeypatch.setattr(module, "N_USERS", 150)
+    monkeypatch.setattr(module, "N_ITEMS", 100)
+    monkeypatch.setattr(module, "ROW_LENGTH", 30.0)
+    table = recall_table(n_seeds=1, only=["DPALS, adaptive"])
+    assert table.source.startswith("GENERATED DATA (generate_implicit")
+    data = datasets.generate_implicit(150, 100, key=Key.from_seed(0), mean_interactions=30.0)
+    found = [figures(DPALS(epsilon, weights="adaptive"), data, 0) for epsilon in (1.0, 5.0)]
+    assert [(cell.recalls[0], cell.ndcgs[0]) for cell in table.cells] == found
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_models_of_each_kind_of_data(movielens, monkeypatch):
+    given = {cell.model for cell in recall_table(movielens, n_seeds=1, quick=True).cells}
+    plain = {
+        cell.model for cell in recall_table(movielens.with_features(item_features={}), n_seeds=1, quick=True).cells
+    }
+    monkeypatch.setattr(module, "QUICK_SIZE", (150, 100, 30.0))
+    generated = {cell.model for cell in recall_table(n_seeds=1, quick=True).cells}
+    assert given - plain == FEATURED
+    assert plain - generated == {"EASE"}
+    assert generated == {"DPALS", "DPALS, adaptive", "DPGram", "popularity", "ImplicitALS"}
+
+
+def test_finished_parts_are_kept_and_read_again(movielens, tmp_path, monkeypatch):
+    options = {"n_seeds": 2, "only": ["DPALS", "popularity"], "folder": tmp_path}
+    first = recall_table(movielens, **options)
+    assert len(list(tmp_path.iterdir())) == 6
+    monkeypatch.setattr(module, "_tested", lambda *_: pytest.fail("a finished part was computed again"))
+    assert recall_table(movielens, **options) == first
+
+
+def cell_of(model, recall, epsilon=1.0):
+    return RecallCell(model, epsilon, None if epsilon is None else 2.12, (recall, recall + 0.02), (0.2, 0.2))
+
+
+def test_every_form_states_protocol_relation_and_both_epsilons(tmp_path):
+    cells = (
+        cell_of("DPALS", 0.1), cell_of("DPALS, adaptive", 0.12), cell_of("DPGram", 0.2),
+        cell_of("DPALS", 0.3, 5.0), cell_of("DPGram", 0.2, 5.0), cell_of("EASE", 0.4, None),
+    )  # fmt: skip
+    table = RecallTable("data", {}, cells)
+    assert table.verdict().splitlines() == [
+        "Epsilon 1: the largest Recall@20 is that of DPGram, 0.210; of DPALS 0.130 (DPALS, adaptive).",
+        "Epsilon 5: the largest Recall@20 is that of DPALS, 0.310.",
+    ]
+    assert RecallTable("data", {}, cells[-1:]).verdict() == "No private model was run."
+    text, page = told(table, tmp_path)
+    assert "| DPGram | 1 (2.12) | 0.210 ± 0.014 | 0.200 ± 0.000 | 2 |" in page
+    assert "| EASE | none |" in page
+    for form in (text, page):
+        for words in ("zero_out", "for replacing one user", "rating of 4 or more", "not trained on"):
+            assert words in form
+
+
+def test_the_command_writes_the_table(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "QUICK_SIZE", (150, 100, 30.0))
+    document = written("dp-als --table recall --quick", tmp_path, "recall", capsys)
+    assert document["source"].startswith("GENERATED DATA (generate_implicit")
+    assert all(math.isfinite(value) for cell in document["cells"] for value in cell["recalls"])
+    document = written("dp-als --table recall --quick --only popularity", tmp_path, "recall", capsys)
+    assert [cell["model"] for cell in document["cells"]] == ["popularity"]
+
+
+# ---- bad inputs ------------------------------------------------------------------------------------------------------
+
+
+def test_bad_inputs(movielens):
+    with pytest.raises(ValueError, match="n_seeds must be at least 1"):
+        recall_table(n_seeds=0)
+    with pytest.raises(TypeError, match="data must be"):
+        recall_table(np.eye(3))
+    with pytest.raises(ValueError, match="only must be one of"):
+        recall_table(movielens, only=["DPFMF"])
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_threads_change_no_figure(movielens):
+    one, three = (
+        recall_table(movielens, n_seeds=1, quick=True, only=["DPALS, adaptive"], n_threads=n).cells for n in (1, 3)
+    )
+    assert one == three
