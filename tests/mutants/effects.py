@@ -48,7 +48,7 @@ EFFECTS = [
             distance=sum(noise.gaussian.total_distance(math.prod(self.shapes[name])) for name, noise in noises),
         )
         """,
-        both("DPALS", "DPALS, uniform", "DPFMF"),
+        both("DPALS", "DPALS, uniform", "DPALS, adaptive", "DPFMF"),
     ),
     Mutant(
         "popularity-entered-as-replace", "DPPopularity's counts are entered for replacing a user",

@@ -6,7 +6,8 @@ from benches.floors import floor_seconds
 from benches.generated import thousand_items
 from benches.ratios import with_ratios
 from fastfedrec import DPALS, Key, als, hardware
-from fastfedrec.systems.dp_als.rounds import UNIT, ALSState, LeastSquaresRound, select_items, to_grid
+from fastfedrec.systems.dp_als.rounds import SCALE, UNIT, ALSState, LeastSquaresRound, select_items, to_grid
+from fastfedrec.systems.dp_als.weights import FrequencyWeights
 
 N_THREADS = 2
 N_FACTORS, MAX_ITEMS = 16, 100
@@ -27,12 +28,13 @@ class RoundSums:
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
+    weights = None
 
     def setup(self, impl):
         self.data = thousand_items(20_000)
         self.key = Key.from_seed(1)
         shape = MAX_ITEMS, self.data.n_items, N_FACTORS, self.key
-        self.system = LeastSquaresRound((0.1, 0.1, 0.1), *shape, noise_regularization=16.0, **OPTIONS)
+        self.system = LeastSquaresRound((0.1, 0.1, 0.1), *shape, self.weights, noise_regularization=16.0, **OPTIONS)
         counts = self.data.interactions_per_item().astype(np.float64)
         factors = self.key.uniform("bench", size=self.data.n_items * N_FACTORS).reshape(-1, N_FACTORS) - 0.5
         self.state = ALSState(counts, factors)
@@ -62,6 +64,34 @@ class RoundSums:
         return {"all_products": (users.T @ users)[triangle], "item_products": products, "item_sums": sums}
 
 
+@with_ratios("time_round_sums", threads=N_THREADS)
+class AdaptiveRoundSums(RoundSums):
+    """The same with adaptive weights: every item of a user counts, and its weight is in each product."""
+
+    weights = FrequencyWeights(0.25, 10.0)
+
+    def _numpy(self):
+        solved = als.solve_users(self.data, self.state.item_factors, **OPTIONS, n_threads=N_THREADS)
+        users = to_grid(solved)
+        by_item = self.data.to_scipy().tocsc()
+        # Positions of the entries in rows, so that a weight is found for each entry of a column.
+        places = self.data.to_scipy().astype(np.int64)
+        places.data[:] = np.arange(places.nnz)
+        weights = self.weights.of_users(self.data, self.state.item_counts, SCALE)[places.tocsc().data].astype(np.int64)
+        left, right = np.triu_indices(N_FACTORS)
+        products = np.empty((self.data.n_items, len(left)), dtype=np.int64)
+        sums = np.empty((self.data.n_items, N_FACTORS), dtype=np.int64)
+        for item in range(self.data.n_items):
+            entries = slice(by_item.indptr[item], by_item.indptr[item + 1])
+            own = users[by_item.indices[entries]]
+            weighted = weights[entries, None] * own
+            # NumPy rounds down where the kernel cuts towards zero.
+            cut = np.sign(weighted) * (np.abs(weighted) // SCALE)
+            products[item] = (cut.T @ own)[left, right]
+            sums[item] = weighted.sum(axis=0)
+        return {"all_products": (users.T @ users)[left, right], "item_products": products, "item_sums": sums}
+
+
 class Fit:
     """Clients and server together: counts, start, two rounds."""
 
@@ -70,5 +100,8 @@ class Fit:
 
     def time_fit(self):
         DPALS(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
+
+    def time_fit_adaptive(self):
+        DPALS(1.0, weights="adaptive").fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
 
     peakmem_fit = time_fit

@@ -276,6 +276,8 @@ class LeastSquaresRound(NoisyRound):
     def _replace_sensitivity(self, squares):
         # With t the inner product of two users' factors, over S^2, the products' squared distances have -t^2 beside
         # the 2 of norms, and those of the item sums -2 t: the largest total is at a t from -1 to 0.
+        if self.weights is not None:  # weighted products are cut towards 0, and the proof is for exact products
+            return 2.0
         products, sums = squares["all_products"] + squares["item_products"], squares["item_sums"]
         beyond = sums**2 / products if sums <= products else 2 * sums - products
         return math.sqrt(2 + beyond / (products + sums)) / _LESS
