@@ -358,7 +358,7 @@ CENTRAL = [
         "sum_by_item",
         "_kernel.sum_by_item(indptr, by_item, weights, rows, sums, products, SCALE, resolve_n_threads(n_threads))",
         "_kernel.sum_by_item(indptr, by_item, weights, rows, sums, products, 1, resolve_n_threads(n_threads))",
-        (f"{PARTS}[DPALS, adaptive]", "test_weighted_sums_are_those_of_loops"),
+        ("test_weighted_sums_are_those_of_loops",),
     ),
     Mutant(
         "dpals-frequencies-for-free", "the item counts of DPALS take nothing of what least squares spends",

@@ -34,7 +34,8 @@ class RoundSums:
         self.data = thousand_items(20_000)
         self.key = Key.from_seed(1)
         shape = MAX_ITEMS, self.data.n_items, N_FACTORS, self.key
-        self.system = LeastSquaresRound((0.1, 0.1, 0.1), *shape, self.weights, noise_regularization=16.0, **OPTIONS)
+        options = OPTIONS | {"weights": self.weights, "noise_regularization": 16.0}
+        self.system = LeastSquaresRound((0.1, 0.1, 0.1), *shape, **options)
         counts = self.data.interactions_per_item().astype(np.float64)
         factors = self.key.uniform("bench", size=self.data.n_items * N_FACTORS).reshape(-1, N_FACTORS) - 0.5
         self.state = ALSState(counts, factors)

@@ -133,6 +133,24 @@ class RecallTable(SideBySide):
             for cell in self.cells
         ]  # fmt: skip
 
+    def brief(self) -> str:
+        """Lay out the means alone, with a column for each epsilon, as the system's page shows them.
+
+        Returns
+        -------
+        str
+            A table in Markdown; models without privacy are in the last column.
+        """
+        bounds = {cell.epsilon: cell.replaced for cell in sorted(self.cells, key=lambda cell: cell.epsilon or math.inf)}
+        rows: dict[str, dict[float | None, str]] = {}
+        for cell in self.cells:
+            means = "/".join(f"{statistics.fmean(values):.3f}" for values in (cell.recalls, cell.ndcgs))
+            rows.setdefault(cell.model, {})[cell.epsilon] = means
+        names = ["no privacy" if epsilon is None else f"{epsilon:g} ({bound:.2f})" for epsilon, bound in bounds.items()]
+        cells = [[model, *(row.get(epsilon, "") for epsilon in bounds)] for model, row in rows.items()]
+        lines = ["| " + " | ".join(row) + " |" for row in (["model", *names], *cells)]
+        return "\n".join([lines[0], "|" + "---|" * (1 + len(names)), *lines[1:]])
+
     def _draw(self, figure: Any) -> None:
         figure.set_size_inches(9, 1 + 0.35 * len(self.cells))
         panel = figure.subplots()

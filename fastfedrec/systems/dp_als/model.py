@@ -198,7 +198,8 @@ class DPALS(CentralModel, FeaturedModel):
         return self._within_delta(mu, lambda mu: self._phases(mu, state, key), n_items)
 
     def _phases(self, mu: float, state: ALSState, key: Key) -> list[Phase]:
-        shape = self.max_items, *state.item_factors.shape, key
+        n_items, n_factors = state.item_factors.shape
+        shape = self.max_items, n_items, n_factors, key
         phases = []
         left, weights = 1.0, None
         if self.sampling == "frequency":
@@ -211,12 +212,12 @@ class DPALS(CentralModel, FeaturedModel):
         if self.n_start_rounds:
             left -= _START_SHARE
             each = mu * math.sqrt(_START_SHARE / self.n_start_rounds)
-            phases.append(Phase(StartRound((each,), *shape, weights), state, self.n_start_rounds))
+            phases.append(Phase(StartRound((each,), *shape, weights=weights), state, self.n_start_rounds))
         mus = tuple(mu * math.sqrt(left * share / self.n_rounds) for share in _KIND_SHARES)
         system = LeastSquaresRound(
             mus,
             *shape,
-            weights,
+            weights=weights,
             regularization=self.regularization,
             confidence_weight=self.confidence_weight,
             noise_regularization=self.noise_regularization,

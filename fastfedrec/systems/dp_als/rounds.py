@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -130,9 +130,10 @@ class NoisyRound(FederatedSystem):
             return select_items(state, shard, self.max_items, key, n_threads), None
         return shard, self.weights.of_users(shard, state.item_counts, SCALE)
 
-    def _restored(self, sums: np.ndarray) -> np.ndarray:
-        """Return weighted sums in the size of unweighted ones: a user with `max_items` items has weights of about 1."""
-        return sums if self.weights is None else sums * math.sqrt(self.max_items)
+    @property
+    def _restoring(self) -> float:
+        """The factor that gives a user with `max_items` equally weighted items the weights 1 of unweighted sums."""
+        return 1.0 if self.weights is None else math.sqrt(self.max_items)
 
     @property
     def _what(self) -> str:
@@ -247,7 +248,7 @@ class LeastSquaresRound(NoisyRound):
 
     Parameters
     ----------
-    mus, max_items, n_items, n_factors, key
+    mus, max_items, n_items, n_factors, key, weights
         As for `NoisyRound`; of the three kinds of `_kinds`.
     regularization, confidence_weight : float
         As for `fastfedrec.als.solve_users`; the weight serves the items' side too.
@@ -257,12 +258,24 @@ class LeastSquaresRound(NoisyRound):
 
     _purpose = "dp_als.least_squares"
 
-    def __init__(self, *arguments: Any, regularization: float, confidence_weight: float, noise_regularization: float):
-        super().__init__(*arguments)
+    def __init__(
+        self,
+        mus: tuple[float, ...],
+        max_items: int,
+        n_items: int,
+        n_factors: int,
+        key: Key,
+        weights: FrequencyWeights | None = None,
+        *,
+        regularization: float,
+        confidence_weight: float,
+        noise_regularization: float,
+    ):
+        super().__init__(mus, max_items, n_items, n_factors, key, weights)
         self.regularization, self.confidence_weight = regularization, confidence_weight
         self.side: SideFeatures | None = None  # the server's alone, which sets it before the first round
         # The smaller eigenvalues of the users' gram are below the noise on the right-hand sides.
-        stddev = self._restored(float(self.noises["item_sums"].gaussian.stddev) / UNIT)
+        stddev = self._restoring * float(self.noises["item_sums"].gaussian.stddev) / UNIT
         self._ridge = noise_regularization * (1 + confidence_weight) * stddev
 
     def _kinds(self):
@@ -303,7 +316,8 @@ class LeastSquaresRound(NoisyRound):
 
     def _learn(self, state, sums):
         everybody = self._gram(sums["all_products"][None])[0]
-        own, right = self._restored(self._gram(sums["item_products"])), self._restored(sums["item_sums"] / UNIT)
+        own = self._restoring * self._gram(sums["item_products"])
+        right = self._restoring * (sums["item_sums"] / UNIT)
         with one_blas_thread():
             left = self.confidence_weight * own + everybody + self._ridge * np.eye(self.n_factors)
             right = (1 + self.confidence_weight) * right

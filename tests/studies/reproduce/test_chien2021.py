@@ -1,6 +1,8 @@
 """The table of DP-ALS: every figure a run that can be made by hand, of users whom no model was trained on."""
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from fastfedrec.evaluation import UserHoldout, evaluate
 from fastfedrec.studies.reproduce import chien2021 as module
 from fastfedrec.studies.reproduce.chien2021 import RecallCell, RecallTable, recall_table
 
+DOCS = Path(__file__).resolve().parents[3] / "docs"
 METRICS = ["recall@20", "ndcg@100"]
 FEATURED = {"DPALS, adaptive, features", "DPGram, features"}
 
@@ -116,6 +119,26 @@ def test_every_form_states_protocol_relation_and_both_epsilons(tmp_path):
     for form in (text, page):
         for words in ("zero_out", "for replacing one user", "rating of 4 or more", "not trained on"):
             assert words in form
+
+
+def test_the_brief_form_has_a_column_for_each_epsilon():
+    cells = (cell_of("DPALS", 0.1), cell_of("DPALS", 0.3, 5.0), cell_of("EASE", 0.4, None))
+    assert RecallTable("data", {}, cells).brief().splitlines() == [
+        "| model | 1 (2.12) | 5 (2.12) | no privacy |",
+        "|---|---|---|---|",
+        "| DPALS | 0.110/0.200 | 0.310/0.200 |  |",
+        "| EASE |  |  | 0.410/0.200 |",
+    ]
+
+
+def test_the_page_shows_what_the_program_wrote():
+    """The table in the page is that of the stored document, whose verdict and form are of today's program."""
+    document = json.loads((DOCS / "reproductions" / "dp-als-recall.json").read_text())
+    cells = [RecallCell(**{k: tuple(v) if isinstance(v, list) else v for k, v in c.items()}) for c in document["cells"]]
+    table = RecallTable(document["source"], document["settings"], tuple(cells))
+    assert table.verdict() == document["verdict"]
+    assert document["settings"]["seeds"] == 3
+    assert table.brief() in (DOCS / "explanation/systems/dp_als/dp-als.md").read_text()
 
 
 def test_the_command_writes_the_table(tmp_path, monkeypatch, capsys):

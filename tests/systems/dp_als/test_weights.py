@@ -29,8 +29,11 @@ def interactions(rows, n_items=N_ITEMS):
 
 
 def systems(weights):
-    shape = (MAX_ITEMS, N_ITEMS, N_FACTORS, KEY, weights)
-    return StartRound((1.0,), *shape), LeastSquaresRound((0.1, 0.5, 0.8), *shape, **OPTIONS)
+    shape = (MAX_ITEMS, N_ITEMS, N_FACTORS, KEY)
+    return (
+        StartRound((1.0,), *shape, weights=weights),
+        LeastSquaresRound((0.1, 0.5, 0.8), *shape, weights=weights, **OPTIONS),
+    )
 
 
 def a_state(counts):
