@@ -351,7 +351,7 @@ CENTRAL = [
         "NoisyRound._contributions",
         "state.item_counts",
         "np.bincount(shard.indices, minlength=shard.n_items).astype(float)",
-        (f"{PARTS}[DPALS, adaptive]",),
+        ("test_weighted_sums_change_by_a_users_own_part_within_the_sensitivity",),
     ),
     Mutant(
         "dpals-weighted-products-not-scaled", "products with adaptive weights stay as many times too large",

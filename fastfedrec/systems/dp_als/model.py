@@ -75,7 +75,8 @@ class DPALS(CentralModel, FeaturedModel):
     frequency_share : float
         Part of the squared budget that the counts take, in (0, .5); nothing is counted with uniform sampling.
     frequency_exponent : float
-        By which adaptive weights fall with counts, from 0 to 4; 0 gives all items of a user the same weight.
+        By which adaptive weights fall with counts, from 0 to 4; 0 gives all items of a user the same weight.  Larger
+        ones help rare items, and cost recall over all items.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
         What is **publicly** known of the items, never made from users' rows, as in `fastfedrec.DPGram`.  The server
         factorizes it together with the noisy sums, which costs nothing.
@@ -147,7 +148,7 @@ class DPALS(CentralModel, FeaturedModel):
     n_users: int | None = None
     weights: str = "uniform"
     frequency_share: float = 0.05
-    frequency_exponent: float = 0.25
+    frequency_exponent: float = 0.125
     item_features: ItemFeaturesLike | None = None
     feature_weight: float = 0.25
 

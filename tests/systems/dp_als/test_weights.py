@@ -101,7 +101,8 @@ def test_no_users_weights_have_a_norm_above_the_scale(rows, counts, weights):
 
 
 @given(rows_of_items, some_counts, some_weights)
-def test_one_user_changes_the_sums_by_its_own_part_and_within_the_sensitivity(rows, counts, weights):
+@example([{0, 1}, {0}], [0.0] * N_ITEMS, FrequencyWeights(1.0, 1.0))
+def test_weighted_sums_change_by_a_users_own_part_within_the_sensitivity(rows, counts, weights):
     for system in systems_of(weights):
         parts = (rows, [set(), *rows[1:]], rows[:1])
         with_user, without, alone = (
