@@ -30,7 +30,7 @@ from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.dp_als.side_features import SideFeatures
 from fastfedrec.systems.dp_als.weights import FrequencyWeights
 
-__all__ = ["MAX_USERS", "SCALE", "ALSState", "CountRound", "LeastSquaresRound", "NoisyRound", "StartRound"]
+__all__ = ["MAX_USERS", "SCALE", "UNIT", "ALSState", "CountRound", "LeastSquaresRound", "NoisyRound", "StartRound"]
 
 SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most this
 UNIT = SCALE**2  # norm of what a user adds to one row of any sums
