@@ -48,6 +48,7 @@ CENTRAL = {
     "private_recommender": PrivateRecommender(4.0),
     "dp_subspace": DPSubspace(1.0, n_columns=4, gate=False),
     "dp_als": DPALS(1.0, n_factors=4),
+    "dp_als adaptive": DPALS(1.0, n_factors=4, weights="adaptive"),
     "dp_fmf": DPFMF(1.0, n_factors=4, n_rounds=2),
 }
 

@@ -102,6 +102,16 @@ def test_features_cost_nothing_and_the_ledger_names_them(tmp_path):
         again.fit(data, key=KEY)
 
 
+def test_a_node_plans_and_answers_by_the_digest_alone():
+    data, group = groups(100, 30)
+    given = DPALS(n_factors=2, item_features={"group": group.astype(str)}, **ADAPTIVE)
+    node = DPALS(n_factors=2, item_features=given.item_features.digest, **ADAPTIVE)
+    for server, phase in zip(given._plan(data, KEY), node._plan(data, KEY), strict=True):
+        sums, sent = (of.system.local_round(of.state, data, KEY, 0).arrays for of in (server, phase))
+        for name in sums:
+            np.testing.assert_array_equal(sums[name], sent[name])
+
+
 ADAPTIVE = {"weights": "adaptive", "max_items": 20}
 
 
