@@ -83,12 +83,12 @@ class RecallTable(SideBySide):
 
     @property
     def title(self) -> str:
-        """What the table shows."""
+        """The title of the table."""
         return "DP-ALS: Recall@20 and NDCG@100 of held-out users"
 
     @property
     def legend(self) -> str:
-        """What the columns mean."""
+        """The protocol and the columns."""
         return (
             "Liked items are those with a rating of 4 or more.  A tenth of the users is not trained on; 80% of such a "
             "user's liked items are given to the model, and the others are ranked among all items that are not given.  "
@@ -164,13 +164,13 @@ class RecallTable(SideBySide):
 def recall_table(
     data: Interactions | None = None, *, n_seeds: int = 3, only: Sequence[str] | None = None, **options: Any
 ) -> RecallTable:
-    """DPALS with its options, and DPGram, on users who were not trained on.
+    """Measure DPALS with its options, and DPGram, on users who were not trained on.
 
     Parameters
     ----------
     data : Interactions or None
-        MovieLens with ratings; None generates data of the size of MovieLens 20M, whose 20,108 items DPGram takes in
-        pairs.
+        MovieLens with ratings; None generates data of the size of MovieLens 20M, where DPGram holds a matrix of 20,108
+        x 20,108 pairs.
     n_seeds : int
         Seeds 0 to n_seeds - 1.
     only : sequence of str or None

@@ -1,4 +1,4 @@
-"""DP-ALS: alternating least squares whose item factors are differentially private, after Chien et al. (2021).
+"""DP-ALS: alternating least squares with differentially private item factors, after Chien et al. (2021).
 
 Users solve for their own factors; the server solves for the items' from sums with Gaussian noise.  See
 docs/explanation/systems/dp_als/dp-als.md and docs/explanation/systems/dp_als/dp-als-privacy.md.
@@ -42,9 +42,9 @@ class DPALS(CentralModel, FeaturedModel):
 
     **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
     against none, the user still counted ("zero_out", privacy unit "user"), the whole run together, against everyone but
-    the server, which sees exact sums and adds the noise ("central").  What a device computes with the released
-    factors and its own data is shown to its user alone (joint differential privacy).  `ledger_` also states the figure
-    for replacing a user, about twice as large.  The list of items and the number of users are public.
+    the server, which sees exact sums and adds the noise ("central").  A device computes scores from the released
+    factors and its own data, and shows them to its user alone (joint differential privacy).  `ledger_` also states the
+    figure for replacing a user, about twice as large.  The list of items and the number of users are public.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class DPALS(CentralModel, FeaturedModel):
     delta : float
         Of the whole run.
     n_factors : int
-        1 to 256; each item's matrix has so many rows and columns, all of them with noise.
+        1 to 256.  Each item has a symmetric matrix of this size, with noise on every entry.
     n_rounds : int
         Of least squares; the budget is divided by them.
     n_start_rounds : int
@@ -70,22 +70,22 @@ class DPALS(CentralModel, FeaturedModel):
         Of the items' factors, in standard deviations of the noise on their right-hand sides.
     weights : {"uniform", "adaptive"}
         "uniform": a user contributes equally to `max_items` of its items.  "adaptive": to all of its items, with
-        weights that fall with the noisy counts and whose squares add up to 1 for each user; then `max_items` bounds the
-        counts alone, and a user with that many equally frequent items weighs as with "uniform".
+        weights that fall with the noisy counts; the squares of a user's weights add up to 1.  Then `max_items` bounds
+        the counts alone, and a user with that many equally frequent items contributes as with "uniform".
     frequency_share : float
-        Part of the squared budget that the counts take, in (0, .5); nothing is counted with uniform sampling.
+        Part of the squared budget that the counts take, in (0, .5); uniform sampling has no counts.
     frequency_exponent : float
         By which adaptive weights fall with counts, from 0 to 4; 0 gives all items of a user the same weight.  Larger
         ones help rare items, and cost recall over all items.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        What is **publicly** known of the items, never made from users' rows, as in `fastfedrec.DPGram`.  The server
-        factorizes it together with the noisy sums, which costs nothing.
+        **Public** features of the items, never made from users' rows, as in `fastfedrec.DPGram`.  The server factorizes
+        them together with the noisy sums, which costs no budget.
     feature_weight : float
         Of the features' squared error, at least 0; with 1 its mean curvature is that of the ridge against the noise.
-        Features that say nothing of users' taste cost accuracy in proportion.
+        Features that are unrelated to users' taste cost accuracy.
     n_users : int or None
         The public number of users, which `communication_` and saved files show; None publishes that of the data, and
-        the ledger says so.  The model does not depend on it.
+        the ledger states it.  The model does not depend on it.
 
     Attributes
     ----------
@@ -95,9 +95,9 @@ class DPALS(CentralModel, FeaturedModel):
         Noisy numbers of users, each counted with at most `max_items` items; zeros with "uniform".  A user without items
         is served by them.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user.
+        The privacy cost of the run for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user received and sent.
+        The traffic of each user.
 
     See Also
     --------
@@ -190,7 +190,7 @@ class DPALS(CentralModel, FeaturedModel):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """The rounds, all of which together cost what was asked for."""
+        """Return the rounds, which cost `epsilon` and `delta` together."""
         n_items = data.n_items
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
         first = 2 * key.uniform(_FIRST, size=n_items * self.n_factors) - 1
@@ -239,7 +239,7 @@ class DPALS(CentralModel, FeaturedModel):
         return scores
 
     def _popularity(self) -> np.ndarray | None:
-        # With uniform sampling nothing is counted.
+        # Uniform sampling has no counts, so popularity is read off the factors.
         return self.item_counts_ if self.item_counts_.any() else popularity_of_factors(self.item_factors_)
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -33,7 +33,7 @@ from fastfedrec.systems.dp_als.weights import FrequencyWeights
 __all__ = ["MAX_USERS", "SCALE", "UNIT", "ALSState", "CountRound", "LeastSquaresRound", "NoisyRound", "StartRound"]
 
 SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most this
-UNIT = SCALE**2  # norm of what a user adds to one row of any sums
+UNIT = SCALE**2  # L2 bound of one user's contribution to one row of any sums
 MAX_USERS = 2**25  # sums stay far from the ends of int64
 _LESS = 1 - 2.0**-40  # of a noise multiplier, for the rounding of a few operations
 _ONES = np.empty(0, dtype=np.int32)  # how the kernel is given weights that are all 1
@@ -46,9 +46,9 @@ class Noise:
     Parameters
     ----------
     gaussian : LayeredGaussian
-        What is added to each sum.
+        The noise of each sum.
     sensitivity : Fraction
-        At least the Euclidean norm of what one user adds to all of them.
+        At least the Euclidean norm of one user's contribution to all of them.
     """
 
     gaussian: LayeredGaussian
@@ -66,7 +66,7 @@ class Noise:
 
 @dataclass(frozen=True)
 class ALSState:
-    """What the server broadcasts; all of it is public.
+    """The state that the server broadcasts; all of it is public.
 
     Parameters
     ----------
@@ -86,19 +86,19 @@ class NoisyRound(FederatedSystem):
     Parameters
     ----------
     mus : tuple of float
-        What the release of each kind of sums costs.
+        The cost of the release of each kind of sums.
     max_items : int
         How many of its items a user contributes to.
     n_items, n_factors : int
         Of the model.
     key : Key
-        The server's; whoever holds it can take the noise off again.
+        The server's; a holder of it can remove the noise.
     weights : FrequencyWeights or None
         By which a user contributes to all of its items; None is for the same weight of `max_items` of them.
     """
 
     _purpose: ClassVar[str]
-    _count: ClassVar[str] = "n_rounds"  # what the budget is divided by
+    _count: ClassVar[str] = "n_rounds"  # names the parameter that divides the budget
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class NoisyRound(FederatedSystem):
 
     @property
     def _what(self) -> str:
-        """Sums of what."""
+        """Name the kinds of sums."""
         return " and ".join(name.replace("_", " ") for name in self.shapes)
 
     @abstractmethod
@@ -150,7 +150,7 @@ class NoisyRound(FederatedSystem):
 
     @abstractmethod
     def _learn(self, state: ALSState, sums: dict[str, np.ndarray]) -> ALSState:
-        """What the server makes of the noisy sums."""
+        """Return the next state from the noisy sums."""
 
     def local_round(
         self, state: ALSState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
@@ -174,7 +174,7 @@ class NoisyRound(FederatedSystem):
         return Update(round, "nobody", 0, sums)
 
     def rules(self, state: ALSState, n_clients: int) -> Mapping[str, ArrayRule]:
-        """What a well-formed update looks like: no entry beyond what so many users can add."""
+        """Describe a well-formed update: no entry exceeds the bound of `n_clients` users."""
         most = n_clients * UNIT
         return {name: ArrayRule(np.int64, shape, -most, most) for name, shape in self.shapes.items()}
 
@@ -198,7 +198,7 @@ class NoisyRound(FederatedSystem):
         )
 
     def traffic(self, state: ALSState, n_clients: int) -> RoundTraffic:
-        """What the round moves: the counts and factors down; up, an int64 a sum."""
+        """Return the traffic: counts and factors down, and one int64 a sum up."""
         sums = sum(math.prod(shape) for shape in self.shapes.values())
         return RoundTraffic(4 * (state.item_counts.size + state.item_factors.size), 8 * sums, n_clients)
 
@@ -253,7 +253,7 @@ class LeastSquaresRound(NoisyRound):
     regularization, confidence_weight : float
         As for `fastfedrec.als.solve_users`; the weight serves the items' side too.
     noise_regularization : float
-        What is added to the items' diagonals, in standard deviations of the noise on their right-hand sides.
+        The ridge on the items' diagonals, in standard deviations of the noise on their right-hand sides.
     """
 
     _purpose = "dp_als.least_squares"
@@ -327,7 +327,7 @@ class LeastSquaresRound(NoisyRound):
         return replace(state, item_factors=factors)
 
     def _gram(self, products: np.ndarray) -> np.ndarray:
-        """Symmetric matrices, without what the noise has made negative."""
+        """Return symmetric matrices, with negative eigenvalues set to 0."""
         left, right = np.triu_indices(self.n_factors)
         matrices = np.zeros((len(products), self.n_factors, self.n_factors))
         matrices[:, left, right] = matrices[:, right, left] = products / UNIT
@@ -337,12 +337,12 @@ class LeastSquaresRound(NoisyRound):
 
 
 def to_grid(factors: np.ndarray) -> NDArray[np.int64]:
-    """Whole numbers whose Euclidean norm is at most `SCALE`, row by row; rows of norm above 1 are scaled down.
+    """Return rows of whole numbers with norms of at most `SCALE`; rows of norm above 1 are scaled down.
 
     Parameters
     ----------
     factors : ndarray of shape (n, n_factors), float64
-        A row whose squares overflow becomes zeros: a NaN would become the least integer.
+        A row with squares that overflow becomes zeros: a NaN would become the least integer.
 
     Returns
     -------

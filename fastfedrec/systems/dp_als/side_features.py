@@ -22,7 +22,7 @@ class SideFeatures:
     Parameters
     ----------
     rows : csr_array of shape (n_items, n_dimensions), float64
-        F; each item's row has norm 1, or is zeros where nothing is known of the item.
+        F; each item's row has norm 1, or is zeros where the item has no features.
     weight : float
         Of the features' squared error: with 1 its mean curvature is that of the noise's ridge.
 
@@ -55,12 +55,12 @@ class SideFeatures:
         right : ndarray of shape (n_items, n_factors), float64
             b_i.
         ridge : float
-            What `left` holds on its diagonals against the noise; the features' weight is in proportion to it.
+            The ridge that `left` holds against the noise; the features' weight is in proportion to it.
 
         Returns
         -------
         ndarray of shape (n_items, n_factors), float64
-            V.  Items without features move by nothing but rounding errors.
+            V.  Items without features change by rounding errors alone.
         """
         n_factors, weight = factors.shape[1], None
         known = (np.diff(self.rows.indptr) > 0)[:, None]
@@ -69,10 +69,11 @@ class SideFeatures:
             gram = of_known.T @ of_known
             size = float(gram.trace()) / n_factors
             if not size > 0:
-                break  # no item with features has factors, so nothing ties the two
+                break  # all items with features have zero factors, so W is not determined
             # W, of shape (n_dimensions, n_factors), by least squares over the items with features.
             side = np.linalg.solve(gram + _SIDE_RIDGE * size * np.eye(n_factors), (self.rows.T @ of_known).T).T
             curvature = side.T @ side
+            # The weight is fixed by the first W, so that later steps minimize one objective.
             if weight is None:
                 weight = self.weight * ridge * n_factors / max(float(curvature.trace()), np.finfo(float).tiny)
             both = left + weight * curvature * known[:, :, None]

@@ -1,4 +1,4 @@
-"""Weights by which a user divides its part of the sums among its items: more for rarer items."""
+"""Weights that divide a user's contribution among its items, with more for rarer items."""
 
 from dataclasses import dataclass
 
@@ -21,7 +21,7 @@ class FrequencyWeights:
     exponent : float
         At least 0; with 0 all items of a user have the same weight.
     min_count : float
-        Above 0.  Smaller counts are taken for this one: below the noise's standard deviation they say little.
+        Above 0.  Smaller counts are replaced by it; counts below the noise's standard deviation are mostly noise.
 
     References
     ----------
@@ -46,6 +46,7 @@ class FrequencyWeights:
             From 1 to 2**15.
         """
         counts = np.maximum(item_counts, self.min_count)
+        # The rarest item has the ratio 1, so all 15 bits are used.
         ratios = (counts.min(initial=np.inf) / counts) ** self.exponent
         return np.maximum((ratios * _MAX_LEVEL).astype(np.int64), 1)
 
@@ -59,7 +60,7 @@ class FrequencyWeights:
         item_counts : ndarray of shape (n_items,), float64
             Noisy, and released.
         scale : int
-            What stands for a weight of 1; at most 2**31 - 1.
+            The whole number for a weight of 1; at most 2**31 - 1.
 
         Returns
         -------

@@ -174,9 +174,7 @@ def test_the_reproduction_has_every_row_of_the_program():
     assert [f"- {sentence}" for sentence in document["verdict"].splitlines()] == page[-2:]
 
 
-@pytest.mark.parametrize(
-    ("page", "protocols"), [("fmf/dp-fmf.md", [HELD_OUT_FIRST, THEMSELVES])]
-)
+@pytest.mark.parametrize(("page", "protocols"), [("fmf/dp-fmf.md", [HELD_OUT_FIRST, THEMSELVES])])
 def test_other_pages_quote_what_the_program_wrote(page, protocols):
     document = json.loads((DOCS / "reproductions" / "dp-gram-movielens.json").read_text())
     found = (DOCS / "explanation/systems" / page).read_text().splitlines()
