@@ -26,7 +26,6 @@ from _kernels.core._subset cimport lowest_bit
 include "_kernels/core/_level.pxi"
 
 cdef enum:
-    MAX_TOPICS = 64
     N_TASTES = 8              # dimensions of the ratings' taste vectors
     MAX_SOLVER_STEPS = 60
 
@@ -54,8 +53,9 @@ cdef struct Scratch:          # one a thread
     int32_t* order            # (n_items,), draw number of each seen item
     double* weights           # (n_items,)
     Arrival* arrivals         # (n_items,)
-    uint64_t cumulative[64]   # MAX_TOPICS; topic shares added up, in 2^-32
-    double shares[64]
+    uint64_t* cumulative      # (n_topics,), topic shares added up, in 2^-32
+    double* shares            # (n_topics,)
+    double* taste             # (n_dims,)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
@@ -133,6 +133,8 @@ cdef double _add_expected(
             w[i] = 0.0
         for k in range(n_topics):
             share = shares[k]
+            if share == 0.0:
+                continue  # most topics of a user with few of them
             for i in range(start, stop):
                 w[i] += share * topics[k * n_items + i]
     for _step in range(MAX_SOLVER_STEPS):  # Newton on a concave function: from below it never passes the root
@@ -239,7 +241,7 @@ def draw_users(
             tables.cuts[c] = rating_scales[5 + c]
     with nogil, parallel(num_threads=n_threads):
         thread = threadid()
-        scratch = _new_scratch(n_items)
+        scratch = _new_scratch(&tables)
         if scratch == NULL:
             failed[thread] = 1
         # A user is one thread's: its ranges of the outputs, and scratch of the thread's own.
@@ -254,15 +256,22 @@ def draw_users(
         _free_scratch(scratch)
 
 
-cdef Scratch* _new_scratch(Py_ssize_t n_items) noexcept nogil:
+cdef Scratch* _new_scratch(const Tables* tables) noexcept nogil:
     cdef Scratch* s = <Scratch*>calloc(1, sizeof(Scratch))
+    cdef Py_ssize_t n_items = tables.n_items
     if s == NULL:
         return NULL
     s.seen = <uint64_t*>calloc((n_items + 63) // 64, sizeof(uint64_t))
     s.order = <int32_t*>malloc(n_items * sizeof(int32_t))
     s.weights = <double*>malloc(n_items * sizeof(double))
     s.arrivals = <Arrival*>malloc(n_items * sizeof(Arrival))
-    if s.seen == NULL or s.order == NULL or s.weights == NULL or s.arrivals == NULL:
+    s.cumulative = <uint64_t*>malloc(tables.n_topics * sizeof(uint64_t))
+    s.shares = <double*>malloc(tables.n_topics * sizeof(double))
+    s.taste = <double*>malloc(tables.n_dims * sizeof(double))
+    if (
+        s.seen == NULL or s.order == NULL or s.weights == NULL or s.arrivals == NULL
+        or s.cumulative == NULL or s.shares == NULL or s.taste == NULL
+    ):
         _free_scratch(s)
         return NULL
     return s
@@ -274,6 +283,9 @@ cdef void _free_scratch(Scratch* s) noexcept nogil:
         free(s.order)
         free(s.weights)
         free(s.arrivals)
+        free(s.cumulative)
+        free(s.shares)
+        free(s.taste)
         free(s)
 
 
@@ -283,7 +295,7 @@ cdef void _draw_user(
 ) noexcept nogil:
     cdef Stream stream
     cdef int64_t found, draw
-    cdef int k
+    cdef Py_ssize_t k
     cdef uint64_t coin, cell, word, n_items = <uint64_t>tables.n_items
     cdef int32_t item
     stream_open(&stream, subkeys, 0, user)
@@ -294,10 +306,7 @@ cdef void _draw_user(
     while found < length and draw < tables.budget * length + 64:
         draw += 1
         coin = stream_next(&stream) >> 32
-        k = 0
-        # The last of `cumulative` is 2^32, above every coin: k < n_topics.
-        while s.cumulative[k] <= coin:
-            k += 1
+        k = _first_above(s.cumulative, tables.n_topics, coin)
         word = stream_next(&stream)
         cell = mulhi64(word, n_items)  # below n_items
         coin = (word * n_items) >> 32 & <uint64_t>0xFFFFFFFF  # what is left of the word within its cell
@@ -316,9 +325,21 @@ cdef void _draw_user(
         _rate(tables, s, &stream, length, items, ratings)
 
 
+cdef inline Py_ssize_t _first_above(const uint64_t* cumulative, Py_ssize_t n, uint64_t coin) noexcept nogil:
+    """The first entry above the coin; the last is 2^32, above every coin."""
+    cdef Py_ssize_t low = 0, high = n - 1, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if cumulative[middle] <= coin:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
 cdef void _topic_shares(const Tables* tables, Scratch* s, Stream* stream, int64_t length) noexcept nogil:
     """pi_u in 2^-32: what runs is what these integers say, in the search, the race and the ratings."""
-    cdef double taste[64]
+    cdef double* taste = s.taste
     cdef double sharpness = pow(<double>length / tables.median, -tables.gamma), best, total = 0.0, running = 0.0, logit
     cdef Py_ssize_t j, k
     cdef uint64_t before = 0
@@ -351,6 +372,8 @@ cdef void _race(const Tables* tables, Scratch* s, Stream* stream, int64_t found,
     cdef double own
     memset(s.weights, 0, n_items * sizeof(double))
     for k in range(tables.n_topics):
+        if s.shares[k] == 0.0:
+            continue
         for i in range(n_items):
             word = tables.alias[k * n_items + i]
             own = <double>(word >> 32)
