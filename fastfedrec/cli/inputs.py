@@ -17,6 +17,7 @@ from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix
+from fastfedrec.datasets._presets import PRESETS
 from fastfedrec.datasets.columns import BLANKS, OpenQuote, TextList, split_records
 from fastfedrec.datasets.files import other_kind
 from fastfedrec.datasets.netflix import holds_netflix
@@ -28,6 +29,7 @@ __all__ = [
     "add_catalogue",
     "add_data",
     "add_parts",
+    "add_preset",
     "add_system_and_data",
     "load_data",
     "make_system",
@@ -43,7 +45,7 @@ DATA_HELP = (
     "MovieLens or Netflix zip or folder as downloaded; a file of text (also .gz, .zst) or Parquet with a row for each "
     "user and item, and perhaps a value and a timestamp; a text file with a user and all of its items in each line, as "
     "of LightGCN's Gowalla; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS "
-    "(always the same data for one size)"
+    "(always the same data for one size and --preset; generated: has the preset's own size)"
 )
 
 
@@ -128,6 +130,7 @@ def add_data(command: argparse.ArgumentParser, *, in_parts: bool = False) -> Non
         add_parts(command, source)
     else:
         command.add_argument("--data", required=True, metavar="PATH", help=DATA_HELP)
+    add_preset(command, "--data generated:...")
     add_catalogue(command)
     command.add_argument(
         "--top-items", type=positive, metavar="N",
@@ -137,6 +140,13 @@ def add_data(command: argparse.ArgumentParser, *, in_parts: bool = False) -> Non
         "--min-interactions", type=positive, metavar="N", help="then keep users with N items, and items with a user"
     )
     command.add_argument("--threads", type=natural, default=0, metavar="N", help="0: all there are; changes no result")
+
+
+def add_preset(command: argparse.ArgumentParser, option: str) -> None:
+    """Add the argument that names the kind of data that `option` generates."""
+    command.add_argument(
+        "--preset", choices=list(PRESETS), help=f"of {option}: the data that it imitates (default: movielens-1m)"
+    )
 
 
 def add_parts(command: argparse.ArgumentParser, source: Any) -> None:
@@ -221,6 +231,8 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
     of_ratings = next((system.__name__ for system in systems if hasattr(system, "predict")), None)
     if of_ratings and source.startswith("generated:"):
         raise UsageError(f"{of_ratings} fits ratings, and {source} has none; name a file that has")
+    if arguments.preset is not None and not source.startswith("generated:"):
+        raise UsageError(f"--preset is for --data generated:..., got {source!r}; leave one of them out")
     if catalogue and (source.startswith("generated:") or source.endswith(".npz")):
         raise UsageError(f"--catalogue is for tables and published files; {source} states its items itself")
     read_as_table = not source.startswith("generated:") and not source.endswith(".npz") and is_table(Path(source))
@@ -228,11 +240,7 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
     if told and not read_as_table:
         raise UsageError(f"{told[0]} is for files of text; {source} states by itself what it holds")
     if source.startswith("generated:"):
-        size = re.fullmatch(r"generated:([0-9]+)x([0-9]+)", source)
-        if size is None:
-            raise UsageError(f"--data must be like generated:50000x1000 (users x items), got {source!r}")
-        key = Key.from_seed(_GENERATED_DATA_SEED)
-        data = generate_implicit(int(size[1]), int(size[2]), key=key, n_threads=arguments.threads)
+        data = _generate(arguments)
     elif source.endswith(".npz"):
         data = _read_matrix(source)
     elif read_as_table:
@@ -260,6 +268,18 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
     if not data.n_interactions:
         raise ValueError(f"--data {source} has no interactions left; lower --min-interactions or --binarize")
     return data
+
+
+def _generate(arguments: argparse.Namespace) -> Interactions:
+    """Generate the data that --data and --preset name."""
+    size = re.fullmatch(r"generated:(?:([0-9]+)x([0-9]+))?", arguments.data)
+    if size is None:
+        raise UsageError(f"--data must be like generated:50000x1000 (users x items), got {arguments.data!r}")
+    n_users, n_items = (None if number is None else int(number) for number in size.groups())
+    return generate_implicit(
+        n_users, n_items, key=Key.from_seed(_GENERATED_DATA_SEED), preset=arguments.preset or "movielens-1m",
+        n_threads=arguments.threads,
+    )  # fmt: skip
 
 
 _PLACES = {"indices", "indptr", "row", "col", "coords", "offsets"}  # of entries, in the formats of SciPy

@@ -72,6 +72,7 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     command.add_argument("--quick", action="store_true", help="with --choices: one small data set")
     command.add_argument("--items", type=positive, metavar="N", help="with --users")
     command.add_argument("--row-length", type=float, metavar="N", help="with --users: items of a user, on average")
+    add_preset(command, "--users or --data generated:...")
     add_catalogue(command)
     add_features(command)
     command.add_argument(
@@ -146,7 +147,9 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     columns = read_features(arguments, [make_system(setting.system, dict(setting.parameters)) for setting in settings])
     data: Any = load_parts(arguments, systems)
     if arguments.users is not None:
-        data = GeneratedData(arguments.users, arguments.items, arguments.row_length)
+        data = GeneratedData(
+            arguments.users, arguments.items, arguments.row_length, arguments.preset or "movielens-1m"
+        )
     elif data is None:
         data = load_data(arguments, systems)
     if columns is not None:

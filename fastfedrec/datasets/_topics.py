@@ -11,53 +11,20 @@ import scipy
 
 from fastfedrec._kernels.datasets import generate as _kernel
 from fastfedrec.core.randomness import Key
+from fastfedrec.datasets._presets import MAX_LENGTH_SHARE, Preset
 
-N_TOPICS = 64
 N_DIMS = 16
-KAPPA = 2.0  # how far an item's position moves it between topics
-TAU = 4.5  # how far a user's position does
-TOPIC_NOISE = 2.25
-SPECIALITY = 4.0  # standard deviation of an item's own liking for a topic
-RHO = 0.8  # correlation of an item's first dimension with its popularity
-DECAY = 0.5
-GAMMA = 0.4  # the more items a user holds, the flatter the shares of topics
 BUDGET = 16
 LARGEST_SHARE = 0.97
-LARGEST_LENGTH = 0.65  # of the items
-N_PILOTS = 1024
+MIN_PILOT_SHARE = 2.0**-20  # of a topic: smaller shares of selected pilots count as 0, which saves their products
 N_PILOT_BLOCKS = 32
 N_SINKHORN = 5
-N_ROUNDS = 8
 N_STRONG_ROUNDS = 5
 N_TASTES = 8
 
 USER_WEIGHT, ITEM_WEIGHT, AFFINITY_WEIGHT, TASTE_WEIGHT = 0.42, 0.52, 0.10, 0.30
 POPULARITY_CORRELATION = 0.55
 RATING_CUTS = (0.056, 0.164, 0.425, 0.774)
-
-
-@dataclass(frozen=True)
-class Preset:
-    """What differs between the two data sets that the generator imitates."""
-
-    slope: float
-    curvature: float
-    floor: float
-    catalogue: int | None  # items come from the top of a catalogue of this size; None: from all of it
-    shortest: int
-    activity_mean: float = 4.35  # of the logarithm, before truncation
-    activity_stddev: float = 1.15
-
-    @property
-    def fewest_items(self) -> int:
-        """The smallest number of items whose allowed share holds `shortest`."""
-        return int(np.ceil(self.shortest / LARGEST_LENGTH))
-
-
-PRESETS = {
-    "movielens-1m": Preset(slope=1.72, curvature=0.225, floor=0.0, catalogue=None, shortest=20),
-    "movielens-20m": Preset(slope=4.10, curvature=0.525, floor=0.0013, catalogue=26_744, shortest=60),
-}
 
 
 @dataclass(frozen=True)
@@ -86,29 +53,32 @@ class Tables:
 def build_tables(preset: Preset, n_items: int, key: Key, ratings: bool, n_threads: int) -> Tables:
     """All tables of one data set; they depend on the key, the preset and the number of items."""
     thresholds = _activity_thresholds(preset, n_items)
-    lengths = preset.shortest + np.searchsorted(thresholds, _midpoints(N_PILOTS) * 2.0**32, side="right")
+    candidate_lengths = preset.shortest + np.searchsorted(
+        thresholds, _midpoints(preset.n_pilot_candidates) * 2.0**32, side="right"
+    )
     median = float(preset.shortest + np.searchsorted(thresholds, 2.0**31, side="right"))
-    shown = 1.0 if preset.catalogue is None else min(1.0, n_items / preset.catalogue)
-    z = -scipy.special.ndtri(_midpoints(n_items) * shown)
-    popularity = _popularity(preset, z)
-    target = np.minimum(LARGEST_SHARE, popularity * lengths.mean())
+    z, popularity = preset.popularity.of_items(n_items)
+    target = np.minimum(LARGEST_SHARE, popularity * candidate_lengths.mean())
 
-    scales = np.arange(1, N_DIMS + 1) ** -DECAY
+    scales = np.arange(1, N_DIMS + 1) ** -preset.decay
     scales /= np.sqrt((scales**2).sum())
-    anchors = _normal_table(key, "topic anchors", N_TOPICS, N_DIMS) * scales
+    anchors = _normal_table(key, "topic anchors", preset.n_topics, N_DIMS) * scales
     positions = _normal_table(key, "item positions", n_items, N_DIMS)
-    positions[:, 0] = RHO * z / z.std() + np.sqrt(1 - RHO**2) * positions[:, 0]
-    topics = KAPPA * np.einsum("kj,ij->ki", anchors, positions, optimize=False)
-    topics += SPECIALITY * _normal_table(key, "item specialities", N_TOPICS, n_items)
-    topics *= 1.0 - target
+    rho = preset.popularity_correlation
+    positions[:, 0] = rho * z / z.std() + np.sqrt(1 - rho**2) * positions[:, 0]
+    topics = preset.item_pull * np.einsum("kj,ij->ki", anchors, positions, optimize=False)
+    topics += preset.speciality * _normal_table(key, "item specialities", preset.n_topics, n_items)
+    topics *= (1.0 - target) ** preset.damping
     topics += np.log(popularity)
     topics -= topics.max(axis=1, keepdims=True)
     np.exp(topics, out=topics)
     topics /= topics.sum(axis=1, keepdims=True)
 
-    anchors = (TAU * anchors).astype(np.float32).astype(np.float64)
-    shares = _pilot_shares(key, anchors, lengths, median)
-    times, error = _calibrate(topics, shares, lengths, popularity, target, n_threads)
+    anchors = (preset.user_pull * anchors).astype(np.float32).astype(np.float64)
+    shares = _candidate_shares(preset, key, anchors, candidate_lengths, median)
+    mean_shares = np.einsum("u,uk->k", candidate_lengths / candidate_lengths.sum(), shares, optimize=False)
+    lengths, shares = _select_pilots(preset, candidate_lengths, shares)
+    times, error = _calibrate(preset, topics, mean_shares, shares, lengths, popularity, target, n_threads)
     order = key.permutation("datasets.generate.item ids", size=n_items)
     by_id = np.empty_like(topics)
     by_id[:, order] = topics
@@ -131,8 +101,8 @@ def with_mean(preset: Preset, n_items: int, mean: float) -> Preset:
 
     # Beyond three standard deviations from either end the distribution is hardly a lognormal any more.
     margin = 3.0 * preset.activity_stddev
-    low = np.log(preset.shortest) - margin
-    high = np.log(int(LARGEST_LENGTH * n_items)) + margin
+    low = min(np.log(preset.shortest), preset.activity_mean) - margin
+    high = np.log(int(MAX_LENGTH_SHARE * n_items)) + margin
     if not excess(low) <= 0.0 <= excess(high):
         raise ValueError(
             f"mean_interactions must lie between {excess(low) + mean:.1f} and {excess(high) + mean:.1f} with this "
@@ -152,44 +122,51 @@ def _normal_table(key: Key, what: str, n_rows: int, n_columns: int) -> np.ndarra
 
 def _activity_thresholds(preset: Preset, n_items: int) -> np.ndarray:
     """P(n <= shortest + j) in 2^-32: a lognormal cut off at both ends and rounded."""
-    longest = int(LARGEST_LENGTH * n_items)
+    longest = int(MAX_LENGTH_SHARE * n_items)
     edges = np.log(np.arange(preset.shortest, longest + 2) - 0.5)
     below = scipy.special.ndtr((edges - preset.activity_mean) / preset.activity_stddev)
     share = (below[1:-1] - below[0]) / (below[-1] - below[0])
     return np.minimum(np.rint(share * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 
-def _popularity(preset: Preset, z: np.ndarray) -> np.ndarray:
-    top = np.minimum(z, preset.slope / (2 * preset.curvature))  # beyond its vertex the parabola would fall again
-    weight = np.exp(preset.slope * top - preset.curvature * top**2)
-    weight += preset.floor * weight.mean()
-    return weight / weight.sum()
-
-
-def _pilot_shares(key: Key, anchors: np.ndarray, lengths: np.ndarray, median: float) -> np.ndarray:
-    """Topic shares of the pilot users: those of no real user, at the midpoints of the activity distribution."""
-    positions = _normal_table(key, "pilot positions", N_PILOTS, N_DIMS)
+def _candidate_shares(
+    preset: Preset, key: Key, anchors: np.ndarray, lengths: np.ndarray, median: float
+) -> np.ndarray:
+    """Topic shares of pilot users, who are no real users, at the midpoints of the activity distribution."""
+    positions = _normal_table(key, "pilot positions", len(lengths), N_DIMS)
     logits = np.einsum("kj,uj->uk", anchors, positions, optimize=False)
-    logits += TOPIC_NOISE * _normal_table(key, "pilot noise", N_PILOTS, N_TOPICS)
-    logits *= (lengths[:, None] / median) ** -GAMMA
+    logits += preset.topic_noise * _normal_table(key, "pilot noise", len(lengths), preset.n_topics)
+    logits *= (lengths[:, None] / median) ** -preset.gamma
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def _calibrate(topics, shares, lengths, popularity, target, n_threads):
+def _select_pilots(preset: Preset, lengths: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the lengths and shares of `n_pilots` candidates, evenly spread over the topics and lengths.
+
+    Where a user has few topics, pilots drawn at random would miss the topics' sizes by tens of percent.
+    """
+    step = preset.n_pilot_candidates // preset.n_pilots
+    if step == 1:
+        return lengths, shares
+    chosen = np.lexsort((lengths, shares.argmax(axis=1)))[step // 2 :: step]
+    shares = np.where(shares[chosen] < MIN_PILOT_SHARE, 0.0, shares[chosen])
+    return lengths[chosen], shares / shares.sum(axis=1, keepdims=True)
+
+
+def _calibrate(preset, topics, mean_shares, shares, lengths, popularity, target, n_threads):
     """Scale items, in place, until the pilot users are expected to hold each with its target share."""
-    mean_shares = np.einsum("u,uk->k", lengths / lengths.sum(), shares, optimize=False)
     for _ in range(N_SINKHORN):
         topics *= popularity / np.einsum("k,ki->i", mean_shares, topics, optimize=False)
         topics /= topics.sum(axis=1, keepdims=True)
     times = lengths.astype(np.float64)
     blocks = np.empty((N_PILOT_BLOCKS, topics.shape[1]))
     scratch = np.empty((n_threads, topics.shape[1]))
-    for round_number in range(N_ROUNDS + 1):
+    for round_number in range(preset.n_rounds + 1):
         blocks[:] = 0.0
         _kernel.expected_shares(shares, topics, lengths, times, blocks, scratch, n_threads)
-        expected = blocks.sum(axis=0) / N_PILOTS
-        if round_number == N_ROUNDS:
+        expected = blocks.sum(axis=0) / len(lengths)
+        if round_number == preset.n_rounds:
             break
         ratio = target / expected
         if round_number < N_STRONG_ROUNDS:  # a share near 1 hardly moves with its weight
@@ -205,7 +182,7 @@ def _alias_tables(topics: np.ndarray) -> np.ndarray:
     n_items = topics.shape[1]
     weights = np.maximum(topics * (n_items * 2.0**32), 1.0).astype(np.uint64)
     total = np.uint64(n_items << 32)
-    rows = np.arange(N_TOPICS)
+    rows = np.arange(len(weights))
     weights[rows, weights.argmax(axis=1)] += total - weights.sum(axis=1)  # modulo 2^64: the rest may be negative
     alias = np.empty_like(weights)
     _kernel.build_alias(weights, alias, np.empty(n_items, dtype=np.int32))
@@ -228,7 +205,7 @@ def _rating_tables(
     effects += np.sqrt(1 - POPULARITY_CORRELATION**2) * key.normal("datasets.generate.item effects", size=n_items)
     effects = ITEM_WEIGHT * (effects - (held * effects).sum())
     log_mean = np.log(np.einsum("k,ki->i", shares.mean(axis=0), topics, optimize=False))
-    some = slice(None, None, N_PILOTS // 64)
+    some = slice(None, None, len(shares) // 64)
     mean, variance, covariance = _affinity_moments(topics, shares[some], times[some], log_mean, effects)
     affinity_scale = AFFINITY_WEIGHT / np.sqrt(variance)
     noise = 1.0 - USER_WEIGHT**2 - (held * effects**2).sum() - AFFINITY_WEIGHT**2 - TASTE_WEIGHT**2

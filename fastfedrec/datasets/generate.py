@@ -1,4 +1,4 @@
-"""Generated interactions that look like MovieLens, at any size (docs/explanation/datasets/generator.md)."""
+"""Generated interactions that look like public data sets, at any size (docs/explanation/datasets/generator.md)."""
 
 import numpy as np
 
@@ -7,16 +7,8 @@ from fastfedrec.core.check import check_choice, check_flag, check_instance, chec
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.datasets._topics import (
-    BUDGET,
-    GAMMA,
-    LARGEST_LENGTH,
-    PRESETS,
-    TOPIC_NOISE,
-    RatingTables,
-    build_tables,
-    with_mean,
-)
+from fastfedrec.datasets._presets import MAX_LENGTH_SHARE, PRESETS
+from fastfedrec.datasets._topics import BUDGET, RatingTables, build_tables, with_mean
 
 __all__ = ["generate_implicit"]
 
@@ -31,8 +23,8 @@ _NO_RATINGS = RatingTables(
 
 
 def generate_implicit(
-    n_users: int,
-    n_items: int,
+    n_users: int | None = None,
+    n_items: int | None = None,
     *,
     key: Key,
     preset: str = "movielens-1m",
@@ -42,25 +34,24 @@ def generate_implicit(
     users: range | None = None,
     n_threads: int = 0,
 ) -> Interactions:
-    """Generate interactions with MovieLens' activity, popularity and low-rank structure.
+    """Generate interactions with the activity, popularity and low-rank structure of a public data set.
 
-    Items are drawn without repetition, each user's in Plackett-Luce order, from a mixture of 64 topics.  The fit is to
-    MovieLens only, and these are **not** reproduced: drift over time, sessions and new items; MovieLens 100K (neighbour
-    and factor models score .06 to .09 too low); data of other kinds, such as Gowalla or Amazon-Book; the single most
-    popular item, which is about 10% too rare; the singular values beyond the 32nd, which decay too fast.
+    Items are drawn without repetition, each user's in Plackett-Luce order, from a mixture of topics: 64 broad ones for
+    MovieLens, up to several hundred narrow ones for the other presets.  These are **not** reproduced: drift over time,
+    sessions and new items; MovieLens 100K (neighbour and factor models score .06 to .09 too low); the single most
+    popular item of MovieLens, which is about 10% too rare; the singular values beyond the 32nd, which decay too fast.
 
     Parameters
     ----------
-    n_users : int
-        Users of the whole data set.
-    n_items : int
-        At least 31 ("movielens-1m") or 93 ("movielens-20m"); a user holds at most 65% of them.
+    n_users : int or None
+        Users of the whole data set.  None takes the preset's number.
+    n_items : int or None
+        At least ``shortest / 0.65`` of the preset, because a user holds at most 65% of the items.  None takes the
+        preset's number.
     key : Key
         Names the data set: every draw comes from it, and each user's from streams of that user alone.
-    preset : {"movielens-1m", "movielens-20m"}
-        Which activity and popularity to imitate.  "movielens-1m": at least 20 items a user, 163 on average; fewer items
-        stand for a random subset of the catalogue.  "movielens-20m": after the filter of the FMF-LDP paper, at least 60
-        items a user, 232 on average; the items are the most popular of 26,744.
+    preset : {"movielens-1m", "movielens-20m", "check-ins", "purchases", "catalogue"}
+        The data to imitate; see Notes.
     ratings : bool
         Whether to give ratings 1 to 5 as values, in MovieLens 1M's proportions.
     timestamps : bool
@@ -77,12 +68,29 @@ def generate_implicit(
     -------
     Interactions
         Users numbered as in the whole, both in `user_ids` and in `global_user_ids`; items 0 to ``n_items - 1``,
-        including any that nobody holds.
+        including any that no user holds.
 
     Raises
     ------
     ValueError
         Too few items for the preset, a mean that its activity cannot have, or `users` outside the whole.
+
+    Notes
+    -----
+    A user of each preset holds at least `shortest` items:
+
+    =============  =======  =======  ========  ====  ==========================================================
+    preset         n_users  n_items  shortest  mean  items when `n_items` differs
+    =============  =======  =======  ========  ====  ==========================================================
+    movielens-1m     6,040    3,706        20   163  a random subset of the catalogue
+    movielens-20m   75,040    9,781        60   232  the most popular of 26,744; after the FMF-LDP paper's filter
+    check-ins       14,066    1,000         5  13.0  a random subset of the places
+    purchases       35,219    1,000         3   6.6  a random subset of the products
+    catalogue       70,679   24,915         5  11.9  a random subset of the products
+    =============  =======  =======  ========  ====  ==========================================================
+
+    Rows of the last three are short and informative: neighbours predict far better than in MovieLens.  Drawing fewer
+    items of a MovieLens preset (`mean_interactions`) does not give such rows.
 
     Examples
     --------
@@ -94,14 +102,16 @@ def generate_implicit(
     >>> shard = generate_implicit(200, 300, key=Key.from_seed(1), users=range(50, 60))
     >>> bool((shard.indices == data.indices[data.indptr[50] : data.indptr[60]]).all())
     True
+    >>> generate_implicit(key=Key.from_seed(1), preset="check-ins").shape
+    (14066, 1000)
     """
-    n_users = check_integer("n_users", n_users, low=1, high=2**31 - 1)
     chosen = PRESETS[check_choice("preset", preset, PRESETS)]
-    n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
-    if int(LARGEST_LENGTH * n_items) < chosen.shortest:
+    n_users = chosen.n_users if n_users is None else check_integer("n_users", n_users, low=1, high=2**31 - 1)
+    n_items = chosen.n_items if n_items is None else check_integer("n_items", n_items, low=1, high=2**31 - 1)
+    if int(MAX_LENGTH_SHARE * n_items) < chosen.shortest:
         raise ValueError(
             f"n_items must be at least {chosen.fewest_items} for preset {preset!r}, got {n_items}: every user holds at "
-            f"least {chosen.shortest} items and at most {LARGEST_LENGTH:.0%} of them"
+            f"least {chosen.shortest} items and at most {MAX_LENGTH_SHARE:.0%} of them"
         )
     check_instance("key", key, Key, "use Key.from_seed(n)")
     ratings, timestamps = check_flag("ratings", ratings), check_flag("timestamps", timestamps)
@@ -128,7 +138,7 @@ def generate_implicit(
         rating_tables.log_mean_weights, rating_tables.scales,
         np.stack([key.subkey(f"datasets.generate.{purpose}") for purpose in _PURPOSES]),
         indices, order, values, failed,
-        users.start, TOPIC_NOISE, GAMMA, tables.median, BUDGET, threads,
+        users.start, chosen.topic_noise, chosen.gamma, tables.median, BUDGET, threads,
     )  # fmt: skip
     if failed.any():
         raise MemoryError(f"no memory for the work space of {threads} threads at {n_items} items; use fewer threads")

@@ -12,8 +12,13 @@ from fastfedrec import Key
 from fastfedrec._kernels.datasets import generate as kernel
 from fastfedrec.datasets import _topics as topics
 from fastfedrec.datasets import generate_implicit, load_movielens
+from fastfedrec.datasets._presets import PRESETS
 
-SIZES = [("movielens-1m", 31), ("movielens-1m", 150), ("movielens-20m", 93), ("movielens-20m", 130)]
+SIZES = [
+    ("movielens-1m", 31), ("movielens-1m", 150), ("movielens-20m", 93), ("movielens-20m", 130),
+    ("check-ins", 70), ("purchases", 64),
+]  # fmt: skip
+BROAD = ["movielens-1m", "movielens-20m"]  # of 64 topics, whose tables are made at once
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -23,13 +28,13 @@ SIZES = [("movielens-1m", 31), ("movielens-1m", 150), ("movielens-20m", 93), ("m
 def test_every_integer_equals_the_twin(preset, n_items):
     key, users = Key.from_seed(3), range(1000, 1012)
     data = generate_implicit(5000, n_items, key=key, preset=preset, ratings=True, timestamps=True, users=users)
-    chosen = topics.PRESETS[preset]
+    chosen = PRESETS[preset]
     tables = topics.build_tables(chosen, n_items, key, True, 1)
     anchors, alias = tables.anchors.tolist(), tables.alias.tolist()
     raced = 0
     for row, user in enumerate(users):
         length = naive.user_length(key, tables.thresholds, chosen.shortest, user)
-        shares = naive.topic_shares(key, anchors, tables.median, topics.TOPIC_NOISE, topics.GAMMA, user, length)
+        shares = naive.topic_shares(key, anchors, tables.median, chosen.topic_noise, chosen.gamma, user, length)
         drawn, n_draws = naive.draw_items(key, alias, shares, topics.BUDGET, user, length)
         raced += n_draws == topics.BUDGET * length + 64
         span = slice(data.indptr[row], data.indptr[row + 1])
@@ -85,7 +90,7 @@ def test_items_without_weight_are_expected_of_nobody():
 
 @settings(max_examples=15, deadline=None)
 @given(
-    st.integers(1, 60), st.integers(93, 200), st.sampled_from(sorted(topics.PRESETS)), st.booleans(), st.booleans(),
+    st.integers(1, 60), st.integers(93, 200), st.sampled_from(BROAD), st.booleans(), st.booleans(),
     st.data(),
 )  # fmt: skip
 def test_shard_alone_is_the_slice_of_the_whole(n_users, n_items, preset, ratings, timestamps, data):
@@ -101,7 +106,7 @@ def test_shard_alone_is_the_slice_of_the_whole(n_users, n_items, preset, ratings
 def test_rows_are_sorted_distinct_and_of_allowed_length(preset, n_items):
     data = generate_implicit(400, n_items, key=Key.from_seed(1), preset=preset, ratings=True, timestamps=True)
     lengths = data.interactions_per_user()
-    assert lengths.min() >= topics.PRESETS[preset].shortest
+    assert lengths.min() >= PRESETS[preset].shortest
     assert lengths.max() <= 0.65 * n_items
     assert data.indices.min() >= 0
     assert data.indices.max() < n_items
@@ -128,10 +133,10 @@ def test_more_users_leave_the_first_as_they_are():
 
 @pytest.mark.parametrize(("preset", "n_items", "mean"), [("movielens-1m", 26_744, 50.0), ("movielens-20m", 2_000, 300)])
 def test_the_mean_asked_for_is_the_mean_of_the_distribution(preset, n_items, mean):
-    chosen = topics.with_mean(topics.PRESETS[preset], n_items, mean)
+    chosen = topics.with_mean(PRESETS[preset], n_items, mean)
     thresholds = topics._activity_thresholds(chosen, n_items)
     assert chosen.shortest + (1 - thresholds / 2.0**32).sum() == pytest.approx(mean, rel=1e-5)
-    plain = topics._activity_thresholds(topics.PRESETS[preset], n_items)
+    plain = topics._activity_thresholds(PRESETS[preset], n_items)
     assert abs(chosen.shortest + (1 - plain / 2.0**32).sum() - mean) > 0.1 * mean  # not what it was anyway
 
 
@@ -163,9 +168,9 @@ def test_keys_make_different_data():
     assert (a.interactions_per_user() != b.interactions_per_user()).any()
 
 
-@pytest.mark.parametrize("preset", sorted(topics.PRESETS))
+@pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_calibration_reaches_the_target_popularity(preset):
-    tables = topics.build_tables(topics.PRESETS[preset], 1500, Key.from_seed(2), False, 2)
+    tables = topics.build_tables(PRESETS[preset], 1500, Key.from_seed(2), False, 2)
     assert tables.calibration_error < 0.02
 
 
@@ -184,7 +189,7 @@ def test_calibration_reaches_the_target_popularity(preset):
         ),
         ({"n_items": 92, "preset": "movielens-20m"}, ValueError, "n_items must be at least 93 .*at least 60 items"),
         ({"n_items": 2**31}, ValueError, "n_items must be at most"),
-        ({"preset": "netflix"}, ValueError, "preset must be one of 'movielens-1m', 'movielens-20m', got 'netflix'"),
+        ({"preset": "netflix"}, ValueError, "preset must be one of 'movielens-1m', 'movielens-20m', 'check-ins', 'purchases', 'catalogue', got 'netflix'"),
         ({"key": 5}, TypeError, r"key must be Key, got int; use Key\.from_seed"),
         ({"key": None}, TypeError, "key must be Key, got NoneType"),
         ({"ratings": 1}, TypeError, "ratings must be True or False"),
@@ -209,7 +214,7 @@ def test_bad_arguments(changes, error, message):
 # ---- threads --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("preset", sorted(topics.PRESETS))
+@pytest.mark.parametrize("preset", sorted(PRESETS))
 def test_one_and_four_threads_agree(preset):
     options = {"key": Key.from_seed(4), "preset": preset, "ratings": True, "timestamps": True}
     one, four = (generate_implicit(300, 400, n_threads=n, **options) for n in (1, 4))
@@ -291,7 +296,7 @@ def test_items_come_in_plackett_luce_order(budget):
     """With one topic every user has the same known weights; the first item follows them, the second given the first."""
     n_users, n_items, length = 200_000, 40, 2
     key = Key.from_seed(21)
-    tables = topics.build_tables(topics.PRESETS["movielens-1m"], n_items, key, False, 1)
+    tables = topics.build_tables(PRESETS["movielens-1m"], n_items, key, False, 1)
     alias = np.ascontiguousarray(tables.alias[:1])
     weights = np.array(naive.alias_weights(alias[0].tolist()), dtype=float)
     weights /= weights.sum()

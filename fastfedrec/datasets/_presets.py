@@ -1,0 +1,107 @@
+"""Public numbers that describe the data sets which `generate_implicit` imitates."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy
+
+MAX_LENGTH_SHARE = 0.65  # of the items: no user holds more
+
+
+@dataclass(frozen=True)
+class QuadraticPopularity:
+    """Log popularity as a parabola in the normal score of an item's rank."""
+
+    slope: float
+    curvature: float
+    floor: float = 0.0  # added to each weight, in mean weights
+    n_ranked: int | None = None  # items are the top of a catalogue of this size; None: a random subset of it
+
+    def of_items(self, n_items: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return normal scores and shares of all interactions, (n_items,) each, from the most popular item on."""
+        shown = 1.0 if self.n_ranked is None else min(1.0, n_items / self.n_ranked)
+        z = _normal_scores(n_items, shown)
+        top = np.minimum(z, self.slope / (2 * self.curvature))  # beyond its vertex the parabola would fall again
+        weight = np.exp(self.slope * top - self.curvature * top**2)
+        weight += self.floor * weight.mean()
+        return z, weight / weight.sum()
+
+
+@dataclass(frozen=True)
+class RankedPopularity:
+    """Numbers of users of the items at some ranks; between them log users is linear in log rank."""
+
+    n_users_at_rank: tuple[tuple[int, int], ...]  # (rank from 1, users), the last rank being the catalogue's size
+
+    def of_items(self, n_items: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return normal scores and shares of all interactions, (n_items,) each, from the most popular item on."""
+        ranks, users = np.log(np.array(self.n_users_at_rank, dtype=np.float64)).T
+        # Another number of items is a random subset of the catalogue, or a catalogue with more such items.
+        rank = (np.arange(n_items) + 0.5) / n_items * self.n_users_at_rank[-1][0] + 0.5
+        weight = np.exp(np.interp(np.log(rank), ranks, users))
+        return _normal_scores(n_items, 1.0), weight / weight.sum()
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Size, activity, popularity and structure of a data set; lengths are in items of a user."""
+
+    n_users: int
+    n_items: int
+    popularity: QuadraticPopularity | RankedPopularity
+    shortest: int
+    activity_mean: float  # of the logarithm of a length, before truncation
+    activity_stddev: float
+    n_topics: int = 64
+    item_pull: float = 2.0  # scale of the term by which an item's position moves it between topics
+    user_pull: float = 4.5  # scale of the term by which a user's position does
+    topic_noise: float = 2.25  # standard deviation of a user's liking for a topic that no position explains
+    speciality: float = 4.0  # standard deviation of an item's weight in a topic that no position explains, in log
+    popularity_correlation: float = 0.8  # of an item's first dimension
+    decay: float = 0.5  # the scale of dimension j is j to the power of minus this
+    damping: float = 1.0  # exponent of how much less a popular item depends on topics
+    gamma: float = 0.4  # the more items a user holds, the flatter the shares of topics
+    n_rounds: int = 8  # of calibration
+    n_pilots: int = 1024  # users by whom the items' weights are calibrated
+    n_pilot_candidates: int = 1024  # users from whom the pilots are selected
+
+    @property
+    def fewest_items(self) -> int:
+        """The smallest number of items whose allowed share holds `shortest`."""
+        return int(np.ceil(self.shortest / MAX_LENGTH_SHARE))
+
+
+PRESETS = {
+    "movielens-1m": Preset(6_040, 3_706, QuadraticPopularity(1.72, 0.225), 20, 4.35, 1.15),
+    "movielens-20m": Preset(75_040, 9_781, QuadraticPopularity(4.10, 0.525, 0.0013, 26_744), 60, 4.35, 1.15),
+    "check-ins": Preset(
+        14_066, 1_000,
+        RankedPopularity(
+            ((1, 2500), (10, 1480), (16, 880), (50, 480), (100, 340), (300, 190), (800, 128), (1000, 125))
+        ),
+        5, 1.1, 1.18,
+        n_topics=256, item_pull=7.0, user_pull=14.5, topic_noise=1.0, speciality=2.0, popularity_correlation=0.2,
+        decay=0.8, damping=14.0, gamma=0.2, n_rounds=16, n_pilots=2048, n_pilot_candidates=32_768,
+    ),
+    "purchases": Preset(
+        35_219, 1_000,
+        RankedPopularity(
+            ((1, 1616), (10, 980), (20, 700), (50, 530), (100, 400), (300, 245), (600, 170), (1000, 80))
+        ),
+        3, 0.3, 1.18,
+        n_topics=256, item_pull=4.0, user_pull=8.0, topic_noise=1.7, speciality=2.2, popularity_correlation=0.25,
+        decay=0.45, damping=10.0, gamma=0.35, n_rounds=16, n_pilots=2048, n_pilot_candidates=32_768,
+    ),
+    "catalogue": Preset(
+        70_679, 24_915,
+        RankedPopularity(((1, 1740), (10, 1025), (100, 448), (1000, 141), (10_000, 20), (24_915, 8))),
+        5, -7.5, 2.6,
+        n_topics=256, item_pull=4.0, user_pull=8.0, topic_noise=2.5, speciality=2.5, popularity_correlation=0.25,
+        decay=0.2, damping=6.0, gamma=0.35, n_rounds=6, n_pilots=1024, n_pilot_candidates=32_768,
+    ),
+}
+
+
+def _normal_scores(n_items: int, shown: float) -> np.ndarray:
+    """Standard normal quantiles of the ranks of the top `shown` of a catalogue, falling, (n_items,)."""
+    return -scipy.special.ndtri((np.arange(n_items) + 0.5) / n_items * shown)
