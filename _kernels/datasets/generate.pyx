@@ -42,7 +42,7 @@ cdef struct Tables:           # what every user of a data set shares
     const float* item_topics
     const float* log_mean_weights
     Py_ssize_t n_topics, n_dims, n_items
-    double topic_noise, gamma, median
+    double topic_noise, tilt, gamma, median
     int64_t budget
     double user_scale, taste_scale, affinity_mean, affinity_scale, noise_scale
     double cuts[4]
@@ -210,6 +210,7 @@ def draw_users(
     int64_t[::1] failed,                   # OUT (n_threads,), 1 where a thread had no memory
     uint64_t first_user,
     double topic_noise,
+    double tilt,
     double gamma,
     double median,
     int64_t budget,
@@ -225,7 +226,8 @@ def draw_users(
     tables.anchors = &anchors[0, 0]
     tables.alias = &alias[0, 0]
     tables.n_topics, tables.n_dims, tables.n_items = anchors.shape[0], anchors.shape[1], n_items
-    tables.topic_noise, tables.gamma, tables.median, tables.budget = topic_noise, gamma, median, budget
+    tables.topic_noise, tables.tilt, tables.gamma, tables.median = topic_noise, tilt, gamma, median
+    tables.budget = budget
     if timestamps.shape[0]:
         times = &timestamps[0]
     if values.shape[0]:
@@ -345,6 +347,8 @@ cdef void _topic_shares(const Tables* tables, Scratch* s, Stream* stream, int64_
     cdef uint64_t before = 0
     for j in range(tables.n_dims):
         taste[j] = stream_normal(stream)
+    # Items that many users hold lie in the first dimension's positive half: short rows tend to them.
+    taste[0] -= tables.tilt * log(<double>length / tables.median)
     for k in range(tables.n_topics):
         logit = tables.topic_noise * stream_normal(stream)
         for j in range(tables.n_dims):

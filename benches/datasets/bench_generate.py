@@ -51,6 +51,24 @@ class GenerateImplicit:
         self.generate(*shape)
 
 
+class GeneratePreset:
+    """Short rows from several hundred narrow topics: most of the time is the calibration of the items' weights."""
+
+    params = (["check-ins", "purchases", "catalogue"],)
+    param_names = ("preset",)
+    timeout = 300
+
+    def setup(self, preset):
+        data = generate_implicit(2_000, 500, key=Key.from_seed(1), preset=preset)
+        if data.shape != (2_000, 500) or not 3 <= np.median(data.interactions_per_user()) <= 9:
+            raise AssertionError(f"{preset}: rows are not short")
+
+    def time_generate(self, preset):
+        generate_implicit(key=Key.from_seed(1), preset=preset)
+
+    peakmem_generate = time_generate
+
+
 class GenerateMillion:
     """50 million interactions of a million users on the whole catalogue of MovieLens 20M.
 

@@ -16,6 +16,7 @@ from fastfedrec.cli.inputs import (
     UsageError,
     add_catalogue,
     add_parts,
+    add_preset,
     load_data,
     natural,
     parse_literal,
@@ -128,6 +129,8 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
             raise UsageError("--choices has its own systems; leave --system out")
         if arguments.features:
             raise UsageError("--features is for a sweep of --system on data; leave it out, or --advice and --choices")
+        if arguments.preset:
+            raise UsageError("--preset is for --users or --data generated:...; leave it out, or --advice and --choices")
         return (_measure_choices if arguments.choices else _measure_advice)(arguments, show_progress)
     if arguments.quick:
         raise UsageError("--quick is for --choices")
@@ -147,9 +150,7 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     columns = read_features(arguments, [make_system(setting.system, dict(setting.parameters)) for setting in settings])
     data: Any = load_parts(arguments, systems)
     if arguments.users is not None:
-        data = GeneratedData(
-            arguments.users, arguments.items, arguments.row_length, arguments.preset or "movielens-1m"
-        )
+        data = GeneratedData(arguments.users, arguments.items, arguments.row_length, arguments.preset or "movielens-1m")
     elif data is None:
         data = load_data(arguments, systems)
     if columns is not None:

@@ -61,6 +61,7 @@ class Preset:
     decay: float = 0.5  # the scale of dimension j is j to the power of minus this
     damping: float = 1.0  # exponent of how much less a popular item depends on topics
     gamma: float = 0.4  # the more items a user holds, the flatter the shares of topics
+    activity_tilt: float = 0.0  # by how much a user's first dimension falls with the log of the number of items
     n_rounds: int = 8  # of calibration
     n_pilots: int = 1024  # users by whom the items' weights are calibrated
     n_pilot_candidates: int = 1024  # users from whom the pilots are selected
@@ -71,35 +72,46 @@ class Preset:
         return int(np.ceil(self.shortest / MAX_LENGTH_SHARE))
 
 
+# The last three were fitted to statistics of the data (docs/explanation/datasets/generator.md),
+# never to a private system's scores.
 PRESETS = {
-    "movielens-1m": Preset(6_040, 3_706, QuadraticPopularity(1.72, 0.225), 20, 4.35, 1.15),
-    "movielens-20m": Preset(75_040, 9_781, QuadraticPopularity(4.10, 0.525, 0.0013, 26_744), 60, 4.35, 1.15),
+    "movielens-1m": Preset(
+        n_users=6_040, n_items=3_706, popularity=QuadraticPopularity(1.72, 0.225),
+        shortest=20, activity_mean=4.35, activity_stddev=1.15,
+    ),
+    "movielens-20m": Preset(
+        n_users=75_040, n_items=9_781, popularity=QuadraticPopularity(4.10, 0.525, floor=0.0013, n_ranked=26_744),
+        shortest=60, activity_mean=4.35, activity_stddev=1.15,
+    ),
     "check-ins": Preset(
-        14_066, 1_000,
-        RankedPopularity(
+        n_users=14_066, n_items=1_000,
+        popularity=RankedPopularity(
             ((1, 2500), (10, 1480), (16, 880), (50, 480), (100, 340), (300, 190), (800, 128), (1000, 125))
         ),
-        5, 1.1, 1.18,
+        shortest=5, activity_mean=1.1, activity_stddev=1.18,
         n_topics=256, item_pull=7.0, user_pull=14.5, topic_noise=1.0, speciality=2.0, popularity_correlation=0.2,
-        decay=0.8, damping=14.0, gamma=0.2, n_rounds=16, n_pilots=2048, n_pilot_candidates=32_768,
+        decay=0.8, damping=14.0, gamma=0.2,
+        n_rounds=16, n_pilots=2048, n_pilot_candidates=32_768,
     ),
     "purchases": Preset(
-        35_219, 1_000,
-        RankedPopularity(
+        n_users=35_219, n_items=1_000,
+        popularity=RankedPopularity(
             ((1, 1616), (10, 980), (20, 700), (50, 530), (100, 400), (300, 245), (600, 170), (1000, 80))
         ),
-        3, 0.3, 1.18,
+        shortest=3, activity_mean=0.3, activity_stddev=1.18,
         n_topics=256, item_pull=4.0, user_pull=8.0, topic_noise=1.7, speciality=2.2, popularity_correlation=0.25,
-        decay=0.45, damping=10.0, gamma=0.35, n_rounds=16, n_pilots=2048, n_pilot_candidates=32_768,
+        decay=0.45, damping=10.0, gamma=0.35,
+        n_rounds=16, n_pilots=2048, n_pilot_candidates=32_768,
     ),
     "catalogue": Preset(
-        70_679, 24_915,
-        RankedPopularity(((1, 1740), (10, 1025), (100, 448), (1000, 141), (10_000, 20), (24_915, 8))),
-        5, -7.5, 2.6,
-        n_topics=256, item_pull=4.0, user_pull=8.0, topic_noise=2.5, speciality=2.5, popularity_correlation=0.25,
-        decay=0.2, damping=6.0, gamma=0.35, n_rounds=6, n_pilots=1024, n_pilot_candidates=32_768,
+        n_users=70_679, n_items=24_915,
+        popularity=RankedPopularity(((1, 2100), (10, 1200), (100, 470), (1000, 140), (10_000, 20), (24_915, 8))),
+        shortest=5, activity_mean=-7.5, activity_stddev=2.6,
+        n_topics=256, item_pull=4.3, user_pull=8.6, topic_noise=2.5, speciality=2.5, popularity_correlation=0.7,
+        decay=0.5, damping=6.0, activity_tilt=0.6, gamma=0.35,
+        n_rounds=6, n_pilots=1024, n_pilot_candidates=32_768,
     ),
-}
+}  # fmt: skip
 
 
 def _normal_scores(n_items: int, shown: float) -> np.ndarray:

@@ -78,6 +78,7 @@ def build_tables(preset: Preset, n_items: int, key: Key, ratings: bool, n_thread
     shares = _candidate_shares(preset, key, anchors, candidate_lengths, median)
     mean_shares = np.einsum("u,uk->k", candidate_lengths / candidate_lengths.sum(), shares, optimize=False)
     lengths, shares = _select_pilots(preset, candidate_lengths, shares)
+    target = np.minimum(LARGEST_SHARE, popularity * lengths.mean())
     times, error = _calibrate(preset, topics, mean_shares, shares, lengths, popularity, target, n_threads)
     order = key.permutation("datasets.generate.item ids", size=n_items)
     by_id = np.empty_like(topics)
@@ -129,11 +130,10 @@ def _activity_thresholds(preset: Preset, n_items: int) -> np.ndarray:
     return np.minimum(np.rint(share * 2.0**32), 2.0**32 - 1).astype(np.uint32)
 
 
-def _candidate_shares(
-    preset: Preset, key: Key, anchors: np.ndarray, lengths: np.ndarray, median: float
-) -> np.ndarray:
+def _candidate_shares(preset: Preset, key: Key, anchors: np.ndarray, lengths: np.ndarray, median: float) -> np.ndarray:
     """Topic shares of pilot users, who are no real users, at the midpoints of the activity distribution."""
     positions = _normal_table(key, "pilot positions", len(lengths), N_DIMS)
+    positions[:, 0] -= preset.activity_tilt * np.log(lengths / median)
     logits = np.einsum("kj,uj->uk", anchors, positions, optimize=False)
     logits += preset.topic_noise * _normal_table(key, "pilot noise", len(lengths), preset.n_topics)
     logits *= (lengths[:, None] / median) ** -preset.gamma
@@ -149,7 +149,13 @@ def _select_pilots(preset: Preset, lengths: np.ndarray, shares: np.ndarray) -> t
     step = preset.n_pilot_candidates // preset.n_pilots
     if step == 1:
         return lengths, shares
-    chosen = np.lexsort((lengths, shares.argmax(axis=1)))[step // 2 :: step]
+    # Candidates come in the order of their lengths.  From each of `step` ranges of these, every `step`-th candidate is
+    # taken in the order of the topics, from another start each time, so that the ranges together cover all topics.
+    topics, heights = (a.reshape(step, -1) for a in (shares.argmax(axis=1), shares.max(axis=1)))
+    chosen = np.concatenate([
+        number * preset.n_pilots + np.lexsort((heights[number], topics[number]))[5 * number % step :: step]
+        for number in range(step)
+    ])  # fmt: skip
     shares = np.where(shares[chosen] < MIN_PILOT_SHARE, 0.0, shares[chosen])
     return lengths[chosen], shares / shares.sum(axis=1, keepdims=True)
 

@@ -138,7 +138,7 @@ def generate_implicit(
         rating_tables.log_mean_weights, rating_tables.scales,
         np.stack([key.subkey(f"datasets.generate.{purpose}") for purpose in _PURPOSES]),
         indices, order, values, failed,
-        users.start, chosen.topic_noise, chosen.gamma, tables.median, BUDGET, threads,
+        users.start, chosen.topic_noise, chosen.activity_tilt, chosen.gamma, tables.median, BUDGET, threads,
     )  # fmt: skip
     if failed.any():
         raise MemoryError(f"no memory for the work space of {threads} threads at {n_items} items; use fewer threads")

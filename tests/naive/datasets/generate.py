@@ -32,10 +32,11 @@ def user_length(key, thresholds, shortest, user):
     return shortest + sum(int(threshold) <= coin for threshold in thresholds)
 
 
-def topic_shares(key, anchors, median, topic_noise, gamma, user, length):
+def topic_shares(key, anchors, median, topic_noise, tilt, gamma, user, length):
     """The shares of topics, as integers that add up to 2**32."""
     n_topics, n_dims = len(anchors), len(anchors[0])
     z = normals(key, "taste", user, n_dims + n_topics)
+    z[0] -= tilt * math.log(length / median)
     sharpness = math.pow(length / median, -gamma)
     logits = []
     for k in range(n_topics):
