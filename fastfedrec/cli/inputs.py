@@ -17,9 +17,9 @@ from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit, load_movielens, load_netflix
-from fastfedrec.datasets._presets import PRESETS
 from fastfedrec.datasets.columns import BLANKS, OpenQuote, TextList, split_records
 from fastfedrec.datasets.files import other_kind
+from fastfedrec.datasets.generate import PRESET_NAMES
 from fastfedrec.datasets.netflix import holds_netflix
 from fastfedrec.systems import registry
 
@@ -145,7 +145,7 @@ def add_data(command: argparse.ArgumentParser, *, in_parts: bool = False) -> Non
 def add_preset(command: argparse.ArgumentParser, option: str) -> None:
     """Add the argument that names the kind of data that `option` generates."""
     command.add_argument(
-        "--preset", choices=list(PRESETS), help=f"of {option}: the data that it imitates (default: movielens-1m)"
+        "--preset", choices=PRESET_NAMES, help=f"of {option}: the data that it imitates (default: movielens-1m)"
     )
 
 

@@ -107,8 +107,8 @@ PRESETS = {
         n_users=70_679, n_items=24_915,
         popularity=RankedPopularity(((1, 2100), (10, 1200), (100, 470), (1000, 140), (10_000, 20), (24_915, 8))),
         shortest=5, activity_mean=-7.5, activity_stddev=2.6,
-        n_topics=256, item_pull=4.3, user_pull=8.6, topic_noise=2.5, speciality=2.5, popularity_correlation=0.7,
-        decay=0.5, damping=6.0, activity_tilt=0.6, gamma=0.35,
+        n_topics=256, item_pull=4.5, user_pull=9.2, topic_noise=2.5, speciality=2.5, popularity_correlation=0.7,
+        decay=0.5, damping=6.0, activity_tilt=0.55, gamma=0.35,
         n_rounds=6, n_pilots=1024, n_pilot_candidates=32_768,
     ),
 }  # fmt: skip

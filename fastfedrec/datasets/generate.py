@@ -10,7 +10,9 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets._presets import MAX_LENGTH_SHARE, PRESETS
 from fastfedrec.datasets._topics import BUDGET, RatingTables, build_tables, with_mean
 
-__all__ = ["generate_implicit"]
+__all__ = ["PRESET_NAMES", "generate_implicit"]
+
+PRESET_NAMES = tuple(PRESETS)
 
 _PURPOSES = ("taste", "draw", "race", "rating")
 _NO_RATINGS = RatingTables(

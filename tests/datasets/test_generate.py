@@ -1,4 +1,5 @@
 import tracemalloc
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -86,6 +87,20 @@ def test_items_without_weight_are_expected_of_nobody():
     kernel.expected_shares(shares, phi, lengths, times, out, np.empty((1, 60)), 1)
     assert np.isfinite(times).all()
     np.testing.assert_allclose(out[0] / 4, naive.expected_shares(shares, phi, lengths), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("preset", "shape", "checksums"),
+    [
+        ("movielens-1m", (600, 31), (3990117413, 3263045540, 1263648681)),
+        ("movielens-1m", (500, 700), (1149846896, 2684188151, 2283820890)),
+        ("movielens-20m", (300, 1500), (3882525393, 124857491, 3775133333)),
+    ],
+)
+def test_data_of_a_key_stay_the_same_in_all_versions(preset, shape, checksums):
+    """Checksums from before there were presets of short rows: a key names one data set in every version."""
+    data = generate_implicit(*shape, key=Key.from_seed(7), preset=preset, ratings=True, timestamps=True)
+    assert tuple(zlib.crc32(array.tobytes()) for array in (data.indices, data.timestamps, data.values)) == checksums
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
