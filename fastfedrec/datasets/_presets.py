@@ -89,7 +89,7 @@ PRESETS = {
             ((1, 2500), (10, 1480), (16, 880), (50, 480), (100, 340), (300, 190), (800, 128), (1000, 125))
         ),
         shortest=5, activity_mean=1.1, activity_stddev=1.18,
-        n_topics=256, item_pull=7.0, user_pull=14.5, topic_noise=1.0, speciality=2.0, popularity_correlation=0.2,
+        n_topics=256, item_pull=7.0, user_pull=15.6, topic_noise=1.0, speciality=2.3, popularity_correlation=0.2,
         decay=0.8, damping=14.0, gamma=0.2,
         n_rounds=16, n_pilots=2048, n_pilot_candidates=32_768,
     ),
