@@ -206,8 +206,8 @@ class Gaussian(_Central):
     ----------
     noise_multiplier : float
         Standard deviation of the noise over the l2 sensitivity under `neighboring`.  For vectors clipped to norm S the
-        sensitivity is S when a user is added, removed, or left without data, and 2 S when one is replaced; whichever
-        it is, it covers leaving a user out, as sampling does.
+        sensitivity is S if a user is added, removed, or left without data, and at most 2 S if one is replaced; either
+        covers leaving a user out, as sampling does.
     mechanism : str
         Name, for the ledger.
     contribution : float or None

@@ -9,7 +9,7 @@ from fastfedrec.rounds.fit import Phase
 from fastfedrec.systems._noisy_sum import NoisySum, StatedCost
 
 _DIGITS = 256  # binary digits behind the point of a root
-_ROUNDING = Fraction(1, 2**30)  # of a plan's cost: plans of equal cost differ by what their noise was rounded by
+_ROUNDING = Fraction(1, 2**30)  # largest relative difference between the costs of plans, from the rounding of noise
 
 
 def state_largest_replacement(plans: Sequence[Sequence[Phase]]) -> None:
@@ -24,7 +24,7 @@ def state_largest_replacement(plans: Sequence[Sequence[Phase]]) -> None:
     Raises
     ------
     ValueError
-        A plan that costs so much less than another for zero_out that no replace sensitivity up to 2 makes up for it.
+        A plan costs less than another even with replace sensitivity 2 in all of its own rounds.
 
     Notes
     -----
@@ -33,35 +33,37 @@ def state_largest_replacement(plans: Sequence[Sequence[Phase]]) -> None:
     2022, for Gaussian differential privacy); the ledger of a run states this bound, whichever plan is run.  Each
     `stated_cost` is at least the cost of its round, so the ledger's sum is valid for the run as well.
     """
-    systems = {id(phase.system): phase for plan in plans for phase in plan}
-    own = {key: _cost(phase.system.own_cost, phase) for key, phase in systems.items()}
-    totals = [sum((own[id(phase.system)] for phase in plan), Fraction(0)) for plan in plans]
+    phases = {id(phase.system): phase for plan in plans for phase in plan}
+    costs = {key: _cost(phase.system.own_cost, phase) for key, phase in phases.items()}
+    totals = [sum((costs[id(phase.system)] for phase in plan), Fraction(0)) for plan in plans]
     largest = max(totals)
-    for key, phase in systems.items():
-        members = [number for number, plan in enumerate(plans) if any(id(other.system) == key for other in plan)]
+    # Dictionaries keep the order of insertion: a shared round is raised before the rounds that plans differ in.
+    for key, phase in phases.items():
+        plan_numbers = [number for number, plan in enumerate(plans) if any(id(other.system) == key for other in plan)]
         noise_multiplier, sensitivity = phase.system.own_cost
         # No plan with this round may exceed the largest cost, and no replace sensitivity exceeds 2.
-        most = _cost(StatedCost(noise_multiplier, 2.0), phase) - own[key]
-        added = min(most, *(largest - totals[number] for number in members))
+        headroom = _cost(StatedCost(noise_multiplier, 2.0), phase) - costs[key]
+        added = min(headroom, *(largest - totals[number] for number in plan_numbers))
         if added:
-            square = Fraction(sensitivity) ** 2 * (1 + added / own[key])
-            sensitivity = min(2.0, _root_up(square))
+            # The cost is proportional to the square of the sensitivity.
+            sensitivity = min(2.0, _root_up(Fraction(sensitivity) ** 2 * (1 + added / costs[key])))
         phase.system.stated_cost = StatedCost(noise_multiplier, sensitivity)
-        for number in members:
+        for number in plan_numbers:
             totals[number] += added
     for plan, total in zip(plans, totals, strict=True):
         if total < largest:
-            _make_up(plan[-1], largest - total, largest)
+            _add_rounding(plan[-1], largest - total, largest)
 
 
-def _make_up(phase: Phase, missing: Fraction, largest: Fraction) -> None:
-    """State a little less noise of a plan's last round, for what rounding made the plan cheaper than another."""
+def _add_rounding(phase: Phase, missing: Fraction, largest: Fraction) -> None:
+    """State slightly less noise for a plan's last round if the rounding of noise made the plan cheaper than another."""
     if missing > largest * _ROUNDING:
         raise ValueError(
             f"plans must cost the same for zero_out, got one that costs {float(missing / largest):.3g} of the largest "
             "less even if each user's contribution is replaced by its opposite; give its rounds less noise"
         )
     system: NoisySum = phase.system
+    # With replace sensitivity 2, one round costs 4 / noise_multiplier^2.
     square = 1 / (1 / Fraction(system.own_cost.noise_multiplier) ** 2 + missing / (4 * phase.n_rounds))
     system.stated_cost = StatedCost(-float_up(-_root_down(square)), 2.0)
 

@@ -98,7 +98,7 @@ class PrivateRecommender(FeaturedModel):
     >>> data = datasets.generate_implicit(10_000, 300, key=Key.from_seed(1), mean_interactions=30)
     >>> model = PrivateRecommender(epsilon=2.0).fit(data, key=Key.from_seed(2))
     >>> model.chosen_
-    'DPGram(epsilon=0.943)'
+    'DPGram(epsilon=0.9559)'
     >>> model.ledger_.epsilon("public") <= 2.0
     True
     >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
