@@ -34,7 +34,7 @@ def substitute(phases: Sequence[Phase], kind: type[NoisySum], state: Any, n_skip
     -------
     Phase
         Its noise costs no more than that of the replaced rounds together, and its event states at least their distance
-        from normal draws.  A release chooses it, so its event states the replace sensitivity 2 (see `NoisySum`).
+        from normal draws.  A release chooses it, so `state_largest_replacement` sets the cost that its event states.
     """
     mu = _BELOW_ONE * math.sqrt(math.fsum(n_rounds / system.width**2 for system, _, n_rounds in phases))
     noise = layered_noise(kind._unit / mu, "")

@@ -19,6 +19,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._central import CentralModel
+from fastfedrec.systems._replacement import state_largest_replacement
 from fastfedrec.systems._substitute import pooled, substitute
 from fastfedrec.systems.claims import FEWER_ITEMS, layered_noise
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
@@ -221,9 +222,11 @@ class DPGram(CentralModel, GramModel):
         """Return the plan, then those that end with the mean again, at each number where `_stops` may be true."""
         exits = range(_FIRST_EXIT, _FIRST_EXIT + 2) if len(phases) > _FIRST_EXIT else ()
         n_skipped = len(phases) - _FIRST_EXIT
-        return [phases] + [
+        plans = [phases] + [
             [*phases[:n], substitute(phases[n:], ShareSumAgain, phases[0].state, n_skipped)] for n in exits
         ]
+        state_largest_replacement(plans)
+        return plans
 
     def _shares(self, n_items: int, n_users: int) -> list[float]:
         """Return the share of the squared budget of each round; they add up to 1."""
