@@ -39,7 +39,7 @@ class GramModel(FeaturedModel):
     item_factors_: NDArray[np.float64]
     scoring_factors_: NDArray[np.float64]
     item_scales_: NDArray[np.float64]
-    decision_: Decision | None
+    decision_: Decision | None = None  # also of a model from a file
     signal_: float
 
     @property
@@ -66,7 +66,7 @@ class GramModel(FeaturedModel):
 
     def _release_popularity(self) -> None:
         """Keep `item_means_` alone: all users get the same items."""
-        n_items = len(self.item_means_)
+        n_items, self.decision_ = len(self.item_means_), None
         self.item_factors_ = self.scoring_factors_ = np.zeros((n_items, 0))
         self.item_scales_ = np.ones(n_items)
 
