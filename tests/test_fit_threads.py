@@ -34,7 +34,7 @@ RUN_FITS = "import sys, test_fit_threads as test; test.print_threads(int(sys.arg
 MODELS = {
     type(model).__name__: model
     for model in (
-        BiasedMF(), DPALS(8.0), DPFMF(8.0, n_rounds=2), DPGram(8.0, refine=True), DPLCF(), DPPopularity(),
+        BiasedMF(), DPALS(8.0), DPFMF(8.0, n_rounds=2), DPGram(8.0), DPLCF(), DPPopularity(),
         DPSubspace(8.0), EASE(), FMFLDP(n_rounds=2), FedRec(n_rounds=2), FedRecPlusPlus(n_rounds=2), ItemKNN(),
         ItemMean(2.0), LaplaceRRSVD(), PrivRec(n_rounds=2), PrivatePrototypes(), RatingItemKNN(),
         ShuffledSketchGram(8.0),

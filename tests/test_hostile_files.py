@@ -104,7 +104,7 @@ def open_store(folder, files):
         if (data.values_or_ones() < 0).any():  # which models of ratings take, and these refuse
             data = data.positive()
         Popularity().fit(data).recommend(data.user_ids[:2], 1)
-        DPGram(8.0, gate=False).fit(data, key=Key.from_seed(1))
+        DPGram(8.0).fit(data, key=Key.from_seed(1))
     return ""
 
 

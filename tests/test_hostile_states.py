@@ -110,7 +110,7 @@ def test_what_is_not_finite_is_refused(name, value):
 
 @pytest.mark.parametrize("mean", [[0] * 7, [GRAM_SCALE] * 7, [0, GRAM_SCALE] * 3 + [5]])
 def test_centred_rows_stay_within_the_norm_whatever_mean_is_sent(mean):
-    deployment, rounds = rounds_of(DPGram(1.0, gate=False), 1)
+    deployment, rounds = rounds_of(DPGram(1.0), 1)
     state = replace(rounds.state, mean=np.array(mean))
     for shard in (SOME, NONE):
         pairs = answer(deployment, rounds, state, shard)["item_pairs"]
@@ -119,7 +119,7 @@ def test_centred_rows_stay_within_the_norm_whatever_mean_is_sent(mean):
 
 @pytest.mark.parametrize("bad", [-1, GRAM_SCALE + 1, np.iinfo(np.int64).min, np.iinfo(np.int64).max])
 def test_a_mean_that_is_none_is_refused(bad):
-    deployment, rounds = rounds_of(DPGram(1.0, gate=False), 1)
+    deployment, rounds = rounds_of(DPGram(1.0), 1)
     state = replace(rounds.state, mean=np.array([0, 1, bad, 3, 4, 5, 6]))
     assert answer(deployment, rounds, state, SOME) == "refused"
 
@@ -133,7 +133,7 @@ SENT = {
     ),
     "nothing": ([0] * 7, [[0] * N_FACTORS] * 7),
 }
-PROJECTED = [DPSubspace(1.0, n_columns=N_FACTORS, gate=False), DPGram(1.0, gate=False, refine=True)]
+PROJECTED = [DPSubspace(1.0, n_columns=N_FACTORS, gate=False), DPGram(1.0)]
 
 
 def projections_of(system, mean, encoder):

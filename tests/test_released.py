@@ -6,6 +6,7 @@ import importlib
 
 import numpy as np
 import pytest
+from support.decision_case import prefer
 
 from fastfedrec import (
     DPALS,
@@ -38,10 +39,10 @@ FEATURES = {str(width): np.arange(30 * width).reshape(30, width) ** 2 % 17 - 8.0
 
 #: Those whose noise a server or an entity adds, and those whose users randomize what they send.
 CENTRAL = {
-    "DPGram": DPGram(4.0, gate=False, refine=True),
+    "DPGram": DPGram(4.0),
     "DPGram, popularity alone": DPGram(1.0),
-    "DPGram, neighbours": DPGram(4.0, score="knn", gate=False, n_users=1000, refine=False),
-    "DPGram, features": DPGram(18.0, gate=False, item_features=FEATURES, refine=True),
+    "DPGram, neighbours": DPGram(4.0, score="knn", n_users=1000),
+    "DPGram, features": DPGram(18.0, item_features=FEATURES),
     "DPSubspace": DPSubspace(4.0, n_columns=4, gate=False),
     "DPSubspace, features": DPSubspace(18.0, n_columns=8, gate=False, item_features=FEATURES),
     "DPALS": DPALS(4.0, n_factors=3, n_rounds=2, n_start_rounds=2, max_items=4),
@@ -74,8 +75,8 @@ CENTRAL = {
     "FedRec": FedRec(0, n_factors=2, n_rounds=2, clip_norm=0.5, noise_multiplier=3.0, max_items=8),
 }
 LOCAL = {
-    "ShuffledSketchGram": ShuffledSketchGram(20.0, n_rotations=2, gate=False),
-    "ShuffledSketchGram, features": ShuffledSketchGram(20.0, n_rotations=2, gate=False, item_features=FEATURES),
+    "ShuffledSketchGram": ShuffledSketchGram(20.0, n_rotations=2),
+    "ShuffledSketchGram, features": ShuffledSketchGram(20.0, n_rotations=2, item_features=FEATURES),
     "ShuffledSketchGram, popularity alone": ShuffledSketchGram(20.0, n_rotations=2),
     "FMFLDP": FMFLDP(n_rounds=2, n_factors=3, n_reports=10),
 }
@@ -127,8 +128,14 @@ def without_noise(system):
 
 
 @pytest.fixture(autouse=True)
-def believing(monkeypatch):
-    """Scales of features are not shrunk: here no features tell anything."""
+def believing(monkeypatch, request):
+    """Rows at random have nothing in common: features are used and models are personal where a case is about that.
+
+    Scales of features are not shrunk.
+    """
+    name = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name")
+    if name and "Gram" in name:
+        prefer(monkeypatch, personal="popularity" not in name, with_features="features" in name)
     monkeypatch.setattr("fastfedrec.systems.subspace._inference._LEAST_BELIEF", 0.0)
     shrinkage = importlib.import_module("fastfedrec.systems.gram._feature_shrinkage")
     own = shrinkage.believed_scales

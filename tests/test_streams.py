@@ -61,7 +61,7 @@ def alone(model, data=DATA, **options):
 RUNS = {
     "FMFLDP": fitted(lambda: FMFLDP(2, n_rounds=3, n_reports=5)),
     "FMFLDP(rotate=True)": fitted(lambda: FMFLDP(2, n_rounds=3, n_reports=5, normalize="l2", rotate=True)),
-    "ShuffledSketchGram": fitted(lambda: ShuffledSketchGram(8.0, gate=False)),
+    "ShuffledSketchGram": fitted(lambda: ShuffledSketchGram(8.0)),
     "ShuffledSketchGram of items": alone(lambda: ShuffledSketchGram(8.0), data=SHORT_ROWS),
     "DPLCF": alone(DPLCF),
     "DPPopularity": alone(lambda: DPPopularity(1.0)),
@@ -86,7 +86,7 @@ RUNS = {
         ),
         entities=np.arange(40) % 3,
     ),
-    "DPGram": fitted(lambda: DPGram(4.0, gate=False, refine=True)),
+    "DPGram": fitted(lambda: DPGram(4.0)),
     "DPSubspace": fitted(lambda: DPSubspace(4.0, n_columns=2, n_rounds=3, gate=False)),
     "DPALS": fitted(lambda: DPALS(n_factors=2, epsilon=4.0, n_rounds=3)),
     "DPFMF": fitted(lambda: DPFMF(n_factors=2, epsilon=4.0, n_rounds=3)),

@@ -111,9 +111,9 @@ ROWS = Interactions.from_arrays(*zip(*[(u, (7 * u + 3 * k) % 40) for u in range(
 FEATURES = {"kind": ["a", "b"] * 20}
 CHOOSING = [
     DPGram(3.0),
-    DPGram(3.0, gate=False),
+    DPGram(3.0),
     DPGram(3.0, item_features=FEATURES),
-    DPGram(3.0, gate=False, item_features=FEATURES),
+    DPGram(3.0, item_features=FEATURES),
     DPSubspace(8.0),
     ShuffledSketchGram(6.0),
 ]

@@ -22,7 +22,7 @@ GB = 10**9
 PAIRS = {
     "EASE": (lambda: EASE(), 12),
     "DPLCF": (lambda: DPLCF(), 8),
-    "DPGram": (lambda: DPGram(8.0, gate=False), 8),
+    "DPGram": (lambda: DPGram(8.0), 8),
 }
 
 
@@ -129,7 +129,7 @@ def test_neighbors_of_items_take_no_memory_for_all_pairs():
 def test_a_sketch_that_does_not_fit_says_what_to_do(monkeypatch):
     monkeypatch.setattr(memory, "memory_bytes", lambda: 1_000_000)
     with pytest.raises(ValueError, match=r"ShuffledSketchGram of 300 items needs .* 1 MB; lower n_rotations, or fit a"):
-        ShuffledSketchGram(8.0, gate=False).fit(datasets.generate_implicit(2000, 300, key=KEY), key=KEY)
+        ShuffledSketchGram(8.0).fit(datasets.generate_implicit(2000, 300, key=KEY), key=KEY)
 
 
 def test_no_row_decides_whether_a_model_fits(monkeypatch):
@@ -150,7 +150,7 @@ def test_a_closed_gate_needs_no_pairs(monkeypatch):
 def test_a_large_model_has_a_word_and_a_small_one_none(monkeypatch):
     monkeypatch.setattr(memory, "memory_bytes", lambda: 64 * GB)
     with pytest.warns(UserWarning, match=r"DPGram of 40,981 items needs 13.4 GB of memory.* may take minutes; where"):
-        DPGram(8.0, gate=False)._plan(of_items(40_981), KEY)
+        DPGram(8.0)._plan(of_items(40_981), KEY)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_memory("EASE", 18_000, 12 * 18_000**2, "x")
@@ -160,8 +160,8 @@ def test_a_large_model_has_a_word_and_a_small_one_none(monkeypatch):
 @pytest.mark.parametrize(
     ("model", "n_bytes"),
     [
-        (DPGram(8.0, gate=False, refine=False), 4 * 256 * 255),
-        (ShuffledSketchGram(8.0, n_rotations=2, gate=False), 20 * 256**2),
+        (DPGram(8.0), 4 * 256 * 255),
+        (ShuffledSketchGram(8.0, n_rotations=2), 20 * 256**2),
     ],
 )
 def test_a_worker_looks_at_its_own_memory_before_it_adds_up(model, n_bytes):

@@ -100,7 +100,7 @@ class Deaf(LocalEngine):
 SYSTEMS = {
     "FMFLDP": FMFLDP(n_rounds=3),
     "FMFLDP without noise": FMFLDP(n_rounds=3, epsilon=None),
-    "DPGram": DPGram(4.0, gate=False, refine=True),
+    "DPGram": DPGram(4.0),
     "DPSubspace": DPSubspace(4.0, gate=False),
     "DPALS": DPALS(4.0),
     "DPFMF": DPFMF(4.0),

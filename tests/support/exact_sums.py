@@ -146,11 +146,11 @@ _TWO_40 = 2**40
 SUMS = [
     ExactSum(
         "DPGram, shares and pairs of items", "users", dp_gram_rounds.UNIT, "$2^{36}$, the norm of a row", INT64_LIMIT,
-        dp_gram_rounds.MAX_USERS, "`DPGram.fit`", fit(lambda: DPGram(refine=False)), _REACH, is_tight=False,
+        dp_gram_rounds.MAX_USERS, "`DPGram.fit`", fit(lambda: DPGram()), _REACH, is_tight=False,
     ),
     ExactSum(
         "DPGram, cross products", "users", subspace_rounds.UNIT, "$2^{40}$, the norm of a row", INT64_LIMIT,
-        subspace_rounds.MAX_USERS, "`DPGram.fit` with `refine=True`", fit(lambda: DPGram(gate=False, refine=True)),
+        subspace_rounds.MAX_USERS, "`DPGram.fit` with `refine=True`", fit(lambda: DPGram()),
         _REACH, is_tight=False,
     ),
     ExactSum(

@@ -88,7 +88,7 @@ DRAWS = {
     "sample_unseen": lambda key: sample_unseen(DATA, np.arange(12), 1, key=key, purpose="test"),
     "generate": lambda key: datasets.generate_implicit(20, 60, key=key),
     "FMFLDP": lambda key: FMFLDP(n_rounds=1).fit(DATA, key=key),
-    "DPGram": lambda key: DPGram(8.0, gate=False).fit(DATA, key=key),
+    "DPGram": lambda key: DPGram(8.0).fit(DATA, key=key),
     "DPPopularity": lambda key: DPPopularity(1.0).fit(DATA, key=key),
     "PrivRec": lambda key: PrivRec(n_rounds=1, n_factors=16, hidden=(16,)).fit(DATA, key=key),
     "PrivRec with a checkpoint": kept,

@@ -189,7 +189,7 @@ def test_what_is_popular_comes_from_the_release_alone(model, data, tmp_path):
 @pytest.mark.parametrize(
     "model",
     [
-        FMFLDP(), FMFLDP(epsilon=None), DPFMF(8.0), DPALS(8.0), DPALS(8.0, sampling="uniform"), DPGram(8.0, gate=False),
+        FMFLDP(), FMFLDP(epsilon=None), DPFMF(8.0), DPALS(8.0), DPALS(8.0, sampling="uniform"), DPGram(8.0),
     ],
     ids=["fmf", "fmf exact", "dp-fmf", "dp-als", "dp-als uniform", "dp-gram"],
 )  # fmt: skip

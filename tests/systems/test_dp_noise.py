@@ -9,12 +9,15 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import scipy.sparse
+from support.decision_case import prefer
 from support.noise_case import RecordingEngine, contributions, gaussian_delta, is_accounted_for, relations, spread_is
 
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAnswerError, PrivRec, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
-from fastfedrec.systems.gram.dp_gram import public_mean, symmetric
-from fastfedrec.systems.gram.refinement import directions, refine_factors
+from fastfedrec.systems.gram.columns import add_columns, next_encoder
+from fastfedrec.systems.gram.decision import choose_candidate
+from fastfedrec.systems.gram.dp_gram_rounds import SCALE
+from fastfedrec.systems.gram.pairs import PairForm, public_mean
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
 from fastfedrec.systems.subspace.model import Projections, floored, to_grid
 from fastfedrec.systems.subspace.rounds import public_signs
@@ -42,7 +45,7 @@ PRIVREC = {
 METAS = {"first-order MAML": "first-order-maml", "MAML": "maml", "Meta-SGD": "meta-sgd"}
 CASES = {
     "DPGram": Case(
-        DPGram(EPSILON, DELTA, gate=False, n_users=PUBLIC, refine=True),
+        DPGram(EPSILON, DELTA, n_users=PUBLIC),
         9,
         {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER},
     ),
@@ -51,9 +54,9 @@ CASES = {
         9,
         {"item_shares": FINER, "item_projections": FINER},
     ),
-    # Of so few users' rows little is left among so many: what is released first closes the gate.
-    "DPGram, closed": Case(DPGram(EPSILON, DELTA, n_users=10 * PUBLIC, refine=False), 9, {"item_shares": UNIT}),
-    "DPSubspace, closed": Case(DPSubspace(EPSILON, DELTA, n_users=10 * PUBLIC), 9, {"item_shares": FINER}),
+    "DPGram, popularity": Case(
+        DPGram(EPSILON, DELTA, n_users=PUBLIC), 9, {"item_shares": UNIT, "item_pairs": UNIT}
+    ),
     "DPALS": Case(
         DPALS(EPSILON, DELTA, n_factors=34, n_rounds=2, n_start_rounds=2, max_items=MAX_ITEMS),
         9,
@@ -74,13 +77,8 @@ CASES = {
     for name, meta in METAS.items()
 }  # fmt: skip
 SYSTEMS = list(CASES)
-CENTRAL = ["DPGram", "DPSubspace", "DPGram, closed", "DPSubspace, closed", "DPALS", "DPALS, adaptive", "DPFMF"]
-SUMS = (
-    "DPGram",
-    "DPSubspace",
-    "DPGram, closed",
-    "DPSubspace, closed",
-)  # whose rounds have one field and the noise of it
+CENTRAL = ["DPGram", "DPSubspace", "DPGram, popularity", "DPALS", "DPALS, adaptive", "DPFMF"]
+SUMS = ("DPGram", "DPSubspace", "DPGram, popularity")  # whose rounds have one field and the noise of it
 
 
 def small_data(*, without=None):
@@ -92,10 +90,20 @@ def small_data(*, without=None):
     return Interactions.from_scipy(scipy.sparse.csr_array(rows.astype(np.float32)))
 
 
+@contextlib.contextmanager
+def deciding(name):
+    """Rows at random have nothing in common, so the choice that a case is about is made for it; rounds do not vary."""
+    with pytest.MonkeyPatch.context() as patch:
+        prefer(patch, personal=name == "DPGram")
+        patch.setattr(DPGram, "_n_column_rounds", lambda self, noise, columns: len(columns))
+        yield
+
+
 def record_model(name, key, data=None):
     engine = RecordingEngine(n_shards=2)
     model = type(CASES[name].model)(**CASES[name].model.get_params())
-    model.fit(small_data() if data is None else data, key=key, engine=engine)
+    with deciding(name):
+        model.fit(small_data() if data is None else data, key=key, engine=engine)
     return model, engine.rounds
 
 
@@ -179,8 +187,7 @@ def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
 
 
 BUDGETS = [
-    *((DPGram(epsilon, gate=False, refine=False), 2) for epsilon in (0.5, 2.0)),
-    *((DPGram(epsilon, gate=False, refine=True), 3) for epsilon in (1.0, 4.0)),
+    *((DPGram(epsilon), None) for epsilon in (0.5, 1.0, 2.0, 4.0)),  # as many as its releases decide
     *((DPSubspace(0.5, n_columns=3, n_rounds=n, gate=False), 1 + n) for n in (1, 2, 5)),
     (DPALS(0.5, n_factors=3, max_items=5), 4),
     (DPALS(2.0, n_factors=3, max_items=5, sampling="uniform", n_start_rounds=0), 2),
@@ -195,7 +202,7 @@ def test_the_budget_is_met_by_two_accountants(model, n_rounds):
     epsilon, accountant = model.epsilon, PLDAccountant()
     model.fit(datasets.generate_implicit(100, 60, key=Key.from_seed(1)), key=Key.from_seed(2))
     events = [event for event, times in model.ledger_.events.items() for _ in range(times)]
-    assert [type(e) for e in events] == [Gaussian] * n_rounds
+    assert [type(e) for e in events] == [Gaussian] * (n_rounds or len(model.communication_.rounds))
     assert all((e.neighboring, e.trust, e.privacy_unit) == ("zero_out", "central", "user") for e in events)
     # Analytic: mu^2 adds up, and the noise's sampler is paid for.
     spent = sum(Fraction(e.noise_multiplier) ** -2 for e in events)
@@ -206,10 +213,10 @@ def test_the_budget_is_met_by_two_accountants(model, n_rounds):
     for event in events:
         accountant.compose(event)
     assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, rel=2e-3)
-    # Replacing a user is up to twice the step in each release, and in some of DPALS's less.
-    mu = math.hypot(*[(event.replace_sensitivity or 2) / event.noise_multiplier for event in events])
-    assert gaussian_delta(model.ledger_.epsilon("public"), mu) == pytest.approx(1e-6, rel=1e-3)
-    assert mu == pytest.approx(2 * gaussian_mu(epsilon, 1e-6), rel=0.06)
+    # Replacing a user is from sqrt(2) to twice the step.
+    square = sum(((e.replace_sensitivity or 2) / e.noise_multiplier) ** 2 for e in events)
+    assert gaussian_delta(model.ledger_.epsilon("public"), math.sqrt(square)) == pytest.approx(1e-6, rel=1e-3)
+    assert math.sqrt(2) * epsilon < model.ledger_.epsilon("public") < 2.4 * epsilon
     assert model.ledger_.epsilon("server") == math.inf
     claim = f"epsilon {epsilon:g} at delta 1e-06 for one user's data against none, the user still counted (zero_out)"
     assert claim in model.ledger_.summary()
@@ -267,19 +274,22 @@ def test_models_show_what_was_released_and_nothing_else(name):
     after, first = rounds[-1].after, rounds[0].after
     if name == "DPGram":
         np.testing.assert_allclose(model.item_means_, first.noisy / UNIT / PUBLIC, rtol=1e-12)
-        again, (_, of_pairs, last) = type(model)(**model.get_params()), rounds
-        noises = [recorded.system.width for recorded in rounds[1:]]
-        mean = public_mean(model.item_means_)
-        np.testing.assert_array_equal(of_pairs.before.mean, mean)  # what users are sent, too
-        np.testing.assert_array_equal(last.before.mean, to_grid(floored(model.item_means_)))
-        factors = denoise_pairs(symmetric(of_pairs.after.noisy / UNIT), noises[0])
-        np.testing.assert_array_equal(last.before.encoder, directions(factors, 40))
-        factors = refine_factors(factors, after.noisy / FINER, last.before.encoder, noises[1])
-        again.item_means_, again.signal_, again.interactions_ = model.item_means_, model.signal_, model.interactions_
-        ridge_factor = again._ridge_factor(rounds[0].system.width, noises, are_believed=False)
-        again._release_factors(factors, mean / 2**13, noises, PUBLIC, ridge_factor)
-        for name in ("item_factors_", "scoring_factors_", "item_scales_"):
-            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(getattr(again, name)), rtol=1e-5, atol=1e-6)
+        (_, of_pairs, *columns), form = rounds, PairForm.of(model.item_means_, PUBLIC)
+        np.testing.assert_array_equal(of_pairs.before.mean, form.centre)  # what users are sent, too
+        pairs = form.matrix(of_pairs.after.noisy / UNIT, of_pairs.system.width)
+        assert model.decision_.scores == choose_candidate(pairs, {"pairs": denoise_pairs}).scores
+        factors, precision = denoise_pairs(pairs.values, pairs.noise), pairs.noise**-2
+        for recorded in columns:
+            before, noise = recorded.before, recorded.system.width
+            np.testing.assert_array_equal(before.mean, to_grid(floored(model.item_means_)))
+            np.testing.assert_array_equal(before.encoder, next_encoder(factors, before.encoder.shape[1], pairs.noise))
+            factors = add_columns(factors, recorded.after.noisy / FINER, before.encoder, noise)
+            precision += noise**-2
+        pairs = form.about(public_mean(model.item_means_) / SCALE, pairs.values, pairs.noise)
+        chosen = model.decision_.chosen
+        expected = [pairs.join(factors, chosen.personal_weight), *pairs.score(factors, chosen, precision**-0.5)]
+        for name, again in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
+            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(again), rtol=1e-5, atol=1e-6)
     elif name == "DPSubspace":
         np.testing.assert_allclose(model.item_means_, first.noisy / FINER / PUBLIC, rtol=1e-12)
         found = Projections(PUBLIC, floored(model.item_means_))
@@ -294,12 +304,11 @@ def test_models_show_what_was_released_and_nothing_else(name):
         factors, uniqueness = found.model(model.ridge)
         np.testing.assert_allclose(model.item_factors_, factors, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(model.item_uniqueness_, uniqueness, rtol=1e-5)
-    elif name.endswith("closed"):
-        assert len(rounds) == 2
-        told = np.array([recorded.event.noise_multiplier**-2 for recorded in rounds])
-        mean = (told / told.sum()) @ [recorded.after.noisy for recorded in rounds]
-        unit = CASES[name].sensitivities["item_shares"]
-        np.testing.assert_allclose(model.item_means_, mean / unit / (10 * PUBLIC), rtol=1e-9)
+    elif name == "DPGram, popularity":
+        _, _, again = rounds
+        precisions = np.array([recorded.event.noise_multiplier**-2 for recorded in (rounds[0], again)])
+        mean = (precisions / precisions.sum()) @ [first.noisy, again.after.noisy]
+        np.testing.assert_allclose(model.item_means_, mean / UNIT / PUBLIC, rtol=1e-9)
         assert model.item_factors_.shape[1] == 0
     elif name.startswith("PrivRec"):
         learnt = [model.parameters_, *([] if model.learning_rates_ is None else [model.learning_rates_])]
@@ -319,7 +328,8 @@ def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(n
     def released(n_more):
         rows = scipy.sparse.vstack([small_data().to_scipy(), scipy.sparse.csr_array((n_more, N_ITEMS))])
         options = CASES[name].model.get_params() | {"n_users": PUBLIC}
-        model = type(CASES[name].model)(**options).fit(Interactions.from_scipy(rows), key=Key.from_seed(3))
+        with deciding(name):
+            model = type(CASES[name].model)(**options).fit(Interactions.from_scipy(rows), key=Key.from_seed(3))
         model.save(tmp_path / "model", include_users=False)
         shown = {attribute: value for attribute, value in vars(model).items() if attribute.endswith("_")}
         arrays = {attribute: value.tolist() for attribute, value in shown.items() if isinstance(value, np.ndarray)}

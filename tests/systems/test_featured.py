@@ -15,8 +15,8 @@ from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.engines.deployment.deployment_of import deployment_of
 
 OPTIONS = {
-    DPGram: {"epsilon": 20.0, "gate": False, "refine": False},  # "auto" does not refine with features
-    ShuffledSketchGram: {"epsilon": 20.0, "n_rotations": 2, "gate": False},
+    DPGram: {"epsilon": 20.0},
+    ShuffledSketchGram: {"epsilon": 20.0, "n_rotations": 2},
     DPSubspace: {"epsilon": 20.0, "n_columns": 8, "gate": False},
 }
 N_ITEMS = 40

@@ -47,8 +47,8 @@ ONE_GROUP = {"max_entries": MAX_ITEMS, "grouping": "one"}
 #: A system, and the relation that its page proves for everything that it releases.
 SYSTEMS = {
     "DPPopularity": (DPPopularity(1.0), "add_remove"),
-    "DPGram": (DPGram(2.0, gate=False, refine=True, n_users=PUBLIC), "zero_out"),
-    "DPGram, popularity alone": (DPGram(2.0, refine=False, n_users=PUBLIC), "zero_out"),
+    "DPGram": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
+    "DPGram, popularity alone": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
     "DPSubspace": (DPSubspace(2.0, n_columns=4, gate=False, n_users=PUBLIC), "zero_out"),
     "DPALS": (DPALS(2.0, n_factors=3, n_rounds=2, n_start_rounds=1, max_items=MAX_ITEMS, **RIDGE), "zero_out"),
     "DPALS, uniform": (

@@ -56,7 +56,7 @@ def engine(system, kind=FlowerEngine, **options):
     ],
 )
 def test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for(mean, reason):
-    deployment = deployment_of(DPGram(1.0, gate=False))
+    deployment = deployment_of(DPGram(1.0))
     rounds = deployment.rounds_of(1, 1000, ITEMS)
     assert isinstance(rounds.system, PairSum)
     found = deployment.objection(rounds, GramState(mean), shard(), "a")
@@ -65,7 +65,7 @@ def test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for(mean, reason):
 
 
 def test_a_node_answers_no_signs_that_are_none():
-    deployment = deployment_of(ShuffledSketchGram(4.0, n_rotations=2, gate=False))
+    deployment = deployment_of(ShuffledSketchGram(4.0, n_rotations=2))
     rounds = deployment.rounds_of(0, 3000, ITEMS)
     signs = np.ones_like(rounds.state.signs)
     assert deployment.objection(rounds, SketchState(signs), shard(), "a") is None

@@ -107,7 +107,7 @@ def test_two_servers_do_not_share_a_folder(data, tmp_path):
 
 
 def test_two_nodes_do_not_share_a_folder(data, tmp_path):
-    system = DPGram(1.0, gate=False)
+    system = DPGram(1.0)
     nodes = {
         11 + n: (client_app(system, lambda context: data), {"name": name, "folder": str(tmp_path)})
         for n, name in enumerate("ab")

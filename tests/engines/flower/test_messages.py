@@ -88,7 +88,7 @@ def test_a_node_that_fails_tells_nothing_of_its_data(data, caplog):
 
 
 def test_a_node_whose_memory_is_too_small_computes_nothing_and_says_so(data, monkeypatch):
-    system, asked, own_sums = DPGram(8.0, gate=False, refine=False), [], PairSum._sums
+    system, asked, own_sums = DPGram(8.0), [], PairSum._sums
     n_pairs = data.n_items * (data.n_items - 1) // 2
 
     def sums(*arguments):

@@ -71,7 +71,7 @@ def test_an_entity_without_users_sends_noise_like_any_other(data, tmp_path, name
 
 @pytest.mark.parametrize(
     "system",
-    [DPGram(1.0, gate=False), FMFLDP(n_rounds=2), *(PrivatePrototypes(n_prototypes=2, epsilon=e) for e in (1.0, None))],
+    [DPGram(1.0), FMFLDP(n_rounds=2), *(PrivatePrototypes(n_prototypes=2, epsilon=e) for e in (1.0, None))],
 )
 def test_nobody_at_all_is_a_run_like_any_other(data, tmp_path, system):
     nobody = data.select_users(NOBODY)

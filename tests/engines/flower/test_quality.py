@@ -92,7 +92,7 @@ def test_behind_a_shuffler_as_well(split, one_key, tmp_path):
 
 
 WITH_FITS = {
-    "dp_gram": (DPGram(8.0, gate=False), DPGram(0.1, gate=False)),
+    "dp_gram": (DPGram(8.0), DPGram(0.1)),
     "dp_als": (DPALS(16.0, n_factors=4), DPALS(0.05, n_factors=4)),
     "dp_fmf": (DPFMF(8.0, n_factors=4, n_rounds=4), DPFMF(0.1, n_factors=4, n_rounds=4)),
     "laplace_rr_svd": (LaplaceRRSVD(max_ratings=40), LaplaceRRSVD(epsilon_1=0.1, epsilon_2=0.1, max_ratings=40)),

@@ -59,7 +59,7 @@ def test_a_server_that_dies_comes_back(data, tmp_path, after, is_simulation):
 @pytest.mark.parametrize("is_simulation", [True, False])
 def test_a_key_without_a_state_makes_no_noise(data, tmp_path, is_simulation):
     """With its state gone, a server knows no more what its key was used for; the run is another one."""
-    system = DPGram(4.0, gate=False)
+    system = DPGram(4.0)
     options = {"folder": tmp_path / "server", "seed": SEED if is_simulation else None, "n_nodes": 2}
     nodes = two_nodes(system, data) if is_simulation else in_folders(system, data, tmp_path, max_runs=2)
     serve(system, data, MemoryGrid(nodes), **options)
@@ -78,7 +78,7 @@ def test_a_key_without_a_state_makes_no_noise(data, tmp_path, is_simulation):
 @pytest.mark.parametrize("content", [b"", b"{", b"7", b"{}", bytes(99)])
 @pytest.mark.parametrize("name", ["key.json", "state", "round-0-0"])
 def test_a_damaged_file_of_the_server_is_named(data, tmp_path, name, content):
-    system = DPGram(4.0, gate=False)
+    system = DPGram(4.0)
     nodes = two_nodes(system, data)
     serve(system, data, MemoryGrid(nodes), folder=tmp_path)
     (tmp_path / name).write_bytes(content)
@@ -125,7 +125,7 @@ def test_each_field_of_a_servers_state_is_looked_at(data, tmp_path, name, change
     ],
 )
 def test_each_field_of_a_round_that_was_heard_is_looked_at(data, tmp_path, changes, spoil, complaint):
-    system, path = DPGram(4.0, gate=False), tmp_path / "round-0-0"
+    system, path = DPGram(4.0), tmp_path / "round-0-0"
     serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path)
     header, arrays = read_model(path)
     if spoil is not None:
@@ -172,7 +172,7 @@ def test_a_node_whose_data_change_in_mid_run_answers_no_more(data, tmp_path):
     assert all("are not those with which it began this run" in reason for reason in reasons.values())
 
 
-@pytest.mark.parametrize("system", [FMFLDP(n_rounds=2), DPGram(4.0, gate=False)], ids=["own", "fit"])
+@pytest.mark.parametrize("system", [FMFLDP(n_rounds=2), DPGram(4.0)], ids=["own", "fit"])
 def test_a_run_that_nobody_answered_is_an_error_and_its_last_round_is_asked_again(data, tmp_path, system):
     nodes, options = two_nodes(system, data), {"folder": tmp_path}
     finished = []

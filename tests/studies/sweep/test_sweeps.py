@@ -33,17 +33,17 @@ def quick(settings, data=SMALL, **arguments):
 
 @pytest.mark.parametrize("is_generated", [False, True])
 def test_a_cell_by_hand(data, is_generated):
-    found = quick(grid("dp-gram", epsilon=[1.0, 4.0], gate=False), SMALL if is_generated else data, n_tested=250)
+    found = quick(grid("dp-gram", epsilon=[1.0, 4.0]), SMALL if is_generated else data, n_tested=250)
     assert found.failures == ()
     for cell, epsilon in zip(found.cells, (1.0, 4.0), strict=True):
-        assert (cell.system, cell.parameters) == ("DPGram", {"epsilon": epsilon, "gate": False})
+        assert (cell.system, cell.parameters) == ("DPGram", {"epsilon": epsilon})
         for seed in cell.seeds:
             key = Key.from_seed(seed)
             whole = datasets.generate_implicit(300, 60, key=key, mean_interactions=28.0) if is_generated else data
             train, test = next(LeaveOneOut().split(whole, key=key))
             chosen = np.argsort(key.uniform("sweep.tested", size=test.n_users), kind="stable")[:250]
             some = test.keep_interactions(np.isin(np.arange(test.n_users), chosen))  # one of each user
-            model = DPGram(epsilon, gate=False).fit(train, key=key)
+            model = DPGram(epsilon).fit(train, key=key)
             assert {name: values[seed] for name, values in cell.metrics.items()} == evaluate(
                 model, train, some, candidates=Sampled(20), key=key
             )
@@ -104,7 +104,7 @@ def test_what_a_figure_depends_on_makes_another_run(tmp_path, other):
 
 
 def test_threads_and_processes_change_no_figure():
-    settings = grid("dp-gram", epsilon=[1.0, 4.0], gate=False)
+    settings = grid("dp-gram", epsilon=[1.0, 4.0])
     plain = [(cell.metrics, cell.epsilon) for cell in quick(settings).cells]
     assert len(plain) == 2
     for arguments in ({"n_threads": 2}, {"n_threads": 2, "n_jobs": 2}):

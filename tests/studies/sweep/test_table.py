@@ -12,7 +12,7 @@ from fastfedrec.studies.sweep.sweeps import GeneratedData, grid, sweep
 
 @pytest.fixture(scope="module")
 def found():
-    settings = [*grid("dp-gram", epsilon=[0.5, 8.0], gate=False), *grid("dp-popularity", epsilon=2.0, trust="local")]
+    settings = [*grid("dp-gram", epsilon=[0.5, 8.0]), *grid("dp-popularity", epsilon=2.0, trust="local")]
     return sweep([*settings, *grid("popularity")], GeneratedData(1000, 60, 28.0), seeds=2, with_baselines=False)
 
 

@@ -17,8 +17,8 @@ from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
+from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum
-from fastfedrec.systems.gram.refinement import directions
 from fastfedrec.systems.subspace.rounds import SubspaceState
 from fastfedrec.testing import ALPHA
 
@@ -31,7 +31,8 @@ def users_and_mean(draw):
     n_items = draw(st.integers(2, 9))
     rows = draw(st.lists(st.sets(st.integers(0, n_items - 1)), min_size=1, max_size=8))
     entry = st.integers(0, SCALE) | st.integers(0, 40) | st.just(SCALE // 3)
-    return rows, np.array(draw(st.lists(entry, min_size=n_items, max_size=n_items)), dtype=np.int64)
+    mean = np.array(draw(st.lists(entry, min_size=n_items, max_size=n_items)), dtype=np.int64)
+    return rows, mean * draw(st.booleans())  # zeros stand for the uncentred form
 
 
 def sums_of(kind, rows, mean, n_threads=1):
@@ -82,8 +83,12 @@ def test_long_rows_come_near_the_unit_and_never_beyond(n_items, n_own, seed):
     rng = np.random.default_rng(seed)
     row = set(rng.choice(n_items, n_own, replace=False).tolist())
     mean = rng.integers(0, 2 * SCALE // math.isqrt(n_items), n_items)
-    square = sum(int(x) ** 2 for x in sums_of(PairSum, [row], mean))
-    assert 0.99 * UNIT**2 <= square <= UNIT**2
+    uncentred, full = (sum(int(x) ** 2 for x in sums_of(PairSum, [row], m)) for m in (0 * mean, mean))
+    assert 0.99 * UNIT**2 <= uncentred <= UNIT**2 or (n_own == 1 and uncentred == 0)
+    # Of the whole matrix the diagonal is left out: of a row z, the fourth powers over the square of the squares.
+    z = math.isqrt(SCALE**2 // n_own) * np.isin(np.arange(n_items), list(row)) - mean.astype(float)
+    diagonal = np.sum(z**4) / np.sum(z**2) ** 2
+    assert 0.99 * (1 - diagonal) * UNIT**2 <= full <= UNIT**2
 
 
 @given(case=users_and_mean(), kind=st.sampled_from([PairSum, ShareSum]))
@@ -131,7 +136,7 @@ def test_the_server_refuses_sums_that_no_users_can_have():
 @pytest.mark.slow
 @pytest.mark.parametrize(("norm", "stddev", "holds"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, 0.9, False)])
 def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm, stddev, holds):
-    own = sums_of(PairSum, [{0, 3, 4}], np.array([900, 200, 300, 800, 100, 0]))
+    own = sums_of(PairSum, [{0, 3, 4}], np.zeros(6, dtype=np.int64))
     found = mu_found(own, LayeredGaussian(UNIT * stddev), UNIT, norm)
     assert (found <= 1.0) == holds
     assert found > 0.95
@@ -139,19 +144,21 @@ def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("width", "holds"), [(1.0, True), (0.8, False)])
-def test_audit_of_a_whole_refined_run_finds_no_more_than_its_epsilon(width, holds):
-    """All three releases together, each weighed as the best test of them all does; `width` is the last one's noise."""
-    model, data = DPGram(2.0, 1e-5, gate=False, refine=True), interactions_of([{0, 3, 4}], 6)
+def test_audit_of_a_whole_run_finds_no_more_than_its_epsilon(width, holds):
+    """All releases together, each weighed as the best test of them all does; `width` is of the noise of columns."""
+    model, data = DPGram(2.0, 1e-5), interactions_of([{0, 3, 4}], 6)
     systems = [phase.system for phase in model._plan(data, Key.from_seed(1))]
     rng = np.random.default_rng(3)
-    encoder = directions(rng.normal(size=(6, 4)), 6)
+    encoder = next_encoder(rng.normal(size=(6, 4)), 6, 1.0)
     mean = np.array([900, 200, 300, 800, 100, 0])
-    states = [GramState(0 * mean), GramState(mean), SubspaceState((mean // 4).astype(np.int32), encoder)]
+    of_columns = SubspaceState((mean // 4).astype(np.int32), encoder)
+    # Rows of three items keep all of their norm in the uncentred form.
+    states = [GramState(0 * mean), GramState(0 * mean), *[of_columns] * (len(systems) - 2)]
     parts = []
     for system, state in zip(systems, states, strict=True):
         (own,) = system.local_round(state, data, Key.from_seed(1), 0).arrays.values()
         stddev = float(system.noise.stddev)
-        noise = LayeredGaussian(stddev * width) if system is systems[-1] else system.noise
+        noise = LayeredGaussian(stddev * width) if isinstance(system, rounds.CrossSum) else system.noise
         parts.append((own.ravel(), noise, stddev))
 
     def release(present, n):

@@ -151,8 +151,8 @@ def pure_noise(groups, rng):
 
 
 CASES = {
-    "DPGram": (DPGram, 1.0, {"n_users": 3000, "n_items": 300, "gate": False}),
-    "ShuffledSketchGram": (ShuffledSketchGram, 2.0, {"n_users": 3000, "n_items": 200, "gate": False}),
+    "DPGram": (DPGram, 1.0, {"n_users": 3000, "n_items": 300}),
+    "ShuffledSketchGram": (ShuffledSketchGram, 2.0, {"n_users": 3000, "n_items": 200}),
     "DPSubspace": (DPSubspace, 1.0, {"n_users": 5000, "n_items": 800, "gate": False}),
 }
 

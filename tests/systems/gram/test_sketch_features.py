@@ -20,7 +20,7 @@ def people():
 
 
 def fitted(rows, features):
-    return ShuffledSketchGram(4.0, item_features=features, gate=False).fit(rows, key=KEY)
+    return ShuffledSketchGram(4.0, item_features=features).fit(rows, key=KEY)
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------

@@ -342,7 +342,7 @@ def test_threads_do_not_change_the_model(data):
 # ---- what a fit is going to cost ------------------------------------------------------------------------------------
 
 DEARER = {
-    "central": lambda: DPGram(8.0, gate=False),
+    "central": lambda: DPGram(8.0),
     "shuffle": lambda: ShuffledSketchGram(8.0),
     "local": lambda: DPPopularity(8.0, trust="local"),
 }

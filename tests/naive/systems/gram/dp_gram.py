@@ -19,17 +19,18 @@ def share_sums(rows, n_items, unit):
     return sums
 
 
-def contribution(row, mean, scale, unit, form="centred"):
+def contribution(row, mean, scale, unit):
     """Return w z_i z_j of one user for each pair i < j, with the largest whole w that keeps the norm within its bound.
 
-    The bound is `unit` for the pairs, or in the full form sqrt(2) unit for the whole matrix, diagonal included.
+    The bound is `unit` for the pairs if the mean is 0, and otherwise sqrt(2) unit for the whole matrix of the centred
+    row, diagonal included.
     """
     if not row:
         return [0] * math.comb(len(mean), 2)
     own = share(scale, len(row))
-    z = [own * (item in row) - m * (form != "uncentred") for item, m in enumerate(mean)]
+    z = [own * (item in row) - m for item, m in enumerate(mean)]
     pairs = [a * b for a, b in combinations(z, 2)]
-    if form == "full":
+    if any(mean):
         square, bound = sum(a * a * b * b for a in z for b in z), 2 * unit * unit
     else:
         square, bound = sum(p * p for p in pairs), unit * unit
@@ -37,8 +38,8 @@ def contribution(row, mean, scale, unit, form="centred"):
     return [weight * p for p in pairs]
 
 
-def pair_sums(rows, mean, scale, unit, form="centred"):
-    return [sum(column) for column in zip(*(contribution(row, mean, scale, unit, form) for row in rows), strict=True)]
+def pair_sums(rows, mean, scale, unit):
+    return [sum(column) for column in zip(*(contribution(row, mean, scale, unit) for row in rows), strict=True)]
 
 
 def ease_weights(gram, ridges):

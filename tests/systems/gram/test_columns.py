@@ -1,15 +1,16 @@
-"""DPGram's third release on the server: what it asks, how it corrects the estimate, and when it pays."""
+"""DPGram's rounds of columns on the server: which directions they measure, and how they correct the estimate."""
 
 import numpy as np
 import pytest
 import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive.systems.gram import refinement as naive
+from naive.systems.gram import columns as naive
 
 from fastfedrec import Interactions, Key
+from fastfedrec.systems.gram import columns
+from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
-from fastfedrec.systems.gram.refinement import N_COLUMNS, directions, refine_factors
 from fastfedrec.systems.subspace.rounds import SCALE, UNIT, SubspaceState
 
 
@@ -23,7 +24,7 @@ STRENGTHS = np.array([400.0, 90.0, 70.0, 30.0, 12.0, 5.0])
 
 
 def answer(true, encoder, noise, strength=0.02, seed=5):
-    """What users say of a matrix, and noise."""
+    """Noisy sums that users send about a matrix."""
     rng = np.random.default_rng(seed)
     return strength * naive.hollow(true) @ encoder + noise * rng.normal(size=encoder.shape)
 
@@ -34,7 +35,7 @@ def answer(true, encoder, noise, strength=0.02, seed=5):
 @pytest.mark.parametrize("n_columns", [1, 4, 6])
 def test_the_encoder_equals_naive_twin(n_columns):
     factors = factors_of(50, STRENGTHS)
-    found, expected = directions(factors, n_columns), naive.directions(factors @ factors.T, n_columns, 2**12)
+    found, expected = next_encoder(factors, n_columns, 1.0), naive.encoder_of(factors @ factors.T, n_columns, 2**12)
     signs = np.sign((found * expected).sum(axis=0))
     np.testing.assert_allclose(found * signs, expected, atol=0.5 + 1e-6)
     assert np.linalg.norm(found[:, -1].astype(float)) == pytest.approx(2**12, rel=1e-3)
@@ -44,14 +45,14 @@ def test_the_encoder_equals_naive_twin(n_columns):
 def test_the_estimate_equals_naive_twin(n_columns, noise):
     factors = factors_of(50, STRENGTHS)
     other = factors_of(50, STRENGTHS[::-1].copy(), seed=4)
-    encoder = directions(factors, n_columns)
+    encoder = next_encoder(factors, n_columns, 1.0)
     sums = answer(factors @ factors.T + 0.3 * other @ other.T, encoder, noise)
-    found = refine_factors(factors, sums, encoder, max(noise, 1e-9))
+    found = add_columns(factors, sums, encoder, max(noise, 1e-9))
     vectors = factors[:, :n_columns] / np.linalg.norm(factors[:, :n_columns], axis=0)
-    expected = naive.refined(factors @ factors.T, sums, encoder.astype(float), max(noise, 1e-9), vectors)
+    expected = naive.corrected(factors @ factors.T, sums, encoder.astype(float), max(noise, 1e-9), vectors)
     # Columns of the encoder are as long as they should be but for their rounding.
     np.testing.assert_allclose(found @ found.T, expected, atol=2e-4 * expected.max())
-    few = refine_factors(factors, sums, encoder, max(noise, 1e-9), rank=3)
+    few = add_columns(factors, sums, encoder, max(noise, 1e-9), rank=3)
     values, turn = np.linalg.eigh(expected)
     cut = turn[:, -3:] @ np.diag(values[-3:]) @ turn[:, -3:].T
     np.testing.assert_allclose(few @ few.T, cut, atol=2e-4 * expected.max())
@@ -71,23 +72,30 @@ def test_the_estimate_equals_naive_twin(n_columns, noise):
 def test_an_encoder_is_one_that_devices_answer(n_items, rank, power, decay, n_columns):
     rank = min(rank, n_items)
     factors = factors_of(n_items, 2.0**power * np.exp(-decay * np.arange(rank) / max(rank, 1)))
-    encoder = directions(factors, n_columns)
+    encoder = next_encoder(factors, n_columns, 0.0)
     assert (encoder.dtype, encoder.shape) == (np.int16, (n_items, n_columns))
-    assert encoder[:, :rank].any() == (rank > 0)
-    assert not encoder[:, rank:].any()
-    assert CrossSum(None, None, 0.0)._objection(SubspaceState(np.zeros(n_items, np.int32), encoder)) is None
+    n_used = min(rank, n_columns, max(10, rank))
+    assert encoder[:, :n_used].any() == (rank > 0)
+    assert not encoder[:, n_used:].any()
+    assert CrossSum(None, None, 0.0, 0)._objection(SubspaceState(np.zeros(n_items, np.int32), encoder)) is None
 
 
 @settings(max_examples=20)
-@given(n_items=st.integers(20, 400), n_own=st.integers(1, 20), decay=st.floats(0, 8), seed=st.integers(0, 99))
-def test_users_contributions_to_what_is_asked_come_near_the_unit_and_never_beyond(n_items, n_own, decay, seed):
+@given(
+    n_items=st.integers(20, 400),
+    n_own=st.integers(1, 20),
+    decay=st.floats(0, 8),
+    seed=st.integers(0, 99),
+    noise=st.sampled_from([1e-3, 1.0, 1e3]),
+)
+def test_users_contributions_come_near_the_unit_and_never_beyond(n_items, n_own, decay, seed, noise):
     rng = np.random.default_rng(seed)
-    encoder = directions(factors_of(n_items, 90 * np.exp(-decay * np.arange(10) / 10), seed), N_COLUMNS)
+    encoder = next_encoder(factors_of(n_items, 90 * np.exp(-decay * np.arange(10) / 10), seed), N_COLUMNS, noise)
     mean = np.minimum(rng.exponential(SCALE / n_items, n_items), SCALE / np.sqrt(n_items)).astype(np.int32)
     row = np.zeros((1, n_items), np.float32)
     row[0, rng.choice(n_items, n_own, replace=False)] = 1
     data, state = Interactions.from_scipy(scipy.sparse.csr_array(row)), SubspaceState(mean, encoder)
-    (sums,) = CrossSum(None, None, 0.0).local_round(state, data, Key.from_seed(1), 0, n_threads=1).arrays.values()
+    (sums,) = CrossSum(None, None, 0.0, 0).local_round(state, data, Key.from_seed(1), 0, n_threads=1).arrays.values()
     square = sum(int(x) ** 2 for x in sums.ravel())
     assert square <= UNIT**2
     assert square >= 0.9 * UNIT**2
@@ -95,28 +103,54 @@ def test_users_contributions_to_what_is_asked_come_near_the_unit_and_never_beyon
 
 def test_what_is_known_already_changes_nothing():
     factors = factors_of(50, STRENGTHS)
-    encoder = directions(factors, 4)
-    found = refine_factors(factors, answer(factors @ factors.T, encoder, 0.0), encoder, 1e-6)
+    encoder = next_encoder(factors, 4, 1.0)
+    found = add_columns(factors, answer(factors @ factors.T, encoder, 0.0), encoder, 1e-6)
     np.testing.assert_allclose(found @ found.T, factors @ factors.T, atol=1e-8 * STRENGTHS[0])
 
 
 def test_an_answer_that_is_noise_changes_little_and_one_without_signal_nothing():
     factors = factors_of(200, STRENGTHS)
-    encoder = directions(factors, 6)
+    encoder = next_encoder(factors, 6, 1.0)
     noisy = answer(factors @ factors.T, encoder, 300.0)
-    found = refine_factors(factors, noisy, encoder, 300.0)
+    found = add_columns(factors, noisy, encoder, 300.0)
     away = np.linalg.norm(found @ found.T - factors @ factors.T)
-    unshrunk = refine_factors(factors, noisy, encoder, 1e-9)
+    unshrunk = add_columns(factors, noisy, encoder, 1e-9)
     assert away < 0.2 * np.linalg.norm(unshrunk @ unshrunk.T - factors @ factors.T)
     for sums in (np.zeros_like(noisy), -answer(factors @ factors.T, encoder, 0.0)):
-        assert refine_factors(factors, sums, encoder, 1.0) is factors
+        assert add_columns(factors, sums, encoder, 1.0) is factors
+
+
+@settings(max_examples=60)
+@given(
+    n_strong=st.integers(0, 24),
+    n_weak=st.integers(0, 30),
+    noise=st.floats(0.1, 50),
+    n_columns=st.integers(1, N_COLUMNS),
+)
+def test_twice_as_many_columns_as_eigenvalues_stand_out_are_used(n_strong, n_weak, noise, n_columns):
+    """Beside at least ten, and no more than an encoder or the factors have."""
+    edge = columns._MIN_EIGENVALUE * 2 * noise * np.sqrt(60)
+    strengths = np.concatenate([np.linspace(9, 1.1, n_strong), np.linspace(0.9, 0.3, n_weak)]) * edge
+    encoder = next_encoder(factors_of(60, strengths), n_columns, noise)
+    wanted = max(columns._COLUMNS_PER_DIRECTION * n_strong, columns._MIN_COLUMNS)
+    n_used = min(wanted, n_columns, n_strong + n_weak)
+    np.testing.assert_array_equal(encoder.any(axis=0), np.arange(n_columns) < n_used)
+
+
+def test_columns_that_are_not_used_change_nothing():
+    factors = factors_of(50, STRENGTHS)
+    encoder = next_encoder(factors, 6, 1.0)
+    sums = answer(factors @ factors.T, encoder, 5.0)
+    padded, more = (np.column_stack([array, filler * np.ones((50, 3))]) for array, filler in ((encoder, 0), (sums, 7)))
+    expected = add_columns(factors, sums, encoder, 5.0)
+    np.testing.assert_array_equal(add_columns(factors, more, padded.astype(np.int16), 5.0), expected)
 
 
 def test_nothing_known_stays_nothing():
     nothing = np.zeros((7, 0))
-    encoder = directions(nothing, 5)
+    encoder = next_encoder(nothing, 5, 1.0)
     assert not encoder.any()
-    assert refine_factors(nothing, np.ones((7, 5)), encoder, 1.0) is nothing
+    assert add_columns(nothing, np.ones((7, 5)), encoder, 1.0) is nothing
 
 
 def test_a_wrong_estimate_comes_nearer_to_the_truth():
@@ -125,11 +159,11 @@ def test_a_wrong_estimate_comes_nearer_to_the_truth():
     rng = np.random.default_rng(8)
     left, lengths, _ = np.linalg.svd(true + 0.15 * rng.normal(size=true.shape), full_matrices=False)
     wrong = left * lengths
-    encoder = directions(wrong, 6)
+    encoder = next_encoder(wrong, 6, 1.0)
     exact = true @ true.T
     before = np.linalg.norm(wrong @ wrong.T - exact)
-    found = refine_factors(wrong, answer(exact, encoder, 20.0), encoder, 20.0)
+    found = add_columns(wrong, answer(exact, encoder, 20.0), encoder, 20.0)
     assert np.linalg.norm(found @ found.T - exact) < 0.6 * before
     # In the wrong units it would be no nearer: the strength is measured, not assumed.
-    other = refine_factors(wrong, 7 * answer(exact, encoder, 20.0), encoder, 140.0)
+    other = add_columns(wrong, 7 * answer(exact, encoder, 20.0), encoder, 140.0)
     np.testing.assert_allclose(other @ other.T, found @ found.T, atol=1e-8 * STRENGTHS[0])

@@ -1,4 +1,4 @@
-"""DPGram's third release by dense algebra: what is asked, and the estimate that agrees with the answer."""
+"""DPGram's rounds of columns by dense algebra: the encoder, and the estimate that agrees with the answer."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ def hollow(matrix):
     return matrix - np.diag(matrix.diagonal())
 
 
-def directions(estimate, n_columns, length):
+def encoder_of(estimate, n_columns, length):
     """V diag(x^-1/4) of the largest eigenvalues x, the longest column of this length, not rounded."""
     values, vectors = np.linalg.eigh(estimate)
     values, vectors = values[::-1][:n_columns], vectors[:, ::-1][:, :n_columns]
@@ -15,7 +15,7 @@ def directions(estimate, n_columns, length):
     return vectors * (length * scales / scales.max())
 
 
-def refined(estimate, sums, encoder, noise, vectors):
+def corrected(estimate, sums, encoder, noise, vectors):
     """R + UV' + VU' - V sym(V'U) V', without its negative eigenvalues."""
     n_items, n_columns = encoder.shape
     expected = hollow(estimate) @ encoder

@@ -1,0 +1,33 @@
+"""Scores of candidates by dense algebra: every matrix is written out."""
+
+import math
+
+import numpy as np
+from naive.systems.gram.dp_gram import ease_weights
+
+
+def test_matrix(pairs, training, split):
+    """P - s E / sqrt(a) for the training matrix P + sqrt(a) s E, with the shared part and the diagonal."""
+    scaled_noise = (training.astype(float) - pairs.values) / math.sqrt(split)
+    matrix = pairs.values - scaled_noise / math.sqrt(split)
+    if pairs.popularity is not None:
+        matrix = matrix + np.outer(pairs.popularity, pairs.popularity)
+    np.fill_diagonal(matrix, pairs.own_squares)
+    return matrix
+
+
+def weights_of(pairs, factors, personal_weight, ridge):
+    """EASE's weights for a personal weight; the diagonal of the users' matrix is at least a tenth the items' own."""
+    if pairs.popularity is None:
+        personal, shared = factors[:, 1:], factors[:, :1]
+    else:
+        personal, shared = factors, pairs.popularity[:, None]
+    gram = shared @ shared.T + personal_weight * personal @ personal.T
+    own = pairs.own_squares
+    return ease_weights(gram, np.diag(np.maximum(own - gram.diagonal(), 0.1 * own) + ridge))
+
+
+def score(matrix, weights):
+    """<G, B> / sqrt(tr(B'GB)), and 0 where noise makes the trace negative."""
+    square = np.trace(weights.T @ matrix @ weights)
+    return (matrix * weights).sum() / math.sqrt(square) if square > 0 else 0.0

@@ -1,0 +1,312 @@
+"""The choice between popularity and a personal model: its scores, its independent noise, and what it depends on."""
+
+import dataclasses
+import functools
+import json
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from naive.systems.gram import decision as naive
+from scipy import stats
+from support.feature_case import grouped
+from support.noise_case import RecordingEngine
+
+from fastfedrec import DPGram, Interactions, Key, datasets
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.systems.gram import decision as module
+from fastfedrec.systems.gram import dp_gram_rounds as rounds
+from fastfedrec.systems.gram.decision import RIDGES, Candidate, PairMatrix, choose_candidate, named_estimators
+from fastfedrec.systems.gram.pairs import PairForm
+from fastfedrec.systems.gram.scoring import own_shares
+from fastfedrec.systems.gram.shrinkage import denoise_pairs
+from fastfedrec.testing import ALPHA
+
+KEY = Key.from_seed(3)
+
+
+def symmetric_noise(rng, n_items):
+    upper = np.triu(rng.normal(size=(n_items, n_items)), 1)
+    return upper + upper.T
+
+
+def pair_matrix(n_items, *, noise, strength, seed=1, noise_seed=1, rank=3, has_popularity=True, weight=1e4):
+    """A release of a matrix of low rank whose personal part has so much of each item's own square."""
+    rng = np.random.default_rng(seed)
+    mean = 0.7 * own_shares(rng.lognormal(sigma=0.8, size=n_items)) ** 0.5
+    own = weight * own_shares(mean)
+    taste = rng.normal(size=(n_items, rank)) * np.sqrt(strength * own / rank)[:, None]
+    popularity = math.sqrt(weight) * mean
+    clean = taste @ taste.T + (0 if has_popularity else np.outer(popularity, popularity))
+    values = clean + noise * symmetric_noise(np.random.default_rng(noise_seed), n_items)
+    np.fill_diagonal(values, 0)
+    return PairMatrix(values.astype(np.float32), noise, own, popularity if has_popularity else None)
+
+
+def leading(n_columns, matrix, noise):
+    """Factors of the largest eigenvalues, not shrunk."""
+    values, vectors = np.linalg.eigh(matrix.astype(np.float64))
+    return vectors[:, ::-1][:, :n_columns] * np.sqrt(np.maximum(values[::-1][:n_columns], 0))
+
+
+def decide(pairs, estimator=denoise_pairs, ridges=RIDGES):
+    return choose_candidate(pairs, {"pairs": estimator}, ridges)
+
+
+def is_centred(values, stddev):
+    """Whether the mean of independent values with this standard deviation is consistent with 0."""
+    return abs(np.mean(values)) <= stats.norm.isf(ALPHA / 2) * stddev / math.sqrt(len(values))
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n_items=st.integers(2, 12), rank=st.integers(1, 4), noise=st.sampled_from([1.0, 30.0, 1e3]),
+    has_popularity=st.booleans(), ridges=st.lists(st.sampled_from([0.1, 1.0, 8.0]), min_size=1, unique=True),
+    seed=st.integers(0, 99),
+)  # fmt: skip
+def test_scores_equal_dense_algebra(n_items, rank, noise, has_popularity, ridges, seed):
+    pairs = pair_matrix(
+        n_items, noise=noise, strength=0.4, seed=seed, noise_seed=seed + 1, has_popularity=has_popularity
+    )
+    estimator = functools.partial(leading, min(rank, n_items))
+    found = decide(pairs, estimator, ridges)
+    expected = dict.fromkeys(found.scores, 0.0)
+    wide = noise * math.sqrt(1 + module._SPLIT)
+    for training in module._training_matrices(pairs):
+        matrix, factors = naive.test_matrix(pairs, training, module._SPLIT), estimator(training, wide)
+        for candidate in expected:
+            ridge = candidate.ridge * wide * math.sqrt(n_items)
+            weights = naive.weights_of(pairs, factors, candidate.personal_weight, ridge)
+            expected[candidate] += naive.score(matrix, weights) / 2
+    scale = max(1.0, max(map(abs, expected.values())))
+    assert found.scores == pytest.approx(expected, abs=2e-3 * scale)
+    assert len(expected) == 1 + len(ridges) * len(module._PERSONAL_WEIGHTS)
+
+
+@pytest.mark.parametrize("has_popularity", [True, False])
+def test_the_error_is_that_of_two_explicit_matrices(has_popularity):
+    pairs = pair_matrix(30, noise=5.0, strength=0.4, has_popularity=has_popularity)
+    found = decide(pairs, ridges=(1.0,))
+    best, popularity = (max((c for c in found.scores if bool(c.personal_weight) == p), key=found.scores.get)
+                        for p in (True, False))  # fmt: skip
+    *_, training = (matrix.copy() for matrix in module._training_matrices(pairs))
+    wide = pairs.noise * math.sqrt(1 + module._SPLIT)
+    matrix, factors = naive.test_matrix(pairs, training, module._SPLIT), denoise_pairs(training.copy(), wide)
+    scaled = []
+    for candidate in (best, popularity):
+        weights = naive.weights_of(pairs, factors, candidate.personal_weight, wide * math.sqrt(30))
+        scaled.append(weights / math.sqrt(np.trace(weights.T @ matrix @ weights)))
+    both = (scaled[0] - scaled[1]) + (scaled[0] - scaled[1]).T
+    expected = pairs.noise * np.linalg.norm(np.triu(both, 1)) / abs(found.scores[popularity])
+    assert found.error == pytest.approx(expected, rel=1e-3)
+    assert found.gain == pytest.approx(found.scores[best] / found.scores[popularity] - 1)
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_both_training_matrices_are_symmetric_and_their_mean_is_the_release():
+    pairs = pair_matrix(40, noise=2.0, strength=0.3)
+    one, other = (matrix.copy() for matrix in module._training_matrices(pairs))
+    for matrix in (one, other):
+        np.testing.assert_array_equal(matrix, matrix.T)
+        assert not matrix.diagonal().any()
+        assert (matrix != pairs.values).sum() == 40 * 39
+    np.testing.assert_allclose((one + other) / 2, pairs.values, atol=1e-4)
+
+
+def test_blocks_of_rows_have_noise_of_their_own(monkeypatch):
+    monkeypatch.setattr(module, "_ROWS", 16)
+    pairs = PairMatrix(np.zeros((48, 48), np.float32), 1.0, np.ones(48))
+    first, _ = (matrix.copy() for matrix in module._training_matrices(pairs))
+    np.testing.assert_array_equal(first, first.T)
+    values = first[np.triu_indices(48, 1)]
+    assert len(np.unique(values)) == len(values)
+    assert stats.kstest(values / math.sqrt(module._SPLIT), "norm").pvalue > ALPHA
+
+
+def test_noise_alone_gains_no_more_than_its_error_and_a_strong_signal_is_answered_by_a_personal_model():
+    for seed in range(6):
+        nothing = decide(pair_matrix(60, noise=20.0, strength=0.0, seed=seed, noise_seed=seed))
+        strong = decide(pair_matrix(60, noise=20.0, strength=0.4, seed=seed, noise_seed=seed))
+        assert nothing.gain < 4 * nothing.error
+        assert strong.is_personal
+        assert strong.gain > 10 * strong.error > 0
+        for found in (nothing, strong):
+            assert found.scores[found.chosen] == max(found.scores.values())
+            assert found.is_personal == (found.gain > 0)
+            assert found.is_personal or found.chosen == Candidate(0.0, min(RIDGES))
+
+
+def test_only_the_given_ridge_is_tried():
+    found = decide(pair_matrix(30, noise=1.0, strength=0.5), ridges=(3.5,))
+    assert {candidate.ridge for candidate in found.scores} == {3.5}
+    model = DPGram(4.0, ridge=3.5).fit(datasets.generate_implicit(500, 40, key=KEY), key=KEY)
+    assert {candidate.ridge for candidate in model.decision_.scores} == {3.5}
+
+
+@pytest.mark.parametrize("has_popularity", [True, False])
+def test_no_noise_makes_a_decision_fail(has_popularity):
+    """Also where all estimates are empty: then all candidates are equal, and popularity is chosen."""
+    pairs = pair_matrix(7, noise=1e6, strength=0.1, has_popularity=has_popularity)
+    found = decide(pairs, lambda matrix, noise: np.zeros((7, 0)), ridges=(1.0,))
+    assert not found.is_personal
+    assert np.isfinite([found.gain, found.error, *found.scores.values()]).all()
+    assert len(set(found.scores.values())) == 1
+
+
+def test_a_decision_is_written_as_plain_values():
+    found = decide(pair_matrix(30, noise=1.0, strength=0.5))
+    plain = json.loads(json.dumps(found.to_dict()))
+    assert (plain["is_personal"], plain["gain"], plain["error"]) == (True, found.gain, found.error)
+    rows = {Candidate(r["personal_weight"], r["ridge"], r["estimator"]): r for r in plain["candidates"]}
+    assert {candidate: row["score"] for candidate, row in rows.items()} == found.scores
+    assert [candidate for candidate, row in rows.items() if row["chosen"]] == [found.chosen]
+
+
+def test_threads_and_shards_change_no_bit():
+    data = datasets.generate_implicit(2_000, 60, key=Key.from_seed(1))
+    one = DPGram(2.0).fit(data, key=KEY, n_threads=1)
+    other = DPGram(2.0).fit(data, key=KEY, n_threads=4, engine=LocalEngine(3))
+    assert one.decision_ == other.decision_
+    for name in one._saved:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def released(recorded, monkeypatch):
+    """Let every round release what another run released, whatever is added up."""
+    noisy = [one.after.noisy for one in recorded]
+
+    def scripted(self, state, update):
+        return dataclasses.replace(state, noisy=noisy.pop(0))
+
+    for kind in (rounds.ShareSum, rounds.PairSum, rounds.CrossSum):
+        monkeypatch.setattr(kind, "apply", scripted)
+
+
+def test_the_decision_follows_from_the_releases_and_not_from_the_data(monkeypatch):
+    """Other data behind the same releases change nothing; other releases for the same data change the decision."""
+    data, others = grouped(1_500, 60, 1)[0], grouped(1_500, 60, 2)[0]
+    engine = RecordingEngine()
+    mine, theirs = DPGram(4.0).fit(data, key=KEY, engine=engine), DPGram(4.0).fit(others, key=KEY)
+    assert mine.decision_.scores != theirs.decision_.scores
+    released(engine.rounds, monkeypatch)
+    found = DPGram(4.0).fit(others, key=KEY)
+    assert found.decision_ == mine.decision_
+    for name in found._saved:
+        np.testing.assert_array_equal(getattr(found, name), getattr(mine, name))
+
+
+def independent(rows):
+    """Rows of the same lengths and about the same popularity, whose items have nothing in common."""
+    rng, shares = np.random.default_rng(7), rows.interactions_per_item() / rows.n_interactions
+    scores = np.log(shares + 1e-3) + rng.gumbel(size=rows.shape)
+    dense = np.argsort(np.argsort(-scores)) < rows.interactions_per_user()[:, None]
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense.astype(np.float32)))
+
+
+@pytest.mark.parametrize("has_signal", [True, False])
+def test_what_is_released_of_pairs_decides(has_signal, monkeypatch):
+    """Rows with a signal are answered as rows without one where the pairs of those are released, and the reverse."""
+    with_signal = grouped(1_500, 60, 1)[0]
+    rows = (with_signal, independent(with_signal))
+    mine, theirs = rows[::-1] if has_signal else rows
+    sums = rounds.PairSum._sums
+    gains = [DPGram(4.0).fit(one, key=KEY).decision_.gain for one in rows]
+    assert gains[0] > 0.2
+    assert gains[1] < 0.02
+    monkeypatch.setattr(rounds.PairSum, "_sums", lambda self, state, shard, n: sums(self, state, theirs, n))
+    found = DPGram(4.0).fit(mine, key=KEY).decision_
+    assert (found.gain > 0.1) == has_signal
+
+
+# ---- features -------------------------------------------------------------------------------------------------------
+
+
+def test_features_that_explain_pairs_are_chosen_and_those_of_noise_are_not():
+    rows, _, groups = grouped(2_000, 100, 1)
+    rng = np.random.default_rng(4)
+    for seed in range(4):
+        noise = {"label": rng.permutation(groups), "vector": rng.normal(size=(len(groups), 5))}
+        true, useless, without = (
+            DPGram(0.7, item_features=features).fit(rows, key=Key.from_seed(seed))
+            for features in ({"group": groups}, noise, None)
+        )
+        assert true.decision_.chosen.estimator == "pairs and item features"
+        assert useless.decision_.chosen == without.decision_.chosen
+        assert {c.estimator for c in without.decision_.scores} == {"pairs"}
+        assert true.ledger_.events == without.ledger_.events
+        for name in without._saved:
+            np.testing.assert_array_equal(getattr(useless, name), getattr(without, name))
+
+
+def test_estimators_have_the_features_that_their_names_state():
+    given = named_estimators("features", lambda features, matrix, noise: (features, matrix, noise))
+    assert {name: call(1, 2) for name, call in given.items()} == {
+        "pairs": (None, 1, 2), "pairs and item features": ("features", 1, 2)
+    }  # fmt: skip
+    assert list(named_estimators(None, lambda *_: None)) == ["pairs"]
+
+
+# ---- statistics -----------------------------------------------------------------------------------------------------
+
+
+def test_training_and_test_noise_are_uncorrelated_and_as_wide_as_stated():
+    n_items, n_draws, split = 60, 30, module._SPLIT
+    upper, products, alone, widths = np.triu_indices(n_items, 1), [], [], []
+    for seed in range(n_draws):
+        noise = symmetric_noise(np.random.default_rng(seed), n_items).astype(np.float32)
+        pairs = PairMatrix(noise, 1.0, np.ones(n_items))
+        for training in module._training_matrices(pairs):
+            test = naive.test_matrix(pairs, training, split)
+            products.append(np.mean(training[upper] * test[upper]))
+            alone.append(np.mean(training[upper] * noise[upper]))
+            widths.append((np.var(training[upper]), np.var(test[upper])))
+    # E is one public draw, so its own mean square is taken into account.
+    public = np.mean(((training - noise) ** 2)[upper]) / split
+    products = np.array(products).reshape(n_draws, 2).mean(axis=1) - (1 - public)
+    per_draw = math.sqrt(2 / len(upper[0]))
+    assert is_centred(products, per_draw)
+    assert not is_centred(np.array(alone), per_draw)  # the control: the release itself is not independent
+    assert np.mean(widths, axis=0) == pytest.approx([1 + split, 1 + 1 / split], rel=0.05)
+
+
+def test_a_matrix_that_scored_itself_would_choose_a_model_of_noise(monkeypatch):
+    """The negative control of the split: with the training matrix in place of the test matrix, noise looks useful."""
+    estimator = functools.partial(leading, 10)
+    cases = [pair_matrix(60, noise=20.0, strength=0.0, seed=seed, noise_seed=seed) for seed in range(8)]
+    split = [decide(pairs, estimator) for pairs in cases]
+    assert all(found.gain < 4 * found.error for found in split)
+    assert not all(found.is_personal for found in split)
+    own = module._agreement
+
+    def of_itself(pairs, training, scoring):
+        return own(dataclasses.replace(pairs, values=training), training, scoring)
+
+    monkeypatch.setattr(module, "_agreement", of_itself)
+    assert all(found.gain > 6 * found.error > 0 for found in (decide(pairs, estimator) for pairs in cases))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+def test_the_stated_error_is_the_spread_over_noise(epsilon, monkeypatch):
+    """One candidate beside popularity, so that no maximum is taken; half and twice the error are excluded."""
+    monkeypatch.setattr(module, "_PERSONAL_WEIGHTS", (1.0,))
+    data, engine = datasets.generate_implicit(4_000, 80, key=Key.from_seed(1)), RecordingEngine()
+    model = DPGram(epsilon).fit(data, key=KEY, engine=engine)
+    form, recorded = PairForm.of(model.item_means_, data.n_users), engine.rounds[1]
+    noise, found = recorded.system.width, []
+    for seed in range(120):
+        draws = np.random.default_rng(seed).normal(size=recorded.update.arrays["item_pairs"].size)
+        pairs = form.matrix(recorded.update.arrays["item_pairs"] / rounds.UNIT + noise * draws, noise)
+        found.append(decide(pairs, ridges=(1.0,)))
+    spread, error = np.std([one.gain for one in found], ddof=1), np.mean([one.error for one in found])
+    assert 0.7 < spread / error < 1.4
+    assert not 0.7 < spread / (2 * error) < 1.4
+    assert not 0.7 < spread / (error / 2) < 1.4
