@@ -73,7 +73,7 @@ class Decision:
     gain : float
         Score of the best personal candidate less that of popularity, over the score of popularity.
     error : float
-        Standard deviation of `gain` by the noise of the release.
+        Standard deviation of `gain` by the noise of the release, for given weights and a given score of popularity.
     """
 
     chosen: Candidate
@@ -200,18 +200,22 @@ def choose_candidate(
     candidates = [popularity] + [
         Candidate(weight, ridge, name) for name in estimators for weight in _PERSONAL_WEIGHTS for ridge in ridges
     ]
-    noise, scores, weights = pairs.noise * math.sqrt(1 + _SPLIT), dict.fromkeys(candidates, 0.0), {}
+    noise, scores, lengths = pairs.noise * math.sqrt(1 + _SPLIT), dict.fromkeys(candidates, 0.0), {}
+    factors: dict[str, NDArray[np.float64]] = {}
     for training in _training_matrices(pairs):
         factors = {name: estimate(training.copy(), noise) for name, estimate in estimators.items()}
         for candidate in candidates:
             scoring = pairs.score(factors[candidate.estimator], candidate, noise)
-            agreement, length = _agreement(pairs, training, scoring)
-            scores[candidate] += agreement / length / 2
-            weights[candidate] = scoring.weights(1 / length)
+            agreement, lengths[candidate] = _agreement(pairs, training, scoring)
+            scores[candidate] += agreement / lengths[candidate] / 2
+
+    def weights(candidate: Candidate) -> tuple[np.ndarray, ...]:  # made again: those of all candidates are many
+        return pairs.score(factors[candidate.estimator], candidate, noise).weights(1 / lengths[candidate])
+
     best = max(candidates[1:], key=scores.__getitem__)
     reference = abs(scores[popularity]) or 1.0
     gain = (scores[best] - scores[popularity]) / reference
-    error = pairs.noise * _spread(weights[best], weights[popularity]) / reference
+    error = pairs.noise * _spread(weights(best), weights(popularity)) / reference
     return Decision(best if gain > 0 else popularity, scores, gain, error)
 
 
