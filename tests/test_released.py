@@ -41,7 +41,7 @@ FEATURES = {str(width): np.arange(30 * width).reshape(30, width) ** 2 % 17 - 8.0
 CENTRAL = {
     "DPGram": DPGram(4.0),
     "DPGram, popularity alone": DPGram(1.0),
-    "DPGram, neighbours": DPGram(4.0, score="knn", n_users=1000),
+    "DPGram, neighbours": DPGram(4.0, score="knn", n_users=60),
     "DPGram, features": DPGram(18.0, item_features=FEATURES),
     "DPSubspace": DPSubspace(4.0, n_columns=4, gate=False),
     "DPSubspace, features": DPSubspace(18.0, n_columns=8, gate=False, item_features=FEATURES),
@@ -84,7 +84,7 @@ LOCAL = {
 BESIDE_MESSAGES = ("PrivRec, all stages", "FedRec")
 SYSTEMS = {name: model for name, model in (CENTRAL | LOCAL).items() if name not in BESIDE_MESSAGES}
 #: Those whose one round asks for all that there is, so that users are sent nothing that was learnt.
-SEND_NOTHING = ("DPGram, popularity alone", "DPALS, uniform", "PrivatePrototypes", "PrivatePrototypes, clusters")
+SEND_NOTHING = ("DPALS, uniform", "PrivatePrototypes", "PrivatePrototypes, clusters")
 CENTRAL["DPPopularity"] = DPPopularity(max_items_per_user=3)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from fastfedrec import DPGram, DPSubspace, Interactions, Key, ShuffledSketchGram
+from fastfedrec import DPGram, Interactions, Key
 from fastfedrec.accounting import Gaussian, Laplace, Ledger, LocalReports, PLDAccountant, gaussian_mu
 from fastfedrec.core.names import SYSTEMS
 
@@ -109,19 +109,12 @@ def test_a_ledger_states_which_figures_need_fixed_events():
 KEY = Key.from_seed(3)
 ROWS = Interactions.from_arrays(*zip(*[(u, (7 * u + 3 * k) % 40) for u in range(1000) for k in range(12)], strict=True))
 FEATURES = {"kind": ["a", "b"] * 20}
-CHOOSING = [
-    DPGram(3.0),
-    DPGram(3.0),
-    DPGram(3.0, item_features=FEATURES),
-    DPGram(3.0, item_features=FEATURES),
-    DPSubspace(8.0),
-    ShuffledSketchGram(6.0),
-]
+CHOOSING = [DPGram(3.0), DPGram(0.3, ridge=1.0, score="knn"), DPGram(3.0, item_features=FEATURES)]
 
 
 def choosing_classes():
-    """Systems with alternative plans: all whose `_courses` is not that of the base class."""
-    base = next(kind for kind in DPGram.__mro__ if kind.__name__ == "Courses")
+    """Systems with alternative plans: all whose `_plans` is not that of the base class."""
+    base = next(kind for kind in DPGram.__mro__ if kind.__name__ == "CentralModel")
     for path in SYSTEMS.values():
         importlib.import_module(f"fastfedrec.{path.rpartition('.')[0]}")
 
@@ -131,7 +124,7 @@ def choosing_classes():
             yield from below(child)
 
     names = {path.rpartition(".")[2] for path in SYSTEMS.values()}
-    return {kind for kind in below(base) if kind.__name__ in names and kind._courses is not base._courses}
+    return {kind for kind in below(base) if kind.__name__ in names and kind._plans is not base._plans}
 
 
 def test_every_system_that_chooses_is_here():
@@ -140,17 +133,35 @@ def test_every_system_that_chooses_is_here():
 
 @pytest.mark.parametrize("model", CHOOSING, ids=repr)
 def test_all_plans_of_a_system_are_of_an_allowed_kind_and_cost_the_same(model):
-    plans = model._courses(model._plan(ROWS, KEY))
+    """Gaussian sums under a total that is fixed beforehand, for zero_out and for a replaced user."""
+    plans = model._plans(model._plan(ROWS, KEY))
     assert len(plans) > 1
     events = [Counter() for _ in plans]
     for counts, plan in zip(events, plans, strict=True):
         for system, _, n_rounds in plan:
             counts[replace(system.round_event(ROWS.n_users), mechanism="any")] += n_rounds
-    if isinstance(model, ShuffledSketchGram):  # the same event, whichever round follows
-        assert all(plan == events[0] for plan in events)
-        return
-    # Gaussian sums under a total that is fixed beforehand.
-    squares = [sum(times / event.noise_multiplier**2 for event, times in plan.items()) for plan in events]
     assert {type(event) for plan in events for event in plan} == {Gaussian}
-    assert max(squares) <= gaussian_mu(model.epsilon, model.delta) ** 2 * (1 + 1e-12)
-    assert max(squares) <= min(squares) * (1 + 1e-9)
+    spent = sum(times / event.noise_multiplier**2 for event, times in events[0].items())
+    assert spent <= gaussian_mu(model.epsilon, model.delta) ** 2 * (1 + 1e-12)
+    for of_one in (lambda event: 1.0, lambda event: event.replace_sensitivity or 2.0):
+        squares = [
+            sum(times * (of_one(event) / event.noise_multiplier) ** 2 for event, times in plan.items())
+            for plan in events
+        ]
+        assert max(squares) <= min(squares) * (1 + 1e-9)
+        assert squares[0] >= max(squares) * (1 - 1e-12)  # so that the plan's figure holds whatever is chosen
+
+
+def test_a_plan_whose_substitute_states_a_smaller_sensitivity_would_cost_less_than_another():
+    """The control: if the mean again stated its own sqrt(2), the figure would depend on the choice."""
+    plan, other, *_ = DPGram(3.0)._plans(DPGram(3.0)._plan(ROWS, KEY))
+
+    def square(phases, least):
+        events = [phase.system.round_event(1) for phase in phases]
+        return sum((min(least, event.replace_sensitivity or 2.0) / event.noise_multiplier) ** 2 for event in events)
+
+    assert square(other, 2.0) == pytest.approx(square(plan, 2.0), rel=1e-9)
+    own = other[-1].system.own_cost
+    assert own.replace_sensitivity == math.sqrt(2)
+    cheaper = square(other[:-1], 2.0) + (own.replace_sensitivity / own.noise_multiplier) ** 2
+    assert cheaper < 0.9 * square(plan, 2.0)

@@ -18,8 +18,10 @@ def prefer(patch, *, personal, with_features=False):
         allowed = [
             candidate
             for candidate in decision.scores
-            if (candidate.personal_weight > 0) == personal and (not with_features or "features" in candidate.estimator)
+            if (candidate.personal_weight > 0) == personal
         ]
+        if with_features and len(estimators) > 1:
+            allowed = [candidate for candidate in allowed if "features" in candidate.estimator]
         return replace(decision, chosen=max(allowed, key=decision.scores.__getitem__))
 
     patch.setattr(gram_model, "choose_candidate", chosen)

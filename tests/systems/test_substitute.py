@@ -1,0 +1,219 @@
+"""Rounds of the mean in place of DPGram's last columns: what every plan costs, and that its noise is its own."""
+
+import dataclasses
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.decision_case import prefer
+from support.feature_case import grouped
+from support.gram_case import interactions_of
+from support.noise_case import RecordingEngine, unrelated
+
+from fastfedrec import DPGram, Key
+from fastfedrec.accounting import Ledger, gaussian_mu, seen_event
+from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.systems._central import sum_distances
+from fastfedrec.systems._noisy_sum import SQRT_2
+from fastfedrec.systems._substitute import pooled, substitute
+from fastfedrec.systems.gram import dp_gram_rounds as rounds
+
+KEY = Key.from_seed(5)
+ROWS = interactions_of([{0, 1}, {2}] * 30, 40)
+
+
+def costs(phases):
+    """The squared budget of some phases, exactly as wide as their noise is."""
+    return sum(Fraction(system._unit) ** 2 / Fraction(system.noise.stddev) ** 2 for system, *_ in phases)
+
+
+def replaced(phases):
+    """Squared mu of some phases for a replaced user, as their events state it."""
+    events = [system.round_event(1) for system, *_ in phases]
+    return sum((Fraction(event.replace_sensitivity or 2) / Fraction(event.noise_multiplier)) ** 2 for event in events)
+
+
+def run_with(n_rounds, *, personal=True, epsilon=3.0, **options):
+    """A fit that keeps so many rounds of columns, the recorded rounds, and the system's plans."""
+    engine, model = RecordingEngine(), DPGram(epsilon)
+    with pytest.MonkeyPatch.context() as patch:
+        prefer(patch, personal=personal)
+        patch.setattr(DPGram, "_n_column_rounds", lambda self, noise, columns: min(n_rounds, len(columns)))
+        model.fit(ROWS, key=KEY, engine=engine, **options)
+    return model, engine.rounds
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+def test_releases_are_pooled_by_their_precision():
+    sums = np.array([[4.0, 0.0], [8.0, 1.0]])
+    np.testing.assert_allclose(pooled(sums, [1.0, 1.0]), [6.0, 0.5])
+    np.testing.assert_allclose(pooled(sums, [1.0, 3**-0.5]), [7.0, 0.75])
+
+
+@pytest.mark.parametrize(("n_rounds", "personal"), [(0, True), (1, True), (2, True), (0, False)])
+def test_popularity_is_the_mean_of_both_releases(n_rounds, personal):
+    model, recorded = run_with(n_rounds, personal=personal)
+    first, again = recorded[0], recorded[-1]
+    assert type(again.system) is rounds.ShareSumAgain
+    assert len(recorded) == 3 + n_rounds
+    np.testing.assert_array_equal(first.update.arrays["item_shares"], again.update.arrays["item_shares"])
+    squares = [one.event.noise_multiplier**-2 for one in (first, again)]
+    mean = sum(s * one.after.noisy for s, one in zip(squares, (first, again), strict=True)) / sum(squares)
+    np.testing.assert_allclose(model.item_means_, mean / rounds.UNIT / ROWS.n_users, rtol=1e-9)
+    assert model.is_personal_ is personal
+    if not personal:
+        ids, _ = model.recommend(ROWS.user_ids[:5], n=40, filter_seen=False)
+        assert (ids == ids[0]).all()
+
+
+# ---- what plans cost -------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    n_items=st.integers(2, 60), epsilon=st.sampled_from([1e-3, 0.00235, 0.3, 8.0]),
+    share=st.sampled_from([0.05, 0.5, 0.95]), score=st.sampled_from(["ease", "knn"]),
+)  # fmt: skip
+def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, share, score):
+    """For zero_out by the width of the noise, for a replaced user by what events state; draws are paid for."""
+    model = DPGram(epsilon, mean_share=share, score=score, n_users=2**22)
+    plan, *others = model._plans(model._plan(interactions_of([{0}], n_items), KEY))
+    budget = Fraction(gaussian_mu(epsilon, 1e-6)) ** 2 * (1 + Fraction(1, 10**12))  # it is rounded down by 1e-9
+    assert costs(plan) <= budget
+    for number, other in enumerate(others):
+        kept, (substituted,) = other[: 2 + number], other[2 + number :]
+        skipped = plan[2 + number :]
+        assert all(a is b for a, b in zip(kept, plan, strict=False))
+        assert costs(skipped) * (1 - Fraction(1, 2**30)) < costs([substituted]) <= costs(skipped)
+        assert costs(other) <= budget
+        assert replaced(plan) * (1 - Fraction(1, 2**30)) < replaced(other) <= replaced(plan)
+        assert substituted.system.distance >= sum_distances(skipped)
+        assert substituted.system.distance >= substituted.system.noise.total_distance(n_items)
+        assert substituted.system.round_event(1).replace_sensitivity is None
+
+
+def test_the_substitute_of_the_last_round_alone_and_of_all_have_the_widths_that_their_budgets_leave():
+    model = DPGram(1.0)
+    plan, *others = model._plans(model._plan(ROWS, KEY))
+    per_round = 1 / plan[-1].system.width ** 2
+    for number, other in enumerate(others):
+        assert other[-1].system.width == pytest.approx(((len(others) - number) * per_round) ** -0.5, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n_rounds", "personal"), [(0, False), (0, True), (1, True), (2, True), (3, True)])
+def test_the_ledger_of_every_run_states_what_its_releases_cost(n_rounds, personal):
+    model, recorded = run_with(n_rounds, personal=personal)
+    assert [one.event for one in recorded] == list(model.ledger_.events.elements())
+    spent = sum(event.noise_multiplier**-2 for event in model.ledger_.events.elements())
+    assert 0.999 * gaussian_mu(3.0, 1e-6) < math.sqrt(spent) <= gaussian_mu(3.0, 1e-6) * (1 + 1e-12)
+    sensitivities = [event.replace_sensitivity for event in model.ledger_.events.elements()]
+    # The mean and the pairs before any choice have sqrt(2); columns and chosen rounds have 2.
+    assert sensitivities == [SQRT_2, SQRT_2, *[None] * (len(recorded) - 2)]
+    full = run_with(3)[0].ledger_.epsilon("public")
+    assert 0.999 * full < model.ledger_.epsilon("public") <= full * (1 + 1e-9)
+
+
+def test_two_sensitivities_of_one_user_add_up_as_squares():
+    """The control: if all rounds had 2, or all sqrt(2), the figure for a replaced user would be another."""
+    events = list(run_with(3)[0].ledger_.events.elements())
+    stated, figures = Ledger(1e-6), {}
+    for event in events:
+        stated.record(event)
+    for sensitivity in (None, SQRT_2):
+        other = Ledger(1e-6)
+        for event in events:
+            other.record(dataclasses.replace(event, replace_sensitivity=sensitivity))
+        figures[sensitivity] = other.epsilon("public")
+    assert figures[SQRT_2] * 1.02 < stated.epsilon("public") < figures[None] / 1.02
+    mu = math.sqrt(sum(seen_event(event, "public").noise_multiplier ** -2 for event in events))
+    assert mu**2 == pytest.approx(
+        sum(((e.replace_sensitivity or 2) / e.noise_multiplier) ** 2 for e in events), rel=1e-6
+    )
+
+
+def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
+    model = DPGram(1.0)
+    plan = model._plan(ROWS, KEY)
+    twice = [plan[-1]._replace(n_rounds=2), plan[-2]]
+    found = substitute(twice, rounds.ShareSumAgain, plan[0].state, 1).system
+    expected = substitute(plan[-3:], rounds.ShareSumAgain, plan[0].state, 1).system
+    assert found.width == pytest.approx(expected.width, rel=1e-12)
+    assert found.distance == pytest.approx(expected.distance, rel=1e-12)
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+def test_no_two_rounds_draw_from_one_stream():
+    """Of a run's columns, its pairs and its means; and not of the same round under another key."""
+    plan = DPGram(4.0)._plan(interactions_of([{0}], 200), KEY)
+    phases = [*plan, DPGram(4.0)._plans(plan)[1][-1]]
+    noise = {}
+    for system, state, _ in phases:
+        after = system.apply(state, system.zero_update(state, 0))
+        noise[system._purpose] = after.noisy.ravel() / float(system.noise.stddev)
+    assert len(noise) == len(phases)
+    for (a, one), (b, other) in itertools.combinations(noise.items(), 2):
+        assert unrelated([one], [other]), (a, b)
+    first = noise[plan[0].system._purpose]
+    assert not unrelated([first], [first + noise["dp_gram.item_shares_again"] / 100])  # the control
+
+
+def test_a_node_finds_the_rounds_that_a_run_asks_for():
+    """Rounds are numbered as all that may be asked for are; whoever leaves some out states how many."""
+    model = DPGram(3.0)
+    phases, plans = model._all_phases(ROWS, KEY), model._plans(model._plan(ROWS, KEY))
+    assert len(plans) == len(phases) - len(plans[0]) + 1
+    for plan in plans:
+        number = -1
+        for system, *_ in plan:
+            number += 1 + system.n_skipped
+            assert (type(phases[number].system), phases[number].system.width) == (type(system), system.width)
+
+
+@pytest.mark.parametrize("n_rounds", [0, 1, 2, 3])
+def test_a_run_makes_the_rounds_of_its_plan(n_rounds):
+    model, recorded = run_with(n_rounds)
+    expected = model._plans(model._plan(ROWS, KEY))[0 if n_rounds == 3 else 1 + n_rounds]
+    assert [type(one.system) for one in recorded] == [type(system) for system, *_ in expected]
+    assert [one.system.width for one in recorded] == [system.width for system, *_ in expected]
+    assert [one.system.n_skipped for one in recorded] == [system.n_skipped for system, *_ in expected]
+
+
+@pytest.mark.parametrize("epsilon", [0.02, 4.0])
+def test_shards_and_threads_change_nothing(epsilon):
+    data = grouped(600, 40, 1)[0]
+    here = DPGram(epsilon).fit(data, key=KEY, n_threads=1)
+    there = DPGram(epsilon).fit(data, key=KEY, n_threads=4, engine=LocalEngine(3))
+    for name in here._saved:
+        np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
+    assert here.ledger_.to_dict() == there.ledger_.to_dict()
+
+
+def test_how_many_columns_give_way_follows_from_the_releases(monkeypatch):
+    """Less noise of the mean leaves more rounds for columns."""
+    seen, own = [], DPGram._n_column_rounds
+
+    def spy(self, noise, columns):
+        seen.append((noise, own(self, noise, columns)))
+        return seen[-1][-1]
+
+    monkeypatch.setattr(DPGram, "_n_column_rounds", spy)
+    prefer(monkeypatch, personal=True)
+    data = grouped(600, 40, 1)[0]
+    counts = []
+    for epsilon in (0.05, 0.5, 8.0):
+        model = DPGram(epsilon).fit(data, key=KEY)
+        counts.append(sum(event.mechanism.endswith("projections") for event in model.ledger_.events.elements()))
+        noise, n_kept = seen[-1]
+        assert counts[-1] == n_kept
+        assert noise == pytest.approx(model._plan(data, KEY)[0].system.width / data.n_users)
+    assert counts[0] == 0
+    assert counts == sorted(counts)
+    assert counts[-1] > 0
