@@ -22,7 +22,7 @@ GB = 10**9
 PAIRS = {
     "EASE": (lambda: EASE(), 12),
     "DPLCF": (lambda: DPLCF(), 8),
-    "DPGram": (lambda: DPGram(8.0), 8),
+    "DPGram": (lambda: DPGram(8.0), 12),
 }
 
 
@@ -67,7 +67,8 @@ def test_the_limit_of_a_container_counts(tmp_path, monkeypatch, written, expecte
 def test_what_a_fit_is_said_to_need_is_what_it_takes(name):
     make, bytes_a_pair = PAIRS[name]
     if name == "DPGram":
-        bytes_a_pair = denoising_bytes(1200) / 1200**2  # the eigenvectors of so few items are more than all pairs
+        # The eigenvectors of so few items are more than all pairs; the release is kept beside the matrix for training.
+        bytes_a_pair = 8 + denoising_bytes(1200) / 1200**2
     data = datasets.generate_implicit(400, 1200, key=KEY)
     make().fit(data.select_items(range(50)), key=KEY)  # what is loaded or compiled at the first fit is not counted
     tracemalloc.start()
@@ -142,14 +143,9 @@ def test_no_row_decides_whether_a_model_fits(monkeypatch):
     assert said[0] == said[1]
 
 
-def test_a_closed_gate_needs_no_pairs(monkeypatch):
-    monkeypatch.setattr(memory, "memory_bytes", lambda: 1_000_000)
-    assert DPGram(0.01).fit(of_items(2000), key=KEY).scoring_factors_.shape == (2000, 0)
-
-
 def test_a_large_model_has_a_word_and_a_small_one_none(monkeypatch):
     monkeypatch.setattr(memory, "memory_bytes", lambda: 64 * GB)
-    with pytest.warns(UserWarning, match=r"DPGram of 40,981 items needs 13.4 GB of memory.* may take minutes; where"):
+    with pytest.warns(UserWarning, match=r"DPGram of 40,981 items needs 21.3 GB of memory.* may take minutes; where"):
         DPGram(8.0)._plan(of_items(40_981), KEY)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -166,7 +162,7 @@ def test_a_large_model_has_a_word_and_a_small_one_none(monkeypatch):
 )
 def test_a_worker_looks_at_its_own_memory_before_it_adds_up(model, n_bytes):
     data = datasets.generate_implicit(2000, 256, key=KEY)
-    system, state, _ = model._plan(data, KEY)[-1]
+    system, state, _ = model._plan(data, KEY)[1]  # of pairs
     for room in (n_bytes - 1, None):
         with memory_share(room):
             if room is None:

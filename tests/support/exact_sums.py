@@ -150,7 +150,7 @@ SUMS = [
     ),
     ExactSum(
         "DPGram, cross products", "users", subspace_rounds.UNIT, "$2^{40}$, the norm of a row", INT64_LIMIT,
-        subspace_rounds.MAX_USERS, "`DPGram.fit` with `refine=True`", fit(lambda: DPGram()),
+        subspace_rounds.MAX_USERS, "`DPGram.fit`", fit(lambda: DPGram()),
         _REACH, is_tight=False,
     ),
     ExactSum(

@@ -43,8 +43,7 @@ SMALL = {"n_rounds": 2, "cohort_size": 50, "local_epochs": 1, "n_factors": 16, "
 
 CENTRAL = {
     "dp_gram": DPGram(1.0),
-    "dp_gram gated": DPGram(1.0),
-    "dp_gram closed": DPGram(4.0),  # by the released mean
+    "dp_gram popularity": DPGram(0.01),  # by the releases
     "private_recommender": PrivateRecommender(4.0),
     "dp_subspace": DPSubspace(1.0, n_columns=4, gate=False),
     "dp_als": DPALS(1.0, n_factors=4),
@@ -62,7 +61,6 @@ RATINGS = {
 
 SIMULATED = {
     "shuffled_sketch": ShuffledSketchGram(1.0),
-    "shuffled_sketch gated": ShuffledSketchGram(1.0),
     "privrec": PrivRec(**SMALL, clip_norm=0.1, noise_multiplier=1.0),
     "privrec laplace": PrivRec(**SMALL, clip_norm=0.01, noise_multiplier=1.0, noise="laplace"),
     "privrec exact": PrivRec(**SMALL),

@@ -45,7 +45,7 @@ EXEMPT = {
         "systems.private_prototypes.private_kmeans.swap_losses", "systems.private_prototypes.private_lloyd.limit_steps",
         "systems.dplcf.estimate_cooccurrences", "systems.dplcf.sum_answers", "systems.sdcf.model.SDCFState",
         "systems.rating_svd.baselines.collect_ratings",
-        "systems.gram.dp_gram.short_row_factor", "systems.gram.shrinkage.denoising_bytes",
+        "systems.gram.shrinkage.denoising_bytes",
         "systems.gram.shuffled_sketch.mean_largest",
         "compute.ranking.held_out_places_factors", "compute.ranking.held_out_ranks_factors",
         "data.times.check_timestamps",

@@ -99,7 +99,7 @@ def test_without_noise_uncentred_pairs_are_the_matrix_of_rows_less_that_of_popul
 
 @pytest.mark.parametrize(("length", "n_popular", "is_full"), [(4.0, 8, True), (4.0, 60, False), (30.0, 300, True)])
 def test_the_form_with_the_larger_signal_is_chosen_by_the_released_mean(length, n_popular, is_full):
-    """Rows of this length, of so many items that are all as popular: the mean has a square of 1 / n_popular * length."""
+    """Rows of this length, of so many items that are all as popular."""
     mean = np.where(np.arange(400) < n_popular, math.sqrt(length) / n_popular, 0.0)
     form = PairForm.of(mean, 1_000)
     gains = 1 / (1 - form.mean @ form.mean), (1 - 1 / length) ** -0.5

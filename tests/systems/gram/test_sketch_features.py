@@ -1,12 +1,13 @@
-"""Which features ShuffledSketchGram believes: by its estimate alone, and none that it does not bear out."""
+"""Which features ShuffledSketchGram uses: by its estimate alone, and none that do not explain it."""
 
 import numpy as np
 import pytest
 from support.feature_case import grouped
 
 from fastfedrec import Key, ShuffledSketchGram
-from fastfedrec.systems.gram._feature_shrinkage import popularity_of, tell
-from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
+from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
+from fastfedrec.systems.gram.decision import PairMatrix, choose_candidate, named_estimators
+from fastfedrec.systems.gram.scoring import own_shares
 
 KEY = Key.from_seed(3)
 N_ITEMS = 60
@@ -36,39 +37,28 @@ def test_features_of_noise_change_no_bit(people):
     assert np.abs(told.item_means_ - without.item_means_).max() > 0
 
 
-@pytest.mark.parametrize("answers_tell", [True, False])
-def test_what_decides_is_what_was_estimated(people, answers_tell, monkeypatch):
-    """Whose answers come counts, and not whose rows they are said to be: the others like other groups."""
-    rows, groups = people
-    others = type(rows).from_scipy(rows.to_scipy()[:, np.random.default_rng(1).permutation(N_ITEMS)])
-    mine, heard = (others, rows) if answers_tell else (rows, others)
-    answer = SketchRound.local_round
-
-    def misled(self, state, shard, *rest, **options):
-        return answer(self, state, heard, *rest, **options)
-
-    monkeypatch.setattr(SketchRound, "local_round", misled)
-    without, told = (fitted(mine, features) for features in (None, {"group": groups}))
-    same = [np.array_equal(getattr(told, name), getattr(without, name)) for name in without._saved]
-    assert all(same) is not answers_tell
-
-
 # ---- statistics ------------------------------------------------------------------------------------------------------
 
 
-def test_labels_at_random_hardly_ever_tell_beside_what_all_items_have_in_common():
+def test_labels_at_random_are_hardly_ever_chosen_beside_the_popularity_that_all_items_share():
     """Pairs of the estimate are not centred: popular items have them with all others."""
     rng = np.random.default_rng(7)
-    rows, _, groups = grouped(50, 150, 1)
-    popularity = rng.lognormal(sigma=1.0, size=150)
-    popularity /= popularity.sum()
-    upper = np.triu(rng.normal(size=(150, 150)), 1)
-    of_groups = (groups[:, None] == groups) * 150 * np.sqrt(np.outer(popularity, popularity))
-    matrix = (1e5 * np.outer(popularity, popularity) + of_groups + upper + upper.T).astype(np.float32)
-    found = popularity_of(matrix)
+    n_items, weight = 80, 2e3
+    rows, _, groups = grouped(50, n_items, 1)
+    shares = own_shares(rng.lognormal(sigma=1.0, size=n_items))
+    upper = np.triu(rng.normal(size=(n_items, n_items)), 1)
+    of_groups = 0.4 * weight * (groups[:, None] == groups) * np.sqrt(np.outer(shares, shares))
+    values = 0.5 * weight * np.sqrt(np.outer(shares, shares)) + of_groups + 4 * (upper + upper.T)
+    np.fill_diagonal(values, 0)
+    pairs = PairMatrix(values.astype(np.float32), 4.0, weight * shares)
 
-    def tells(labels):
-        return tell(ShuffledSketchGram(item_features={"label": labels})._features_of(rows), matrix, found)
+    def estimate(given, matrix, noise):
+        popularity = np.ones(n_items) if given is None else popularity_of(matrix)
+        return denoise_with_features(matrix, noise, given, popularity)
 
-    assert sum(tells(rng.permutation(groups)) for _ in range(100)) <= 1
-    assert tells(groups)
+    def is_chosen(labels):
+        features = ShuffledSketchGram(item_features={"label": labels})._features_of(rows)
+        return "features" in choose_candidate(pairs, named_estimators(features, estimate), (1.0,)).chosen.estimator
+
+    assert sum(is_chosen(rng.permutation(groups)) for _ in range(10)) <= 1
+    assert is_chosen(groups)

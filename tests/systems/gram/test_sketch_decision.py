@@ -1,0 +1,203 @@
+"""ShuffledSketchGram decides by its reports: what it evaluates candidates on, and what its two rounds cost."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from naive.systems.gram import shuffled_sketch as naive
+from support.decision_case import prefer
+from support.feature_case import grouped
+
+from fastfedrec import Interactions, Key, ShuffledSketchGram, datasets
+from fastfedrec.accounting import PLDAccountant
+from fastfedrec.mechanisms import LargestResponse
+from fastfedrec.systems.gram import gram_model, shuffled_sketch
+from fastfedrec.systems.gram.scoring import own_shares
+from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
+from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
+
+KEY = Key.from_seed(3)
+LONG = datasets.generate_implicit(4_000, 60, key=Key.from_seed(1))
+
+
+def generated(n_users=4000, n_items=60, seed=1):
+    return datasets.generate_implicit(n_users, n_items, key=Key.from_seed(seed))
+
+
+def fitted(epsilon, data, **arguments):
+    return ShuffledSketchGram(epsilon, **arguments).fit(data, key=KEY)
+
+
+def mean_of_rows(data):
+    """The exact mean of users' normalised rows."""
+    rows = data.to_scipy().toarray()
+    return (rows / np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))).mean(axis=0)
+
+
+# ---- oracle ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def evaluated(monkeypatch):
+    """The matrix that each fit's candidates are evaluated on."""
+    found, own = [], gram_model.choose_candidate
+
+    def kept(pairs, *rest):
+        found.append(dataclasses.replace(pairs, values=pairs.values.copy()))
+        return own(pairs, *rest)
+
+    monkeypatch.setattr(gram_model, "choose_candidate", kept)
+    return found
+
+
+def test_the_noise_of_an_entry_is_as_stated(evaluated):
+    nobody = Interactions.from_scipy(scipy.sparse.csr_array((2_000, 32), dtype=np.float32))
+    for seed in range(10):
+        ShuffledSketchGram(2.0, ridge=1.0).fit(nobody, key=Key.from_seed(seed))
+    upper = np.triu_indices(32, 1)
+    together = np.mean([np.square(pairs.values[upper] / pairs.noise).mean() for pairs in evaluated])
+    error = math.sqrt(2 / (10 * len(upper[0])))
+    assert abs(together - 1) < 5 * error
+    assert abs(together / 0.9**2 - 1) > 5 * error  # noise taken for a tenth less
+    assert abs(together / 1.1**2 - 1) > 5 * error
+
+
+def test_the_matrix_is_that_of_users_normalised_rows(evaluated):
+    """Its pairs are about the sum over users of z z', and its diagonal is made of the reports about items."""
+    model = fitted(20.0, LONG, ridge=1.0)
+    (pairs,) = evaluated
+    rows = LONG.to_scipy().toarray()
+    rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
+    upper = np.triu_indices(60, 1)
+    expected, found = (rows.T @ rows)[upper], pairs.values[upper].astype(float)
+    error = pairs.noise / np.linalg.norm(expected)
+    assert found @ expected / (expected @ expected) == pytest.approx(1.0, abs=float(6 * error + 0.1))
+    assert pairs.popularity is None
+    assert pairs.own_squares.sum() == pytest.approx(LONG.n_users)
+    assert np.corrcoef(pairs.own_squares, own_shares(mean_of_rows(LONG)))[0, 1] > 0.9
+    assert model.decision_.is_personal
+
+
+def test_popularity_of_the_open_model_is_about_the_share_of_users():
+    data = generated(5000)
+    model = fitted(8.0, data)
+    shares = data.interactions_per_item() / data.n_users
+    assert np.corrcoef(model.item_means_, shares)[0, 1] > 0.97
+
+
+# ---- invariants -----------------------------------------------------------------------------------------------------
+
+
+def test_either_choice_costs_the_same(monkeypatch):
+    models = []
+    for personal in (True, False):
+        with monkeypatch.context() as patch:
+            prefer(patch, personal=personal)
+            models.append(fitted(2.0, LONG))
+    mine, popular = models
+    assert (mine.is_personal_, popular.is_personal_) == (True, False)
+    np.testing.assert_array_equal(mine.item_means_, popular.item_means_)
+    assert mine.ledger_.events == popular.ledger_.events
+    assert sum(event.n_reports for event in mine.ledger_.events) == mine.n_reports_
+    for view in ("server", "shuffled_server", "public"):
+        assert mine.ledger_.epsilon(view) == popular.ledger_.epsilon(view)
+    for model, outcome in ((mine, "a personal model"), (popular, "popularity")):
+        assert f"ShuffledSketchGram: {outcome} was chosen" in model.ledger_.summary().replace("\n", " ")
+    ids, _ = popular.recommend(LONG.user_ids[:20], n=60, filter_seen=False)
+    assert (ids == ids[0]).all()
+
+
+def test_no_two_rounds_draw_the_same_words(monkeypatch):
+    purposes, own = [], SketchRound._randomize
+
+    def watched(self, *given, **options):
+        with monkeypatch.context() as patch:
+            subkey = Key.subkey
+            patch.setattr(Key, "subkey", lambda key, purpose: purposes.append(purpose) or subkey(key, purpose))
+            return own(self, *given, **options)
+
+    monkeypatch.setattr(SketchRound, "_randomize", watched)
+    fitted(2.0, LONG)
+    assert len(purposes) == len(set(purposes)) == 2
+
+
+@pytest.mark.parametrize("asked", [1.0, 1.5])
+def test_two_rounds_cost_no_more_than_the_budget(asked, monkeypatch):
+    """Whatever single reports are said to come to, together."""
+    own = shuffled_sketch.calibrate_n_reports
+    monkeypatch.setattr(
+        shuffled_sketch,
+        "calibrate_n_reports",
+        lambda event, *, epsilon, delta: int(asked * own(event, epsilon=epsilon, delta=delta)),
+    )
+    model = fitted(2.0, LONG)
+    account = PLDAccountant()
+    for event in model.ledger_.events:
+        account.compose(event)
+    assert 1.98 < account.get_epsilon(1e-6) <= 2.0
+
+
+@pytest.mark.parametrize("with_features", [False, True])
+def test_decision_and_scores_follow_from_the_reports_and_not_from_the_data(with_features, monkeypatch):
+    """With the answers of other people, it does as with those people."""
+    (mine, _, groups), (others, *_) = grouped(3_000, 40, 1), grouped(3_000, 40, 2)
+    features = {"item_features": {"group": groups}} if with_features else {}
+    answer = SketchRound.local_round
+    before, expected = fitted(8.0, mine, **features), fitted(8.0, others, **features)
+    assert before.decision_.scores != expected.decision_.scores
+
+    def misled(self, state, shard, *rest, **options):
+        return answer(self, state, others, *rest, **options)
+
+    monkeypatch.setattr(SketchRound, "local_round", misled)
+    found = fitted(8.0, mine, **features)
+    assert found.decision_ == expected.decision_
+    for name in found._saved:
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert found.ledger_.notes == expected.ledger_.notes
+
+
+def test_reports_about_items_alone_estimate_popularity(monkeypatch):
+    """Where pairs cannot be asked about, since each user may send one report."""
+    monkeypatch.setattr(shuffled_sketch, "calibrate_n_reports", lambda *given, **budget: 1)
+    data = generated(20_000)
+    model = fitted(4.0, data)
+    assert model.item_factors_.shape == (60, 0)
+    assert model.decision_ is None
+    ids, _ = model.recommend(data.user_ids[:9], n=60, filter_seen=False)
+    assert (ids == ids[0]).all()
+    shares = data.to_scipy() / np.sqrt(data.interactions_per_user())[:, None]
+    # Weighed by the largest entries of rows of their lengths, over those of long rows.
+    lengths = data.interactions_per_user()
+    weigh = {n: naive.mean_largest(n, N_CANDIDATES, 1) / math.sqrt(n) for n in set(lengths.tolist())}
+    weights = np.array([weigh[n] for n in lengths.tolist()]) / mean_largest(N_CANDIDATES, has_pairs=False)
+    noise = LargestResponse(2.5).decoder / mean_largest(N_CANDIDATES, False) / math.sqrt(20_000)
+    assert np.abs(model.item_means_ - (shares.T @ weights) / 20_000).max() < 6 * noise
+    assert 0.8 < weights.mean() < 1
+
+
+def test_the_signal_depends_on_public_numbers_only():
+    found = {fitted(1.0, generated(500, seed=seed)).signal_ for seed in (1, 2)}
+    n_reports = fitted(1.0, generated(500)).n_reports_
+    assert len(found) == 1
+    weight = mean_largest(N_CANDIDATES, has_pairs=True) / LargestResponse(2.5).decoder
+    assert found.pop() == pytest.approx(weight * math.sqrt(500 * n_reports / 60))
+
+
+@pytest.mark.parametrize("mean_share", [1e-9, 0.3, 1 - 1e-9])
+@pytest.mark.parametrize("n_reports", [2, 40])
+def test_each_round_has_a_report(mean_share, n_reports, monkeypatch):
+    monkeypatch.setattr(shuffled_sketch, "calibrate_n_reports", lambda *given, **budget: n_reports)
+    first, later = (event.n_reports for event in fitted(2.0, LONG, mean_share=mean_share).ledger_.events)
+    assert first + later == n_reports
+    assert first == min(max(1, round(mean_share * n_reports)), n_reports - 1)
+
+
+def test_pairs_take_two_reports_of_every_user(monkeypatch):
+    monkeypatch.setattr(shuffled_sketch, "calibrate_n_reports", lambda *given, **budget: 1)
+    model = fitted(2.0, LONG)
+    assert model.item_factors_.shape == (60, 0)
+    assert "pairs take two items and two reports of every user, so all of epsilon" in model.ledger_.summary()
+    assert [event.n_reports for event in model.ledger_.events] == [1]
