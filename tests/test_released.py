@@ -41,7 +41,7 @@ FEATURES = {str(width): np.arange(30 * width).reshape(30, width) ** 2 % 17 - 8.0
 CENTRAL = {
     "DPGram": DPGram(4.0),
     "DPGram, popularity alone": DPGram(1.0),
-    "DPGram, neighbours": DPGram(4.0, score="knn", n_users=60),
+    "DPGram, neighbours": DPGram(4.0, score="knn", n_users=45),
     "DPGram, features": DPGram(18.0, item_features=FEATURES),
     "DPSubspace": DPSubspace(4.0, n_columns=4, gate=False),
     "DPSubspace, features": DPSubspace(18.0, n_columns=8, gate=False, item_features=FEATURES),

@@ -8,27 +8,27 @@ from mutants.accounts import ACCOUNTS
 from mutants.auditor import AUDITOR
 from mutants.central import CENTRAL
 from mutants.choice import CHOICE
+from mutants.columns import COLUMNS
 from mutants.contributions import CONTRIBUTIONS
+from mutants.decision import DECISION
 from mutants.effects import EFFECTS
 from mutants.engines import ENGINES
 from mutants.fedgnn import FEDGNN
 from mutants.front_door import FRONT_DOOR
 from mutants.kept_runs import KEPT_RUNS
 from mutants.local import LOCAL
-from mutants.mean_gate import MEAN_GATE
 from mutants.mechanisms import MECHANISMS
 from mutants.noise import NOISE
 from mutants.privrec import PRIVREC
-from mutants.refinement import REFINEMENT
 from mutants.reviewed import REVIEWED
-from mutants.sketch_gate import SKETCH_GATE
+from mutants.sketch_decision import SKETCH_DECISION
 from mutants.streams import STREAMS
 from mutants.subspace import SUBSPACE
 
 MUTANTS = {
     "Mechanisms and keys": [*MECHANISMS, *NOISE],
-    "Systems with a trusted server": [*CENTRAL, *MEAN_GATE, *REFINEMENT, *SUBSPACE, *PRIVREC, *FEDGNN, *EFFECTS],
-    "Systems of local reports": [*LOCAL, *SKETCH_GATE],
+    "Systems with a trusted server": [*CENTRAL, *DECISION, *COLUMNS, *SUBSPACE, *PRIVREC, *FEDGNN, *EFFECTS],
+    "Systems of local reports": [*LOCAL, *SKETCH_DECISION],
     "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,
     "Contributions": CONTRIBUTIONS,

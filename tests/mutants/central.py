@@ -116,8 +116,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-rounds-whole", "each round of DPGram spends the whole budget", "DPGram._phases",
-        "kind._unit / (mu * math.sqrt(share))",
-        "kind._unit / mu",
+        "unit / (mu * math.sqrt(share))",
+        "unit / mu",
         (f"{COST}[DPGram]",),
     ),
     Mutant(
@@ -134,9 +134,9 @@ CENTRAL = [
     ),
     Mutant(
         "mean-counts-its-users", "central sketches divide by the number of users in the data, not by the public one",
-        "MeanGated._release_mean",
-        "divisor = first._unit * self._public_users(data)",
-        "divisor = first._unit * data.n_users",
+        "CentralModel._public_users",
+        "self.n_users or max(data.n_users, 1)",
+        "max(data.n_users, 1)",
         tuple(f"test_models_show_what_was_released_and_nothing_else[{name}]" for name in ("DPGram", "DPSubspace")),
     ),
     Mutant(
@@ -155,8 +155,8 @@ CENTRAL = [
     Mutant(
         "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
         "DPGram._release",
-        "self._release_factors(factors, mean, noises, n_users, factor)",
-        "self._release_factors(factors, mean, noises, data.n_users, factor)",
+        "PairForm.of(self.item_means_, n_users)",
+        "PairForm.of(self.item_means_, data.n_users)",
         (f"{TRACE}[DPGram]",),
     ),
     Mutant(
@@ -186,34 +186,31 @@ CENTRAL = [
     ),
     Mutant(
         "central-no-search", "what samplers take is not looked for", "CentralModel._within_delta",
-        "(distance := max(map(sum_distances, self._courses(phases)))) > room",
+        "(distance := max(map(sum_distances, self._plans(phases)))) > room",
         "(distance := 0.0)",
         tuple(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")),
     ),
     Mutant(
         "dpgram-features-fitted-to-exact-pairs", "how far DPGram believes features is fitted to exact pairs",
         "DPGram._release",
-        "factors = denoise_with_features(pairs, _together(noises), features, mean, n_threads=fit.n_threads)",
+        "denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)",
         """
-        from fastfedrec.systems.gram import _feature_shrinkage as own
-        if features is None:
-            factors = denoise_with_features(pairs, _together(noises), features, mean, n_threads=fit.n_threads)
-        else:
-            rows = self.interactions_.to_scipy()
-            exact = (rows.T @ rows).toarray().astype(np.float32)
-            prior = own.fitted_prior(exact, noises[0], own.prior_factors(features, mean), mean)
-            rest = pairs - (prior @ prior.T).astype(np.float32)
-            factors = own.combine(*own.denoise_about(rest, noises[0]), prior, 320)
+        denoise_with_features(
+            matrix if given is None else form.matrix(
+                of_pairs.system._sums(GramState(form.centre), data, 1) / UNIT, of_pairs.system.width
+            ).values,
+            noise, given, form.mean, n_threads=fit.n_threads,
+        )
         """,
         (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),
     ),
     Mutant(
         "dpgram-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
         "DPGram._release",
-        "denoise_with_features(pairs, _together(noises), features, mean, n_threads=fit.n_threads)",
+        "denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)",
         """
         denoise_with_features(
-            pairs, _together(noises), features, np.bincount(self.interactions_.indices, minlength=len(mean)) + mean
+            matrix, noise, given, np.bincount(self.interactions_.indices, minlength=len(form.mean)) + form.mean
         )
         """,
         (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),

@@ -1,0 +1,124 @@
+"""DPGram's rounds of columns; mutants of their sums are among DPSubspace's, whose code they run."""
+
+from mutants.central import ALIKE, COST, EXACT, FOLLOWS, PARTS, SAME, SENT, WIDTH
+from mutants.patch import Mutant
+
+SHOWN = "test_models_show_what_was_released_and_nothing_else[DPGram]"
+HONEST = "_owner, _remedy = 'DPGram', FEWER_ITEMS"
+
+COLUMNS = [
+    Mutant(
+        "columns-no-noise", "DPGram's rounds of columns has no noise", "CrossSum",
+        HONEST,
+        f"""
+        {HONEST}
+
+        def apply(self, state, update):
+            return type(state)(state.mean, state.encoder, update.arrays["item_projections"])
+        """,
+        (f"{WIDTH}[DPGram]",),
+    ),
+    Mutant(
+        "columns-half-noise", "DPGram's rounds of columns has half the noise", "CrossSum",
+        HONEST,
+        f"""
+        {HONEST}
+
+        def apply(self, state, update):
+            noisy = super().apply(state, update).noisy + update.arrays["item_projections"]
+            return type(state)(state.mean, state.encoder, noisy // 2)
+        """,
+        (f"{WIDTH}[DPGram]",),
+    ),
+    Mutant(
+        "columns-same-noise", "DPGram's rounds of columns draw from one stream", "CrossSum",
+        "return f'dp_gram.item_projections.{self.number}'",
+        "return 'dp_gram.item_projections'",
+        (f"{ALIKE}[DPGram]",),
+    ),
+    Mutant(
+        "columns-not-normalised", "users of DPGram's rounds of columns contribute twice the norm", "CrossSum",
+        HONEST,
+        f"""
+        {HONEST}
+
+        def _sums(self, state, shard, n_threads):
+            return 2 * super()._sums(state, shard, n_threads)
+        """,
+        (f"{PARTS}[DPGram]",),
+    ),
+    Mutant(
+        "columns-own-item-stays", "an item is told by itself too in DPGram's rounds of columns", "CrossSum",
+        HONEST,
+        f"""
+        {HONEST}
+
+        def _sums(self, state, shard, n_threads):
+            own = np.bincount(shard.indices, minlength=shard.n_items)
+            return super()._sums(state, shard, n_threads) + 2**27 * own[:, None] * state.encoder.astype(np.int64)
+        """,
+        (f"{PARTS}[DPGram]",),
+    ),
+    Mutant(
+        "columns-unit-too-small", "the sensitivity of DPGram's rounds of columns is halved", "CrossSum",
+        HONEST,
+        f"""
+        {HONEST}
+        _unit = ProjectionSum._unit // 2
+        """,
+        (f"{EXACT}[DPGram]",),
+    ),
+    Mutant(
+        "columns-are-free", "DPGram's pairs cost what columns leave, and columns cost their share on top",
+        "DPGram._shares",
+        "[self.mean_share, rest * _PAIR_SHARE, *[columns] * _N_COLUMN_ROUNDS]",
+        "[self.mean_share, rest, *[columns] * _N_COLUMN_ROUNDS]",
+        (f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants"),
+    ),
+    Mutant(
+        "columns-divided-by-fewer", "each of DPGram's rounds of columns costs what all have", "DPGram._shares",
+        "rest * (1 - _PAIR_SHARE) / _N_COLUMN_ROUNDS",
+        "rest * (1 - _PAIR_SHARE)",
+        (f"{COST}[DPGram]", "test_shares_of_the_budget_add_up_to_it"),
+    ),
+    Mutant(
+        "columns-not-in-the-ledger", "DPGram's rounds of columns is in no ledger", "DPGram._release",
+        "fit.rounds(system, state, data)",
+        "type(fit)(**{**vars(fit), 'ledger': type(fit.ledger)(fit.ledger.delta)}).rounds(system, state, data)",
+        ("test_every_noisy_round_is_in_the_ledger[DPGram]",),
+    ),
+    Mutant(
+        "columns-event-of-more-noise", "the ledger says twice the noise of DPGram's rounds of columns",
+        "CrossSum",
+        HONEST,
+        f"""
+        {HONEST}
+
+        def round_event(self, n_clients):
+            event = super().round_event(n_clients)
+            return type(event)(**{{**vars(event), "noise_multiplier": 2 * event.noise_multiplier}})
+        """,
+        (f"{WIDTH}[DPGram]", f"{COST}[DPGram]", f"{EXACT}[DPGram]"),
+    ),
+    Mutant(
+        "columns-encoder-of-the-data", "what DPGram asks in its third round is made of exact sums",
+        "DPGram._release",
+        "next_encoder(factors, planned.encoder.shape[1], pairs.noise)",
+        "(next_encoder(factors, planned.encoder.shape[1], pairs.noise) "
+        "+ np.bincount(data.indices, minlength=data.n_items)[:, None] % 3).astype(np.int16)",
+        (SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]"),
+    ),
+    Mutant(
+        "columns-sends-exact-mean", "users of DPGram's rounds of columns are sent the exact mean", "DPGram._release",
+        "to_grid(floored(self.item_means_))",
+        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / n_users))",
+        (SHOWN, f"{SENT}[DPGram]"),
+    ),
+    Mutant(
+        "columns-planned-by-the-rows", "whether DPGram plans columns depends on how many items users have",
+        "DPGram._plan",
+        "max(n_users, data.n_users)",
+        "MAX_USERS if data.n_interactions > 10 * data.n_users else n_users",
+        ("test_what_may_be_released_is_planned_on_public_numbers_alone",),
+    ),
+]  # fmt: skip

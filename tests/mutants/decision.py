@@ -1,0 +1,141 @@
+"""The choice between popularity and a personal model, and the mean that may come in place of DPGram's columns."""
+
+from mutants.central import ALIKE, COST
+from mutants.patch import Mutant
+
+PLANS = "test_no_plan_costs_more_than_the_budget_or_hardly_less"
+LEDGER = "test_the_ledger_of_every_run_states_what_its_releases_cost"
+FOLLOWS = "test_the_decision_follows_from_the_releases_and_not_from_the_data"
+UNRELATED = "test_training_and_test_noise_are_uncorrelated_and_as_wide_as_stated"
+DENSE = "test_scores_equal_dense_algebra"
+NODE = "test_a_node_finds_the_rounds_that_a_run_asks_for"
+FORMS = "test_no_two_users_are_further_apart_than_sqrt_2_in_exact_arithmetic"
+
+DECISION = [
+    # ---- the mean in place of columns -------------------------------------------------------------------------------
+    Mutant(
+        "substitute-same-noise", "the mean in place of columns has the noise of the first mean",
+        "ShareSumAgain._purpose",
+        "_purpose = 'dp_gram.item_shares_again'",
+        "_purpose = 'dp_gram.item_shares'",
+        ("test_no_two_rounds_draw_from_one_stream", f"{ALIKE}[DPGram, popularity]"),
+    ),
+    Mutant(
+        "substitute-dearer", "the mean in place of columns costs a thousandth more than they would", "substitute",
+        "kind._unit / mu",
+        "kind._unit / mu / 1.001",
+        (PLANS, LEDGER, f"{COST}[DPGram, popularity]"),
+    ),
+    Mutant(
+        "substitute-of-all-columns", "the mean in place of the last columns costs as much as in place of all",
+        "DPGram._plans",
+        "substitute(phases[n:], ShareSumAgain, start, n_columns)",
+        "substitute(phases[n_before:], ShareSumAgain, start, n_columns)",
+        (PLANS, LEDGER),
+    ),
+    Mutant(
+        "substitute-of-single-rounds", "a substitute counts each phase as one round", "substitute",
+        "n_rounds / system.width**2",
+        "1 / system.width**2",
+        ("test_a_substitute_of_rounds_of_several_numbers_counts_them_all",),
+    ),
+    Mutant(
+        "substitute-draws-for-nothing", "the mean in place of columns pays for fewer draws than it makes", "substitute",
+        "max(noise.total_distance(math.prod(system._shape(state))), paid)",
+        "noise.total_distance(1)",
+        (PLANS,),
+    ),
+    Mutant(
+        "substitute-replaced-for-less", "a round that a release chose states its own replace sensitivity",
+        "NoisySum.round_event",
+        "self.n_skipped and self.stated_cost is None",
+        "False",
+        (PLANS, LEDGER, "test_a_round_that_a_release_chose_states_2"),
+    ),
+    Mutant(
+        "substitute-not-counted", "a node counts the mean in place of columns as the round after the last one",
+        "substitute",
+        "system.n_skipped = n_skipped",
+        "system.n_skipped = 1",
+        (NODE,),
+    ),
+    Mutant(
+        "substitute-of-another-plan", "a run replaces one round of columns more than its plan states",
+        "DPGram._release",
+        "self._plans(phases)[1 + n_rounds]",
+        "self._plans(phases)[1]",
+        ("test_a_run_makes_the_rounds_of_its_plan", LEDGER),
+    ),
+    Mutant(
+        "columns-replaced-for-less", "rounds of columns state a replace sensitivity of sqrt(2)", "CrossSum",
+        "_owner, _remedy = 'DPGram', FEWER_ITEMS",
+        "_owner, _remedy, replace_sensitivity = 'DPGram', FEWER_ITEMS, SQRT_2",
+        (LEDGER,),
+    ),
+    Mutant(
+        "columns-by-exact-mean", "the exact mean decides how many columns give way", "DPGram._release",
+        "self._n_column_rounds(first.system.width / n_users, columns)",
+        "len(columns) * int(data.interactions_per_item()[0] > data.n_users / 3)",
+        ("test_how_many_columns_give_way_follows_from_the_releases",),
+    ),
+    # ---- pairs ------------------------------------------------------------------------------------------------------
+    Mutant(
+        "pairs-full-as-uncentred", "pairs of centred rows have a norm of one unit without their diagonal",
+        "PairSum._sums",
+        "is_full = bool(state.mean.any())",
+        "is_full = False",
+        (FORMS, "test_sums_of_both_forms_equal_the_naive_twin_in_whole_numbers"),
+    ),
+    Mutant(
+        "pairs-form-by-data", "the form of pairs is chosen by the exact mean", "DPGram._release",
+        "PairForm.of(self.item_means_, n_users)",
+        "PairForm.of(np.bincount(data.indices, minlength=data.n_items) / data.n_users / 2, n_users)",
+        (FOLLOWS,),
+    ),
+    # ---- the decision -----------------------------------------------------------------------------------------------
+    Mutant(
+        "decision-by-exact-pairs", "candidates are evaluated on the exact pairs", "DPGram._release",
+        "self._decide(pairs, estimators)",
+        """self._decide(
+            form.matrix(of_pairs.system._sums(GramState(form.centre), data, 1) / UNIT, of_pairs.system.width),
+            estimators,
+        )""",
+        (FOLLOWS,),
+    ),
+    Mutant(
+        "decision-without-split", "candidates are evaluated on the matrix that they were fitted to", "_agreement",
+        "(pairs.values @ single).astype(np.float64) * (1 + 1 / _SPLIT) - (training @ single) / _SPLIT",
+        "(training @ single).astype(np.float64)",
+        (DENSE, "test_a_matrix_that_scored_itself_would_choose_a_model_of_noise"),
+    ),
+    Mutant(
+        "decision-half-split", "noise is split in other parts than evaluation undoes", "_training_matrices",
+        "math.sqrt(_SPLIT)",
+        "_SPLIT",
+        (UNRELATED,),
+    ),
+    Mutant(
+        "decision-one-training-matrix", "both training matrices are the same", "_training_matrices",
+        "np.subtract(2 * pairs.values, training, out=training)",
+        "pass",
+        ("test_both_training_matrices_are_symmetric_and_their_mean_is_the_release",),
+    ),
+    Mutant(
+        "decision-one-block-of-noise", "each block of rows has the noise of the first", "_training_matrices",
+        "round=start // _ROWS",
+        "round=0",
+        ("test_blocks_of_rows_have_noise_of_their_own",),
+    ),
+    Mutant(
+        "decision-error-of-less-noise", "the error of the decision is that of half the noise", "choose_candidate",
+        "pairs.noise * _spread(weights(best), weights(popularity))",
+        "pairs.noise / 2 * _spread(weights(best), weights(popularity))",
+        ("test_the_error_is_that_of_two_explicit_matrices", "test_the_stated_error_is_the_spread_over_noise"),
+    ),
+    Mutant(
+        "decision-always-personal", "a personal model is chosen whatever its gain", "choose_candidate",
+        "best if gain > 0 else popularity",
+        "best",
+        ("test_noise_alone_gains_no_more_than_its_error_and_a_strong_signal_is_answered_by_a_personal_model",),
+    ),
+]  # fmt: skip

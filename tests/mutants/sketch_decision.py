@@ -1,0 +1,68 @@
+"""ShuffledSketchGram decides by its reports, and what its two rounds cost."""
+
+from mutants.patch import Mutant
+
+REPORTED = "test_decision_and_scores_follow_from_the_reports_and_not_from_the_data"
+SAME = "test_who_says_the_same_gets_the_same_whatever_the_data[ShuffledSketchGram]"
+EITHER = "test_either_choice_costs_the_same"
+NOBODY = "test_a_release_does_not_tell_whether_anybody_has_anything[10-ShuffledSketchGram]"
+WITHIN = "test_two_rounds_cost_no_more_than_the_budget"
+BUDGET = "test_the_budget_is_kept_and_the_ledger_says_what_it_costs[4.0-1.0]"
+
+SKETCH_DECISION = [
+    Mutant(
+        "sketch-decides-by-data", "candidates are evaluated on the exact pairs", "ShuffledSketchGram._estimate",
+        "PairMatrix(values, noise, state.n_users * own_shares(self.item_means_))",
+        """PairMatrix(
+            (values + np.corrcoef(self.interactions_.to_scipy().toarray().T)).astype(np.float32), noise,
+            state.n_users * own_shares(self.item_means_),
+        )""",
+        (SAME, REPORTED),
+    ),
+    Mutant(
+        "sketch-ridge-of-exact-shares", "the ridge depends on how many users have each item",
+        "ShuffledSketchGram._estimate",
+        "replace(pairs, own_squares=state.n_users * own_shares(self.item_means_))",
+        "replace(pairs, own_squares=np.bincount(self.interactions_.indices, minlength=len(values)) + 1.0)",
+        (SAME, REPORTED),
+    ),
+    Mutant(
+        "sketch-counts-active-users", "the signal depends on how many users have something",
+        "ShuffledSketchGram._signal",
+        "data.n_users * self.n_reports_ / data.n_items",
+        "int((data.interactions_per_user() > 0).sum()) * self.n_reports_ / data.n_items",
+        (NOBODY,),
+    ),
+    Mutant(
+        "sketch-takes-noise-for-signal", "the noise of a pair is taken for a fifth less", "ShuffledSketchGram._estimate",
+        "math.sqrt(state.n_answers / 2) / unit",
+        "0.8 * math.sqrt(state.n_answers / 2) / unit",
+        ("test_the_noise_of_an_entry_is_as_stated",),
+    ),
+    Mutant(
+        "sketch-first-reports-free", "reports about items come on top of those that the budget allows",
+        "ShuffledSketchGram._plan",
+        "self.n_reports_ - n_first",
+        "self.n_reports_",
+        (EITHER, BUDGET),
+    ),
+    Mutant(
+        "sketch-two-rounds-for-one", "the cost of two rounds together is not computed", "ShuffledSketchGram._cost_of_two",
+        "account.get_epsilon(self.delta)",
+        "0.0",
+        (f"{WITHIN}[1.5]",),
+    ),
+    Mutant(
+        "sketch-rounds-share-words", "all rounds of ShuffledSketchGram draw the same words", "SketchRound._purpose",
+        "f'{self._stream}.{of}'",
+        "f'shuffled_sketch.{of}'",
+        ("test_no_two_rounds_draw_the_same_words",),
+    ),
+    Mutant(
+        "sketch-heard-at-last", "all rounds cost as if the users of the last one had been heard in all",
+        "ShuffledSketchGram._note_drop_outs",
+        "system.round_event(state.n_users)",
+        "system.round_event(asked[-1].state.n_users)",
+        ("test_users_who_are_not_heard_hide_nobody",),
+    ),
+]  # fmt: skip
