@@ -161,8 +161,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-broadcasts-exact-mean", "users of DPGram are sent the exact mean of all rows", "DPGram._release",
-        "public_mean(self.item_means_)",
-        "public_mean(np.bincount(data.indices, minlength=data.n_items) / n_users)",
+        "GramState(form.centre)",
+        "GramState(public_mean(np.bincount(data.indices, minlength=data.n_items) / n_users))",
         (f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]"),
     ),
     Mutant(
@@ -325,8 +325,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpals-event-rounded-up", "an event of DPALS says a little more noise than there is", "NoisyRound.round_event",
-        "_LESS",
-        "(2 - _LESS)",
+        "sum(squares.values()) ** -0.5 * _LESS",
+        "sum(squares.values()) ** -0.5 / _LESS",
         (f"{EXACT}[DPALS]",),
     ),
     Mutant(

@@ -280,9 +280,9 @@ LOCAL = [
     ),
     Mutant(
         "fedrec-sensitivity-halved", "FedRec's ledger takes half of what replacing a user moves",
-        "FedRecRounds.round_event",
-        "2 * self._clip_steps",
-        "self._clip_steps",
+        "FedRecRounds._noise_event",
+        "noise.noise_multiplier(sensitivity)",
+        "noise.noise_multiplier(sensitivity / 2)",
         ("test_fedrecs_noise_is_as_wide_as_its_ledger_says",),
     ),
     Mutant(

@@ -34,7 +34,8 @@ SKETCH_DECISION = [
         (NOBODY,),
     ),
     Mutant(
-        "sketch-takes-noise-for-signal", "the noise of a pair is taken for a fifth less", "ShuffledSketchGram._estimate",
+        "sketch-takes-noise-for-signal", "the noise of a pair is taken for a fifth less",
+        "ShuffledSketchGram._estimate",
         "math.sqrt(state.n_answers / 2) / unit",
         "0.8 * math.sqrt(state.n_answers / 2) / unit",
         ("test_the_noise_of_an_entry_is_as_stated",),
@@ -47,7 +48,8 @@ SKETCH_DECISION = [
         (EITHER, BUDGET),
     ),
     Mutant(
-        "sketch-two-rounds-for-one", "the cost of two rounds together is not computed", "ShuffledSketchGram._cost_of_two",
+        "sketch-two-rounds-for-one", "the cost of two rounds together is not computed",
+        "ShuffledSketchGram._cost_of_two",
         "account.get_epsilon(self.delta)",
         "0.0",
         (f"{WITHIN}[1.5]",),
