@@ -239,8 +239,8 @@ ACCOUNTS = [
     # ---- views ------------------------------------------------------------------------------------------------------
     Mutant(
         "replacing-costs-one-step", "replacing a user costs what removing one does (Gaussian)", "_for_replacement",
-        "Fraction(event.noise_multiplier) / bound",
-        "Fraction(event.noise_multiplier)",
+        "-Fraction(event.noise_multiplier) / bound",
+        "-Fraction(event.noise_multiplier)",
         ("test_gaussian_for_replacing_a_user",),
     ),
     Mutant(
