@@ -15,11 +15,7 @@ def prefer(patch, *, personal, with_features=False):
 
     def chosen(pairs, estimators, ridges=RIDGES):
         decision = own(pairs, estimators, ridges)
-        allowed = [
-            candidate
-            for candidate in decision.scores
-            if (candidate.personal_weight > 0) == personal
-        ]
+        allowed = [candidate for candidate in decision.scores if (candidate.personal_weight > 0) == personal]
         if with_features and len(estimators) > 1:
             allowed = [candidate for candidate in allowed if "features" in candidate.estimator]
         return replace(decision, chosen=max(allowed, key=decision.scores.__getitem__))
