@@ -119,6 +119,6 @@ COLUMNS = [
         "DPGram._plan",
         "max(n_users, data.n_users)",
         "MAX_USERS if data.n_interactions > 10 * data.n_users else n_users",
-        ("test_what_may_be_released_is_planned_on_public_numbers_alone",),
+        ("test_rounds_are_planned_on_public_numbers_alone",),
     ),
 ]  # fmt: skip

@@ -4,7 +4,7 @@ from mutants.central import ALIKE, COST
 from mutants.patch import Mutant
 
 PLANS = "test_no_plan_costs_more_than_the_budget_or_hardly_less"
-LEDGER = "test_the_ledger_of_every_run_states_what_its_releases_cost"
+LEDGER = "test_the_ledger_of_every_run_states_the_cost_of_its_releases"
 FOLLOWS = "test_the_decision_follows_from_the_releases_and_not_from_the_data"
 UNRELATED = "test_training_and_test_noise_are_uncorrelated_and_as_wide_as_stated"
 DENSE = "test_scores_equal_dense_algebra"

@@ -1,4 +1,4 @@
-"""ShuffledSketchGram decides by its reports, and what its two rounds cost."""
+"""ShuffledSketchGram's decision by its reports, and the cost of its two rounds."""
 
 from mutants.patch import Mutant
 

@@ -101,7 +101,7 @@ def test_users_contributions_come_near_the_unit_and_never_beyond(n_items, n_own,
     assert square >= 0.9 * UNIT**2
 
 
-def test_what_is_known_already_changes_nothing():
+def test_an_answer_that_agrees_changes_no_estimate():
     factors = factors_of(50, STRENGTHS)
     encoder = next_encoder(factors, 4, 1.0)
     found = add_columns(factors, answer(factors @ factors.T, encoder, 0.0), encoder, 1e-6)

@@ -1,4 +1,4 @@
-"""The choice between popularity and a personal model: its scores, its independent noise, and what it depends on."""
+"""The choice between popularity and a personal model: scores, independent noise, and no use of data but the release."""
 
 import dataclasses
 import functools
@@ -212,7 +212,7 @@ def independent(rows):
 
 
 @pytest.mark.parametrize("has_signal", [True, False])
-def test_what_is_released_of_pairs_decides(has_signal, monkeypatch):
+def test_the_released_pairs_decide(has_signal, monkeypatch):
     """Rows with a signal are answered as rows without one where the pairs of those are released, and the reverse."""
     with_signal = grouped(1_500, 60, 1)[0]
     rows = (with_signal, independent(with_signal))

@@ -1,4 +1,4 @@
-"""DPGram: the budget, the server's algebra, what devices make of it, and the figures it must reach."""
+"""DPGram: the budget, the server's algebra, the devices' scores, and the figures it must reach."""
 
 import math
 import re
@@ -45,7 +45,7 @@ def test_factors_of_the_inverse_equal_dense_algebra(n_items, rank, scale):
 
 
 @pytest.mark.parametrize("personal_weight", [1.0, 0.5])
-def test_what_a_fit_computes_from_its_release_equals_dense_algebra(personal_weight):
+def test_factors_and_weights_equal_dense_algebra_of_the_release(personal_weight):
     """The whole of the server's part, without a cut: the denoised matrix, the mean, and each item's own square."""
     rng = np.random.default_rng(4)
     taste = rng.normal(size=(30, 4))
@@ -156,7 +156,7 @@ def test_a_fit_of_many_items_holds_no_more_than_it_is_checked_for(monkeypatch):
     assert 8 * n_items**2 < peak < 1.25 * (8 * n_items**2 + denoising_bytes(n_items))
 
 
-def test_popularity_is_the_same_for_all_and_takes_what_columns_would_cost(monkeypatch):
+def test_popularity_is_the_same_for_all_and_has_the_budget_of_columns(monkeypatch):
     prefer(monkeypatch, personal=False)
     data = generated(60, 80)
     model = DPGram(1.0).fit(data, key=Key.from_seed(2))
@@ -173,7 +173,7 @@ def test_the_signal_depends_on_public_numbers_only():
     assert found == {5000 * gaussian_mu(1.0, 1e-6) / math.sqrt(80)}
 
 
-def test_what_may_be_released_is_planned_on_public_numbers_alone():
+def test_rounds_are_planned_on_public_numbers_alone():
     """However many people there are in the data, and however long their rows."""
     n_rounds = dp_gram._N_COLUMN_ROUNDS
     for data in (interactions_of([{0}, {1, 2}] * 20, 80), generated(50), generated(3000)):

@@ -1,4 +1,4 @@
-"""ShuffledSketchGram decides by its reports: what it evaluates candidates on, and what its two rounds cost."""
+"""ShuffledSketchGram decides by its reports; its two rounds cost the budget together."""
 
 import dataclasses
 import math
