@@ -26,8 +26,8 @@ class Offer:
     epsilon_alone : float
         The same where nothing but the user's own device is trusted; infinite where nothing is guaranteed then.
     expected : float or None
-        HR@10 that was measured where it is no easier: the least of what lies around.  None, as of `gain`, `margin` and
-        `seconds`, where nothing was measured around the question.
+        HR@10 that was measured where it is no easier: the smallest of the settings around.  None, as of `gain`,
+        `margin` and `seconds`, where nothing was measured around the question.
     gain : float or None
         Over private popularity at the same epsilon, or a random list, where that is least.
     margin : float or None
@@ -37,7 +37,7 @@ class Offer:
     n_measured : int or None
         Users there, at least.
     is_popularity : bool
-        Whether it releases counts only, as DPGram does where its gate is closed: everybody gets the same list.
+        Whether its plan releases sums over single items only: all users get the same list.
     download, upload : int or None
         Bytes of a client in the whole run, for the users and items asked about; None where the system counts none.
     seconds : float or None
@@ -65,8 +65,8 @@ class Offer:
 
     @property
     def is_better_than_popularity(self) -> bool:
-        """Whether the gain is more than chance explains; without figures, whether the noise leaves it anything else."""
-        return not self.is_popularity if self.gain is None or self.margin is None else self.gain > self.margin
+        """Whether figures show a larger gain than chance explains."""
+        return self.gain is not None and self.margin is not None and self.gain > self.margin
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,15 @@ class Advice:
     trust : {"local", "shuffle", "central"}
         Whom one trusts.
     offers : tuple of Offer
-        Systems that give people lists of their own, the largest gain first.
+        Systems that give users lists of their own: the one that the rule chooses, then those with the largest gain.
     popularities : tuple of Offer
         Those that give everybody the same list, the best first.
     remarks : tuple of str
         What was left out, and where the answer is not from settings around the question.
     source : str
         What the figures were measured on.
+    ruled : Offer or None
+        The offer that the rule chooses; None where figures choose.
     """
 
     n_users: int
@@ -100,15 +102,23 @@ class Advice:
     popularities: tuple[Offer, ...]
     remarks: tuple[str, ...]
     source: str
+    ruled: Offer | None = None
 
     @property
     def popularity_is_as_good(self) -> bool:
-        """Whether no system gains more than chance explains."""
+        """Whether the rule chooses one list for all; by figures, whether no system gains more than chance explains."""
+        if self.ruled is not None:
+            return self.ruled in self.popularities
         return not any(offer.is_better_than_popularity for offer in self.offers)
 
     @property
     def best(self) -> Offer:
-        """What to use: where nothing is clearly better than popularity with more users, what has most with as few."""
+        """Return the choice: by the rule, or by figures.
+
+        Where figures show nothing clearly better than popularity with more users, it has most with the same users.
+        """
+        if self.ruled is not None:
+            return self.ruled
         better = [offer for offer in self.offers if offer.is_better_than_popularity]
         if better:
             return better[0]
@@ -118,14 +128,14 @@ class Advice:
 
     @property
     def is_measured(self) -> bool:
-        """Whether there are sweeps around the question; else the answer is by rule, and has no figures."""
+        """Whether there are sweeps around the question, and so figures."""
         return any(offer.measured_at for offer in (*self.offers, *self.popularities))
 
     @property
     def reason(self) -> str:
         """Why, in a sentence."""
         best = self.best
-        if not self.is_measured or best.expected is None:
+        if self.ruled is not None or best.expected is None:
             return self.remarks[0]
         figure = f"HR@10 {best.expected:.3f} on generated data where it is no easier"
         if best.system == "Random":
@@ -170,9 +180,9 @@ class Advice:
             f"trust: {self.trust} ({TRUST_WORDS[self.trust]})",
             "",
         ]
-        if self.popularity_is_as_good and best in self.popularities and self.is_measured:
+        if self.ruled is None and self.popularity_is_as_good and best in self.popularities:
             lines.append("Popularity is as good: nothing that was measured gains more over it than chance explains.")
-        elif self.popularity_is_as_good and self.is_measured:
+        elif self.ruled is None and self.popularity_is_as_good:
             lines.append("Not clearly better than popularity with more users, but than popularity with as few.")
         lines += [
             f"Use {best.setting}",
@@ -194,14 +204,15 @@ class Advice:
             "",
             *(["measured at: " + "; ".join(best.measured_at)] if best.measured_at else []),
             *self.remarks,
-            f"{self.source}.  Yours differ; sweep them before you decide: fastfedrec sweep --data PATH.",
+            *([f"{self.source}."] if self.is_measured else []),
+            "Your data differ; sweep them before you decide: fastfedrec sweep --data PATH.",
         ]  # fmt: skip
         return "\n".join(lines)
 
     def _caveats(self, best: Offer) -> list[str]:
         """What becomes of the guarantee if the trust is misplaced; what else is as good."""
         alone = "nothing" if math.isinf(best.epsilon_alone) else f"epsilon {format_epsilon(best.epsilon_alone)}"
-        lines = ["  everybody gets the same list"] if best.is_popularity else []
+        lines = ["  all users get the same list"] if best.is_popularity else []
         if best.expected is not None and best.expected <= RANDOM:
             lines.append("  no better than items at random, which have .100")
         lines += [] if self.trust == "local" else [f"  if that trust is misplaced, {alone} is left of it"]

@@ -1,10 +1,11 @@
-"""PrivateRecommender: the system that public numbers speak for, fitted at a true epsilon.
+"""PrivateRecommender: the system that a rule on public numbers chooses, fitted at a true epsilon.
 
 It holds the fitted model of the system that `advise` names, and answers as that model does.
 """
 
 import copy
 import inspect
+import warnings
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from fastfedrec.systems._featured import FeaturedModel
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import fit_inside, transactional
+from fastfedrec.systems.gram.decision import Decision
 from fastfedrec.systems.private_recommender.advice import Advice
 from fastfedrec.systems.private_recommender.choice import MOST_EPSILON, advise
 from fastfedrec.systems.private_recommender.recipes import RECIPES, plan_run
@@ -36,7 +38,7 @@ _CHOSEN = _PLANNED | {"Random"}
 
 @dataclass(repr=False, eq=False)
 class PrivateRecommender(FeaturedModel):
-    """The system that fits public numbers best, at an epsilon that is the true cost of the whole run.
+    """The system that a rule on public numbers chooses, at an epsilon that is the true cost of the whole run.
 
     **Guarantee.** The whole run is (`epsilon`, `delta`)-differentially private for replacing all data of one user
     ("replace", privacy unit "user").  With ``trust="central"`` that holds for everything that is released, against
@@ -57,12 +59,11 @@ class PrivateRecommender(FeaturedModel):
         The public number of users, by which the system is chosen; None takes the number of rows, and the ledger says
         so.  Where the server is not trusted, whoever sees the reports can count them, so no other number will do.
     row_length : float or None
-        Items of a user, on average, if something public is known of it; never taken from the data.  None counts on the
-        worse of what was measured, and on 30 where a rule answers.
+        Deprecated and ignored: the systems with a trusted server or a shuffler measure on their own releases whether
+        pairs of items are worth more than popularity.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        What is **publicly** known of the items, as `fastfedrec.DPGram` takes it; handed to the system that is chosen.
-        That there are any is one of the numbers that it is chosen by; where it makes nothing of them, the ledger says
-        so.
+        What is **publicly** known of the items, as `fastfedrec.DPGram` takes it, for the system that is chosen.  If
+        that does not take features, the ledger states so.
 
     Attributes
     ----------
@@ -71,7 +72,12 @@ class PrivateRecommender(FeaturedModel):
     reason_ : str
         Why that one.
     n_users_ : int
-        The number that it was chosen by.
+        The public number of users that was used.
+    is_personal_ : bool
+        Whether users receive scores that depend on their own items.
+    decision_ : fastfedrec.systems.gram.decision.Decision or None
+        The measurement by which the system chose popularity or a personal model, with its error; it is computed from
+        the private release at no further cost.  None for a system that makes none, and for a model from a file.
     model_ : Recommender
         The fitted model of that system, whose attributes are described there.
     advice_ : Advice
@@ -87,10 +93,9 @@ class PrivateRecommender(FeaturedModel):
 
     Notes
     -----
-    It is chosen by the numbers of users and items, `epsilon`, `delta`, `trust` and `row_length` alone, and by whether
-    there are `item_features`, from sweeps of generated data that come with the package; where none was made, by a rule
-    that `advice_` states.  Where nothing gains more over popularity than chance explains, popularity is what it takes:
-    everybody gets the same list.
+    The system is chosen by the numbers of users and items, `epsilon`, `delta` and `trust` alone, by the rule of
+    `fastfedrec.advise.advise`.  DPGram and ShuffledSketchGram then choose popularity or a personal model by their
+    releases.  If that is popularity, all users get the same list.
 
     Examples
     --------
@@ -146,8 +151,19 @@ class PrivateRecommender(FeaturedModel):
         ValueError
             Another number of users than there are rows, where the server is not trusted; or an engine, and the system
             that is chosen has no rounds.
+
+        Warns
+        -----
+        FutureWarning
+            `row_length` is not None.
         """
         self._check_parameters()
+        if self.row_length is not None:
+            warnings.warn(
+                f"row_length is ignored, and will be removed in the next release; got {self.row_length:g}, leave it out",
+                FutureWarning,
+                stacklevel=2,
+            )
         data = check_counts(self, interactions, is_private=True, least_users=int(self.trust != "central"))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         self._features_of(data)  # which may not fit the items, before anything is spent
@@ -169,7 +185,7 @@ class PrivateRecommender(FeaturedModel):
             **options,
         )  # fmt: skip
         spent = self._account_.spent()
-        if spent.events != planned.events:  # a gate took another plan, which has to cost no more
+        if spent.events != planned.events:  # a release chose another plan, which has to cost no more
             self._check_epsilon(spent, model)
         self._hold(model)
         return self
@@ -189,21 +205,18 @@ class PrivateRecommender(FeaturedModel):
     def _advice(self, n_users: int, n_items: int) -> Advice:
         """By public numbers alone: nothing of the data is at hand here."""
         return advise(
-            n_users, n_items, self.epsilon, self.trust, delta=self.delta, row_length=self.row_length,
-            item_features=self.item_features is not None,
-        )  # fmt: skip
+            n_users, n_items, self.epsilon, self.trust, delta=self.delta, item_features=self.item_features is not None
+        )
 
     def _make(self, advice: Advice) -> Recommender:
         """The system that was chosen, not fitted."""
         best = advice.best
         model = make_system(best.system, best.parameters)
-        # Popularity makes nothing of features, which would open gates that the choice takes to be closed.
-        handed = ("n_users",) if best.is_popularity else ("n_users", "item_features")
         known = model.get_params()
-        return model.set_params(**{name: getattr(self, name) for name in handed if name in known})
+        return model.set_params(**{name: getattr(self, name) for name in ("n_users", "item_features") if name in known})
 
     def _check_cost(self, model: Any, data: Interactions) -> Ledger:
-        """Add up anew what the fit is going to record, before it: by sizes, and by features, which may move a gate."""
+        """Compute again what the fit is going to record, before it, by sizes and features."""
         if type(model).__name__ not in _PLANNED:
             return Ledger(self.delta)  # of a model that records nothing
         planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids).ledger
@@ -218,15 +231,24 @@ class PrivateRecommender(FeaturedModel):
     def _note(self, data: Interactions, model: Recommender) -> None:
         from_rows = " (the number of rows, the same in neighbouring data: that somebody takes part is not hidden)"
         users = f"{self.n_users_} users{from_rows if self.n_users is None else ''}"
-        rows = "" if self.row_length is None else f", rows of {self.row_length:g}"
         known = "" if self.item_features is None else ", with public features"
         self.ledger_.note(
             f"PrivateRecommender: epsilon {self.epsilon:g} at delta {self.delta:g} for replacing all data of one user "
             f"(replace), the whole run together; trust: {self.trust} ({TRUST_WORDS[self.trust]}); took {self.chosen_}, "
-            f"by sizes alone: {users}, {data.n_items} items{rows}{known}: {self.reason_}"
+            f"by sizes alone: {users}, {data.n_items} items{known}: {self.reason_}"
         )
         if self.item_features is not None and model.get_params().get("item_features") is None:
-            self.ledger_.note(f"PrivateRecommender: {type(model).__name__} makes nothing of the item features")
+            self.ledger_.note(f"PrivateRecommender: {type(model).__name__} does not take the item features")
+
+    @property
+    def is_personal_(self) -> bool:
+        """Whether users receive scores that depend on their own items; popularity and random lists do not."""
+        return bool(getattr(self._fitted(), "is_personal_", False))
+
+    @property
+    def decision_(self) -> Decision | None:
+        """The measurement by which the system chose popularity or a personal model; None if there was none."""
+        return getattr(self._fitted(), "decision_", None)
 
     @property
     def advice_(self) -> Advice:

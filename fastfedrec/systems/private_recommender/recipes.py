@@ -24,16 +24,17 @@ __all__ = ["POPULARITY", "RECIPES", "Planned", "Recipe", "calibrated", "most_use
 POPULARITY = "DPPopularity"
 _COUNTS = {
     "discrete Laplace on item counts", "binary response on interaction bits",
-    "Gaussian noise on item shares", "largest response on sketched items",  # of a closed gate
+    "Gaussian noise on item shares", "largest response on sketched items",
 }  # fmt: skip
 _NO_KEY = Key.from_seed(0)  # of a plan only sizes are looked at
 _CLOSE = 0.985  # of the target: an epsilon this near is not worth another search step
 _MOST_STEPS = 24
 _REPORT_EPSILON = 2.5
 _MOST_ASKED = 2_000.0  # nats of local cost: some 900 items that each user answers for, and counts are as good as exact
-_MOST_ANSWERS = 500_000_000  # users times reports, as in the map of the gate
+_MOST_ANSWERS = 500_000_000  # users times reports
 _MOST_CELLS = 30_000_000  # users times items, of systems that go over all items for each user in each round
-_MOST_DENSE = 10_000_000  # the same, of what a user adds whole vectors to
+_MOST_ALS_CELLS = 10_000_000  # the same, of DPALS, which solves for all items in each round
+_MOST_FMF_CELLS = 200_000_000  # the same, of DPFMF: about a minute on two cores
 _MOST_PAIRS = 10_000  # items whose matrix of pairs is planned: below a gigabyte
 _MOST_SKETCHED = 4_096  # items that fit into the rotations of the sketch by default
 _MOST_SKETCH = 49.0  # epsilon: more reports hide nobody
@@ -77,8 +78,12 @@ def _few_cells(n_users: int, n_items: int, planned: "Planned") -> bool:
     return n_users * n_items <= _MOST_CELLS
 
 
-def _few_dense(n_users: int, n_items: int, planned: "Planned") -> bool:
-    return n_users * n_items <= _MOST_DENSE
+def _few_als_cells(n_users: int, n_items: int, planned: "Planned") -> bool:
+    return n_users * n_items <= _MOST_ALS_CELLS
+
+
+def _few_fmf_cells(n_users: int, n_items: int, planned: "Planned") -> bool:
+    return n_users * n_items <= _MOST_FMF_CELLS
 
 
 def _few_answers(n_users: int, n_items: int, planned: "Planned") -> bool:
@@ -107,8 +112,8 @@ def _rotated_once(strength: float, epsilon: float, delta: float) -> dict[str, An
 RECIPES = (
     Recipe("DPGram", "central", _released, most_items=_MOST_PAIRS),
     Recipe("DPSubspace", "central", _released),
-    Recipe("DPFMF", "central", _released, is_small=_few_dense),
-    Recipe("DPALS", "central", _released, is_small=_few_dense),
+    Recipe("DPFMF", "central", _released, is_small=_few_fmf_cells),
+    Recipe("DPALS", "central", _released, is_small=_few_als_cells),
     Recipe(
         POPULARITY, "central", lambda strength, epsilon, delta: {"epsilon": strength},
         lambda epsilon, n_users: epsilon / 2,
@@ -145,13 +150,10 @@ class Planned:
         With the events of the whole run.
     communication : CommunicationLedger or None
         What a client receives and sends, at most; None where the system counts nothing.
-    signal : float
-        What the system's gate looks at before anything is released; 0 of a system without a gate.
     """
 
     ledger: Ledger
     communication: CommunicationLedger | None
-    signal: float = 0.0
 
     @property
     def is_popularity(self) -> bool:
@@ -206,7 +208,7 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float, item_ids: np.
         for _ in range(n_rounds):
             ledger.record(system.round_event(n_users))
             communication.record(system.traffic(state, n_users))
-    return Planned(ledger, communication, float(getattr(model, "signal_", 0.0)))
+    return Planned(ledger, communication)
 
 
 def most_users(system: str) -> float:

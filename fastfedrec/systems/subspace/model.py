@@ -98,6 +98,8 @@ class DPSubspace(CentralModel, FeaturedModel):
         L, whose L L' is the matrix of pairs that was found; without columns where only popularity was released.
     item_uniqueness_ : ndarray of shape (n_items,), float64
         What is added to its diagonal: the part of each item that factors do not explain, and the ridge.
+    is_personal_ : bool
+        Whether users receive scores of their own; otherwise all get the same popular items.
     signal_ : float
         The gate's number n_users mu / n_items, from public numbers only; below 0.75 it closes.
     ledger_ : fastfedrec.accounting.Ledger
@@ -147,6 +149,11 @@ class DPSubspace(CentralModel, FeaturedModel):
     mean_share: float = 0.05
     n_users: int | None = None
     item_features: ItemFeaturesLike | None = None
+
+    @property
+    def is_personal_(self) -> bool:
+        """Whether users receive scores of their own; False where only popularity was released."""
+        return self._fitted().item_factors_.shape[1] > 0
 
     def _check_parameters(self) -> None:
         super()._check_parameters()

@@ -139,7 +139,7 @@ def test_a_closed_gate_is_popularity(write):
     found = advise(1_000, 300, 1.0, "central", measured=measured)
     assert found.popularity_is_as_good
     assert found.best.system == "DPGram"
-    assert "everybody gets the same list" in found.summary()
+    assert "all users get the same list" in found.summary()
     assert not advise(10_000, 300, 1.0, "central", measured=measured).best.is_popularity
 
 
