@@ -96,7 +96,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "private-prototypes: 1, 5, 6 or 7 (generated counts), 3 or 4 (k-means objective), structured, 2 (eICU), 8 or 9 "
         "(MovieLens), or entity-size; privrec: 2 (users by visited items), 3 (Hits over rounds, epochs and cohort), 4 "
         "or 6 (with privacy; 5 or 7 on Frappe), 8 (inactive users) or 9 (time); dp-gram: map (gain over popularity, "
-        "and the gate) or order (the last item drawn held out), on generated data",
+        "and the choice of the model) or order (the last item drawn held out), on generated data",
     )
     what.add_argument(
         "--table",

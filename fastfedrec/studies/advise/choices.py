@@ -1,9 +1,7 @@
 """How far the choice of `advise` is behind the best of all systems: ``fastfedrec sweep --choices --out DIR``.
 
-The map has other users, items and lengths of rows than the sweeps that the choice is read from, and another preset of
-the generator, so that it is no test of reading.  Its systems are tested on people who take no part, of whom there can
-be enough that a difference of .02 is no chance with however few users.  Whatever it finds says something of the rule as
-it was when the map was committed; a rule that is changed by it needs another.
+The map has another preset of the generator than the sweeps.  Its systems are tested on users who take no part, so that
+a difference of .02 is not chance with few users either.  No constant of the rule is set by it.
 """
 
 import itertools
@@ -40,9 +38,10 @@ class Grid:
     Parameters
     ----------
     users, items : tuple of int
-        Some beyond the sweeps on either side.
+        Sizes of the data.
     row_lengths : tuple of float
-        Items of a user, on average, shorter than the preset's: each is kept with one probability.
+        Items of a user, on average, shorter than the preset's: each is kept with one probability.  Rows that are
+        thinned to a few items carry less information than real short rows, so that the full map has none.
     epsilons : tuple of float
         For replacing all data of one user.
     n_seeds : int
@@ -79,7 +78,7 @@ class Grid:
         return len(self.data()) * len(self.epsilons) * len(TRUST_VIEWS)
 
 
-FULL = Grid((600, 2_500, 9_000), (400, 1_200, 2_800), (10.0, 25.0, 60.0), (0.5, 1.0, 2.0, 4.0), 3)
+FULL = Grid((9_000,), (400,), (60.0,), (0.5, 1.0, 2.0, 4.0), 3)
 QUICK = Grid((300,), (320,), (12.0,), (2.0,), 1)
 
 
@@ -163,7 +162,7 @@ def choose_again(path: Path) -> dict[str, Any]:
         The map, with the choices of this version of the package.
     """
     document = json.loads(path.read_text())
-    return document | {"cells": [cell | {"choices": _choices(cell)} for cell in document["cells"]]}
+    return document | {"cells": [cell | {"choice": _choice(cell)} for cell in document["cells"]]}
 
 
 def write_choices(folder: Path, document: dict[str, Any]) -> None:
@@ -193,7 +192,7 @@ def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
 
 
 def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[str, str], Cell]) -> dict[str, Any]:
-    """All systems in one trust model at one epsilon; and what is chosen, with the length of rows told and not."""
+    """Return the figures of all systems in one trust model at one epsilon, and the choice."""
     settings: list[tuple[str, dict[str, Any]]] = [("Random", {})]
     settings += [
         (recipe.system, chosen[0])
@@ -211,20 +210,14 @@ def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[
             if run is not None
         },
     }  # fmt: skip
-    return cell | {"choices": _choices(cell)}
+    return cell | {"choice": _choice(cell)}
 
 
-def _choices(cell: dict[str, Any]) -> dict[str, Any]:
-    """What is chosen, and how far behind the best of a cell that is; None where that was not measured."""
+def _choice(cell: dict[str, Any]) -> dict[str, Any]:
+    """Return the chosen system, and how far it is behind the best of a cell; None where it was not measured."""
     means = {system: statistics.fmean(values) for system, values in cell["systems"].items()}
-    choices = {}
-    for name, length in (("row_length told", cell["row_length"]), ("row_length not told", None)):
-        taken = advise(
-            cell["n_users"], cell["n_items"], cell["epsilon"], cell["trust"], delta=DELTA, row_length=length
-        ).best.system
-        behind = round(max(means.values()) - means[taken], 4) if taken in means else None
-        choices[name] = {"system": taken, "behind": behind}
-    return choices
+    chosen = advise(cell["n_users"], cell["n_items"], cell["epsilon"], cell["trust"], delta=DELTA).best.system
+    return {"system": chosen, "behind": round(max(means.values()) - means[chosen], 4) if chosen in means else None}
 
 
 def best_of(cell: dict[str, Any]) -> str:
@@ -254,27 +247,26 @@ def summary_of(document: dict[str, Any]) -> str:
     Returns
     -------
     str
-        How many cells there are, how far each choice is behind, and those that are too far.
+        How many cells there are, how far the choice is behind, and those that are too far.
     """
     lines = [f"{len(document['cells'])} of {document['n_cells']} cells; {document['source']}"]
-    for name in ("row_length told", "row_length not told"):
-        behind = [cell["choices"][name]["behind"] for cell in document["cells"]]
-        known = [value for value in behind if value is not None]
-        far = sum(value > BEHIND for value in known)
-        most = f"{max(known):.3f}" if known else "-"
-        lines.append(f"{name}: at most {most} behind the best, more than {BEHIND} in {far} of {len(known)} cells")
-        if len(known) < len(behind):
-            lines.append(f"  in {len(behind) - len(known)} the chosen system was not measured")
+    behind = [cell["choice"]["behind"] for cell in document["cells"]]
+    known = [value for value in behind if value is not None]
+    far = sum(value > BEHIND for value in known)
+    most = f"{max(known):.3f}" if known else "-"
+    lines.append(f"at most {most} behind the best, more than {BEHIND} in {far} of {len(known)} cells")
+    if len(known) < len(behind):
+        lines.append(f"  in {len(behind) - len(known)} the chosen system was not measured")
     rows = [
         (
             cell["trust"], f"{cell['n_users']:,}", f"{cell['n_items']:,}", f"{cell['row_length']:g}",
-            f"{cell['epsilon']:g}", name, choice["system"], best_of(cell), f"{choice['behind']:.3f}",
+            f"{cell['epsilon']:g}", choice["system"], best_of(cell), f"{choice['behind']:.3f}",
         )
         for cell in document["cells"]
-        for name, choice in cell["choices"].items()
+        for choice in [cell["choice"]]
         if choice["behind"] is not None and choice["behind"] > BEHIND
     ]  # fmt: skip
     if rows:
-        header = ("trust", "users", "items", "rows", "epsilon", "", "chosen", "best", "behind")
+        header = ("trust", "users", "items", "rows", "epsilon", "chosen", "best", "behind")
         lines += ["", format_table(header, rows)]
     return "\n".join(lines)

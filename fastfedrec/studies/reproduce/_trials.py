@@ -5,7 +5,7 @@ import itertools
 import statistics
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -120,10 +120,20 @@ def generated_split(
     return train, test.keep_interactions(np.repeat(tested, test.interactions_per_user()))
 
 
-def hit_ratio(model: Any, train: Interactions, test: Interactions, key: Key, n_threads: int) -> float:
-    """HR@10 among 99 items that the user does not have."""
-    candidates = Sampled(99, per="interaction")
-    return evaluate(model, train, test, metrics=["hr@10"], candidates=candidates, key=key, n_threads=n_threads)["hr@10"]
+class Accuracy(NamedTuple):
+    """The three figures of a model: HR@10 among 99 sampled items, and HR@10 and nDCG@10 among all unseen items."""
+
+    hit_ratio: float
+    hit_ratio_all: float
+    ndcg_all: float
+
+
+def accuracy(model: Any, train: Interactions, test: Interactions, key: Key, n_threads: int) -> Accuracy:
+    """Evaluate a model on one item of each user, among items that the user does not have."""
+    how: dict[str, Any] = {"key": key, "n_threads": n_threads}
+    sampled = evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99, per="interaction"), **how)
+    unseen = evaluate(model, train, test, metrics=["hr@10", "ndcg@10"], **how)
+    return Accuracy(sampled["hr@10"], unseen["hr@10"], unseen["ndcg@10"])
 
 
 def mean_and_deviation(values: Sequence[float], mean: str = "{:.3f}", deviation: str = " ± {:.3f}") -> str:

@@ -1,4 +1,4 @@
-"""DPGram and ShuffledSketchGram on generated data: where they gain over popularity, and whether the gate knows it.
+"""DPGram and ShuffledSketchGram on generated data: gains over popularity, and whether they chose a personal model.
 
 Nothing of these figures is in a paper; both systems are our own (docs/explanation/systems/gram/dp-gram.md).
 """
@@ -16,11 +16,10 @@ from fastfedrec.core.check import check_choice, check_integer
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.studies.reproduce._trials import each, generated_split, hit_ratio
+from fastfedrec.studies.reproduce._trials import Accuracy, accuracy, each, generated_split
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.gram.dp_gram import DPGram
-from fastfedrec.systems.gram.gram_model import LEAST_SIGNAL
 from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, ShuffledSketchGram
 
 __all__ = ["GainMap", "MapCell", "gain_map"]
@@ -42,9 +41,10 @@ MOST_SKETCH_CELLS = 2**28  # of all rotations, in 4 bytes for each thread and 16
 MOST_ANSWERS = 500_000_000  # users times reports
 MANY_SKETCH_CELLS = 2**26  # as many rotations as fit are used, at least one and at most eight
 LEGEND = (
-    "gain: HR@10 with the gate off less that of exact popularity, leave one out among 99 unseen items.  closed: the "
-    "same for the model whose gate closed.  signal: the public number that the gate compares with 30.  epsilon of the "
-    "whole run, for all of a user's data against none, at delta 1e-6."
+    "gain: HR@10 less that of exact popularity, leave one out among 99 unseen items; in brackets the same among all "
+    "unseen items.  signal: the public number n_users mu / sqrt(n_items) of DPGram, or that of the sketch.  "
+    "popularity: the model chose popularity by its own release.  epsilon of the whole run, for all of a user's data "
+    "against none, at delta 1e-6."
 )
 
 
@@ -65,13 +65,17 @@ class MapCell:
     epsilon : float
         Of the whole run.
     signal : float
-        The gate's number.
+        The model's public number.
+    is_personal : bool
+        Whether the model chose lists for each user.
     popularity, hit_ratio : float
-        HR@10 of exact popularity, and of the model with the gate off.
-    closed : float or None
-        HR@10 where the gate closes; None where it stays open.
+        HR@10 among 99 unseen items, of exact popularity and of the model.
+    popularity_all, hit_ratio_all : float
+        The same among all unseen items.
+    popularity_ndcg_all, ndcg_all : float
+        nDCG@10 among all unseen items.
     n_tested : int
-        Users they rest on.
+        Users who were tested.
     """
 
     model: str
@@ -81,25 +85,34 @@ class MapCell:
     latest: bool
     epsilon: float
     signal: float
+    is_personal: bool
     popularity: float
     hit_ratio: float
-    closed: float | None
+    popularity_all: float
+    hit_ratio_all: float
+    popularity_ndcg_all: float
+    ndcg_all: float
     n_tested: int
 
     @property
     def gain(self) -> float:
-        """Over exact popularity."""
+        """HR@10 among 99 items less that of exact popularity."""
         return self.hit_ratio - self.popularity
 
     @property
+    def gain_all(self) -> float:
+        """HR@10 among all unseen items less that of exact popularity."""
+        return self.hit_ratio_all - self.popularity_all
+
+    @property
     def margin(self) -> float:
-        """What the hit ratio may differ by for no other reason than who was tested: two standard errors."""
+        """Two standard errors of the hit ratio among 99 items, by the choice of tested users."""
         return 2 * math.sqrt(self.popularity * (1 - self.popularity) / self.n_tested)
 
 
 @dataclass(frozen=True)
 class GainMap(SideBySide):
-    """Gain over popularity by size and epsilon, with the gate.
+    """Gain over popularity by size and epsilon, with the model's own choice.
 
     Parameters
     ----------
@@ -123,7 +136,7 @@ class GainMap(SideBySide):
     def title(self) -> str:
         """Which figure it is."""
         if self.figure == "map":
-            return "DPGram and ShuffledSketchGram: gain over popularity, and the gate"
+            return "DPGram and ShuffledSketchGram: gain over popularity, and their choice"
         return "DPGram and ShuffledSketchGram: a random item held out, and the last one drawn"
 
     @property
@@ -132,7 +145,7 @@ class GainMap(SideBySide):
         return self.skipped
 
     def verdict(self) -> str:
-        """Say for each model how often the gate was right.
+        """Count for each model how often a personal model, and popularity, were right.
 
         Returns
         -------
@@ -142,11 +155,11 @@ class GainMap(SideBySide):
         sentences = []
         for name in dict.fromkeys(cell.model for cell in self.cells):
             cells = [cell for cell in self.cells if cell.model == name]
-            shut = [(cell, cell.hit_ratio - cell.closed, cell.margin) for cell in cells if cell.closed is not None]
-            opened = [(cell, cell.gain, cell.margin) for cell in cells if cell.closed is None]
+            personal = [cell for cell in cells if cell.is_personal]
+            popular = [cell for cell in cells if not cell.is_personal]
             sentences += [
-                f"{name}, gate closed in {len(shut)} cells: open it would have done {_count(shut)} than closed.",
-                f"{name}, gate open in {len(opened)} cells: it did {_count(opened)} than exact popularity.",
+                f"{name}, personal in {len(personal)} cells: {_count(personal)} than exact popularity.",
+                f"{name}, popularity in {len(popular)} cells: {_count(popular)} than exact popularity.",
             ]
         return "\n".join(sentences)
 
@@ -159,8 +172,13 @@ class GainMap(SideBySide):
             for n_items, latest in sorted({(cell.n_items, cell.latest) for cell in of_model}):
                 cells = [cell for cell in of_model if (cell.n_items, cell.latest) == (n_items, latest)]
                 label = f"{n_items:,} items" + (", last drawn" if latest else "")
-                panel.plot([c.signal for c in cells], [c.gain for c in cells], "x" if latest else "o", label=label)
-            panel.axvline(LEAST_SIGNAL, color="k", linestyle="--", label="gate")
+                (line,) = panel.plot(
+                    [c.signal for c in cells], [c.gain for c in cells], "x" if latest else "o", label=label
+                )
+                popular = [c for c in cells if not c.is_personal]
+                signals, gains = [c.signal for c in popular], [c.gain for c in popular]
+                panel.plot(signals, gains, "s", mfc="none", ms=10, color=line.get_color())
+            panel.plot([], [], "ks", mfc="none", ms=10, label="chose popularity")
             panel.axhline(0.0, color="k", linewidth=0.5)
             panel.set(title=name, xlabel="signal", ylabel="gain in HR@10", xscale="log")
             panel.legend(fontsize="small")
@@ -168,18 +186,19 @@ class GainMap(SideBySide):
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         header = ["model", "users x items", "row", "held out", "popularity"]
-        header += [f"gain at {epsilon:g} (signal, closed)" for epsilon in EPSILONS]
+        header += [f"gain at {epsilon:g} (among all; signal)" for epsilon in EPSILONS]
         rows: dict[tuple[Any, ...], dict[float, str]] = {}
         for cell in self.cells:
             size = f"{cell.n_users:,} x {cell.n_items:,}", f"{cell.row_length:g}", "last" if cell.latest else "random"
-            closed = "" if cell.closed is None else f", {cell.closed - cell.popularity:+.3f}"
-            shown = f"{cell.gain:+.3f} ({cell.signal:.3g}{closed})"
-            rows.setdefault((cell.model, *size, f"{cell.popularity:.3f}"), {})[cell.epsilon] = shown
+            chosen = "" if cell.is_personal else ", popularity"
+            shown = f"{cell.gain:+.3f} ({cell.gain_all:+.3f}; {cell.signal:.3g}{chosen})"
+            popularity = f"{cell.popularity:.3f} ({cell.popularity_all:.3f})"
+            rows.setdefault((cell.model, *size, popularity), {})[cell.epsilon] = shown
         return header, [[*row, *(found.get(epsilon, "") for epsilon in EPSILONS)] for row, found in rows.items()]
 
 
 def gain_map(figure: str = "map", *, seed: int = 0, **options: Any) -> GainMap:
-    """Measure the gain over popularity of both systems, gate off, over sizes, row lengths and epsilons.
+    """Measure the gain over popularity of both systems over sizes, row lengths and epsilons.
 
     Parameters
     ----------
@@ -202,10 +221,9 @@ def gain_map(figure: str = "map", *, seed: int = 0, **options: Any) -> GainMap:
     settings = {
         "version": __version__,
         "seed": seed,
-        "models": {name: repr(_model(name, 1.0, 300, gate=False)) for name in (DP_GRAM, SKETCH)},
+        "models": {name: repr(_model(name, 1.0, 300)) for name in (DP_GRAM, SKETCH)},
         "epsilons": list(EPSILONS),
         "most_tested": MOST_TESTED,
-        "least_signal": LEAST_SIGNAL,
     }
     skipped: dict[str, list[str]] = {}
     plans = each(_plans(figure, how.quick, skipped), how, figure, "data set")
@@ -278,11 +296,11 @@ def _length(n_items: int) -> int:
     return 1 << (n_items - 1).bit_length()
 
 
-def _model(name: str, epsilon: float, n_items: int, *, gate: bool) -> DPGram | ShuffledSketchGram:
+def _model(name: str, epsilon: float, n_items: int) -> DPGram | ShuffledSketchGram:
     if name == DP_GRAM:
-        return DPGram(epsilon, gate=gate)
+        return DPGram(epsilon)
     n_rotations = max(1, min(8, MANY_SKETCH_CELLS // _length(n_items) ** 2))
-    return ShuffledSketchGram(epsilon, gate=gate, n_rotations=n_rotations)
+    return ShuffledSketchGram(epsilon, n_rotations=n_rotations)
 
 
 def _parts(
@@ -291,46 +309,43 @@ def _parts(
     """The cells of each model on one data set, which is made only if one of them is not there yet."""
     size, latest, wanted = plan
     n_users, n_items, length = size
-    data = functools.cache(functools.partial(_data, size, latest, settings["seed"], n_threads))
+    data: Callable[[], _Data] = functools.cache(functools.partial(_data, size, latest, settings["seed"], n_threads))
     for name, epsilons in wanted.items():
         title = f"{name}-{n_users}x{n_items}x{length:g}-{'last' if latest else 'random'}-seed-{settings['seed']}"
         fit = functools.partial(_run, plan, name, data, settings["seed"], n_threads)
         yield kept(folder, title, settings | {"epsilons": epsilons}, fit)
 
 
-def _data(size: _Size, latest: bool, seed: int, n_threads: int) -> tuple[Interactions, Interactions, float]:
-    """One split of one data set, and popularity's hit ratio on it."""
+_Data = tuple[Interactions, Interactions, Accuracy]
+
+
+def _data(size: _Size, latest: bool, seed: int, n_threads: int) -> _Data:
+    """Return one split of one data set, and popularity's figures on it."""
     key = Key.from_seed(seed)
     train, test = generated_split(*size, key, MOST_TESTED, latest=latest, n_threads=n_threads)
-    return train, test, hit_ratio(Popularity().fit(train), train, test, key, n_threads)
+    return train, test, accuracy(Popularity().fit(train), train, test, key, n_threads)
 
 
-def _run(
-    plan: _Plan, name: str, data: Callable[[], tuple[Interactions, Interactions, float]], seed: int, n_threads: int
-) -> list[dict[str, Any]]:
-    """One model at every epsilon on one data set and one split."""
+def _run(plan: _Plan, name: str, data: Callable[[], _Data], seed: int, n_threads: int) -> list[dict[str, Any]]:
+    """Fit and evaluate one model at every epsilon on one data set and one split."""
     key = Key.from_seed(seed)
     (n_users, n_items, length), latest, wanted = plan
-    train, test, popularity = data()
-    tested = functools.partial(hit_ratio, train=train, test=test, key=key, n_threads=n_threads)
+    train, test, popular = data()
     cells = []
     for epsilon in wanted[name]:
-        model = _model(name, epsilon, n_items, gate=False).fit(train, key=key, n_threads=n_threads)
-        is_closed = model.signal_ < LEAST_SIGNAL
-        shut = _model(name, epsilon, n_items, gate=True).fit(train, key=key, n_threads=n_threads) if is_closed else None
+        model = _model(name, epsilon, n_items).fit(train, key=key, n_threads=n_threads)
+        found = accuracy(model, train, test, key, n_threads)
         cell = MapCell(
-            name, n_users, n_items, length, latest, epsilon, model.signal_, popularity, tested(model),
-            None if shut is None else tested(shut), test.n_interactions,
+            name, n_users, n_items, length, latest, epsilon, model.signal_, model.is_personal_, popular.hit_ratio,
+            found.hit_ratio, popular.hit_ratio_all, found.hit_ratio_all, popular.ndcg_all, found.ndcg_all,
+            test.n_interactions,
         )  # fmt: skip
         cells.append(asdict(cell))
     return cells
 
 
-def _count(differences: list[tuple[MapCell, float, float]]) -> str:
-    """How many are better, even and worse, and between which signals that changes."""
-    better = [cell.signal for cell, gain, margin in differences if gain > margin]
-    worse = [cell.signal for cell, gain, margin in differences if gain < -margin]
-    n_even = len(differences) - len(better) - len(worse)
-    where_better = f" (signal {min(better):.3g} and beyond)" if better else ""
-    where_worse = f" (signal up to {max(worse):.3g})" if worse else ""
-    return f"better in {len(better)}{where_better}, about even in {n_even}, worse in {len(worse)}{where_worse}"
+def _count(cells: list[MapCell]) -> str:
+    """Count the cells with a gain beyond chance, about none, and a loss."""
+    n_better = sum(cell.gain > cell.margin for cell in cells)
+    n_worse = sum(cell.gain < -cell.margin for cell in cells)
+    return f"better in {n_better}, about even in {len(cells) - n_better - n_worse}, worse in {n_worse}"

@@ -17,7 +17,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.movielens import release_year
-from fastfedrec.studies.reproduce._trials import each, generated_split, hit_ratio, mean_and_deviation
+from fastfedrec.studies.reproduce._trials import accuracy, each, generated_split, mean_and_deviation
 from fastfedrec.studies.reproduce.movielens_users import (
     HALF,
     HELD_OUT_FIRST,
@@ -37,7 +37,7 @@ from fastfedrec.systems.subspace.model import DPSubspace
 __all__ = ["HitRatioCell", "HitRatioTable", "movielens_table", "subspace_table"]
 
 SIZES, MOVIELENS = "sizes", "movielens"  # names of the tables
-# Users and items of generated data; with 20,000 and 10,000 users of 10,000 items the gate closes.
+# Users and items of generated data; with 20,000 and 10,000 users of 10,000 items DPSubspace releases popularity.
 N_USERS_AND_ITEMS = (
     (100_000, 10_000), (50_000, 10_000), (100_000, 30_000), (20_000, 10_000), (10_000, 10_000), (10_000, 3_000),
 )  # fmt: skip
@@ -70,11 +70,13 @@ class HitRatioCell:
     replaced : float or None
         Of the same run, for replacing one user.
     signal : float or None
-        The gate's number.
+        The model's public number.
+    is_personal : tuple of bool
+        Whether users received lists of their own, for each seed.
     popularity, hit_ratios : tuple of float
-        HR@10 of exact popularity, and of the model as it is, a seed each.
-    opened : tuple of float or None
-        HR@10 with the gate off, where it closes.
+        HR@10 among 99 unseen items, of exact popularity and of the model, for each seed.
+    popularity_all, hit_ratios_all, ndcgs_all : tuple of float
+        HR@10 of both and nDCG@10 of the model among all unseen items.
     """
 
     model: str
@@ -83,13 +85,22 @@ class HitRatioCell:
     epsilon: float | None
     replaced: float | None
     signal: float | None
+    is_personal: tuple[bool, ...]
     popularity: tuple[float, ...]
     hit_ratios: tuple[float, ...]
-    opened: tuple[float, ...] | None
+    popularity_all: tuple[float, ...]
+    hit_ratios_all: tuple[float, ...]
+    ndcgs_all: tuple[float, ...]
+
+    @property
+    def choice(self) -> str:
+        """How many seeds had lists for each user: "personal", "popularity", or both numbers."""
+        n_personal, n_seeds = sum(self.is_personal), len(self.is_personal)
+        return {n_seeds: "personal", 0: "popularity"}.get(n_personal, f"personal in {n_personal} of {n_seeds}")
 
     @property
     def gain(self) -> float:
-        """Of the model as it is over exact popularity, on average."""
+        """HR@10 among 99 items less that of exact popularity, on average."""
         return statistics.fmean(self.hit_ratios) - statistics.fmean(self.popularity)
 
 
@@ -122,8 +133,9 @@ class HitRatioTable(SideBySide):
         said = (
             f"HR@10, {how}; the mean over seeds, and the standard deviation where there are several.  epsilon: of the "
             "whole run, for all data of one user against none, the user still counted (zero_out), the number of users "
-            "public, at delta 1e-6; in brackets the same run's for replacing one user.  signal: the public number that "
-            "the gate asks for.  gate off: HR@10 without it, where it closes and everybody is offered what is popular."
+            "public, at delta 1e-6; in brackets the same run's for replacing one user.  signal: n_users mu over the "
+            "number of items, of DPGram over its root.  all: the same among all unseen items.  choice: whether the "
+            "model gave users lists of their own, or popularity."
         )
         if self.name == SIZES:
             return said
@@ -137,7 +149,7 @@ class HitRatioTable(SideBySide):
         )
 
     def verdict(self) -> str:
-        """Say where popularity is beaten, and whether the gate was right to close.
+        """Count where popularity is beaten, by the model's choice.
 
         Returns
         -------
@@ -145,24 +157,27 @@ class HitRatioTable(SideBySide):
             A sentence or two.
         """
         private = [cell for cell in self.cells if cell.epsilon is not None]
-        opened = [cell for cell in private if cell.opened is None]
-        closed = [cell for cell in private if cell.opened is not None]
-        n_above = sum(cell.gain > 0 for cell in opened)
-        lines = [f"Gate open: above exact popularity in {n_above} of {len(opened)} rows."] if opened else []
-        if closed:
-            right = sum(statistics.fmean(cell.opened or ()) <= statistics.fmean(cell.hit_ratios) for cell in closed)
-            lines.append(f"Gate closed: without it no better in {right} of {len(closed)} rows.")
+        lines = []
+        for name, of in (("Personal", True), ("Popularity", False)):
+            if gains := [cell.gain for cell in private if any(cell.is_personal) is of]:
+                n_above = sum(gain > 0 for gain in gains)
+                lines.append(
+                    f"{name}: above exact popularity in {n_above} of {len(gains)} rows, {min(gains):+.3f} at least."
+                )
         return "\n".join(lines)
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
-        header = ["model", "data", "protocol", "epsilon", "signal", "popularity", "HR@10", "gate off", "seeds"]
+        header = ["model", "data", "protocol", "epsilon", "signal", "choice", "popularity", "HR@10"]
+        header += ["popularity, all", "HR@10, all", "nDCG@10, all", "seeds"]
         return header, [
             [
                 cell.model, cell.data, cell.protocol,
                 "none" if cell.epsilon is None else f"{cell.epsilon:g} ({cell.replaced:.2f})",
                 "" if cell.signal is None else f"{cell.signal:.3g}",
+                cell.choice if cell.epsilon is not None else "",
                 mean_and_deviation(cell.popularity, deviation=""), mean_and_deviation(cell.hit_ratios),
-                "" if cell.opened is None else mean_and_deviation(cell.opened), str(len(cell.hit_ratios)),
+                mean_and_deviation(cell.popularity_all, deviation=""), mean_and_deviation(cell.hit_ratios_all),
+                mean_and_deviation(cell.ndcgs_all), str(len(cell.hit_ratios)),
             ]
             for cell in self.cells
         ]  # fmt: skip
@@ -173,8 +188,9 @@ class HitRatioTable(SideBySide):
         Returns
         -------
         str
-            A table in Markdown; in brackets HR@10 with the gate off, where it closes.  What has no guarantee stands
-            in the last column, beside the first model on the same data.
+            A table in Markdown of HR@10 among 99 items, in brackets among all unseen items; a star where popularity was
+            chosen with some seed.  A model without a guarantee has the last column, in the row of the first model on
+            the same data.
         """
         labels = {SIZES: ["data", "signal"], MOVIELENS: ["protocol", "model"]}[self.name]
         bounds = {cell.epsilon: cell.replaced for cell in sorted(self.cells, key=lambda cell: cell.epsilon or math.inf)}
@@ -183,9 +199,9 @@ class HitRatioTable(SideBySide):
             beside = cell if cell.epsilon else next(c for c in self.cells if c.protocol == cell.protocol)
             said = {label: getattr(beside, label) for label in labels}
             start = [f"{value:.3g}" if label == "signal" else value for label, value in said.items()]
-            row = rows.setdefault((*start, mean_and_deviation(cell.popularity, deviation="")), {})
-            opened = "" if cell.opened is None else f" ({statistics.fmean(cell.opened):.3f})"
-            row[cell.epsilon] = mean_and_deviation(cell.hit_ratios, deviation="") + opened
+            row = rows.setdefault((*start, _both(cell.popularity, cell.popularity_all)), {})
+            star = "" if cell.epsilon is None or all(cell.is_personal) else " *"
+            row[cell.epsilon] = _both(cell.hit_ratios, cell.hit_ratios_all) + star
         names = ["no privacy" if e is None else f"{e:g} ({r:.2f})" for e, r in bounds.items()]
         header = [*labels, "popularity", *names]
         cells = [[*start, *(row.get(epsilon, "") for epsilon in bounds)] for start, row in rows.items()]
@@ -282,17 +298,17 @@ class _Case:
         key = Key.from_seed(seed)
         train, served, test = self.draw(key)
 
-        def tested(model: Any) -> float:
+        def tested(model: Any) -> dict[str, float]:
             fitted = model.fit(train, key=key, n_threads=n_threads)
-            return hit_ratio(fitted if served is train else fitted.with_users(served), served, test, key, n_threads)
+            fitted = fitted if served is train else fitted.with_users(served)
+            return accuracy(fitted, served, test, key, n_threads)._asdict()
 
         popularity, found = tested(Popularity()), []
         for _, model in self.models:
-            row: dict[str, Any] = {"popularity": popularity, "hit_ratio": tested(model)}
+            row: dict[str, Any] = {"popularity": popularity, "model": tested(model), "is_personal": True}
             if isinstance(model, DPGram | DPSubspace):
                 row |= {"replaced": model.ledger_.epsilon("public"), "signal": model.signal_}
-                is_closed = model.item_factors_.shape[1] == 0
-                row["opened"] = tested(type(model)(**model.get_params() | {"gate": False})) if is_closed else None
+                row["is_personal"] = model.is_personal_
             found.append(row)
         return found
 
@@ -317,10 +333,21 @@ def _table(
 def _cells(case: _Case, runs: list[list[dict[str, Any]]]) -> Iterator[HitRatioCell]:
     """Of the runs with each seed."""
     for (label, model), *rows in zip(case.models, *runs, strict=True):
-        popularity, ratios = (tuple(row[name] for row in rows) for name in ("popularity", "hit_ratio"))
-        opened = tuple(row["opened"] for row in rows) if rows[0].get("opened") is not None else None
-        epsilon, replaced, signal = getattr(model, "epsilon", None), rows[0].get("replaced"), rows[0].get("signal")
-        yield HitRatioCell(label, case.data, case.protocol, epsilon, replaced, signal, popularity, ratios, opened)
+
+        def of(who: str, figure: str, rows: list[dict[str, Any]] = rows) -> tuple[float, ...]:
+            return tuple(row[who][figure] for row in rows)
+
+        yield HitRatioCell(
+            label, case.data, case.protocol, getattr(model, "epsilon", None), rows[0].get("replaced"),
+            rows[0].get("signal"), tuple(row["is_personal"] for row in rows), of("popularity", "hit_ratio"),
+            of("model", "hit_ratio"), of("popularity", "hit_ratio_all"), of("model", "hit_ratio_all"),
+            of("model", "ndcg_all"),
+        )  # fmt: skip
+
+
+def _both(sampled: Sequence[float], unseen: Sequence[float]) -> str:
+    """Return the means of a hit ratio among 99 items and, in brackets, among all unseen items."""
+    return f"{statistics.fmean(sampled):.3f} ({statistics.fmean(unseen):.3f})"
 
 
 def _generated(n_users: int, n_items: int, n_threads: int, key: Key) -> TestedUsers:

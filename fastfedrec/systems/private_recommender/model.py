@@ -160,9 +160,9 @@ class PrivateRecommender(FeaturedModel):
         self._check_parameters()
         if self.row_length is not None:
             warnings.warn(
-                f"row_length is ignored, and will be removed in the next release; got {self.row_length:g}, leave it out",
+                f"row_length is ignored and goes in the next release, got {self.row_length:g}; leave it out",
                 FutureWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         data = check_counts(self, interactions, is_private=True, least_users=int(self.trust != "central"))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
