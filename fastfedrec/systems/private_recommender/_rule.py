@@ -47,15 +47,15 @@ def by_rule(offers: Sequence[Offer], popularities: Sequence[Offer]) -> Offer:
     return popularities[0]
 
 
-def undominated(offers: Sequence[Offer], others: Sequence[Offer]) -> list[Offer]:
-    """Leave out the offers that protect less than one that is at least as good, where the trust is misplaced.
+def undominated(popularities: Sequence[Offer], others: Sequence[Offer]) -> list[Offer]:
+    """Leave out popularities that protect less than an offer that is at least as good, if the shuffler fails.
 
     Parameters
     ----------
-    offers : sequence of Offer
-        Some offers of one trust model.
+    popularities : sequence of Offer
+        Lists for all users.
     others : sequence of Offer
-        All offers of that trust model.
+        All offers of the trust model.  Systems that do not decide themselves and have no figures are passed over.
 
     Returns
     -------
@@ -65,12 +65,12 @@ def undominated(offers: Sequence[Offer], others: Sequence[Offer]) -> list[Offer]
 
     def is_as_good(other: Offer, offer: Offer) -> bool:
         if other.expected is not None and offer.expected is not None:
-            return other.expected >= offer.expected
+            return other in popularities and other.expected >= offer.expected
         return offer.system == POPULARITY and other.system in SELF_DECIDING
 
     return [
         offer
-        for offer in offers
+        for offer in popularities
         if not any(other.epsilon_alone < offer.epsilon_alone and is_as_good(other, offer) for other in others)
     ]
 

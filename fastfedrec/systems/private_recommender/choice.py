@@ -166,8 +166,7 @@ def _compared(
     if has_figures:
         remarks += without_privacy(stored["rows"], n_items, near_length)
     if trust == "shuffle":
-        everything = (*offers, *popularities)
-        offers, popularities = undominated(offers, everything), undominated(popularities, everything)
+        popularities = undominated(popularities, (*popularities, *offers))
     return Advice(
         n_users, n_items, epsilon, delta, trust,
         tuple(sorted(offers, key=lambda offer: math.inf if offer.gain is None else -offer.gain)),

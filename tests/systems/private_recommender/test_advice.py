@@ -1,6 +1,7 @@
 """What an answer takes for the best, and why: from offers made by hand."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -56,11 +57,17 @@ def test_items_at_random_are_said_to_be_that():
     assert "no better than items at random, which have .100" in found.summary()
 
 
-def test_without_figures_the_first_remark_is_the_reason():
+def test_the_rule_chooses_what_it_names_and_its_remark_is_the_reason():
     bare = Offer("DPGram", {}, 0.9, math.inf, None, None, None, (), None, False, None, None, None)
-    found = answer(bare, popularities=(offer("Random", 0.1),), remarks=("by some rule", "n_users 3 lies outside"))
-    assert not found.is_measured
+    better = offer("DPFMF", 0.6, 0.1, 0.02)
+    found = Advice(
+        1_000, 300, 1.0, 1e-6, "central", (bare, better), (offer("Random", 0.1),), ("by some rule", "n_users 3"),
+        "made up", bare,
+    )  # fmt: skip
     assert found.best is bare
     assert found.reason == "by some rule"
+    assert not found.popularity_is_as_good
+    assert replace(found, ruled=found.popularities[0]).popularity_is_as_good
+    assert replace(found, ruled=None).best is better  # figures would have chosen another
     assert found.to_dict()["best"]["expected"] is None
     assert "bytes of a client are not counted" in found.summary()
