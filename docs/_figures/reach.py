@@ -10,10 +10,10 @@ from curves import Plot, draw
 from tables import Table
 
 KEPT = Path(__file__).parents[1] / "reproductions"
-TICKS = (0.5, 1, 2, 4, 8)
 OVER_EPSILON = "HR@10 over epsilon of the whole run, replacing a user"
 MAP_SIZE = {"n_users": 9000, "n_items": 400, "row_length": 60.0}  # where all systems of a trust model were fitted
 SYSTEMS = {
+    "dp-gram": ("central", "DPGram"),
     "dp-subspace": ("central", "DPSubspace"),
     "dp-fmf": ("central", "DPFMF"),
     "dp-als": ("central", "DPALS"),
@@ -30,30 +30,11 @@ def read_map(trust):
     series = {}
     for cell in sorted(cells, key=lambda cell: cell["epsilon"]):
         found = {name: mean(values) for name, values in cell["systems"].items()}
-        found["what it takes"] = found[cell["choices"]["row_length told"]["system"]]
+        found["what it takes"] = found[cell["choice"]["system"]]
         found["items at random"] = found.pop("Random")
         for name, value in found.items():
             series.setdefault(name, []).append((cell["epsilon"], value))
     return series
-
-
-def read_gram():
-    """The same of DPGram on MovieLens, by protocol; epsilon is that for replacing a user."""
-    cells = json.loads((KEPT / "dp-gram-movielens.json").read_text())["cells"]
-    shown = {
-        ("DPGram", "held out, then resampled"): "50,000 users",
-        ("DPGram, genres and years", "the people themselves"): "5,672 people, genres, years",
-        ("DPGram", "the people themselves"): "5,672 people",
-    }
-    series = {}
-    for cell in cells:
-        label = shown.get((cell["model"], cell["protocol"]))
-        if label:
-            series.setdefault(label, []).append((cell["replaced"], mean(cell["hit_ratios"])))
-            if "genres" not in label:
-                point = cell["replaced"], mean(cell["popularity"])
-                series.setdefault(f"popularity, {label}", []).append(point)
-    return {name: sorted(points) for name, points in series.items()}
 
 
 def of_map(trust, own):
@@ -62,12 +43,6 @@ def of_map(trust, own):
     data = f"Generated data ({sizes}), 99 other items, three seeds"
     series = {name: points for name, points in read_map(trust).items() if name == own or name != "what it takes"}
     return Plot(series, own, OVER_EPSILON, data)
-
-
-def of_gram():
-    """That of DPGram."""
-    data = "MovieLens 1M, 1,000 items, 99 other items, three seeds"
-    return Plot(read_gram(), "50,000 users", OVER_EPSILON, data, ticks=TICKS)
 
 
 def of_fedrec():
@@ -178,7 +153,6 @@ def of_baselines():
 
 PLOTS = {
     "baselines": of_baselines,
-    "dp-gram": of_gram,
     "fedrec": of_fedrec,
     "sdcf": of_sdcf,
     "private-prototypes": of_prototypes,

@@ -78,7 +78,7 @@ class Grid:
         return len(self.data()) * len(self.epsilons) * len(TRUST_VIEWS)
 
 
-FULL = Grid((2_500, 9_000), (400, 1_200), (60.0,), (0.5, 1.0, 2.0, 4.0), 3)
+FULL = Grid((2_500, 9_000), (400,), (60.0,), (0.5, 1.0, 2.0, 4.0), 3)
 QUICK = Grid((300,), (320,), (12.0,), (2.0,), 1)
 
 

@@ -25,9 +25,10 @@ def small(monkeypatch):
     monkeypatch.setattr(choices, "QUICK", choices.Grid((150,), (320,), (12.0,), (6.0,), 1))
 
 
-def test_the_map_is_large_and_no_reading_of_the_sweeps():
-    assert FULL.n_cells >= 100
+def test_the_map_has_no_rows_that_are_thinned_to_a_few_items_and_is_no_reading_of_the_sweeps():
+    assert FULL.n_cells >= 24
     assert FULL.n_seeds == 3
+    assert min(FULL.row_lengths) >= 60
     for ours, theirs in (
         (FULL.users, grid.USERS), (FULL.items, grid.ITEMS), (FULL.row_lengths, grid.ROW_LENGTHS)
     ):  # fmt: skip
@@ -75,8 +76,8 @@ def test_the_map_is_made_by_the_command_and_goes_on_where_it_was(tmp_path, small
         means = {name: statistics.fmean(values) for name, values in cell["systems"].items()}
         assert {"Random", "DPPopularity"} <= means.keys()
         assert best_of(cell) == max(means, key=means.get)
-        for choice in cell["choices"].values():
-            assert choice["behind"] == pytest.approx(max(means.values()) - means[choice["system"]], abs=1e-4)
+        choice = cell["choice"]
+        assert choice["behind"] == pytest.approx(max(means.values()) - means[choice["system"]], abs=1e-4)
     assert "3 of 3 cells" in said
     # Of what was measured, the choice alone is made again.
     argv_again = ["sweep", "--choices", str(tmp_path / "choices.json"), "--out", str(tmp_path / "again")]
@@ -99,7 +100,7 @@ def test_the_summary_names_cells_that_are_too_far_behind():
         return {
             "n_users": 1_000, "n_items": 300, "row_length": 10.0, "epsilon": 1.0, "trust": "central",
             "systems": {"DPGram": [0.3, 0.2], "DPFMF": [0.2, 0.2]},
-            "choices": {"row_length told": choice, "row_length not told": choice},
+            "choice": choice,
         }  # fmt: skip
 
     document = {
@@ -109,9 +110,9 @@ def test_the_summary_names_cells_that_are_too_far_behind():
     }
     said = summary_of(document)
     assert "3 of 9 cells" in said
-    assert said.count("at most 0.031 behind the best, more than 0.02 in 1 of 2 cells") == 2
-    assert said.count("in 1 the chosen system was not measured") == 2
-    assert said.count("DPFMF") == 2
+    assert said.count("at most 0.031 behind the best, more than 0.02 in 1 of 2 cells") == 1
+    assert said.count("in 1 the chosen system was not measured") == 1
+    assert said.count("DPFMF") == 1
     assert "more than" not in summary_of({**document, "cells": []}).splitlines()[0]
 
 
@@ -127,43 +128,40 @@ def means_of(cell):
     return {system: statistics.fmean(values) for system, values in cell["systems"].items()}
 
 
+#: The sketch's popularity has more noise than shuffled counts of the same cost; see "Limits" of its page.
+FAR_BEHIND = {"shuffle": 0.025}
+
+
 def test_no_stored_choice_is_far_behind(stored):
     asked = itertools.product(VIEWS, FULL.epsilons, FULL.data())
     assert {
         (cell["trust"], cell["epsilon"], cell["n_users"], cell["n_items"], cell["row_length"])
         for cell in stored["cells"]
     } == {(trust, epsilon, data.n_users, data.n_items, data.row_length) for trust, epsilon, data in asked}
-    assert len(stored["cells"]) == FULL.n_cells >= 100
+    assert len(stored["cells"]) == FULL.n_cells >= 24
     for cell in stored["cells"]:
-        means = means_of(cell)
+        means, choice = means_of(cell), cell["choice"]
         assert all(len(values) == FULL.n_seeds for values in cell["systems"].values())
-        for choice in cell["choices"].values():
-            assert choice["behind"] == pytest.approx(max(means.values()) - means[choice["system"]], abs=1e-4)
-            assert choice["behind"] <= BEHIND
-        told = cell["choices"]["row_length told"]["system"]
-        assert means[told] >= means.get("DPGram", 0.0) - 0.01
+        assert choice["behind"] == pytest.approx(max(means.values()) - means[choice["system"]], abs=1e-4)
+        assert choice["behind"] <= FAR_BEHIND.get(cell["trust"], BEHIND)
+        if cell["trust"] == "central":
+            assert means[choice["system"]] >= means["DPPopularity"] - 0.01
 
 
 def test_the_page_shows_the_stored_map(stored):
     page = (DOCS / "explanation" / "systems" / "private_recommender" / "private-recommender.md").read_text()
     for trust in VIEWS:
         cells = [cell for cell in stored["cells"] if cell["trust"] == trust]
-        told, not_told = (
-            max(cell["choices"][f"row_length {name}"]["behind"] for cell in cells) for name in ("told", "not told")
-        )
-        beside = [
-            means[cell["choices"]["row_length told"]["system"]] - means["DPPopularity"]
-            for cell in cells
-            for means in [means_of(cell)]
-        ]
-        figures = f"{told:.3f} | {not_told:.3f} | {min(beside):+.3f} to {max(beside):+.3f} |"
+        behind = max(cell["choice"]["behind"] for cell in cells)
+        over = [means_of(cell)[cell["choice"]["system"]] - means_of(cell)["DPPopularity"] for cell in cells]
+        figures = f"{behind:.3f} | {min(over):+.3f} to {max(over):+.3f} |"
         assert f'| `"{trust}"` | {len(cells)} | {figures.replace("0.", ".")}' in page
 
 
-def test_stored_choices_are_those_of_today_where_gates_are_open(stored):
-    cells = [cell for cell in stored["cells"] if cell["trust"] == "central" and cell["n_users"] == 9_000]
-    assert len(cells) == 24
-    assert all(choices._choices(cell) == cell["choices"] for cell in cells)
+def test_stored_choices_are_those_of_today_with_a_trusted_server(stored):
+    cells = [cell for cell in stored["cells"] if cell["trust"] == "central"]
+    assert len(cells) == 8
+    assert all(choices._choice(cell) == cell["choice"] for cell in cells)
 
 
 @pytest.mark.nightly

@@ -1,4 +1,4 @@
-"""The map of gain over popularity and the gate, on small data; its reading of the gate is slow."""
+"""The map of gain over popularity and the choice of the model, on small data."""
 
 import numpy as np
 import pytest
@@ -36,18 +36,22 @@ def test_cells_by_hand(small, monkeypatch, figure):
         train, test = next(LeaveOneOut(latest=cell.latest).split(data, key=key))
         some = test.keep_interactions(np.arange(test.n_interactions) < 1_000)
 
-        def hit_ratio(model, train=train, some=some):
-            return evaluate(model, train, some, metrics=["hr@10"], candidates=PAPERS, key=key)["hr@10"]
+        def found_of(model, metric, candidates, train=train, some=some):
+            return evaluate(model, train, some, metrics=[metric], candidates=candidates, key=key)[metric]
 
         kind = {DP_GRAM: DPGram, SKETCH: ShuffledSketchGram}[cell.model]
-        opened, shut = (kind(4.0, gate=gate).fit(train, key=key) for gate in (False, True))
-        assert cell.signal == opened.signal_
-        assert cell.hit_ratio == hit_ratio(opened)
-        assert cell.closed == (hit_ratio(shut) if opened.signal_ < 30 else None)
-        assert cell.popularity == hit_ratio(Popularity().fit(train))
+        model, popular = kind(4.0).fit(train, key=key), Popularity().fit(train)
+        assert (cell.signal, cell.is_personal) == (model.signal_, model.is_personal_)
+        assert cell.hit_ratio == found_of(model, "hr@10", PAPERS)
+        assert cell.popularity == found_of(popular, "hr@10", PAPERS)
+        assert cell.hit_ratio_all == found_of(model, "hr@10", None)
+        assert cell.popularity_all == found_of(popular, "hr@10", None)
+        assert cell.ndcg_all == found_of(model, "ndcg@10", None)
+        assert cell.popularity_ndcg_all == found_of(popular, "ndcg@10", None)
         assert cell.n_tested == min(cell.n_users, 1_000)
     assert {cell.latest for cell in found.cells} == ({False, True} if figure == "order" else {False})
-    assert {cell.closed is None for cell in found.cells} == {False, True}
+    if figure == "map":
+        assert {cell.is_personal for cell in found.cells} == {False, True}
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
@@ -75,19 +79,26 @@ def test_what_is_too_large_is_left_out_and_named(monkeypatch):
     assert gain_map(quick=True).remarks == ()
 
 
-def cell_of(signal, gain, closed=None, model=DP_GRAM):
-    return MapCell(model, 1_000, 300, 30.0, False, 1.0, signal, 0.5, 0.5 + gain, closed, 20_000)
+def cell_of(gain, *, is_personal, model=DP_GRAM):
+    figures = (0.5, 0.5 + gain, 0.2, 0.2 + gain / 2, 0.1, 0.1 + gain / 3)
+    return MapCell(model, 1_000, 300, 30.0, False, 1.0, 40.0, is_personal, *figures, 20_000)
 
 
 def test_the_verdict_counts_both_ways():
-    cells = (cell_of(5, -0.2, 0.45), cell_of(20, 0.1, 0.5), cell_of(40, 0.002), cell_of(50, -0.1), cell_of(90, 0.2))
-    text = GainMap("", {}, "map", cells, ()).verdict()
-    assert text.splitlines() == [
-        "DPGram, gate closed in 2 cells: open it would have done better in 1 (signal 20 and beyond), about even in 0, "
-        "worse in 1 (signal up to 5) than closed.",
-        "DPGram, gate open in 3 cells: it did better in 1 (signal 90 and beyond), about even in 1, worse in 1 (signal "
-        "up to 50) than exact popularity.",
+    personal = [cell_of(gain, is_personal=True) for gain in (0.002, -0.1, 0.2)]
+    popular = [cell_of(gain, is_personal=False) for gain in (-0.2, 0.001)]
+    table = GainMap("", {}, "map", (*personal, *popular), ())
+    assert table.verdict().splitlines() == [
+        "DPGram, personal in 3 cells: better in 1, about even in 1, worse in 1 than exact popularity.",
+        "DPGram, popularity in 2 cells: better in 0, about even in 1, worse in 1 than exact popularity.",
     ]
+
+
+def test_the_table_shows_both_gains_and_the_choice():
+    (row,) = GainMap("", {}, "map", (cell_of(0.1, is_personal=True),), ())._rows()[1]
+    assert row[4:] == ["0.500 (0.200)", "", "+0.100 (+0.050; 40)", ""]
+    (row,) = GainMap("", {}, "map", (cell_of(-0.1, is_personal=False),), ())._rows()[1]
+    assert row[6] == "-0.100 (-0.050; 40, popularity)"
 
 
 def test_the_command(small, tmp_path, capsys):
@@ -123,9 +134,10 @@ def test_threads_change_no_hit_ratio(small):
 
 
 @pytest.mark.nightly
-def test_the_gate_on_generated_data():
+def test_the_choice_on_generated_data():
+    """A personal model is chosen where it is no worse than popularity, and always where there is much signal."""
     cells = [cell for cell in gain_map(quick=True).cells if cell.model == DP_GRAM]
-    assert all(cell.gain > -cell.margin for cell in cells if cell.signal >= 30)
+    assert all(cell.gain > -max(cell.margin, 0.01) for cell in cells if cell.is_personal)
     assert all(cell.gain > cell.margin for cell in cells if cell.signal > 100)
-    # Control: a gate at 3 would have let losses through.
-    assert any(cell.gain < -cell.margin for cell in cells if 3 <= cell.signal < 30)
+    # Popularity is chosen somewhere, too: else this would be a test of pairs alone.
+    assert not all(cell.is_personal for cell in cells)

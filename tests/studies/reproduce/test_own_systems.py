@@ -1,7 +1,6 @@
 """Tables of our own systems: every figure a run that can be made by hand, and the pages show what was written."""
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,23 +11,27 @@ from support.reproduce_case import told, written
 from fastfedrec import EASE, DPGram, DPSubspace, Key, Popularity, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce import own_systems as module
-from fastfedrec.studies.reproduce.movielens_users import HELD_OUT_FIRST, PROTOCOLS, THEMSELVES, users_of_the_thousand
+from fastfedrec.studies.reproduce.movielens_users import PROTOCOLS, THEMSELVES, users_of_the_thousand
 from fastfedrec.studies.reproduce.own_systems import HitRatioCell, HitRatioTable, movielens_table, subspace_table
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGES = {
-    "dp-subspace-sizes": "explanation/systems/subspace/dp-subspace.md",
-    "dp-gram-movielens": "explanation/systems/gram/dp-gram.md",
+    "dp-subspace-sizes": ("explanation/systems/subspace/dp-subspace.md", "| data | signal | popularity |"),
+    "dp-gram-movielens": ("explanation/systems/gram/dp-gram.md", "| protocol | model | popularity |"),
 }
 
 
-def hit_ratio(model, train, test, key):
-    return evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99, per="interaction"), key=key)["hr@10"]
+def figures(model, train, test, key):
+    sampled, unseen = (
+        evaluate(model, train, test, metrics=["hr@10", "ndcg@10"], candidates=candidates, key=key)
+        for candidates in (Sampled(99, per="interaction"), None)
+    )
+    return sampled["hr@10"], unseen["hr@10"], unseen["ndcg@10"]
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Two sizes, of which one's gate closes."""
+    """Two sizes, with the second of which DPSubspace releases popularity."""
     monkeypatch.setattr(module, "N_USERS_AND_ITEMS", ((1_500, 400), (900, 500)))
 
 
@@ -41,21 +44,21 @@ def movielens():
 
 
 def test_sizes_by_hand(small):
-    opened, closed = subspace_table(n_seeds=2).cells
-    for cell, n_users, n_items in ((opened, 1_500, 400), (closed, 900, 500)):
+    personal, popular = subspace_table(n_seeds=2).cells
+    for cell, n_users, n_items in ((personal, 1_500, 400), (popular, 900, 500)):
         assert len(cell.hit_ratios) == len(cell.popularity) == 2
         for seed in range(2):
             key = Key.from_seed(seed)
             data = datasets.generate_implicit(n_users, n_items, key=key, mean_interactions=30.0)
             train, test = next(LeaveOneOut().split(data, key=key))
-            models = [DPSubspace(1.0, n_users=n_users, gate=gate).fit(train, key=key) for gate in (True, False)]
-            assert cell.hit_ratios[seed] == hit_ratio(models[0], train, test, key)
-            assert cell.popularity[seed] == hit_ratio(Popularity().fit(train), train, test, key)
-            assert (cell.signal, cell.replaced) == (models[0].signal_, models[0].ledger_.epsilon("public"))
-            if cell is closed:
-                assert cell.opened[seed] == hit_ratio(models[1], train, test, key)
-    assert (opened.signal >= 0.75, opened.opened) == (True, None)
-    assert closed.signal < 0.75
+            model = DPSubspace(1.0, n_users=n_users).fit(train, key=key)
+            ours = cell.hit_ratios[seed], cell.hit_ratios_all[seed], cell.ndcgs_all[seed]
+            assert ours == figures(model, train, test, key)
+            exact = figures(Popularity().fit(train), train, test, key)
+            assert (cell.popularity[seed], cell.popularity_all[seed]) == exact[:2]
+            assert (cell.signal, cell.replaced) == (model.signal_, model.ledger_.epsilon("public"))
+            assert cell.is_personal[seed] is model.is_personal_
+    assert (personal.choice, popular.choice) == ("personal", "popularity")
 
 
 def test_movielens_by_hand(movielens, monkeypatch):
@@ -81,10 +84,9 @@ def test_movielens_by_hand(movielens, monkeypatch):
         model = model.fit(train, key=key)
         if served is not train:
             model = model.with_users(served)
-        assert cell.hit_ratios == (hit_ratio(model, served, test, key),)
-        assert (cell.opened is not None) == (
-            cell.epsilon is not None and cell.signal < (22 if score == "genres and years" else 30)
-        )
+        ours = *cell.hit_ratios, *cell.hit_ratios_all, *cell.ndcgs_all
+        assert ours == figures(model, served, test, key)
+        assert cell.is_personal == (cell.epsilon is None or model.is_personal_,)
     assert [cell.model for cell in table.cells].count("DPGram") == 10
     assert {cell.model for cell in table.cells} == {
         "DPGram", "DPGram, ridge", "DPGram, knn", "EASE", "DPGram, genres and years",
@@ -101,19 +103,29 @@ def test_finished_parts_are_kept_and_read_again(small, tmp_path, monkeypatch):
     assert subspace_table(n_seeds=1, folder=tmp_path) == first
 
 
-def cell_of(gain, opened=None, epsilon=1.0):
-    return HitRatioCell("A", "data", "one way", epsilon, 2.12, 0.5, (0.4, 0.5), (0.4 + gain, 0.5 + gain), opened)
+def cell_of(gain, personal=(True, True), epsilon=1.0):
+    ratios = tuple(0.1 + part + gain for part in (0.3, 0.4))
+    all_ratios = tuple(ratio / 2 for ratio in ratios)
+    return HitRatioCell(
+        "A", "data", "one way", epsilon, 2.12, 0.5, personal, (0.4, 0.5), ratios, (0.2, 0.25), all_ratios, all_ratios
+    )  # fmt: skip
 
 
 def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
-    cells = (cell_of(0.1), cell_of(-0.1), cell_of(0.0, (0.3, 0.4)), cell_of(0.0, (0.6, 0.4)), cell_of(0.2, None, None))
+    cells = (
+        cell_of(0.1), cell_of(-0.1), cell_of(0.2, (True, False)), cell_of(0.0, (False, False)),
+        cell_of(0.2, epsilon=None),
+    )  # fmt: skip
     table = HitRatioTable("data", {}, "sizes", cells)
     assert table.verdict().splitlines() == [
-        "Gate open: above exact popularity in 1 of 2 rows.",
-        "Gate closed: without it no better in 1 of 2 rows.",
+        "Personal: above exact popularity in 2 of 3 rows, -0.100 at least.",
+        "Popularity: above exact popularity in 0 of 1 rows, +0.000 at least.",
     ]
     text, page = told(table, tmp_path)
-    assert "| A | data | one way | 1 (2.12) | 0.5 | 0.450 | 0.550 ± 0.071 |  | 2 |" in page
+    figures = "0.450 | 0.550 ± 0.071 | 0.225 | 0.275 ± 0.035 | 0.275 ± 0.035 | 2 |"
+    assert f"| A | data | one way | 1 (2.12) | 0.5 | personal | {figures}" in page
+    assert "| A | data | one way | 1 (2.12) | 0.5 | personal in 1 of 2 |" in page
+    assert "| A | data | one way | 1 (2.12) | 0.5 | popularity |" in page
     assert "| A | data | one way | none |" in page
     for form in (text, page):
         assert "zero_out" in form
@@ -121,17 +133,17 @@ def test_every_form_says_protocol_relation_and_both_epsilons(tmp_path):
 
 
 def test_the_brief_form_has_a_column_for_each_epsilon():
-    open_ = replace(cell_of(0.2, None, None), model="not private")
-    cells = (cell_of(0.1), cell_of(0.0, (0.3, 0.4), 0.5), open_)
+    exact = replace(cell_of(0.2, epsilon=None), model="not private")
+    cells = (cell_of(0.1), cell_of(0.0, (False, True), 0.5), exact)
     assert HitRatioTable("data", {}, "movielens", cells).brief().splitlines() == [
         "| protocol | model | popularity | 0.5 (2.12) | 1 (2.12) | no privacy |",
         "|---|---|---|---|---|---|",
-        "| one way | A | 0.450 | 0.450 (0.350) | 0.550 | 0.650 |",  # beside the first model on the same data
+        "| one way | A | 0.450 (0.225) | 0.450 (0.225) * | 0.550 (0.275) | 0.650 (0.325) |",  # in the first model's row
     ]
     assert HitRatioTable("data", {}, "sizes", cells[:1]).brief().splitlines() == [
         "| data | signal | popularity | 1 (2.12) |",
         "|---|---|---|---|",
-        "| data | 0.5 | 0.450 | 0.550 |",
+        "| data | 0.5 | 0.450 (0.225) | 0.550 (0.275) |",
     ]
 
 
@@ -156,33 +168,27 @@ def table_of(document):
     return HitRatioTable(document["source"], document["settings"], document["name"], tuple(cells))
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_show_what_the_program_wrote(name):
-    """The table in the page is that of the stored document, whose verdict and form are of today's program."""
-    document = json.loads((DOCS / "reproductions" / f"{name}.json").read_text())
+@pytest.mark.parametrize(("name", "header"), PAGES.items())
+def test_pages_show_what_the_program_wrote_or_no_figures(name, header):
+    """The table of a page is that of the stored document, whose verdict and form are of today's program."""
+    page, columns = header
+    text, stored = (DOCS / page).read_text(), DOCS / "reproductions" / f"{name}.json"
+    if not stored.exists():  # not measured for this version
+        assert columns not in text
+        assert "| DPGram |" not in text
+        return
+    document = json.loads(stored.read_text())
     table = table_of(document)
     assert table.verdict() == document["verdict"]
     assert not document["settings"]["quick"]
-    assert table.brief() in (DOCS / PAGES[name]).read_text()
+    assert table.brief() in text
 
 
-def test_the_reproduction_has_every_row_of_the_program():
-    document = json.loads((DOCS / "reproductions" / "dp-gram-movielens.json").read_text())
-    page = (DOCS / "reproductions" / "dp-gram.md").read_text().splitlines()
-    rows = [line for line in table_of(document).to_markdown().splitlines() if line.startswith("| ")]
-    assert [line for line in page if line.startswith("| ")] == rows
-    assert [f"- {sentence}" for sentence in document["verdict"].splitlines()] == page[-2:]
-
-
-@pytest.mark.parametrize(("page", "protocols"), [("fmf/dp-fmf.md", [HELD_OUT_FIRST, THEMSELVES])])
-def test_other_pages_quote_what_the_program_wrote(page, protocols):
-    document = json.loads((DOCS / "reproductions" / "dp-gram-movielens.json").read_text())
+def test_another_page_quotes_no_figures_that_were_not_measured_for_this_version():
+    page = "fmf/dp-fmf.md"
     found = (DOCS / "explanation/systems" / page).read_text().splitlines()
-    found = [re.findall(r"(?<= )\.\d{3}", line) for line in found if line.startswith("| DPGram |")]
-    means = {
-        (c["protocol"], c["epsilon"]): np.mean(c["hit_ratios"]) for c in document["cells"] if c["model"] == "DPGram"
-    }
-    assert found == [[f"{mean:.3f}"[1:] for (of, _), mean in means.items() if of == name] for name in protocols]
+    quoted = [line for line in found if line.startswith("| DPGram |")]
+    assert bool(quoted) is (DOCS / "reproductions" / "dp-gram-movielens.json").exists()
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

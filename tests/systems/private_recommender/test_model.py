@@ -45,7 +45,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return PrivateRecommender(8.0, row_length=200).fit(data, key=KEY)
+    return PrivateRecommender(8.0).fit(data, key=KEY)
 
 
 def of_rows(rows, n_items):
@@ -135,7 +135,7 @@ def outcome(kind, data, epsilon):
         model = kind(epsilon).fit(data, key=KEY, n_threads=1)
     except ValueError as error:
         return str(error)
-    # Not the rounds: of what is chosen, the gate may look at what was released, at the same cost but for its rounding.
+    # Not the rounds: the chosen system may decide by its release, at the same cost but for its rounding.
     notes = [note for note in model.ledger_.notes if note.startswith("PrivateRecommender")]
     costs = [f"{model.ledger_.epsilon(view):.4g}" for view in ("server", "shuffled_server", "public")]
     return model.chosen_, model.reason_, notes, costs
@@ -162,33 +162,34 @@ def test_a_choice_that_looks_at_data_is_seen():
 def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
     here = PrivateRecommender(2.0, n_users=500_000).fit(data, key=KEY)
     assert here.n_users_ == here.model_.n_users == 500_000
-    assert (type(here.model_), len(here.model_._plan(data, KEY)) > 1) == (DPGram, True)
-    assert "by the released mean" in here.ledger_.summary()  # for so many, nobody has anything
     assert "taken from the data" not in here.ledger_.summary()
     assert not any("900" in note for note in here.ledger_.notes)
     rows = PrivateRecommender(2.0).fit(data, key=KEY)
     assert rows.n_users_ == 900
-    assert rows.model_.item_factors_.shape[1] == 0  # the gate is closed
     assert "(the number of rows, the same in neighbouring data" in rows.ledger_.summary()
+    # Room for so many users has DPGram, and no room DPSubspace.
+    assert {type(chosen(PrivateRecommender(2.0, n_users=n), 900, 80)).__name__ for n in (2**25, 2**25 + 1)} == {
+        "DPGram", "DPPopularity",
+    }  # fmt: skip
 
 
 def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_path):
     table = {"kind": [str(item % 4) for item in range(80)]}
-    model = PrivateRecommender(8.0, row_length=200, item_features=table).fit(data, key=KEY)
+    model = PrivateRecommender(8.0, item_features=table).fit(data, key=KEY)
     assert model.model_.item_features is model.item_features
-    alone = DPGram(3.636, item_features=table).fit(data, key=KEY)
+    alone = DPGram(model.model_.epsilon, item_features=table).fit(data, key=KEY)
     np.testing.assert_array_equal(model.model_.item_factors_, alone.item_factors_)
     assert "DPGram: public item features were given (kind" in model.ledger_.summary().replace("\n", " ")
-    assert model.chosen_ == "DPGram(epsilon=3.636)"
+    assert model.chosen_ == f"DPGram(epsilon={advise(900, 80, 8.0, 'central').best.parameters['epsilon']})"
     model.save(tmp_path / "m")
     again = load(tmp_path / "m")
     assert again.item_features.digest == model.item_features.digest
     np.testing.assert_array_equal(again.recommend(n=3)[0], model.recommend(n=3)[0])
     other = PrivateRecommender(1.0, trust="local", item_features=table).fit(data, key=KEY)
-    assert "PrivateRecommender: DPPopularity makes nothing of the item features" in other.ledger_.notes
+    assert "PrivateRecommender: DPPopularity does not take the item features" in other.ledger_.notes
     ledger = Ledger()
     with pytest.raises(ValueError, match="item_features"):
-        PrivateRecommender(8.0, row_length=200, item_features=np.eye(79)).fit(data, key=KEY, ledger=ledger)
+        PrivateRecommender(8.0, item_features=np.eye(79)).fit(data, key=KEY, ledger=ledger)
     assert ledger.notes == []
 
 
@@ -212,13 +213,50 @@ def test_sizes_decide_between_systems():
     assert names == {"DPGram", "DPSubspace"}
 
 
+# ---- popularity or a personal model ----------------------------------------------------------------------------------
+
+
+def test_the_decision_is_that_of_the_system(model, tmp_path):
+    assert model.decision_ is model.model_.decision_
+    assert model.is_personal_ is model.model_.is_personal_ is True
+    assert model.decision_.is_personal
+    assert model.decision_.gain > 3 * model.decision_.error > 0
+    model.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    assert again.is_personal_ is True
+    assert again.decision_ is None
+
+
+def test_without_anything_in_common_it_serves_popularity():
+    """Items that users chose independently: no pair carries information."""
+    rows = np.random.default_rng(1).random((2_000, 60)) < np.linspace(0.02, 0.3, 60)
+    found = PrivateRecommender(1.0).fit(of_rows(rows, 60), key=KEY)
+    assert type(found.model_) is DPGram
+    assert found.is_personal_ is False
+    assert not found.decision_.is_personal
+
+
+@pytest.mark.parametrize(("trust", "epsilon"), [("local", 1.0), ("local", 1e-300)])
+def test_popularity_and_random_lists_are_not_personal(data, trust, epsilon):
+    found = PrivateRecommender(epsilon, trust=trust).fit(data, key=KEY)
+    assert found.is_personal_ is False
+    assert found.decision_ is None
+
+
+def test_row_length_is_deprecated_and_ignored(data, model):
+    with pytest.warns(
+        FutureWarning, match="row_length is ignored and goes in the next release, got 3; leave it out"
+    ) as seen:
+        found = PrivateRecommender(8.0, row_length=3).fit(data, key=KEY)
+    assert [warning.filename for warning in seen] == [__file__]
+    np.testing.assert_array_equal(found.model_.item_factors_, model.model_.item_factors_)
+
+
 # ---- as any other model ----------------------------------------------------------------------------------------------
 
 
 def test_engines_run_what_has_rounds_and_the_rest_is_refused_before_anything_is_spent(data):
-    whole, parts = (
-        PrivateRecommender(8.0, row_length=200).fit(data, key=KEY, engine=engine) for engine in (None, LocalEngine(3))
-    )
+    whole, parts = (PrivateRecommender(8.0).fit(data, key=KEY, engine=engine) for engine in (None, LocalEngine(3)))
     np.testing.assert_array_equal(whole.model_.item_factors_, parts.model_.item_factors_)
     ledger, key = Ledger(), Key.from_entropy()
     with pytest.raises(ValueError, match=r"engine must be None: .* this is a run of DPPopularity, which has no rounds"):
@@ -270,7 +308,7 @@ def test_every_field_of_a_file_is_looked_at(model, tmp_path, field, value, messa
 
 
 def test_it_says_what_it_took(model):
-    assert repr(model) == f"<{PrivateRecommender(8.0, row_length=200)!r}: {model.chosen_}>"
+    assert repr(model) == f"<{PrivateRecommender(8.0)!r}: {model.chosen_}>"
     page = model._repr_html_()
     assert model.chosen_ in page
     assert "by rule" in page
@@ -278,7 +316,7 @@ def test_it_says_what_it_took(model):
 
 
 def test_what_is_set_later_counts_from_the_next_fit(model, data):
-    fitted = PrivateRecommender(8.0, row_length=200).fit(data, key=KEY)
+    fitted = PrivateRecommender(8.0).fit(data, key=KEY)
     before = fitted.recommend(n=3)[0]
     fitted.set_params(epsilon=1.0, trust="local")
     np.testing.assert_array_equal(fitted.recommend(n=3)[0], before)
@@ -288,10 +326,9 @@ def test_what_is_set_later_counts_from_the_next_fit(model, data):
 
 def test_it_is_evaluated_like_any_other(data):
     train, test = next(LeaveOneOut().split(data, key=KEY))
-    found = evaluate(
-        PrivateRecommender(8.0, row_length=200).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY
-    )
-    alone = evaluate(DPGram(3.636).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
+    advised = advise(900, 80, 8.0, "central").best.parameters["epsilon"]
+    found = evaluate(PrivateRecommender(8.0).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
+    alone = evaluate(DPGram(advised).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
     assert dict(found) == dict(alone)
 
 
@@ -335,7 +372,7 @@ def test_the_advice_of_what_is_not_fitted_is_refused():
 
 
 def test_threads_do_not_change_the_model(data):
-    one, four = (PrivateRecommender(8.0, row_length=200).fit(data, key=KEY, n_threads=n) for n in (1, 4))
+    one, four = (PrivateRecommender(8.0).fit(data, key=KEY, n_threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one.model_.item_factors_, four.model_.item_factors_)
 
 
@@ -379,7 +416,7 @@ def test_a_system_that_has_cost_more_than_was_planned_is_not_returned(trust, dat
 
 
 def test_other_plans_of_equal_cost_are_returned():
-    """A gate that closes on what was released: the events are others than planned, and cost no more."""
+    """The mean is released again, by a release: the events are others than planned, and cost no more."""
     empty = Interactions.from_scipy(scipy.sparse.csr_array((3000, 60)))
     fitted = PrivateRecommender(8.0).fit(empty, key=Key.from_seed(2))
     inner = fitted._make(fitted.advice_)
