@@ -59,7 +59,7 @@ def _sketch(data, size, n_threads):
 
 
 def _dp_gram(data, size, n_threads):
-    return lambda: DPGram(8.0, gate=False).fit(data, key=KEY, n_threads=n_threads)
+    return lambda: DPGram(8.0).fit(data, key=KEY, n_threads=n_threads)
 
 
 def _sgd(data, size, n_threads):

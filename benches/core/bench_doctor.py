@@ -45,7 +45,7 @@ SYSTEMS = {
     "BiasedMF": "BiasedMF()",
     "DPALS": "DPALS(8.0, n_factors=3)",
     "DPFMF": "DPFMF(8.0, n_factors=3, n_rounds=2)",
-    "DPGram": "DPGram(8.0, gate=False)",
+    "DPGram": "DPGram(8.0)",
     "DPLCF": "DPLCF(2.5)",
     "DMF": "DMF(n_factors=3, n_rounds=2)",
     "EASE": "EASE(20.0)",
@@ -63,7 +63,7 @@ SYSTEMS = {
     "PrivRec, private": "PrivRec(n_rounds=2, cohort_size=1, clip_norm=0.01, noise_multiplier=1.0)",
     "PrivatePrototypes": "PrivatePrototypes(n_factors=3, epsilon=5.0)",
     "SDCF": "SDCF(n_rounds=3, n_factors=3)",
-    "ShuffledSketchGram": "ShuffledSketchGram(8.0, gate=False)",
+    "ShuffledSketchGram": "ShuffledSketchGram(8.0)",
 }
 
 _FIRST_CALL = """if True:

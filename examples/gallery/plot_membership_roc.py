@@ -23,7 +23,7 @@ found = {
     name: attacks.membership_loss(model, data, key=Key.from_seed(2))
     for name, model in (
         ("EASE, no privacy", EASE(10.0)),
-        ("DPGram, epsilon 1", DPGram(1.0, gate=False)),
+        ("DPGram, epsilon 1", DPGram(1.0)),
     )
 }
 

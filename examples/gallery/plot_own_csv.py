@@ -26,7 +26,7 @@ np.savetxt(file, pairs, fmt="%d", delimiter=",", header="customer,product", comm
 # is public: with ``item_ids`` it comes from the shop, not from the purchases.
 
 data = load_table(file, user="customer", item="product", item_ids=range(200))
-model = PrivateRecommender(epsilon=2.0, trust="central", row_length=30)
+model = PrivateRecommender(epsilon=2.0, trust="central")
 model = model.fit(data, key=Key.from_seed(2))
 print(model.chosen_, "epsilon:", round(model.ledger_.epsilon("public"), 2))
 

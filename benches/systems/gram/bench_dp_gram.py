@@ -59,11 +59,10 @@ class PairSums:
 
 
 class Fit:
-    """Clients and server together: both sums, the noise, the spectrum and the factors."""
+    """Clients and server together: all sums, the noise, the decision, the spectrum and the factors."""
 
     param_names = ("n_users",)
     params = ((50_000, 200_000),)
-    refine = False
 
     def setup(self, n_users):
         self.data = thousand_items(n_users)
@@ -77,7 +76,7 @@ class Fit:
     peakmem_fit = time_fit
 
     def _fit(self):
-        self.model = DPGram(1.0, refine=self.refine).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
+        self.model = DPGram(1.0).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
 
 
 class FitWithFeatures:
@@ -101,11 +100,4 @@ class FitWithFeatures:
     peakmem_fit = time_fit
 
     def _fit(self):
-        DPGram(1.0, item_features=self.table, refine=False).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
-
-
-class Refined(Fit):
-    """The same with a third round, of cross products."""
-
-    params = ((50_000,),)
-    refine = True
+        DPGram(1.0, item_features=self.table).fit(self.data, key=Key.from_seed(2), n_threads=N_THREADS)
