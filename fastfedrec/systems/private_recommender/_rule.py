@@ -130,10 +130,9 @@ def without_figures(recipe: Recipe, parameters: dict[str, object], planned: Plan
     Offer
         With None for every figure that sweeps would give.
     """
-    ledger = planned.ledger
     traffic = planned.communication.to_dict() if planned.communication else {}
     return Offer(
-        recipe.system, parameters, ledger.epsilon(TRUST_VIEWS[recipe.trust], delta), ledger.epsilon("server", delta),
+        recipe.system, parameters, planned.epsilon(TRUST_VIEWS[recipe.trust], delta), planned.epsilon("server", delta),
         None, None, None, (), None, planned.is_popularity, traffic.get("download_per_client"),
         traffic.get("upload_per_client"), None,
     )  # fmt: skip

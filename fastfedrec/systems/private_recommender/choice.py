@@ -251,7 +251,7 @@ def _with_figures(
     if row_length is None and recipe.system not in (*SELF_DECIDING, POPULARITY):
         return "its figures depend on how long rows are; pass row_length"
     # The same noise at the delta of the sweeps: no more than the budget.
-    less = planned.ledger.epsilon(TRUST_VIEWS[recipe.trust], stored["delta"])
+    less = planned.epsilon(TRUST_VIEWS[recipe.trust], stored["delta"])
     is_larger = planned.ledger.delta >= stored["delta"]
     equal = epsilon if is_larger else epsilon * min(1.0, less / offer.epsilon)
     near: list[tuple[Row, float, float]] = []

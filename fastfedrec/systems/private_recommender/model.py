@@ -219,9 +219,10 @@ class PrivateRecommender(FeaturedModel):
         """Compute again what the fit is going to record, before it, by sizes and features."""
         if type(model).__name__ not in _PLANNED:
             return Ledger(self.delta)  # of a model that records nothing
-        planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids).ledger
-        self._check_epsilon(planned, model)
-        return planned
+        planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids)
+        for ledger in (planned.ledger, *planned.others):
+            self._check_epsilon(ledger, model)
+        return planned.ledger
 
     def _check_epsilon(self, ledger: Ledger, model: Any) -> None:
         cost = ledger.epsilon(TRUST_VIEWS[self.trust], self.delta)

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
-from fastfedrec.accounting.views import TRUST_VIEWS
+from fastfedrec.accounting.views import TRUST_VIEWS, View
 from fastfedrec.core.randomness import Key
+from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system, system_class
 
@@ -150,10 +151,30 @@ class Planned:
         With the events of the whole run.
     communication : CommunicationLedger or None
         What a client receives and sends, at most; None where the system counts nothing.
+    others : tuple of Ledger
+        With the events of the plans that a release may choose instead.
     """
 
     ledger: Ledger
     communication: CommunicationLedger | None
+    others: tuple[Ledger, ...] = ()
+
+    def epsilon(self, view: View, delta: float) -> float:
+        """Compute the cost of the dearest plan: a release chooses the plan, and the budget covers each.
+
+        Parameters
+        ----------
+        view : {"server", "shuffled_server", "public"}
+            Against whom.
+        delta : float
+            At which the cost is stated.
+
+        Returns
+        -------
+        float
+            For replacing all data of one user.
+        """
+        return max(ledger.epsilon(view, delta) for ledger in (self.ledger, *self.others))
 
     @property
     def is_popularity(self) -> bool:
@@ -208,7 +229,13 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float, item_ids: np.
         for _ in range(n_rounds):
             ledger.record(system.round_event(n_users))
             communication.record(system.traffic(state, n_users))
-    return Planned(ledger, communication)
+    _, *plans = model._plans(phases) if isinstance(model, CentralModel) else [phases]
+    others = [Ledger(delta) for _ in plans]
+    for other, plan in zip(others, plans, strict=True):
+        for system, _, n_rounds in plan:
+            for _ in range(n_rounds):
+                other.record(system.round_event(n_users))
+    return Planned(ledger, communication, tuple(others))
 
 
 def most_users(system: str) -> float:
@@ -263,7 +290,7 @@ def calibrated(
         parameters = recipe.make(strength, epsilon, delta)
         try:
             planned = plan_run(make_system(recipe.system, parameters), n_users, n_items, delta)
-            cost = planned.ledger.epsilon(view)
+            cost = planned.epsilon(view, delta)
         except ValueError:  # too little for a single report, or for the noise's own share of delta
             low, strength = strength, 2 * strength
         else:
@@ -273,7 +300,8 @@ def calibrated(
                     break
             else:
                 high = strength
-            strength *= min((epsilon / cost) ** recipe.power, 16.0) * (1 - 2.0**-20)
+            ratio = epsilon / cost if cost > 0 else math.inf
+            strength *= min(ratio**recipe.power, 16.0) * (1 - 2.0**-20)
         if high <= 1.002 * low or (parameters.get("n_reports", 0) == 1 and found is None and high < math.inf):
             break
         if not low < strength < high:

@@ -128,7 +128,7 @@ def means_of(cell):
     return {system: statistics.fmean(values) for system, values in cell["systems"].items()}
 
 
-#: The sketch's popularity has more noise than shuffled counts of the same cost; see "Limits" of its page.
+#: The sketch compares with a popularity from few of its reports; see "Limits" of its page.
 FAR_BEHIND = {"shuffle": 0.025}
 
 

@@ -93,7 +93,7 @@ def test_the_ledger_of_a_fit_keeps_the_epsilon_in_the_view_that_trust_names(trus
     assert 0.9 * epsilon < model.ledger_.epsilon(VIEWS[trust]) <= epsilon
     assert model.ledger_.delta == 1e-6
     best = model.advice_.best
-    assert model.ledger_.epsilon(VIEWS[trust]) == best.epsilon
+    assert best.epsilon * (1 - 1e-9) <= model.ledger_.epsilon(VIEWS[trust]) <= best.epsilon
     assert model.ledger_.epsilon("server") == best.epsilon_alone
     (note,) = (note for note in model.ledger_.notes if note.startswith("PrivateRecommender: "))
     for said in (model.chosen_, model.reason_, f"epsilon {epsilon:g}", "(replace)", "900 users", "80 items", trust):
@@ -135,10 +135,10 @@ def outcome(kind, data, epsilon):
         model = kind(epsilon).fit(data, key=KEY, n_threads=1)
     except ValueError as error:
         return str(error)
-    # Not the rounds: the chosen system may decide by its release, at the same cost but for its rounding.
+    # Not the rounds: the chosen system may decide by its release, at a cost that the plans cover.
     notes = [note for note in model.ledger_.notes if note.startswith("PrivateRecommender")]
-    costs = [f"{model.ledger_.epsilon(view):.4g}" for view in ("server", "shuffled_server", "public")]
-    return model.chosen_, model.reason_, notes, costs
+    assert model.ledger_.epsilon("public") <= model.advice_.best.epsilon
+    return model.chosen_, model.reason_, notes, model.advice_.best
 
 
 def same_choice(kind, first, second, epsilon):
