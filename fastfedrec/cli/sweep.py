@@ -60,14 +60,14 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     source.add_argument(
         "--advice",
         action="store_true",
-        help="instead, make the sweeps that `advise` answers from (half an hour); with --system those of it alone",
+        help="instead, make a file of sweeps for `advise --measured` (an hour); with --system those of it alone",
     )
     source.add_argument(
         "--choices",
         nargs="?",
         const=True,
         metavar="FILE",
-        help="instead, what `advise` chooses beside the best of all systems, on other data (half an hour; resumable); "
+        help="instead, what `advise` chooses beside the best of all systems, on other data (minutes; resumable); "
         "with FILE, of a map that was measured before, what it chooses now",
     )
     command.add_argument("--quick", action="store_true", help="with --choices: one small data set")
@@ -110,7 +110,7 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     command.add_argument("--trust", required=True, choices=list(TRUST_VIEWS), help="whom one trusts with the data")
     command.add_argument("--delta", type=float, default=1e-6, help="of the whole run")
-    command.add_argument("--row-length", type=float, metavar="N", help="items of a user, on average, where it is known")
+    command.add_argument("--row-length", type=float, metavar="N", help="items of a user, on average, for figures")
     command.add_argument(
         "--with-features", action="store_true", help="something is publicly known of the items (fit --features FILE)"
     )

@@ -1,4 +1,4 @@
-"""Makes the sweeps that `advise` answers from, on generated data only: ``fastfedrec sweep --advice --out DIR``."""
+"""Makes a file of sweeps for `advise`, on generated data only: ``fastfedrec sweep --advice --out DIR``."""
 
 import itertools
 import json

@@ -102,8 +102,8 @@ class PrivateRecommender(FeaturedModel):
     >>> from fastfedrec import Key, PrivateRecommender, datasets
     >>> data = datasets.generate_implicit(10_000, 300, key=Key.from_seed(1), mean_interactions=30)
     >>> model = PrivateRecommender(epsilon=2.0).fit(data, key=Key.from_seed(2))
-    >>> model.chosen_
-    'DPGram(epsilon=0.9559)'
+    >>> type(model.model_).__name__, model.is_personal_
+    ('DPGram', True)
     >>> model.ledger_.epsilon("public") <= 2.0
     True
     >>> ids, scores = model.recommend(data.user_ids[:2], n=3)
