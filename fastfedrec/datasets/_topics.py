@@ -134,11 +134,15 @@ def _candidate_shares(preset: Preset, key: Key, anchors: np.ndarray, lengths: np
     """Topic shares of pilot users, who are no real users, at the midpoints of the activity distribution."""
     positions = _normal_table(key, "pilot positions", len(lengths), N_DIMS)
     positions[:, 0] -= preset.activity_tilt * np.log(lengths / median)
-    logits = np.einsum("kj,uj->uk", anchors, positions, optimize=False)
-    logits += preset.topic_noise * _normal_table(key, "pilot noise", len(lengths), preset.n_topics)
-    logits *= (lengths[:, None] / median) ** -preset.gamma
-    shares = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
+    # One array all along: with 32,768 candidates each copy would take 64 MiB.
+    shares = _normal_table(key, "pilot noise", len(lengths), preset.n_topics)
+    shares *= preset.topic_noise
+    shares += np.einsum("kj,uj->uk", anchors, positions, optimize=False)
+    shares *= (lengths[:, None] / median) ** -preset.gamma
+    shares -= shares.max(axis=1, keepdims=True)
+    np.exp(shares, out=shares)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _select_pilots(preset: Preset, lengths: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

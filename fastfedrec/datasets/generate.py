@@ -86,9 +86,9 @@ def generate_implicit(
     =============  =======  =======  ========  ====  ==========================================================
     movielens-1m     6,040    3,706        20   163  a random subset of the catalogue
     movielens-20m   75,040    9,781        60   232  the most popular of 26,744; after the FMF-LDP paper's filter
-    check-ins       14,066    1,000         5  13.0  a random subset of the places
-    purchases       35,219    1,000         3   6.6  a random subset of the products
-    catalogue       70,679   24,915         5  11.9  a random subset of the products
+    check-ins       14,066    1,000         5  13.2  a random subset of the places
+    purchases       35,219    1,000         3   6.7  a random subset of the products
+    catalogue       70,679   24,915         5  11.8  a random subset of the products
     =============  =======  =======  ========  ====  ==========================================================
 
     Rows of the last three are short and informative: neighbours predict far better than in MovieLens.  Drawing fewer

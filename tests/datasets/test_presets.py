@@ -206,5 +206,5 @@ def test_a_catalogue_has_the_scores_of_the_data():
 @pytest.mark.nightly
 def test_broad_topics_have_other_scores_for_a_catalogue(broad):
     broad("catalogue")
-    rates = hit_rates(generate_implicit(key=Key.from_seed(1), preset="catalogue"), ["als", "user-knn"])
+    rates = hit_rates(generate_implicit(key=Key.from_seed(1), preset="catalogue"), ["als"])
     assert far_scores("catalogue", rates) != {}
