@@ -1,7 +1,6 @@
 """DPGram: the budget, the server's algebra, the devices' scores, and the figures it must reach."""
 
 import math
-import re
 import tracemalloc
 
 import numpy as np
@@ -16,7 +15,7 @@ from support.decision_case import prefer
 from support.gram_case import interactions_of
 from support.movielens_users import hit_ratio, leave_one_out_users, resampled, split_after_resampling
 
-from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, Popularity, datasets, load
+from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.systems.gram import dp_gram, shrinkage
 from fastfedrec.systems.gram.decision import Candidate
