@@ -5,9 +5,7 @@ worth more than popularity, and spends the rest of the budget on the strongest d
 Every device scores with its own row.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md beside it.
 """
 
-import functools
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,43 +17,26 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._central import CentralModel
-from fastfedrec.systems._replacement import state_largest_replacement
-from fastfedrec.systems._substitute import pooled, substitute
-from fastfedrec.systems.claims import FEWER_ITEMS, layered_noise
+from fastfedrec.systems._substitute import pooled
+from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
-from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
-from fastfedrec.systems.gram.decision import Candidate, best_estimate, named_estimators
+from fastfedrec.systems.gram.columns import add_columns, next_encoder
+from fastfedrec.systems.gram.decision import best_estimate, named_estimators
 from fastfedrec.systems.gram.dp_gram_rounds import (
     MAX_USERS,
     SCALE,
     UNIT,
-    CrossSum,
     GramState,
-    PairSum,
-    ShareSum,
-    ShareSumAgain,
 )
 from fastfedrec.systems.gram.gram_model import GramModel
-from fastfedrec.systems.gram.measurement import (
-    CANDIDATES,
-    MAX_MEASURED,
-    HitSum,
-    MeasurementState,
-    NoisyMean,
-    measurement_state,
-)
+from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, candidates_with, measurement_state
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
+from fastfedrec.systems.gram.plan import FIRST_EXIT, LAST_EXIT, alternatives, planned_rounds
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.subspace.model import floored, to_grid
-from fastfedrec.systems.subspace.rounds import MAX_USERS as MAX_COLUMN_USERS
 from fastfedrec.systems.subspace.rounds import SubspaceState
 
 __all__ = ["DPGram"]
-
-# Shares of the squared budget; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
-_PAIR_SHARE = 0.55  # of the part that the mean leaves
-_MEASUREMENT_SHARE = 0.015  # of the same part, for each of two measurements
-_FIRST_EXIT = 4  # number of the first round that the mean may replace: the one after the first measurement
 
 
 class DPGram(CentralModel, GramModel):
@@ -176,35 +157,29 @@ class DPGram(CentralModel, GramModel):
         def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
             return denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)
 
-        factors, noise, chosen = best_estimate(pairs, named_estimators(features, estimate)), pairs.noise, None
-        mean = NoisyMean(self.item_means_, first.width / n_users, self.mean_share)
-        shares = self._shares(data.n_items, max(n_users, data.n_users))
+        factors = best_estimate(pairs, named_estimators(features, estimate))
+        mean, noise = NoisyMean(self.item_means_, first.width / n_users, first.width**-2), pairs.noise
+        chosen = candidates_with(self.ridge)[0]  # until a measurement decides
         for number, (system, planned, _) in enumerate(phases[2:], 2):
-            if self._stops(number, chosen, mean, math.fsum(shares[number:])):
-                *_, (again, start, _) = next(plan for plan in self._plans(phases)[1:] if len(plan) == number + 1)
+            left = math.fsum(later.width**-2 for later, *_ in phases[number:])
+            if (number == FIRST_EXIT and not chosen.personal_weight) or (number == LAST_EXIT and mean.needs(left)):
+                *_, (again, start, _) = self._plans(phases)[1 + number - FIRST_EXIT]
                 means = fit.rounds(again, start, data).noisy / (UNIT * n_users)
                 self.item_means_ = pooled([self.item_means_, means], [first.width, again.width])
                 break
             if isinstance(system, HitSum):
                 state = measurement_state(planned, factors, form, mean, noise)
-                left = math.fsum(shares[number + 1 :])
-                self.decision_ = system.decide(fit.rounds(system, state, data).noisy, n_users, mean.spared(left))
+                sums = fit.rounds(system, state, data).noisy
+                self.decision_ = system.decide(sums, n_users, mean.spared(left - system.width**-2))
                 chosen = self._note_decision(self.decision_)
-                continue
-            encoder = next_encoder(factors, planned.encoder.shape[1], pairs.noise)
-            asked = SubspaceState(to_grid(floored(self.item_means_)), encoder)
-            factors = add_columns(factors, fit.rounds(system, asked, data).noisy / system._unit, encoder, system.width)
-            noise = (noise**-2 + system.width**-2) ** -0.5
-        if chosen is not None and chosen.personal_weight:
+            else:
+                encoder = next_encoder(factors, planned.encoder.shape[1], pairs.noise)
+                asked = SubspaceState(to_grid(floored(self.item_means_)), encoder)
+                sums = fit.rounds(system, asked, data).noisy / system._unit
+                factors = add_columns(factors, sums, encoder, system.width)
+                noise = (noise**-2 + system.width**-2) ** -0.5
+        if chosen.personal_weight:
             self._prepare_scores(form.about(public_mean(self.item_means_) / SCALE), factors, noise, chosen)
-
-    @staticmethod
-    def _stops(number: int, chosen: Candidate | None, mean: NoisyMean, left: float) -> bool:
-        """Return whether the rest of the budget goes to the mean instead of the round with this number."""
-        if number == _FIRST_EXIT:
-            return chosen is not None and not chosen.personal_weight
-        # Half of a round's share is enough to make up for the others.
-        return number == _FIRST_EXIT + 1 and mean.missing_share() > left / 2
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -216,48 +191,13 @@ class DPGram(CentralModel, GramModel):
         if n_items > 1:
             # All pairs i < j as int64 with noise and without; or the matrix with its denoising.
             check_memory("DPGram", n_items, max(8 * n_items**2, 4 * n_items**2 + denoising_bytes(n_items)), FEWER_ITEMS)
-        return self._within_delta(mu, lambda mu: self._phases(mu, n_items, max(n_users, data.n_users), key), n_items)
+
+        def phases_at(mu: float) -> list[Phase]:
+            most = max(n_users, data.n_users)
+            return planned_rounds(mu, n_items, most, key, self.mean_share, candidates_with(self.ridge))
+
+        return self._within_delta(mu, phases_at, n_items)
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
-        """Return the plan, then those that end with the mean again, at each number where `_stops` may be true."""
-        exits = range(_FIRST_EXIT, _FIRST_EXIT + 2) if len(phases) > _FIRST_EXIT else ()
-        n_skipped = len(phases) - _FIRST_EXIT
-        plans = [phases] + [
-            [*phases[:n], substitute(phases[n:], ShareSumAgain, phases[0].state, n_skipped)] for n in exits
-        ]
-        state_largest_replacement(plans)
-        return plans
-
-    def _shares(self, n_items: int, n_users: int) -> list[float]:
-        """Return the share of the squared budget of each round; they add up to 1."""
-        if n_items == 1:
-            return [1.0]
-        rest, m = 1 - self.mean_share, _MEASUREMENT_SHARE * (1 - self.mean_share)
-        if n_users > MAX_COLUMN_USERS:  # sums of columns would not be exact, and so many users need none
-            return [self.mean_share, rest - m, m]
-        pairs = _PAIR_SHARE * rest
-        columns = (rest - pairs - 2 * m) / 3
-        return [self.mean_share, pairs, columns, m, columns, columns, m]
-
-    def _phases(self, mu: float, n_items: int, n_users: int, key: Key) -> list[Phase]:
-        shares, zeros = self._shares(n_items, n_users), np.zeros(n_items, dtype=np.int64)
-        encoder = np.zeros((n_items, min(N_COLUMNS, n_items)), dtype=np.int16)
-        of_columns = SubspaceState((zeros + 1).astype(np.int32), encoder)
-        to_compare = MeasurementState.planned(n_items)
-        stride = max(1, n_users // MAX_MEASURED)
-
-        def columns(number: int) -> tuple[Any, Any]:
-            return functools.partial(CrossSum, number=number), of_columns
-
-        def hits(number: int) -> tuple[Any, Any]:
-            return functools.partial(HitSum, number=number, stride=stride, candidates=CANDIDATES), to_compare
-
-        kinds = [(ShareSum, GramState(zeros)), (PairSum, GramState(zeros + 1))]
-        kinds += [hits(0)] if len(shares) == 3 else [columns(0), hits(0), columns(1), columns(2), hits(1)]
-        phases = []
-        for (kind, state), share in zip(kinds, shares, strict=False):
-            unit = getattr(kind, "func", kind)._unit
-            system = kind(layered_noise(unit / (mu * math.sqrt(share)), ""), key, 0.0)
-            system.distance = system.noise.total_distance(math.prod(system._shape(state)))
-            phases.append(Phase(system, state))
-        return phases
+        """Return the plan, and those that release the mean again instead of its end."""
+        return alternatives(phases)

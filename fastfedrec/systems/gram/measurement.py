@@ -23,22 +23,22 @@ from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
 
 __all__ = [
-    "CANDIDATES",
-    "MAX_MEASURED",
-    "MAX_RANK",
     "HitSum",
     "MeasurementState",
     "NoisyMean",
+    "candidates_with",
     "hit_probabilities",
+    "measured_stride",
     "measurement_state",
 ]
 
 UNIT = 2**28  # norm of one user's contribution; its square and sums of squares are exact in int64
 #: Users who rank an item, about: the error of a share of so many is .004.
-MAX_MEASURED = 16_384
-MAX_RANK = 96  # of the models that are compared: the strongest directions decide
-#: Weights of the personal part, and ridges from that of noise in one entry to that of few items a user.
-CANDIDATES = tuple(Candidate(weight, ridge) for weight in (1.0, 0.4) for ridge in (2.0, 0.5, 8.0))
+_MAX_MEASURED = 16_384
+_MAX_RANK = 96  # of the models that are compared: the strongest directions decide
+# Candidates; tuned, see "Settings" on the page.  The first one is the reference of the others.
+_WEIGHTS, _RIDGES = (1.0, 0.4), (2.0, 0.5, 8.0)
+_BITS = 20  # of a factor in whole numbers, so that products of up to 97 pairs of factors are exact in double
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
 _BLOCK = 1024  # users whose scores are held at once
 _N_ERRORS = 2.0  # standard deviations of a gain that is certain enough
@@ -77,7 +77,7 @@ class MeasurementState:
     def planned(cls, n_items: int) -> Self:
         """Return a state of the shapes and types of a round's."""
         ones = np.ones(n_items)
-        return cls(np.zeros((n_items, min(MAX_RANK, n_items)), np.float32), ones, ones, ones, np.ones(1))
+        return cls(np.zeros((n_items, min(_MAX_RANK, n_items)), np.float32), ones, ones, ones, np.ones(1))
 
 
 @dataclass(frozen=True)
@@ -90,31 +90,42 @@ class NoisyMean:
         The mean with noise.
     noise : float
         Standard deviation of an entry's noise.
-    share : float
-        Of the squared budget, which the release took.
+    precision : float
+        Squared budget of the release.
     """
 
     values: NDArray[np.float64]
     noise: float
-    share: float
+    precision: float
 
     def noisier(self) -> NDArray[np.float64]:
         """Return the mean with twice the variance of its noise, by public draws."""
         return self.values + self.noise * Key.from_seed(0).normal(_NOISIER, size=len(self.values))
 
-    def spared(self, share: float) -> float:
+    def spared(self, more: float) -> float:
         """Return the part of the noise's variance that this much more of the squared budget would spare."""
-        return share / (self.share + share)
+        return more / (self.precision + more)
 
-    def missing_share(self) -> float:
-        """Return the share of the squared budget that is missing to a noise of at most a tenth of the mean's square.
+    def needs(self, left: float) -> bool:
+        """Return whether the mean needs the rest of the squared budget, for a noise of at most a tenth of its square.
 
         The ranks of popularity lose as the cosine of the noisy and the exact mean does, which is 1 / sqrt(1 + r) with
-        r the noise over the square of the mean: 5% for a tenth.
+        r the noise over the square of the mean: 5% for a tenth.  Less than half of the rest is not worth a round.
         """
         noise = len(self.values) * self.noise**2
         square = max(float(self.values @ self.values) - noise, math.ulp(0.0))
-        return self.share * (noise / (_MAX_MEAN_NOISE * square) - 1)
+        return self.precision * (noise / (_MAX_MEAN_NOISE * square) - 1) > left / 2
+
+
+def candidates_with(ridge: float | str) -> tuple[Candidate, ...]:
+    """Return the candidates, all with one ridge if it is given."""
+    ridges = _RIDGES if isinstance(ridge, str) else (ridge,)
+    return tuple(Candidate(weight, one) for weight in _WEIGHTS for one in ridges)
+
+
+def measured_stride(n_users: int) -> int:
+    """Return the number of users of whom one takes part."""
+    return max(1, n_users // _MAX_MEASURED)
 
 
 class HitSum(NoisySum):
@@ -151,6 +162,12 @@ class HitSum(NoisySum):
     def _shape(self, state: MeasurementState) -> tuple[int, ...]:
         return (1 + len(self.candidates),)
 
+    def _objection(self, state: MeasurementState) -> str | None:
+        """Return an objection to numbers that no model has."""
+        if not (state.own_squares > 0).all() or not (state.noise > 0).all():
+            return "own_squares and noise must be above 0"
+        return None
+
     def traffic(self, state: MeasurementState, n_clients: int) -> RoundTraffic:
         """Return the traffic of the round: the models down, an int64 for each sum up."""
         arrays = (state.factors, state.popularity, state.noisier, state.own_squares)
@@ -160,17 +177,21 @@ class HitSum(NoisySum):
     def _sums(self, state: MeasurementState, shard: Interactions, n_threads: int) -> NDArray[np.int64]:
         pairs = PairMatrix(np.empty((0, 0), np.float32), float(state.noise[0]), state.own_squares, state.popularity)
         models = [pairs.score(state.factors, candidate, pairs.noise) for candidate in self.candidates]
-        sides = [(model.left, model.right) for model in models]
+        sides = [(model.left, _whole(model.right, None)) for model in models]
 
         def of_block(users: NDArray[np.int64]) -> NDArray[np.int64]:
             rows, held_out = _split_rows(shard._take_users(users))
-            shared = hit_probabilities(np.broadcast_to(state.popularity, rows.shape), rows, held_out)
-            hits = [hit_probabilities(np.broadcast_to(state.noisier, rows.shape), rows, held_out)]
-            hits += [hit_probabilities((rows @ left) @ right.T, rows, held_out) for left, right in sides]
-            # Candidates hit the same items for the most part: differences from the first one leave more of the norm.
-            return _clipped(
-                np.stack([hits[0] - shared, hits[1] - shared, *(hit - hits[1] for hit in hits[2:])], 1)
-            ).sum(0)
+            shared, noisier = (
+                hit_probabilities(np.broadcast_to(scores, rows.shape), rows, held_out)
+                for scores in (state.popularity, state.noisier)
+            )
+            # Sums of whole numbers are exact, so no user's scores depend on the other users of the block.
+            first, *others = (
+                hit_probabilities(_whole(rows @ left, 1) @ right.T, rows, held_out) for left, right in sides
+            )
+            # Candidates mostly hit the same items: differences from the first one leave more of the norm.
+            differences = [noisier - shared, first - shared, *(other - first for other in others)]
+            return _clipped(np.stack(differences, axis=1)).sum(axis=0)
 
         users = np.flatnonzero(shard.interactions_per_user() > 1)
         users = users[_hashes(shard)[users] // 2**16 % self.stride == 0]
@@ -251,10 +272,17 @@ def hit_probabilities(scores: np.ndarray, rows: Any, held_out: np.ndarray) -> ND
     return 1.0 - betainc(_N_TOP, _N_SAMPLED - _N_TOP + 1, np.clip(above / n_unseen, 0.0, 1.0))
 
 
+def _whole(factors: np.ndarray, axis: int | None) -> NDArray[np.float64]:
+    """Return factors in whole numbers of `_BITS` bits at most, relative to the largest entry of a row or of all."""
+    largest = np.maximum(np.abs(factors).max(axis=axis, keepdims=True, initial=0.0), np.finfo(float).tiny)
+    return np.rint(factors / largest * 2.0**_BITS)
+
+
 def _clipped(differences: np.ndarray) -> NDArray[np.int64]:
-    """Return rows of whole numbers of norm at most `UNIT`, rounded towards 0."""
-    norms = np.maximum(np.linalg.norm(differences, axis=1, keepdims=True), 1.0)
-    whole = np.trunc(differences / norms * UNIT).astype(np.int64)
+    """Return rows of whole numbers of norm at most `UNIT`, rounded towards 0; infinite numbers and NaN count as 0."""
+    finite = np.nan_to_num(differences, nan=0.0, posinf=0.0, neginf=0.0)
+    norms = np.maximum(np.sqrt(np.square(finite).sum(axis=1, keepdims=True)), 1.0)
+    whole = np.trunc(finite / norms * UNIT).astype(np.int64)
     # Rounding of the quotients might bring a norm above the unit.
     whole[np.square(whole).sum(axis=1) > UNIT**2] //= 2
     return whole
