@@ -113,8 +113,8 @@ class NoisyMean:
         r the noise over the square of the mean: 5% for a tenth.  Less than half of the rest is not worth a round.
         """
         noise = len(self.values) * self.noise**2
-        square = max(float(self.values @ self.values) - noise, math.ulp(0.0))
-        return self.precision * (noise / (_MAX_MEAN_NOISE * square) - 1) > left / 2
+        square = max(float(self.values @ self.values) - noise, 0.0)
+        return self.precision * noise > _MAX_MEAN_NOISE * square * (self.precision + left / 2)
 
 
 def candidates_with(ridge: float | str) -> tuple[Candidate, ...]:

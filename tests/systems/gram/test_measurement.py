@@ -1,0 +1,223 @@
+"""The measurement of DPGram: its metric, the bound of one user's answer, and the decision that it makes."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given
+from hypothesis import strategies as st
+from support.gram_case import interactions_of
+
+from fastfedrec import DPGram, Interactions, Key, datasets
+from fastfedrec.systems._noisy_sum import NoisySum
+from fastfedrec.systems.claims import layered_noise
+from fastfedrec.systems.gram import measurement
+from fastfedrec.systems.gram.measurement import (
+    UNIT,
+    HitSum,
+    MeasurementState,
+    NoisyMean,
+    candidates_with,
+    hit_probabilities,
+)
+from fastfedrec.testing import ALPHA
+
+KEY = Key.from_seed(4)
+N_ITEMS = 30
+ROWS = st.lists(st.sets(st.integers(0, N_ITEMS - 1), max_size=12), min_size=1, max_size=6)
+
+
+def system_with(noise=2.0**20, stride=1, ridge="auto", number=0):
+    return HitSum(layered_noise(noise, ""), KEY, 0.0, number, stride, candidates_with(ridge))
+
+
+def state_of(seed=1, rank=5, scale=1.0):
+    """Any models of the right shapes."""
+    rng = np.random.default_rng(seed)
+    popularity = rng.random(N_ITEMS)
+    return MeasurementState(
+        (scale * rng.normal(size=(N_ITEMS, rank))).astype(np.float32), popularity, rng.random(N_ITEMS),
+        0.1 + rng.random(N_ITEMS), np.array([0.5]),
+    )  # fmt: skip
+
+
+def sums_of(rows, state=None, n_threads=1, **options):
+    return system_with(**options)._sums(state or state_of(), interactions_of(rows, N_ITEMS), n_threads)
+
+
+# ---- oracle ----------------------------------------------------------------------------------------------------------
+
+
+@given(seed=st.integers(0, 999), n_levels=st.sampled_from([3, 1000]))
+def test_the_metric_is_the_chance_of_at_most_nine_better_draws(seed, n_levels):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, n_levels, size=(1, N_ITEMS)).astype(float)
+    row = rng.choice(N_ITEMS, size=rng.integers(2, 12), replace=False)
+    held_out, unseen = row[:1], np.setdiff1d(np.arange(N_ITEMS), row)
+    own = scores[0, held_out[0]]
+    above = np.mean((scores[0, unseen] > own) + 0.5 * (scores[0, unseen] == own))
+    expected = sum(math.comb(99, k) * above**k * (1 - above) ** (99 - k) for k in range(10))
+    rows = scipy.sparse.csr_array((np.ones(len(row)), np.sort(row), [0, len(row)]), shape=(1, N_ITEMS))
+    assert hit_probabilities(scores, rows, held_out)[0] == pytest.approx(expected, abs=1e-9)
+
+
+def test_an_answer_is_the_differences_of_the_metric():
+    row, state = {1, 4, 7, 9}, state_of()
+    found = sums_of([row], state) / UNIT
+    data = interactions_of([row], N_ITEMS)
+    rows, held_out = measurement._split_rows(data)
+    assert rows.sum() == 3
+    assert held_out[0] in row
+    hits = [hit_probabilities(values[None], rows, held_out)[0] for values in (state.popularity, state.noisier)]
+    pairs = measurement.PairMatrix(np.empty((0, 0), np.float32), 0.5, state.own_squares, state.popularity)
+    for candidate in candidates_with("auto"):
+        scoring = pairs.score(state.factors, candidate, 0.5)
+        hits.append(hit_probabilities(rows @ scoring.left @ scoring.right.T, rows, held_out)[0])
+    differences = np.array([hits[1] - hits[0], hits[2] - hits[0], *(hit - hits[2] for hit in hits[3:])])
+    np.testing.assert_allclose(found, differences / max(1, np.linalg.norm(differences)), atol=1e-4)
+
+
+# ---- invariants ------------------------------------------------------------------------------------------------------
+
+
+@given(rows=ROWS, seed=st.integers(0, 99), scale=st.sampled_from([1e-30, 1.0, 1e30]))
+def test_no_user_answers_more_than_the_unit_whatever_the_server_sends(rows, seed, scale):
+    for row in rows:
+        square = sum(int(entry) ** 2 for entry in sums_of([row], state_of(seed, scale=scale)))
+        assert square <= UNIT**2
+        if len(row) < 2:
+            assert square == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_numbers_of_no_model_give_bounded_answers(bad):
+    state = state_of()
+    state.noisier[3] = bad
+    assert sum(int(entry) ** 2 for entry in sums_of([{1, 3, 5}], state)) <= UNIT**2
+
+
+@given(rows=ROWS, seed=st.integers(0, 99))
+def test_an_answer_depends_on_no_other_user(rows, seed):
+    """In any bit: the sums of all users are those of each alone, for any number of threads."""
+    state = state_of(seed)
+    together = sums_of(rows, state, n_threads=1)
+    np.testing.assert_array_equal(together, sum(sums_of([row], state) for row in rows))
+    np.testing.assert_array_equal(together, sums_of(rows, state, n_threads=3))
+
+
+def test_scores_are_exact_in_any_order():
+    """The largest whole numbers that factors become, times one another: a sum in reverse has the same bits."""
+    bits = 2.0**measurement._BITS
+    left, right = (np.random.default_rng(seed).uniform(-bits, bits, size=97).round() for seed in (1, 2))
+    total = sum(int(a) * int(b) for a, b in zip(left, right, strict=True))
+    assert float(left @ right) == float(left[::-1] @ right[::-1]) == total
+    assert 97 * bits**2 < 2**53
+
+
+def test_one_of_stride_users_takes_part():
+    rng = np.random.default_rng(3)
+    rows = [set(rng.choice(N_ITEMS, 5, replace=False).tolist()) for _ in range(2_000)]
+    taking_part = measurement._hashes(interactions_of(rows, N_ITEMS)) // 2**16 % 4 == 0
+    assert abs(taking_part.mean() - 0.25) < 6 * math.sqrt(0.25 * 0.75 / 2_000)
+    chosen = [row for row, takes_part in zip(rows, taking_part, strict=True) if takes_part]
+    np.testing.assert_array_equal(sums_of(rows, stride=4), sums_of(chosen))
+    assert (sums_of(rows) != sums_of(chosen)).any()
+
+
+def test_a_state_of_no_model_is_refused():
+    state, system = state_of(), system_with()
+    assert system._objection(state) is None
+    for name in ("own_squares", "noise"):
+        spoiled = state_of()
+        getattr(spoiled, name)[0] = 0.0
+        assert system._objection(spoiled) == "own_squares and noise must be above 0"
+
+
+def test_a_given_ridge_is_the_ridge_of_all_candidates():
+    assert {candidate.ridge for candidate in candidates_with(3.0)} == {3.0}
+    model = DPGram(4.0, ridge=3.0).fit(datasets.generate_implicit(3000, 60, key=Key.from_seed(1)), key=KEY)
+    assert {candidate.ridge for candidate in model.decision_.scores if candidate.personal_weight} == {3.0}
+
+
+def test_no_two_measurements_draw_from_one_stream():
+    noise = layered_noise(2.0**30, "")
+    state = state_of()
+    systems = [HitSum(noise, KEY, 0.0, number, 1, candidates_with("auto")) for number in (0, 1)]
+    a, b = (system.apply(state, system.zero_update(state, 0)).noisy for system in systems)
+    assert (a != b).all()
+
+
+# ---- the decision ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("doubled", "gain", "spared", "is_personal"),
+    [(0.0, 0.5, 0.9, True), (0.0, 0.01, 0.9, False), (-0.6, 0.5, 0.9, False), (-0.6, 0.5, 0.0, True),
+     (0.0, -0.1, 0.0, False), (0.0, 0.01, 0.0, True)],
+)  # fmt: skip
+def test_a_candidate_has_to_beat_popularity_with_the_rest_of_the_budget(doubled, gain, spared, is_personal):
+    system, n_users = system_with(noise=2.0**28), 100  # an error of .01
+    noisy = np.rint(np.array([doubled, gain, *[0.0] * 5]) * n_users * UNIT).astype(np.int64)
+    decision = system.decide(noisy, n_users, spared)
+    assert decision.is_personal is is_personal
+    assert decision.gain == pytest.approx(gain + spared * doubled, abs=1e-6)
+    assert decision.error == pytest.approx(0.01 * math.hypot(1.0, spared), rel=1e-3)
+
+
+def test_a_mean_needs_more_where_its_noise_is_large():
+    values = np.full(100, 0.1)
+    assert not NoisyMean(values, 0.01, 1.0).needs(2.0)
+    assert NoisyMean(values, 0.09, 1.0).needs(2.0)
+    assert NoisyMean(np.zeros(100), 0.01, 1.0).needs(2.0)
+    assert NoisyMean(values, 0.01, 1.0).spared(3.0) == 0.75
+
+
+def test_twice_the_noise_is_added_to_a_mean_without_any():
+    noisier = NoisyMean(np.zeros(4_000), 0.5, 1.0).noisier()
+    assert abs(noisier.std() / 0.5 - 1) < 6 / math.sqrt(8_000)
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+def planted(n_users, n_groups, seed):
+    """Users who have items of one group, or with one group any items."""
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, n_groups, n_users)
+    dense = np.zeros((n_users, N_ITEMS), dtype=np.float32)
+    for row, group in zip(dense, groups, strict=True):
+        row[rng.choice(np.arange(N_ITEMS)[group::n_groups], 4, replace=False)] = 1
+    return Interactions.from_scipy(scipy.sparse.csr_array(dense))
+
+
+@pytest.mark.parametrize("n_groups", [5, 1])
+def test_devices_tell_groups_from_rows_at_random(n_groups):
+    model = DPGram(0.5).fit(planted(4_000, n_groups, seed=1), key=KEY)
+    assert model.is_personal_ is (n_groups == 5)
+    assert model.decision_.is_personal is model.is_personal_
+
+
+@pytest.mark.slow
+def test_the_error_of_a_gain_is_that_of_its_noise():
+    """Over many draws, with half the noise as a control."""
+    system, n_users, draws = system_with(noise=2.0**28), 100, []
+    for seed in range(2_000):
+        noise = np.random.default_rng(seed).normal(size=7) * 2.0**28
+        decision = system.decide(np.rint(noise).astype(np.int64), n_users, 0.9)
+        draws.append(
+            decision.scores[system.candidates[0]]
+            - decision.scores[min(decision.scores, key=lambda c: c.personal_weight)]
+        )
+    spread, expected = np.std(draws), 0.01 * math.hypot(1.0, 0.9)
+    margin = math.sqrt(-2 * math.log(ALPHA / 2)) / math.sqrt(2 * len(draws))
+    assert abs(spread / expected - 1) < margin
+    assert abs(spread / (expected / 2) - 1) > margin
+
+
+def test_it_is_a_sum_with_the_cost_of_two_opposite_answers():
+    assert issubclass(HitSum, NoisySum)
+    event = system_with().round_event(10)
+    assert event.neighboring == "zero_out"
+    assert event.replace_sensitivity is None  # which counts as 2
