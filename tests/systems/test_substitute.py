@@ -211,6 +211,7 @@ def test_how_many_columns_give_way_follows_from_the_releases(monkeypatch):
     for epsilon in (0.05, 0.5, 8.0):
         model = DPGram(epsilon).fit(data, key=KEY)
         counts.append(sum(event.mechanism.endswith("projections") for event in model.ledger_.events.elements()))
+        assert len(seen) == len(counts)
         noise, n_kept = seen[-1]
         assert counts[-1] == n_kept
         assert noise == pytest.approx(model._plan(data, KEY)[0].system.width / data.n_users)
