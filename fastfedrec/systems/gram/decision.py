@@ -20,6 +20,7 @@ from fastfedrec.data.item_features import AlignedFeatures
 from fastfedrec.systems.gram.scoring import LinearScores, linear_scores
 
 __all__ = [
+    "N_ERRORS",
     "RIDGES",
     "Candidate",
     "Decision",
@@ -33,6 +34,8 @@ __all__ = [
 #: Ridges that are tried, in units of the standard deviation of an entry's noise times the root of the number of items.
 RIDGES = tuple(0.25 * 2.0**power for power in range(7))
 _PERSONAL_WEIGHTS = (1.0, 0.5, 0.25)
+#: Standard errors by which a personal model has to be better than popularity.
+N_ERRORS = 2.0
 _SPLIT = 0.5  # a: training noise has 1.5 times the variance of the release, test noise 3 times
 _NOISE = "gram.noise_splitting"  # a public stream
 _ROWS = 1024  # of the matrix, for which draws are held at once
@@ -67,11 +70,12 @@ class Decision:
     Parameters
     ----------
     chosen : Candidate
-        The candidate with the largest score.
+        The best personal candidate if its gain is above two errors, else popularity.
     scores : mapping of Candidate to float
         Of each candidate that was tried.
     gain : float
-        Score of the best personal candidate less that of popularity, over the score of popularity.
+        Score of the best personal candidate less that of popularity.  DPGram: difference of hit ratios at 10 among 100.
+        ShuffledSketchGram: as a share of the score of popularity.
     error : float
         Standard deviation of `gain` by the noise of the release, for given weights and a given score of popularity.
     """
@@ -216,7 +220,7 @@ def choose_candidate(
     reference = abs(scores[popularity]) or 1.0
     gain = (scores[best] - scores[popularity]) / reference
     error = pairs.noise * _spread(weights(best), weights(popularity)) / reference
-    return Decision(best if gain > 0 else popularity, scores, gain, error)
+    return Decision(best if gain > N_ERRORS * error else popularity, scores, gain, error)
 
 
 def _training_matrices(pairs: PairMatrix) -> Iterator[NDArray[np.float32]]:

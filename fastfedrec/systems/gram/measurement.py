@@ -18,7 +18,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._noisy_sum import NoisySum
-from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
+from fastfedrec.systems.gram.decision import N_ERRORS, Candidate, Decision, PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
 
@@ -41,7 +41,6 @@ _WEIGHTS, _RIDGES = (1.0, 0.4), (2.0, 0.5, 8.0)
 _BITS = 20  # of a factor in whole numbers, so that products of up to 97 pairs of factors are exact in double
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
 _BLOCK = 1024  # users whose scores are held at once
-_N_ERRORS = 2.0  # standard deviations of a gain that is certain enough
 _MAX_MEAN_NOISE = 0.1  # of the square of the mean
 _NOISIER = "dp_gram.noisier_mean"  # a public stream
 
@@ -214,7 +213,7 @@ class HitSum(NoisySum):
         best = max(self.candidates, key=scores.__getitem__)
         gain = scores[best] - scores[popularity]
         error = self.width / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))
-        return Decision(best if gain > _N_ERRORS * error * (spared > 0) else popularity, scores, gain, error)
+        return Decision(best if gain > N_ERRORS * error * (spared > 0) else popularity, scores, gain, error)
 
 
 def measurement_state(
