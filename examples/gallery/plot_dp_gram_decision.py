@@ -4,9 +4,9 @@ Is my data large enough for private pairs of items?
 
 :class:`~fastfedrec.systems.gram.dp_gram.DPGram` releases one noisy matrix of item
 pairs. With few users, or a small epsilon, noise covers the pairs, and popular items are
-the better recommendation. The model decides that itself: it splits the noise of its
-release in two independent halves, fits candidates to one and scores them on the other.
-That reads no data, so it costs nothing.
+the better recommendation. The model decides that itself: each device ranks one of its
+items by popularity and by the model, and a small part of the budget is spent on the
+noisy sum of the differences.
 """
 
 import matplotlib.pyplot as plt
@@ -61,9 +61,9 @@ for axes in (above, below):
     axes.minorticks_off()
 
 # %%
-# Above zero in the upper plot the model is personal, below it is popularity; within two
-# errors of zero both are nearly the same model. The lower plot has the true gain, which
-# no private model can see. Its losses at small epsilons are the noise of the mean.
+# Where the measured gain is more than two errors above zero the model is personal, else it
+# is popularity. The lower plot has the true gain, which no private model can see. Its
+# losses at small epsilons are the noise of the mean.
 
 for model in models:
     print(f"{model.epsilon:4}  {'personal' if model.is_personal_ else 'popularity'}")

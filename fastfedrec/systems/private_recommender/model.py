@@ -76,8 +76,8 @@ class PrivateRecommender(FeaturedModel):
     is_personal_ : bool
         Whether users receive scores that depend on their own items.
     decision_ : fastfedrec.systems.gram.decision.Decision or None
-        The measurement by which the system chose popularity or a personal model, with its error; it is computed from
-        the private release at no further cost.  None for a system that makes none, and for a model from a file.
+        The measurement by which the system chose popularity or a personal model, with its error; the ledger has its
+        cost.  None for a system that makes none, and for a model from a file.
     model_ : Recommender
         The fitted model of that system, whose attributes are described there.
     advice_ : Advice

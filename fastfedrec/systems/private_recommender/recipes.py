@@ -16,7 +16,6 @@ import numpy as np
 from fastfedrec.accounting import CommunicationLedger, Ledger, ShuffledReports
 from fastfedrec.accounting.views import TRUST_VIEWS, View
 from fastfedrec.core.randomness import Key
-from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems.baselines.popularity import DPPopularity, best_n_reports, split_epsilon
 from fastfedrec.systems.registry import make_system, system_class
 
@@ -229,7 +228,7 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float, item_ids: np.
         for _ in range(n_rounds):
             ledger.record(system.round_event(n_users))
             communication.record(system.traffic(state, n_users))
-    _, *plans = model._plans(phases) if isinstance(model, CentralModel) else [phases]
+    _, *plans = model._plans(phases) if hasattr(model, "_plans") else [phases]
     others = [Ledger(delta) for _ in plans]
     for other, plan in zip(others, plans, strict=True):
         for system, _, n_rounds in plan:
