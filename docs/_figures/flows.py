@@ -70,7 +70,7 @@ FLOWS = {
             *_MEAN,
             Send("server", "device", "the mean", PROTECTED),
             Send("device", "server", "products of all pairs of its row, of norm 1", EXACT),
-            Do("server", "adds up, adds noise, chooses popularity or a personal model"),
+            Do("server", "adds up, adds noise"),
             Repeat(
                 "3 rounds, or fewer and the mean again",
                 (
@@ -79,6 +79,9 @@ FLOWS = {
                     Do("server", "adds up, adds noise, joins them with the matrix"),
                 ),
             ),
+            Send("server", "device", "models to compare", PROTECTED),
+            Send("device", "server", "differences of hits, of norm 1", EXACT),
+            Do("server", "adds up, adds noise, chooses popularity or a personal model"),
             *_WEIGHTS,
         ),
     ),

@@ -61,8 +61,8 @@ for axes in (above, below):
     axes.minorticks_off()
 
 # %%
-# Where the measured gain is more than two errors above zero the model is personal, else it
-# is popularity. The lower plot has the true gain, which no private model can see. Its
+# Where the measured gain is more than two errors above zero the model is personal, else
+# it is popularity. The lower plot has the true gain, which no private model can see. Its
 # losses at small epsilons are the noise of the mean.
 
 for model in models:
