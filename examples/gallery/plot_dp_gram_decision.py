@@ -61,9 +61,9 @@ for axes in (above, below):
     axes.minorticks_off()
 
 # %%
-# Where the measured gain is more than two errors above zero the model is personal, else
-# it is popularity. The lower plot has the true gain, which no private model can see. Its
-# losses at small epsilons are the noise of the mean.
+# A first measurement has to be more than two errors above zero, and a last one above
+# zero; else the model is popularity. The lower plot has the true gain, which no private
+# model can see. Its losses at small epsilons are the noise of the mean.
 
 for model in models:
     print(f"{model.epsilon:4}  {'personal' if model.is_personal_ else 'popularity'}")
