@@ -45,7 +45,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model(data):
-    return PrivateRecommender(8.0).fit(data, key=KEY)
+    return PrivateRecommender(30.0).fit(data, key=KEY)
 
 
 def of_rows(rows, n_items):
@@ -175,12 +175,12 @@ def test_a_public_number_of_users_decides_in_place_of_the_rows(data):
 
 def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_path):
     table = {"kind": [str(item % 4) for item in range(80)]}
-    model = PrivateRecommender(8.0, item_features=table).fit(data, key=KEY)
+    model = PrivateRecommender(30.0, item_features=table).fit(data, key=KEY)
     assert model.model_.item_features is model.item_features
     alone = DPGram(model.model_.epsilon, item_features=table).fit(data, key=KEY)
     np.testing.assert_array_equal(model.model_.item_factors_, alone.item_factors_)
     assert "DPGram: public item features were given (kind" in model.ledger_.summary().replace("\n", " ")
-    assert model.chosen_ == f"DPGram(epsilon={advise(900, 80, 8.0, 'central').best.parameters['epsilon']})"
+    assert model.chosen_ == f"DPGram(epsilon={advise(900, 80, 30.0, 'central').best.parameters['epsilon']})"
     model.save(tmp_path / "m")
     again = load(tmp_path / "m")
     assert again.item_features.digest == model.item_features.digest
@@ -189,7 +189,7 @@ def test_public_features_of_items_go_to_the_system_that_takes_them(data, tmp_pat
     assert "PrivateRecommender: DPPopularity does not take the item features" in other.ledger_.notes
     ledger = Ledger()
     with pytest.raises(ValueError, match="item_features"):
-        PrivateRecommender(8.0, item_features=np.eye(79)).fit(data, key=KEY, ledger=ledger)
+        PrivateRecommender(30.0, item_features=np.eye(79)).fit(data, key=KEY, ledger=ledger)
     assert ledger.notes == []
 
 
@@ -247,7 +247,7 @@ def test_row_length_is_deprecated_and_ignored(data, model):
     with pytest.warns(
         FutureWarning, match="row_length is ignored and goes in the next release, got 3; leave it out"
     ) as seen:
-        found = PrivateRecommender(8.0, row_length=3).fit(data, key=KEY)
+        found = PrivateRecommender(30.0, row_length=3).fit(data, key=KEY)
     assert [warning.filename for warning in seen] == [__file__]
     np.testing.assert_array_equal(found.model_.item_factors_, model.model_.item_factors_)
 
@@ -256,7 +256,7 @@ def test_row_length_is_deprecated_and_ignored(data, model):
 
 
 def test_engines_run_what_has_rounds_and_the_rest_is_refused_before_anything_is_spent(data):
-    whole, parts = (PrivateRecommender(8.0).fit(data, key=KEY, engine=engine) for engine in (None, LocalEngine(3)))
+    whole, parts = (PrivateRecommender(30.0).fit(data, key=KEY, engine=engine) for engine in (None, LocalEngine(3)))
     np.testing.assert_array_equal(whole.model_.item_factors_, parts.model_.item_factors_)
     ledger, key = Ledger(), Key.from_entropy()
     with pytest.raises(ValueError, match=r"engine must be None: .* this is a run of DPPopularity, which has no rounds"):
@@ -308,7 +308,7 @@ def test_every_field_of_a_file_is_looked_at(model, tmp_path, field, value, messa
 
 
 def test_it_says_what_it_took(model):
-    assert repr(model) == f"<{PrivateRecommender(8.0)!r}: {model.chosen_}>"
+    assert repr(model) == f"<{PrivateRecommender(30.0)!r}: {model.chosen_}>"
     page = model._repr_html_()
     assert model.chosen_ in page
     assert "by rule" in page
@@ -316,7 +316,7 @@ def test_it_says_what_it_took(model):
 
 
 def test_what_is_set_later_counts_from_the_next_fit(model, data):
-    fitted = PrivateRecommender(8.0).fit(data, key=KEY)
+    fitted = PrivateRecommender(30.0).fit(data, key=KEY)
     before = fitted.recommend(n=3)[0]
     fitted.set_params(epsilon=1.0, trust="local")
     np.testing.assert_array_equal(fitted.recommend(n=3)[0], before)
@@ -326,8 +326,8 @@ def test_what_is_set_later_counts_from_the_next_fit(model, data):
 
 def test_it_is_evaluated_like_any_other(data):
     train, test = next(LeaveOneOut().split(data, key=KEY))
-    advised = advise(900, 80, 8.0, "central").best.parameters["epsilon"]
-    found = evaluate(PrivateRecommender(8.0).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
+    advised = advise(900, 80, 30.0, "central").best.parameters["epsilon"]
+    found = evaluate(PrivateRecommender(30.0).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
     alone = evaluate(DPGram(advised).fit(train, key=KEY), train, test, metrics=("hr@10",), key=KEY)
     assert dict(found) == dict(alone)
 
@@ -372,7 +372,7 @@ def test_the_advice_of_what_is_not_fitted_is_refused():
 
 
 def test_threads_do_not_change_the_model(data):
-    one, four = (PrivateRecommender(8.0).fit(data, key=KEY, n_threads=n) for n in (1, 4))
+    one, four = (PrivateRecommender(30.0).fit(data, key=KEY, n_threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one.model_.item_factors_, four.model_.item_factors_)
 
 
