@@ -5,15 +5,15 @@ Around it is `dp_gram.DPGram`.  See docs/explanation/systems/gram/dp-gram.md and
 
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 from numpy.typing import NDArray
 
 from fastfedrec.accounting import RoundTraffic
+from fastfedrec.compute.places import places_factors
+from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
@@ -27,7 +27,7 @@ __all__ = [
     "MeasurementState",
     "NoisyMean",
     "candidates_with",
-    "hit_probabilities",
+    "hit_ratios",
     "measured_stride",
     "measurement_state",
 ]
@@ -38,9 +38,7 @@ _MAX_MEASURED = 16_384
 _MAX_RANK = 96  # of the models that are compared: the strongest directions decide
 # Candidates; tuned, see "Settings" on the page.  The first one is the reference of the others.
 _WEIGHTS, _RIDGES = (1.0, 0.4), (2.0, 0.5, 8.0)
-_BITS = 20  # of a factor in whole numbers, so that products of up to 97 pairs of factors are exact in double
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
-_BLOCK = 1024  # users whose scores are held at once
 _MAX_MEAN_NOISE = 0.1  # of the square of the mean
 _NOISIER = "dp_gram.noisier_mean"  # a public stream
 
@@ -174,29 +172,26 @@ class HitSum(NoisySum):
 
     @one_blas_thread()
     def _sums(self, state: MeasurementState, shard: Interactions, n_threads: int) -> NDArray[np.int64]:
+        lengths, hashes = shard.interactions_per_user(), _hashes(shard)
+        part = shard._take_users(np.flatnonzero((lengths > 1) & (hashes // 2**16 % self.stride == 0)))
+        if not part.n_users:
+            return np.zeros(self._shape(state), dtype=np.int64)
+        held_out = part.indptr[:-1] + _hashes(part) % np.diff(part.indptr)
+        kept = np.ones(part.n_interactions)
+        kept[held_out] = 0.0
+
+        def hits(users: np.ndarray, items: np.ndarray) -> NDArray[np.float64]:
+            # The kernel adds up in one order: no user's scores depend on other users.
+            return hit_ratios(_scaled(users, 1), _scaled(items, None), part, held_out, n_threads)
+
+        everyone = np.ones((part.n_users, 1))
+        shared, noisier = hits(everyone, state.popularity[:, None]), hits(everyone, state.noisier[:, None])
         pairs = PairMatrix(np.empty((0, 0), np.float32), float(state.noise[0]), state.own_squares, state.popularity)
         models = [pairs.score(state.factors, candidate, pairs.noise) for candidate in self.candidates]
-        sides = [(model.left, _whole(model.right, None)) for model in models]
-
-        def of_block(users: NDArray[np.int64]) -> NDArray[np.int64]:
-            rows, held_out = _split_rows(shard._take_users(users))
-            shared, noisier = (
-                hit_probabilities(np.broadcast_to(scores, rows.shape), rows, held_out)
-                for scores in (state.popularity, state.noisier)
-            )
-            # Sums of whole numbers are exact, so no user's scores depend on the other users of the block.
-            first, *others = (
-                hit_probabilities(_whole(rows @ left, 1) @ right.T, rows, held_out) for left, right in sides
-            )
-            # Candidates mostly hit the same items: differences from the first one leave more of the norm.
-            differences = [noisier - shared, first - shared, *(other - first for other in others)]
-            return _clipped(np.stack(differences, axis=1)).sum(axis=0)
-
-        users = np.flatnonzero(shard.interactions_per_user() > 1)
-        users = users[_hashes(shard)[users] // 2**16 % self.stride == 0]
-        blocks = [users[start : start + _BLOCK] for start in range(0, len(users), _BLOCK)]
-        with ThreadPoolExecutor(n_threads) as pool:
-            return sum(pool.map(of_block, blocks), np.zeros(self._shape(state), dtype=np.int64))
+        first, *others = (hits(sum_rows(part, model.left, weights=kept), model.right) for model in models)
+        # Candidates mostly hit the same items: differences from the first one leave more of the norm.
+        differences = [noisier - shared, first - shared, *(other - first for other in others)]
+        return _clipped(np.stack(differences, axis=1)).sum(axis=0)
 
     def decide(self, noisy: np.ndarray, n_users: int, spared: float) -> Decision:
         """Choose popularity or the best candidate by the noisy sums.
@@ -234,25 +229,23 @@ def _hashes(rows: Interactions) -> NDArray[np.int64]:
     return np.diff(ends[rows.indptr]) % 2**32
 
 
-def _split_rows(part: Interactions) -> tuple[Any, NDArray[np.int64]]:
-    """Return users' rows without one item each, and that item, which depends on the user's own row alone."""
-    places = part.indptr[:-1] + _hashes(part) % np.diff(part.indptr)
-    values = np.ones(part.n_interactions)
-    values[places] = 0.0
-    return scipy.sparse.csr_array((values, part.indices, part.indptr), shape=part.shape), part.indices[places]
-
-
-def hit_probabilities(scores: np.ndarray, rows: Any, held_out: np.ndarray) -> NDArray[np.float64]:
+def hit_ratios(
+    users: np.ndarray, items: np.ndarray, rows: Interactions, held_out: np.ndarray, n_threads: int
+) -> NDArray[np.float64]:
     """Return the probability that a held-out item is among the top 10 of itself and 99 random unseen items.
 
     Parameters
     ----------
-    scores : ndarray of shape (n_users, n_items)
-        Of all items.
-    rows : sparse array of shape (n_users, n_items)
-        Its entries are the users' items, the held-out one included.
+    users : ndarray of shape (n_users, n_factors), float32
+        Inner products with `items` are the scores.
+    items : ndarray of shape (n_items, n_factors), float32
+        Factors of all items.
+    rows : Interactions
+        The users' items, the held-out one included.
     held_out : ndarray of shape (n_users,), int64
-        One item of each user.
+        Position of one item of each user in `rows.indices`.
+    n_threads : int
+        The result does not depend on it.
 
     Returns
     -------
@@ -261,20 +254,18 @@ def hit_probabilities(scores: np.ndarray, rows: Any, held_out: np.ndarray) -> ND
     """
     from scipy.special import betainc
 
-    own = scores[np.arange(len(held_out)), held_out][:, None]
-    above = (scores > own).sum(axis=1) + 0.5 * ((scores == own).sum(axis=1) - 1)
-    users = np.repeat(np.arange(len(held_out)), np.diff(rows.indptr))
-    seen = scores[users, rows.indices]
-    above -= np.bincount(users, (seen > own[users, 0]) + 0.5 * (seen == own[users, 0]), len(held_out)) - 0.5
-    n_unseen = np.maximum(scores.shape[1] - np.diff(rows.indptr), 1)
+    each = np.arange(rows.n_users + 1)
+    seen = rows.indptr - each, np.delete(rows.indices, held_out)
+    above, same = places_factors(users, items, (each, rows.indices[held_out]), seen=seen, n_threads=n_threads)
+    n_others = np.maximum(rows.n_items - rows.interactions_per_user(), 1)
     # At most 9 of 99 draws are above the item: a binomial tail, with draws taken as independent.
-    return 1.0 - betainc(_N_TOP, _N_SAMPLED - _N_TOP + 1, np.clip(above / n_unseen, 0.0, 1.0))
+    return 1.0 - betainc(_N_TOP, _N_SAMPLED - _N_TOP + 1, (above + (same - 1) / 2) / n_others)
 
 
-def _whole(factors: np.ndarray, axis: int | None) -> NDArray[np.float64]:
-    """Return factors in whole numbers of `_BITS` bits at most, relative to the largest entry of a row or of all."""
+def _scaled(factors: np.ndarray, axis: int | None) -> NDArray[np.float32]:
+    """Return factors in single precision with 1 as the largest magnitude of a row or of all: no product overflows."""
     largest = np.maximum(np.abs(factors).max(axis=axis, keepdims=True, initial=0.0), np.finfo(float).tiny)
-    return np.rint(factors / largest * 2.0**_BITS)
+    return (factors / largest).astype(np.float32)
 
 
 def _clipped(differences: np.ndarray) -> NDArray[np.int64]:
