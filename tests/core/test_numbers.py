@@ -162,7 +162,7 @@ FITS = {
     "DPFMF": {"n_factors": np.int8(5), "epsilon": np.float16(8), "n_rounds": np.uint8(2)},
     "DPGram": {"epsilon": np.float32(2), "n_users": np.int16(60)},
     "DPSubspace": {"epsilon": np.float32(2), "n_users": np.int16(60), "n_columns": np.int8(8), "n_rounds": np.int8(2)},
-    "PrivateRecommender": {"epsilon": np.float32(2), "n_users": np.int16(60), "row_length": np.int8(8)},
+    "PrivateRecommender": {"epsilon": np.float32(2), "n_users": np.int16(60)},
     "PrivRec": {
         "clip_norm": np.float32(1), "target_epsilon": np.float64(8), "n_rounds": np.int64(2),
         "cohort_size": np.int64(20), "n_factors": np.int64(16), "hidden": np.array([16]),

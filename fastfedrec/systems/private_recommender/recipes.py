@@ -219,22 +219,25 @@ def plan_run(model: Any, n_users: int, n_items: int, delta: float, item_ids: np.
         raise TypeError(f"what a fit of {model!r} will record is not known before it; fit it, and read its ledger_")
     model = copy.copy(model)  # which notes on itself what it plans
     model._check_parameters()
-    ledger, communication = Ledger(delta), CommunicationLedger(n_clients=getattr(model, "n_users", None))
+    ledger = Ledger(delta)
     if isinstance(model, DPPopularity):
         ledger.record(model._event(n_users))
         return Planned(ledger, None)
     phases = model._plan(_Sizes(n_users, n_items, item_ids), _NO_KEY)
-    for system, state, n_rounds in phases:
-        for _ in range(n_rounds):
-            ledger.record(system.round_event(n_users))
-            communication.record(system.traffic(state, n_users))
-    _, *plans = model._plans(phases) if hasattr(model, "_plans") else [phases]
-    others = [Ledger(delta) for _ in plans]
-    for other, plan in zip(others, plans, strict=True):
-        for system, _, n_rounds in plan:
+    plans = model._plans(phases) if hasattr(model, "_plans") else [phases]
+    ledgers = [ledger, *(Ledger(delta) for _ in plans[1:])]
+    accounts = [CommunicationLedger(n_clients=getattr(model, "n_users", None)) for _ in plans]
+    for of_plan, account, plan in zip(ledgers, accounts, plans, strict=True):
+        for system, state, n_rounds in plan:
             for _ in range(n_rounds):
-                other.record(system.round_event(n_users))
-    return Planned(ledger, communication, tuple(others))
+                of_plan.record(system.round_event(n_users))
+                account.record(system.traffic(state, n_users))
+    return Planned(ledger, max(accounts, key=_bytes_of_client), tuple(ledgers[1:]))
+
+
+def _bytes_of_client(account: CommunicationLedger) -> float:
+    moved = account.to_dict()
+    return moved["download_per_client"] + moved["upload_per_client"]
 
 
 def most_users(system: str) -> float:

@@ -66,9 +66,10 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
     if planned.communication is not None:
         planned, moved = planned.communication.to_dict(), model.communication_.to_dict()
         assert planned.keys() == moved.keys()
-        if recipe.system in ("DPGram", "DPSubspace"):  # with other columns, or the mean instead of them, by a release
+        if recipe.system in SELF_DECIDING:  # by a release with other columns, or with popularity instead
             assert all(moved[name] <= planned[name] for name in planned)
             assert moved["n_rounds"] == planned["n_rounds"] or recipe.system == "DPGram"
+            assert moved["upload_per_client"] + moved["download_per_client"] > 0
         else:
             assert planned == moved
 
