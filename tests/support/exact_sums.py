@@ -12,7 +12,7 @@ from fastfedrec.mechanisms import BinaryResponse, LayeredGaussian
 from fastfedrec.mechanisms.noise.layered_gaussian import BASE
 from fastfedrec.systems import dplcf
 from fastfedrec.systems.dp_als import rounds as dp_als_rounds
-from fastfedrec.systems.gram import dp_gram_rounds
+from fastfedrec.systems.gram import dp_gram_rounds, measurement
 from fastfedrec.systems.private_prototypes.private_kmeans import LEVELS, private_kmeans
 from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 from fastfedrec.systems.privrec.grid_noise import GridNoise
@@ -160,6 +160,10 @@ SUMS = [
         "DPGram, cross products", "users", subspace_rounds.UNIT, "$2^{40}$, the norm of a row", INT64_LIMIT,
         subspace_rounds.MAX_USERS, "`DPGram.fit`, which asks more users for none", dp_gram_columns, _REACH,
         is_tight=False, is_refused=False,
+    ),
+    ExactSum(
+        "DPGram, differences of hits", "users", measurement.UNIT, "$2^{28}$, the norm of an answer", INT64_LIMIT,
+        dp_gram_rounds.MAX_USERS, "`DPGram.fit`", fit(lambda: DPGram()), _REACH, is_tight=False,
     ),
     ExactSum(
         "DPSubspace, shares and projections", "users", subspace_rounds.UNIT, "$2^{40}$, the norm of a row",

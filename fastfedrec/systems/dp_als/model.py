@@ -68,6 +68,9 @@ class DPALS(CentralModel, FeaturedModel):
         Of the users' factors.
     noise_regularization : float
         Of the items' factors, in standard deviations of the noise on their right-hand sides.
+    n_users : int or None
+        The public number of users, which `communication_` and saved files show; None publishes that of the data, and
+        the ledger states it.  The model does not depend on it.
     weights : {"uniform", "adaptive"}
         "uniform": a user contributes equally to `max_items` of its items.  "adaptive": to all of its items, with
         weights that fall with the noisy counts; the squares of a user's weights add up to 1.  Then `max_items` bounds
@@ -83,9 +86,6 @@ class DPALS(CentralModel, FeaturedModel):
     feature_weight : float
         Of the features' squared error, at least 0; with 1 its mean curvature is that of the ridge against the noise.
         Features that are unrelated to users' taste cost accuracy.
-    n_users : int or None
-        The public number of users, which `communication_` and saved files show; None publishes that of the data, and
-        the ledger states it.  The model does not depend on it.
 
     Attributes
     ----------
