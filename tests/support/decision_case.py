@@ -2,22 +2,33 @@
 
 from dataclasses import replace
 
-from fastfedrec.systems.gram import gram_model
+from fastfedrec.systems.gram import dp_gram, shuffled_sketch
 from fastfedrec.systems.gram.decision import RIDGES
+from fastfedrec.systems.gram.measurement import HitSum, NoisyMean
 
 
-def prefer(patch, *, personal, with_features=False):
+def prefer(patch, *, personal, with_features=False, needs_mean=False):
     """Let DPGram and ShuffledSketchGram choose the best personal candidate, or popularity; scores remain as they are.
 
-    The choice is still a function of the release alone.
+    The choice is still a function of the releases alone.  `needs_mean` is whether DPGram's mean has its last rounds.
     """
-    own = gram_model.choose_candidate
+    choose, decide, estimate = shuffled_sketch.choose_candidate, HitSum.decide, dp_gram.best_estimate
 
-    def chosen(pairs, estimators, ridges=RIDGES):
-        decision = own(pairs, estimators, ridges)
+    def best(decision, estimators=()):
         allowed = [candidate for candidate in decision.scores if (candidate.personal_weight > 0) == personal]
         if with_features and len(estimators) > 1:
             allowed = [candidate for candidate in allowed if "features" in candidate.estimator]
         return replace(decision, chosen=max(allowed, key=decision.scores.__getitem__))
 
-    patch.setattr(gram_model, "choose_candidate", chosen)
+    def estimated(pairs, estimators):
+        wanted = {name: one for name, one in estimators.items() if with_features and "features" in name}
+        return estimate(pairs, wanted or estimators)
+
+    patch.setattr(
+        shuffled_sketch,
+        "choose_candidate",
+        lambda pairs, estimators, ridges=RIDGES: best(choose(pairs, estimators, ridges), estimators),
+    )
+    patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
+    patch.setattr(dp_gram, "best_estimate", estimated)
+    patch.setattr(NoisyMean, "needs", lambda *arguments: needs_mean)

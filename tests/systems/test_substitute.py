@@ -1,8 +1,9 @@
-"""Rounds of the mean in place of DPGram's last columns: every plan costs the same, and has noise of its own."""
+"""Rounds of the mean in place of DPGram's last rounds: every plan costs the same, and has noise of its own."""
 
 import dataclasses
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from support.decision_case import prefer
 from support.feature_case import grouped
 from support.gram_case import interactions_of
-from support.noise_case import RecordingEngine, unrelated
+from support.noise_case import RecordingEngine, is_accounted_for, unrelated
 
 from fastfedrec import DPGram, Key
 from fastfedrec.accounting import Ledger, gaussian_mu, seen_event
@@ -21,9 +22,13 @@ from fastfedrec.systems._central import sum_distances
 from fastfedrec.systems._noisy_sum import SQRT_2
 from fastfedrec.systems._substitute import pooled, substitute
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
+from fastfedrec.systems.gram.measurement import NoisyMean
+from fastfedrec.systems.gram.plan import FIRST_EXIT, LAST_EXIT
 
 KEY = Key.from_seed(5)
 ROWS = interactions_of([{0, 1}, {2}] * 30, 40)
+#: What a run releases last: the number of its plan, and of the plan's rounds before the last one.
+PLANS = {"columns": (0, 6), "popularity": (1, FIRST_EXIT), "mean": (2, LAST_EXIT)}
 
 
 def costs(phases):
@@ -37,12 +42,11 @@ def replaced(phases):
     return sum((Fraction(event.replace_sensitivity or 2) / Fraction(event.noise_multiplier)) ** 2 for event in events)
 
 
-def run_with(n_rounds, *, personal=True, epsilon=3.0, **options):
-    """A fit that keeps so many rounds of columns, the recorded rounds, and the system's plans."""
+def run_with(taken, *, epsilon=3.0, **options):
+    """A fit that takes one of the plans ("columns", "popularity" or "mean"), and the recorded rounds."""
     engine, model = RecordingEngine(), DPGram(epsilon)
     with pytest.MonkeyPatch.context() as patch:
-        prefer(patch, personal=personal)
-        patch.setattr(DPGram, "_n_column_rounds", lambda self, noise, columns: min(n_rounds, len(columns)))
+        prefer(patch, personal=taken != "popularity", needs_mean=taken == "mean")
         model.fit(ROWS, key=KEY, engine=engine, **options)
     return model, engine.rounds
 
@@ -56,18 +60,18 @@ def test_releases_are_pooled_by_their_precision():
     np.testing.assert_allclose(pooled(sums, [1.0, 3**-0.5]), [7.0, 0.75])
 
 
-@pytest.mark.parametrize(("n_rounds", "personal"), [(0, True), (1, True), (2, True), (0, False)])
-def test_popularity_is_the_mean_of_both_releases(n_rounds, personal):
-    model, recorded = run_with(n_rounds, personal=personal)
+@pytest.mark.parametrize("taken", ["popularity", "mean"])
+def test_popularity_is_the_mean_of_both_releases(taken):
+    model, recorded = run_with(taken)
     first, again = recorded[0], recorded[-1]
     assert type(again.system) is rounds.ShareSumAgain
-    assert len(recorded) == 3 + n_rounds
+    assert len(recorded) == 1 + PLANS[taken][1]
     np.testing.assert_array_equal(first.update.arrays["item_shares"], again.update.arrays["item_shares"])
     squares = [one.event.noise_multiplier**-2 for one in (first, again)]
     mean = sum(s * one.after.noisy for s, one in zip(squares, (first, again), strict=True)) / sum(squares)
     np.testing.assert_allclose(model.item_means_, mean / rounds.UNIT / ROWS.n_users, rtol=1e-9)
-    assert model.is_personal_ is personal
-    if not personal:
+    assert model.is_personal_ is (taken == "mean")
+    if not model.is_personal_:
         ids, _ = model.recommend(ROWS.user_ids[:5], n=40, filter_seen=False)
         assert (ids == ids[0]).all()
 
@@ -86,42 +90,43 @@ def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, sha
     plan, *others = model._plans(model._plan(interactions_of([{0}], n_items), KEY))
     budget = Fraction(gaussian_mu(epsilon, 1e-6)) ** 2 * (1 + Fraction(1, 10**12))  # it is rounded down by 1e-9
     assert costs(plan) <= budget
-    for number, other in enumerate(others):
-        kept, (substituted,) = other[: 2 + number], other[2 + number :]
-        skipped = plan[2 + number :]
+    assert len(others) == 2
+    for number, other in zip((FIRST_EXIT, LAST_EXIT), others, strict=True):
+        kept, (substituted,), skipped = other[:number], other[number:], plan[number:]
         assert all(a is b for a, b in zip(kept, plan, strict=False))
         assert costs(skipped) * (1 - Fraction(1, 2**30)) < costs([substituted]) <= costs(skipped)
         assert costs(other) <= budget
-        assert replaced(plan) * (1 - Fraction(1, 2**30)) < replaced(other) <= replaced(plan)
+        assert replaced(plan) <= replaced(other) * (1 + Fraction(1, 2**38))
+        assert replaced(other) <= replaced(plan) * (1 + Fraction(1, 2**38))
         assert substituted.system.distance >= sum_distances(skipped)
         assert substituted.system.distance >= substituted.system.noise.total_distance(n_items)
         assert substituted.system.round_event(1).replace_sensitivity is None
 
 
-def test_the_substitute_of_the_last_round_alone_and_of_all_have_the_widths_that_their_budgets_leave():
+def test_substitutes_have_the_widths_that_the_rounds_they_replace_leave():
     model = DPGram(1.0)
     plan, *others = model._plans(model._plan(ROWS, KEY))
-    per_round = 1 / plan[-1].system.width ** 2
-    for number, other in enumerate(others):
-        assert other[-1].system.width == pytest.approx(((len(others) - number) * per_round) ** -0.5, rel=1e-9)
+    for number, other in zip((FIRST_EXIT, LAST_EXIT), others, strict=True):
+        left = sum(system.width**-2 for system, *_ in plan[number:])
+        assert other[-1].system.width == pytest.approx(left**-0.5, rel=1e-9)
 
 
-@pytest.mark.parametrize(("n_rounds", "personal"), [(0, False), (0, True), (1, True), (2, True), (3, True)])
-def test_the_ledger_of_every_run_states_the_cost_of_its_releases(n_rounds, personal):
-    model, recorded = run_with(n_rounds, personal=personal)
-    assert [one.event for one in recorded] == list(model.ledger_.events.elements())
+@pytest.mark.parametrize("taken", PLANS)
+def test_the_ledger_of_every_run_states_the_cost_of_its_releases(taken):
+    model, recorded = run_with(taken)
+    assert is_accounted_for(model.ledger_, recorded)
     spent = sum(event.noise_multiplier**-2 for event in model.ledger_.events.elements())
     assert 0.999 * gaussian_mu(3.0, 1e-6) < math.sqrt(spent) <= gaussian_mu(3.0, 1e-6) * (1 + 1e-12)
-    sensitivities = [event.replace_sensitivity for event in model.ledger_.events.elements()]
-    # The mean and the pairs before any choice have sqrt(2); columns and chosen rounds have 2.
+    sensitivities = [one.event.replace_sensitivity for one in recorded]
+    # The mean and the pairs before any choice have sqrt(2); columns, measurements and chosen rounds have 2.
     assert sensitivities == [SQRT_2, SQRT_2, *[None] * (len(recorded) - 2)]
-    full = run_with(3)[0].ledger_.epsilon("public")
-    assert 0.999 * full < model.ledger_.epsilon("public") <= full * (1 + 1e-9)
+    full = run_with("columns")[0].ledger_.epsilon("public")
+    assert model.ledger_.epsilon("public") == pytest.approx(full, rel=1e-6)
 
 
 def test_two_sensitivities_of_one_user_add_up_as_squares():
     """The control: if all rounds had 2, or all sqrt(2), the figure for a replaced user would be another."""
-    events = list(run_with(3)[0].ledger_.events.elements())
+    events = list(run_with("columns")[0].ledger_.events.elements())
     stated, figures = Ledger(1e-6), {}
     for event in events:
         stated.record(event)
@@ -140,7 +145,7 @@ def test_two_sensitivities_of_one_user_add_up_as_squares():
 def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
     model = DPGram(1.0)
     plan = model._plan(ROWS, KEY)
-    twice = [plan[-1]._replace(n_rounds=2), plan[-2]]
+    twice = [plan[-2]._replace(n_rounds=2), plan[-1]]  # two rounds of columns, and a measurement
     found = substitute(twice, rounds.ShareSumAgain, plan[0].state, 1).system
     expected = substitute(plan[-3:], rounds.ShareSumAgain, plan[0].state, 1).system
     assert found.width == pytest.approx(expected.width, rel=1e-12)
@@ -169,7 +174,7 @@ def test_a_node_finds_the_rounds_that_a_run_asks_for():
     """Rounds are numbered as all that may be asked for are; a run that leaves some out states how many."""
     model = DPGram(3.0)
     phases, plans = model._all_phases(ROWS, KEY), model._plans(model._plan(ROWS, KEY))
-    assert len(plans) == len(phases) - len(plans[0]) + 1
+    assert len(plans) == len(phases) - len(plans[0]) + 1 == len(PLANS)
     for plan in plans:
         number = -1
         for system, *_ in plan:
@@ -177,10 +182,11 @@ def test_a_node_finds_the_rounds_that_a_run_asks_for():
             assert (type(phases[number].system), phases[number].system.width) == (type(system), system.width)
 
 
-@pytest.mark.parametrize("n_rounds", [0, 1, 2, 3])
-def test_a_run_makes_the_rounds_of_its_plan(n_rounds):
-    model, recorded = run_with(n_rounds)
-    expected = model._plans(model._plan(ROWS, KEY))[0 if n_rounds == 3 else 1 + n_rounds]
+@pytest.mark.parametrize("taken", PLANS)
+def test_a_run_makes_the_rounds_of_its_plan(taken):
+    model, recorded = run_with(taken)
+    number, _ = PLANS[taken]
+    expected = model._plans(model._plan(ROWS, KEY))[number]
     assert [type(one.system) for one in recorded] == [type(system) for system, *_ in expected]
     assert [one.system.width for one in recorded] == [system.width for system, *_ in expected]
     assert [one.system.n_skipped for one in recorded] == [system.n_skipped for system, *_ in expected]
@@ -196,25 +202,25 @@ def test_shards_and_threads_change_nothing(epsilon):
     assert here.ledger_.to_dict() == there.ledger_.to_dict()
 
 
-def test_how_many_columns_give_way_follows_from_the_releases(monkeypatch):
-    """Less noise of the mean leaves more rounds for columns."""
-    seen, own = [], DPGram._n_column_rounds
+def test_whether_the_last_rounds_give_way_follows_from_the_mean(monkeypatch):
+    """A mean with much noise takes the last rounds; one with little leaves them to columns."""
+    seen, needs = [], NoisyMean.needs
 
-    def spy(self, noise, columns):
-        seen.append((noise, own(self, noise, columns)))
+    def spy(self, left):
+        seen.append((self, left, needs(self, left)))
         return seen[-1][-1]
 
-    monkeypatch.setattr(DPGram, "_n_column_rounds", spy)
     prefer(monkeypatch, personal=True)
+    monkeypatch.setattr(NoisyMean, "needs", spy)
     data = grouped(600, 40, 1)[0]
-    counts = []
-    for epsilon in (0.05, 0.5, 8.0):
+    for epsilon, is_needed in ((0.05, True), (0.5, True), (8.0, False)):
         model = DPGram(epsilon).fit(data, key=KEY)
-        counts.append(sum(event.mechanism.endswith("projections") for event in model.ledger_.events.elements()))
-        assert len(seen) == len(counts)
-        noise, n_kept = seen[-1]
-        assert counts[-1] == n_kept
-        assert noise == pytest.approx(model._plan(data, KEY)[0].system.width / data.n_users)
-    assert counts[0] == 0
-    assert counts == sorted(counts)
-    assert counts[-1] > 0
+        plans = model._plans(model._plan(data, KEY))
+        mean, left, found = seen.pop()
+        assert not seen
+        assert found is is_needed
+        expected = Counter(system.round_event(1).mechanism for system, *_ in plans[2 if found else 0])
+        assert Counter(event.mechanism for event in model.ledger_.events.elements()) == expected
+        assert mean.noise == pytest.approx(plans[0][0].system.width / data.n_users)
+        assert mean.precision == pytest.approx(plans[0][0].system.width ** -2)
+        assert left == pytest.approx(sum(system.width**-2 for system, *_ in plans[0][LAST_EXIT:]))
