@@ -17,6 +17,7 @@ from mutants.fedgnn import FEDGNN
 from mutants.front_door import FRONT_DOOR
 from mutants.kept_runs import KEPT_RUNS
 from mutants.local import LOCAL
+from mutants.measurement import MEASUREMENT
 from mutants.mechanisms import MECHANISMS
 from mutants.noise import NOISE
 from mutants.privrec import PRIVREC
@@ -27,7 +28,16 @@ from mutants.subspace import SUBSPACE
 
 MUTANTS = {
     "Mechanisms and keys": [*MECHANISMS, *NOISE],
-    "Systems with a trusted server": [*CENTRAL, *DECISION, *COLUMNS, *SUBSPACE, *PRIVREC, *FEDGNN, *EFFECTS],
+    "Systems with a trusted server": [
+        *CENTRAL,
+        *DECISION,
+        *MEASUREMENT,
+        *COLUMNS,
+        *SUBSPACE,
+        *PRIVREC,
+        *FEDGNN,
+        *EFFECTS,
+    ],
     "Systems of local reports": [*LOCAL, *SKETCH_DECISION],
     "The front door": FRONT_DOOR,
     "Streams of words": STREAMS,

@@ -239,7 +239,7 @@ ACCOUNTS = [
     # ---- views ------------------------------------------------------------------------------------------------------
     Mutant(
         "replacing-costs-one-step", "replacing a user costs what removing one does (Gaussian)", "_for_replacement",
-        "-Fraction(event.noise_multiplier) / bound",
+        "-Fraction(event.noise_multiplier) / Fraction(stated or 2)",
         "-Fraction(event.noise_multiplier)",
         ("test_gaussian_for_replacing_a_user",),
     ),

@@ -26,32 +26,6 @@ CENTRAL = [
         (APART, "test_no_replaced_user_changes_sums_by_more_than_the_ledger_states[DPGram]"),
     ),
     Mutant(
-        "centred-pairs-claim-root-2", "centred pairs of two users are said to be sqrt(2) apart at most",
-        "PairSum.__init__",
-        "2.0 if form == 'centred' else SQRT_2",
-        "SQRT_2",
-        ("test_centred_pairs_have_no_such_bound",),
-    ),
-    Mutant(
-        "uncentred-pairs-are-centred", "pairs without a mean take the state's mean off", "PairSum._sums",
-        "np.zeros_like(state.mean) if self.form == 'uncentred' else state.mean",
-        "state.mean",
-        (APART, "test_a_mean_in_the_state_changes_nothing_of_uncentred_pairs"),
-    ),
-    Mutant(
-        "full-pairs-of-a-hollow-norm", "full pairs are scaled by the norm of the pairs alone", "PairSum._sums",
-        "self.form == 'full'",
-        "False",
-        (APART, "test_sums_of_every_form_equal_the_naive_twin_in_whole_numbers"),
-    ),
-    Mutant(
-        "substitute-states-itself", "a round that a release chose states its own cost for replaced users",
-        "NoisySum.round_event",
-        "self.n_skipped and self.stated_cost is None",
-        "False",
-        ("test_a_round_that_a_release_chose_states_2_until_its_plan_says_otherwise",),
-    ),
-    Mutant(
         "plans-state-themselves", "a plan that a release chose states its own cost for replaced users",
         "state_largest_replacement",
         "phase.system.stated_cost = StatedCost(noise_multiplier, sensitivity)",
@@ -115,21 +89,23 @@ CENTRAL = [
         (f"{ALIKE}[DPGram]",),
     ),
     Mutant(
-        "dpgram-rounds-whole", "each round of DPGram spends the whole budget", "DPGram._phases",
-        "unit / (mu * math.sqrt(share))",
-        "unit / mu",
+        "dpgram-rounds-whole", "each round of DPGram spends the whole budget", "planned_rounds",
+        "kind._unit / (mu * math.sqrt(share))",
+        "kind._unit / mu",
         (f"{COST}[DPGram]",),
     ),
     Mutant(
         "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data", "DPGram._plan",
-        "self._phases(mu, shares, n_items, key)",
-        "self._phases(mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), shares, n_items, key)",
+        "planned_rounds(mu, n_items, most, key, self.mean_share, candidates_with(self.ridge))",
+        """planned_rounds(
+            mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), n_items, most, key, self.mean_share, candidates_with(self.ridge))
+        """,
         (f"{DATA}[DPGram]",),
     ),
     Mutant(
-        "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws", "DPGram._phases",
-        "noise.total_distance(n_draws)",
-        "noise.total_distance(1)",
+        "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws", "planned_rounds",
+        "system.noise.total_distance(math.prod(system._shape(state)))",
+        "system.noise.total_distance(1)",
         ("test_every_draw_is_paid_for[DPGram]",),
     ),
     Mutant(

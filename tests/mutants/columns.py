@@ -70,16 +70,16 @@ COLUMNS = [
     ),
     Mutant(
         "columns-are-free", "DPGram's pairs cost what columns leave, and columns cost their share on top",
-        "DPGram._shares",
-        "[self.mean_share, rest * _PAIR_SHARE, *[columns] * _N_COLUMN_ROUNDS]",
-        "[self.mean_share, rest, *[columns] * _N_COLUMN_ROUNDS]",
+        "planned_rounds",
+        "_Kind(PairSum, GramState(zeros + 1), pair_share, {})",
+        "_Kind(PairSum, GramState(zeros + 1), rest, {})",
         (f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants"),
     ),
     Mutant(
-        "columns-divided-by-fewer", "each of DPGram's rounds of columns costs what all have", "DPGram._shares",
-        "rest * (1 - _PAIR_SHARE) / _N_COLUMN_ROUNDS",
-        "rest * (1 - _PAIR_SHARE)",
-        (f"{COST}[DPGram]", "test_shares_of_the_budget_add_up_to_it"),
+        "columns-divided-by-fewer", "each of DPGram's rounds of columns costs what all have", "planned_rounds",
+        "(rest - pair_share - 2 * measured) / 3",
+        "rest - pair_share - 2 * measured",
+        (f"{COST}[DPGram]",),
     ),
     Mutant(
         "columns-not-in-the-ledger", "DPGram's rounds of columns is in no ledger", "DPGram._release",

@@ -27,10 +27,10 @@ DECISION = [
         (PLANS, LEDGER, f"{COST}[DPGram, popularity]"),
     ),
     Mutant(
-        "substitute-of-all-columns", "the mean in place of the last columns costs as much as in place of all",
-        "DPGram._plans",
-        "substitute(phases[n:], ShareSumAgain, start, n_columns)",
-        "substitute(phases[n_before:], ShareSumAgain, start, n_columns)",
+        "substitute-of-all-columns", "the mean in place of the last rounds costs as much as in place of more",
+        "alternatives",
+        "substitute(phases[number:], ShareSumAgain, phases[0].state, n_skipped)",
+        "substitute(phases[FIRST_EXIT:], ShareSumAgain, phases[0].state, n_skipped)",
         (PLANS, LEDGER),
     ),
     Mutant(
@@ -50,7 +50,7 @@ DECISION = [
         "NoisySum.round_event",
         "self.n_skipped and self.stated_cost is None",
         "False",
-        (PLANS, LEDGER, "test_a_round_that_a_release_chose_states_2"),
+        ("test_a_round_that_a_release_chose_states_2",),
     ),
     Mutant(
         "substitute-not-counted", "a node counts the mean in place of columns as the round after the last one",
@@ -60,9 +60,9 @@ DECISION = [
         (NODE,),
     ),
     Mutant(
-        "substitute-of-another-plan", "a run replaces one round of columns more than its plan states",
+        "substitute-of-another-plan", "a run that leaves columns out later costs as if it had left out more",
         "DPGram._release",
-        "self._plans(phases)[1 + n_rounds]",
+        "self._plans(phases)[1 + number - FIRST_EXIT]",
         "self._plans(phases)[1]",
         ("test_a_run_makes_the_rounds_of_its_plan", LEDGER),
     ),
@@ -74,9 +74,9 @@ DECISION = [
     ),
     Mutant(
         "columns-by-exact-mean", "the exact mean decides how many columns give way", "DPGram._release",
-        "self._n_column_rounds(first.system.width / n_users, columns)",
-        "len(columns) * int(data.interactions_per_item()[0] > data.n_users / 3)",
-        ("test_how_many_columns_give_way_follows_from_the_releases",),
+        "NoisyMean(self.item_means_, first.width / n_users, first.width**-2)",
+        "NoisyMean(data.interactions_per_item() / data.n_users, first.width / n_users, first.width**-2)",
+        (FOLLOWS,),
     ),
     # ---- pairs ------------------------------------------------------------------------------------------------------
     Mutant(
@@ -94,11 +94,11 @@ DECISION = [
     ),
     # ---- the decision -----------------------------------------------------------------------------------------------
     Mutant(
-        "decision-by-exact-pairs", "candidates are evaluated on the exact pairs", "DPGram._release",
-        "self._decide(pairs, estimators)",
-        """self._decide(
-            form.matrix(of_pairs.system._sums(GramState(form.centre), data, 1) / UNIT, of_pairs.system.width),
-            estimators,
+        "decision-by-exact-pairs", "item features are chosen on the exact pairs", "DPGram._release",
+        "best_estimate(pairs, named_estimators(features, estimate))",
+        """best_estimate(
+            form.matrix(of_pairs._sums(GramState(form.centre), data, 1) / UNIT, of_pairs.width),
+            named_estimators(features, estimate),
         )""",
         (FOLLOWS,),
     ),
@@ -134,7 +134,7 @@ DECISION = [
     ),
     Mutant(
         "decision-always-personal", "a personal model is chosen whatever its gain", "choose_candidate",
-        "best if gain > 0 else popularity",
+        "best if gain > N_ERRORS * error else popularity",
         "best",
         ("test_noise_alone_gains_no_more_than_its_error_and_a_strong_signal_is_answered_by_a_personal_model",),
     ),

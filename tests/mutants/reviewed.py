@@ -23,7 +23,7 @@ REVIEWED = [
     ),
     Mutant(
         "file-keeps-value-type", "a file for others keeps the type of values and times", "Recommender.save",
-        "data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None)",
+        "data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None, repeats=None)",
         "data._replace(user_ids=np.empty(0, dtype=np.int64))",
         ("test_a_file_without_users_has_one_form_whatever_the_users_ids_and_values_are",),
     ),

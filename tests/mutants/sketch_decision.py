@@ -1,28 +1,28 @@
-"""ShuffledSketchGram's decision by its reports, and the cost of its two rounds."""
+"""ShuffledSketchGram's decision by its reports, and the cost of its rounds."""
 
 from mutants.patch import Mutant
 
 REPORTED = "test_decision_and_scores_follow_from_the_reports_and_not_from_the_data"
 SAME = "test_who_says_the_same_gets_the_same_whatever_the_data[ShuffledSketchGram]"
 EITHER = "test_either_choice_costs_the_same"
-WITHIN = "test_two_rounds_cost_no_more_than_the_budget"
+WITHIN = "test_all_rounds_cost_no_more_than_the_budget"
 BUDGET = "test_the_budget_is_kept_and_the_ledger_says_what_it_costs[4.0-1.0]"
 
 SKETCH_DECISION = [
     Mutant(
-        "sketch-decides-by-data", "candidates are evaluated on the exact pairs", "ShuffledSketchGram._estimate",
-        "PairMatrix(values, noise, state.n_users * own_shares(self.item_means_))",
+        "sketch-decides-by-data", "candidates are evaluated on the exact pairs", "ShuffledSketchGram._pairs",
+        "PairMatrix(values, noise, self.interactions_.n_users * own_shares(self.item_means_))",
         """PairMatrix(
             (values + np.corrcoef(self.interactions_.to_scipy().toarray().T)).astype(np.float32), noise,
-            state.n_users * own_shares(self.item_means_),
+            self.interactions_.n_users * own_shares(self.item_means_),
         )""",
         (SAME, REPORTED),
     ),
     Mutant(
         "sketch-ridge-of-exact-shares", "the ridge depends on how many users have each item",
-        "ShuffledSketchGram._estimate",
-        "replace(pairs, own_squares=state.n_users * own_shares(self.item_means_))",
-        "replace(pairs, own_squares=np.bincount(self.interactions_.indices, minlength=len(values)) + 1.0)",
+        "ShuffledSketchGram._release_model",
+        "self.interactions_.n_users * own_shares(self.item_means_)",
+        "np.bincount(self.interactions_.indices, minlength=len(pairs.values)) + 1.0",
         (SAME, REPORTED),
     ),
     Mutant(
@@ -34,21 +34,21 @@ SKETCH_DECISION = [
     ),
     Mutant(
         "sketch-takes-noise-for-signal", "the noise of a pair is taken for a fifth less",
-        "ShuffledSketchGram._estimate",
-        "math.sqrt(state.n_answers / 2) / unit",
-        "0.8 * math.sqrt(state.n_answers / 2) / unit",
+        "ShuffledSketchGram._pairs",
+        "math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
+        "0.8 * math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit",
         ("test_the_noise_of_an_entry_is_as_stated",),
     ),
     Mutant(
         "sketch-first-reports-free", "reports about items come on top of those that the budget allows",
-        "ShuffledSketchGram._plan",
-        "self.n_reports_ - n_first",
-        "self.n_reports_",
+        "ShuffledSketchGram._counts",
+        "n_pairs = n_reports - n_first",
+        "n_pairs = n_reports",
         (EITHER, BUDGET),
     ),
     Mutant(
-        "sketch-two-rounds-for-one", "the cost of two rounds together is not computed",
-        "ShuffledSketchGram._cost_of_two",
+        "sketch-rounds-for-one", "the cost of all rounds together is not computed",
+        "ShuffledSketchGram._cost_of_rounds",
         "account.get_epsilon(self.delta)",
         "0.0",
         (f"{WITHIN}[1.5]",),

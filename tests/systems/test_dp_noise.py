@@ -15,9 +15,10 @@ from support.noise_case import RecordingEngine, contributions, gaussian_delta, i
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAnswerError, PrivRec, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.systems.gram.columns import add_columns, next_encoder
-from fastfedrec.systems.gram.decision import choose_candidate
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
+from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, measurement_state
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
+from fastfedrec.systems.gram.plan import FIRST_EXIT
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
 from fastfedrec.systems.subspace.model import Projections, floored, to_grid
 from fastfedrec.systems.subspace.rounds import public_signs
@@ -27,7 +28,8 @@ EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody say
 PUBLIC = 1000  # users, whatever the number in the data
 CLIP, MULTIPLIER, RATE, COHORT = 0.5, 2.0, 0.01, 5  # of PrivRec
 UNIT = 2**36  # the norm of what one user adds to one row of sums, in DPGram, DPALS and DPFMF
-FINER = 2**40  # and in DPSubspace, and in DPGram's last round
+FINER = 2**40  # and in DPSubspace, and in DPGram's columns
+COARSER = 2**28  # and in DPGram's measurements
 
 
 class Case(NamedTuple):
@@ -47,7 +49,7 @@ CASES = {
     "DPGram": Case(
         DPGram(EPSILON, DELTA, n_users=PUBLIC),
         9,
-        {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER},
+        {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER, "hits": COARSER},
     ),
     "DPSubspace": Case(
         DPSubspace(EPSILON, DELTA, n_columns=8, n_rounds=3, gate=False, n_users=PUBLIC),
@@ -55,7 +57,9 @@ CASES = {
         {"item_shares": FINER, "item_projections": FINER},
     ),
     "DPGram, popularity": Case(
-        DPGram(EPSILON, DELTA, n_users=PUBLIC), 9, {"item_shares": UNIT, "item_pairs": UNIT}
+        DPGram(EPSILON, DELTA, n_users=PUBLIC),
+        9,
+        {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER, "hits": COARSER},
     ),
     "DPALS": Case(
         DPALS(EPSILON, DELTA, n_factors=34, n_rounds=2, n_start_rounds=2, max_items=MAX_ITEMS),
@@ -95,7 +99,6 @@ def deciding(name):
     """Rows at random have nothing in common, so the choice that a case is about is made for it; rounds do not vary."""
     with pytest.MonkeyPatch.context() as patch:
         prefer(patch, personal=name == "DPGram")
-        patch.setattr(DPGram, "_n_column_rounds", lambda self, noise, columns: len(columns))
         yield
 
 
@@ -124,6 +127,10 @@ def noise_of(recorded):
         released = recorded.learnt
     elif hasattr(after, "noisy"):
         released = dict.fromkeys(sums, after.noisy)
+        if "hits" in sums:  # a few: their stream is drawn on, and begins with what was released
+            noise = system.noise.add_noise(np.zeros(N_ITEMS, dtype=np.int64), key=system.key, purpose=system._purpose)
+            np.testing.assert_array_equal(noise[: len(after.noisy)], after.noisy - sums["hits"])
+            return {"hits": noise.astype(np.float64)}
     elif hasattr(after, "item_factors"):  # DPFMF steps by 0.06 standard deviations in the first round, then by less
         length = 0.06 / (1 + recorded.update.round / 10) / float(system.noises["gradients"].gaussian.stddev)
         released = dict.fromkeys(sums, (before.item_factors - after.item_factors) / length)
@@ -248,7 +255,8 @@ def test_no_event_says_more_noise_than_there_is(name):
                 stddev, square = system.noise.mechanism.stddev, bound**2
             else:
                 stddev = (system.noise if name in SUMS else system.noises[field].gaussian).stddev
-                square = round((CASES[name].sensitivities[field] / UNIT) ** 2) * Fraction(UNIT) ** 2
+                unit = getattr(system, "_unit", UNIT)
+                square = round((CASES[name].sensitivities[field] / unit) ** 2) * Fraction(unit) ** 2
             spent += square / stddev**2
         said = Fraction(recorded.event.noise_multiplier) ** -2
         assert spent <= said <= spent * (1 + Fraction(2) ** -37)
@@ -274,18 +282,26 @@ def test_models_show_what_was_released_and_nothing_else(name):
     after, first = rounds[-1].after, rounds[0].after
     if name == "DPGram":
         np.testing.assert_allclose(model.item_means_, first.noisy / UNIT / PUBLIC, rtol=1e-12)
-        (_, of_pairs, *columns), form = rounds, PairForm.of(model.item_means_, PUBLIC)
+        (of_mean, of_pairs, *later), form = rounds, PairForm.of(model.item_means_, PUBLIC)
         np.testing.assert_array_equal(of_pairs.before.mean, form.centre)  # what users are sent, too
         pairs = form.matrix(of_pairs.after.noisy / UNIT, of_pairs.system.width)
-        assert model.decision_.scores == choose_candidate(pairs, {"pairs": denoise_pairs}).scores
-        factors, precision = denoise_pairs(pairs.values, pairs.noise), pairs.noise**-2
-        for recorded in columns:
+        factors, precision = denoise_pairs(pairs.values.copy(), pairs.noise), pairs.noise**-2
+        mean = NoisyMean(model.item_means_, of_mean.system.width / PUBLIC, of_mean.system.width**-2)
+        for number, recorded in enumerate(later):
             before, noise = recorded.before, recorded.system.width
+            if "hits" in recorded.update.arrays:
+                asked = measurement_state(before, factors, form, mean, precision**-0.5)
+                for array in ("factors", "popularity", "noisier", "own_squares", "noise"):
+                    np.testing.assert_array_equal(getattr(before, array), getattr(asked, array))
+                left = math.fsum(one.system.width**-2 for one in later[number + 1 :])
+                found = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(left))
+                continue
             np.testing.assert_array_equal(before.mean, to_grid(floored(model.item_means_)))
             np.testing.assert_array_equal(before.encoder, next_encoder(factors, before.encoder.shape[1], pairs.noise))
             factors = add_columns(factors, recorded.after.noisy / FINER, before.encoder, noise)
             precision += noise**-2
-        pairs = form.about(public_mean(model.item_means_) / SCALE, pairs.values, pairs.noise)
+        assert model.decision_.scores == pytest.approx(found.scores)
+        pairs = form.about(public_mean(model.item_means_) / SCALE)
         chosen = model.decision_.chosen
         expected = [pairs.join(factors, chosen.personal_weight), *pairs.score(factors, chosen, precision**-0.5)]
         for name, again in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
@@ -305,8 +321,9 @@ def test_models_show_what_was_released_and_nothing_else(name):
         np.testing.assert_allclose(model.item_factors_, factors, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(model.item_uniqueness_, uniqueness, rtol=1e-5)
     elif name == "DPGram, popularity":
-        _, _, again = rounds
-        precisions = np.array([recorded.event.noise_multiplier**-2 for recorded in (rounds[0], again)])
+        *_, again = rounds
+        assert len(rounds) == 1 + FIRST_EXIT
+        precisions = np.array([recorded.system.width**-2 for recorded in (rounds[0], again)])
         mean = (precisions / precisions.sum()) @ [first.noisy, again.after.noisy]
         np.testing.assert_allclose(model.item_means_, mean / UNIT / PUBLIC, rtol=1e-9)
         assert model.item_factors_.shape[1] == 0

@@ -118,7 +118,7 @@ class DPGram(CentralModel, GramModel):
     >>> model.ledger_.epsilon()
     inf
     >>> round(model.ledger_.epsilon("public"), 2)
-    1.88
+    1.76
     """
 
     _most_users = MAX_USERS

@@ -2,6 +2,7 @@
 
 import math
 import tracemalloc
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,17 +15,21 @@ from naive.systems.gram import shrinkage as shrinkage_naive
 from support.decision_case import prefer
 from support.gram_case import interactions_of
 from support.movielens_users import hit_ratio, leave_one_out_users, resampled, split_after_resampling
+from support.noise_case import RecordingEngine
 
 from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
-from fastfedrec.systems.gram import dp_gram, shrinkage
+from fastfedrec.systems.gram import plan, shrinkage
 from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum
+from fastfedrec.systems.gram.measurement import candidates_with
 from fastfedrec.systems.gram.pairs import PairForm, public_mean, symmetric
+from fastfedrec.systems.gram.plan import planned_rounds
 from fastfedrec.systems.gram.scoring import inverse_factors, own_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
 
 KEY = Key.from_seed(1)
+KINDS = ["ShareSum", "PairSum", "CrossSum", "HitSum", "CrossSum", "CrossSum", "HitSum"]
 
 
 def generated(n_users=4000, n_items=80, seed=1):
@@ -53,7 +58,7 @@ def test_factors_and_weights_equal_dense_algebra_of_the_release(personal_weight)
     mean, model = rng.integers(1, 2000, 30) / SCALE, DPGram()
     form = PairForm.of(mean, 9_000)
     model._prepare_scores(
-        form.about(mean, values, 2.0), denoise_pairs(values.copy(), 2.0), 1.5, Candidate(personal_weight, 0.7)
+        form.about(mean), denoise_pairs(values.copy(), 2.0), 1.5, Candidate(personal_weight, 0.7)
     )
     weight = math.sqrt(2) * 9_000 * max((1 - 1 / mean.sum() ** 2) ** -0.5, 1 / (1 - mean @ mean))
     gram = personal_weight * shrinkage_naive.denoise(values, 2.0) + weight * np.outer(mean, mean)
@@ -155,12 +160,13 @@ def test_a_fit_of_many_items_holds_no_more_than_it_is_checked_for(monkeypatch):
     assert 8 * n_items**2 < peak < 1.25 * (8 * n_items**2 + denoising_bytes(n_items))
 
 
-def test_popularity_is_the_same_for_all_and_has_the_budget_of_columns(monkeypatch):
+def test_popularity_is_the_same_for_all_and_has_the_rest_of_the_budget(monkeypatch):
     prefer(monkeypatch, personal=False)
     data = generated(60, 80)
     model = DPGram(1.0).fit(data, key=Key.from_seed(2))
     assert not model.is_personal_
-    assert [event.mechanism.rpartition(" ")[2] for event in model.ledger_.events] == ["shares", "pairs", "shares"]
+    found = Counter(event.mechanism.rpartition(" ")[2] for event in model.ledger_.events.elements())
+    assert found == {"shares": 2, "pairs": 1, "projections": 1, "hits": 1}
     assert "popularity was chosen" in model.ledger_.summary().replace("\n", " ")
     ids, _ = model.recommend(data.user_ids, n=80, filter_seen=False)
     assert (ids == ids[0]).all()
@@ -174,74 +180,63 @@ def test_the_signal_depends_on_public_numbers_only():
 
 def test_rounds_are_planned_on_public_numbers_alone():
     """However many people there are in the data, and however long their rows."""
-    n_rounds = dp_gram._N_COLUMN_ROUNDS
     for data in (interactions_of([{0}, {1, 2}] * 20, 80), generated(50), generated(3000)):
         for options in ({}, {"ridge": 2.0}, {"item_features": {"kind": ["a", "b"] * 40}}):
             phases = DPGram(1.0, n_users=14_000, **options)._all_phases(data, KEY)
             kinds = [type(system).__name__ for system, *_ in phases]
-            assert kinds == ["ShareSum", "PairSum"] + ["CrossSum"] * n_rounds + ["ShareSumAgain"] * n_rounds
+            assert kinds == KINDS + ["ShareSumAgain"] * 2
+    widths = [[p.system.width for p in DPGram(1.0, n_users=3000)._all_phases(generated(n), KEY)] for n in (50, 3000)]
+    assert widths[0] == widths[1]
 
 
-def test_shares_of_the_budget_add_up_to_it():
-    model = DPGram(mean_share=0.1)
-    for n_items, n_users in ((1, 9), (80, 9), (80, 2**22), (80, 2**22 + 1)):
-        assert math.fsum(model._shares(n_items, n_users)) == pytest.approx(1.0, rel=1e-15)
-    _, pairs, *columns = model._shares(80, 9)
-    assert pairs == pytest.approx(0.9 * dp_gram._PAIR_SHARE)
-    assert columns == [columns[0]] * dp_gram._N_COLUMN_ROUNDS
+@pytest.mark.parametrize("mean_share", [0.07, 0.1])
+def test_shares_of_the_budget_add_up_to_it(mean_share):
+    for n_items, n_users, n_rounds in ((1, 9, 1), (80, 9, 7), (80, 2**22, 7), (80, 2**22 + 1, 3)):
+        phases = planned_rounds(0.5, n_items, n_users, KEY, mean_share, candidates_with("auto"))
+        shares = [(system.width * 0.5) ** -2 for system, *_ in phases]
+        assert len(shares) == n_rounds
+        assert math.fsum(shares) == pytest.approx(1.0, rel=1e-9)
+        if n_rounds == 7:
+            rest = 1 - mean_share
+            assert shares[0] == pytest.approx(mean_share)
+            assert shares[1] == pytest.approx(rest * plan._PAIR_SHARE)
+            assert shares[3] == shares[6] == pytest.approx(rest * plan._MEASUREMENT_SHARE)
+            assert shares[2] == shares[4] == shares[5]
 
 
-def test_a_run_releases_the_mean_pairs_and_columns():
-    data = generated()
-    model = DPGram(2.0).fit(data, key=Key.from_seed(2))
-    n_rounds = 2 + dp_gram._N_COLUMN_ROUNDS
-    assert sum(model.ledger_.events.values()) == len(model.communication_.rounds) == n_rounds
-    last = model.communication_.rounds[-1]
-    assert (last.download, last.upload) == (4 * 80 + 2 * 80 * 40, 8 * 80 * 40)
+def test_a_run_releases_the_mean_pairs_columns_and_measurements(monkeypatch):
+    prefer(monkeypatch, personal=True)
+    data, engine = generated(), RecordingEngine()
+    model = DPGram(2.0).fit(data, key=Key.from_seed(2), engine=engine)
+    assert [type(one.system).__name__ for one in engine.rounds] == KINDS
+    traffic = model.communication_.rounds
+    assert sum(model.ledger_.events.values()) == len(traffic) == 7
+    assert (traffic[-2].download, traffic[-2].upload) == (4 * 80 + 2 * 80 * 40, 8 * 80 * 40)
+    # 80 factors in single precision, and three vectors; up, a sum a candidate and one of popularity.
+    assert (traffic[-1].download, traffic[-1].upload) == (4 * 80 * 80 + 3 * 8 * 80, 8 * 7)
 
 
 def test_more_users_than_columns_can_add_up_are_asked_for_none():
     data = generated(50)
-    for n_users, n_phases in ((2**22 + 1, 2), (2**22, 2 + dp_gram._N_COLUMN_ROUNDS)):
+    for n_users, n_phases, n_plans in ((2**22 + 1, 3, 1), (2**22, 7, 3)):
         model = DPGram(n_users=n_users)
         phases = model._plan(data, KEY)
         assert len(phases) == n_phases
-        assert len(model._plans(phases)) == n_phases - 1
-    assert sum(DPGram(n_users=2**22 + 1).fit(data, key=KEY).ledger_.events.values()) == 2
+        assert len(model._plans(phases)) == n_plans
+    ran = DPGram(n_users=2**22 + 1).fit(data, key=KEY).ledger_.events.elements()
+    assert [event.mechanism.rpartition(" ")[2] for event in ran] == ["shares", "pairs", "hits"]
 
 
-@given(ratio=st.floats(0.01, 20), mean_share=st.sampled_from([0.01, 0.07, 0.5]), n_columns=st.integers(0, 3))
-def test_columns_give_way_to_the_mean_until_its_noise_is_a_tenth_of_its_square(ratio, mean_share, n_columns):
-    """The squared noise of the mean falls by the budget that it has at first over that which it has together."""
-    model, noise = DPGram(mean_share=mean_share), 0.01
-    model.item_means_ = np.full(50, noise * math.sqrt(1 + 1 / ratio))
-    per_round = (1 - mean_share) * (1 - dp_gram._PAIR_SHARE) / dp_gram._N_COLUMN_ROUNDS
-    found = model._n_column_rounds(noise, [None] * n_columns)
-    n_replaced = n_columns - found
-    assert 0 <= found <= n_columns
-
-    def after(n_replaced):
-        return ratio * mean_share / (mean_share + n_replaced * per_round)
-
-    if found:  # to half a round
-        assert after(n_replaced + 0.5) <= dp_gram._MAX_MEAN_NOISE * (1 + 1e-6)
-    if n_replaced:
-        assert after(n_replaced - 0.5) >= dp_gram._MAX_MEAN_NOISE * (1 - 1e-6)
-
-
-def test_a_mean_that_is_all_noise_takes_all_columns():
-    model = DPGram()
-    model.item_means_ = np.full(50, 0.01)
-    assert model._n_column_rounds(0.02, [None] * 3) == 0
-
-
+@pytest.mark.parametrize("mean_share", [0.07, 0.5])
 @pytest.mark.parametrize("epsilon", [0.0023, 0.00235, 1.0])
-def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon):
+def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon, mean_share):
     """Than noise that cost all of the budget would have: then it is farther from normal, though it is wider."""
     data = generated(30, 60)
-    phases = DPGram(epsilon, mean_share=0.5)._plan(data, Key.from_seed(1))
-    n_columns = len(phases) - 2
-    for (system, *_), n_draws in zip(phases, [60, 60 * 59 // 2, *[60 * 40] * n_columns], strict=True):
+    phases = DPGram(epsilon, mean_share=mean_share)._plan(data, Key.from_seed(1))
+    columns = 60 * 40
+    draws = [60, 60 * 59 // 2, columns, 7, columns, columns, 7]
+    for (system, state, _), n_draws in zip(phases, draws, strict=True):
+        assert math.prod(system._shape(state)) == n_draws
         assert system.noise.total_distance(n_draws) <= system.distance
 
 
@@ -328,7 +323,7 @@ def test_bad_data():
     data = generated(50, 40)
     with pytest.raises(ValueError, match="must have the 40 items the model was fitted on"):
         DPGram().fit(data, key=Key.from_seed(1)).with_users(generated(50, 41))
-    with pytest.raises(ValueError, match="delta must be above"):
+    with pytest.raises(ValueError, match="`delta` must be above .* pass a larger delta"):
         DPGram(1.0, delta=1e-25).fit(data, key=Key.from_seed(1))
 
 
