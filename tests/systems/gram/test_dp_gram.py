@@ -57,9 +57,7 @@ def test_factors_and_weights_equal_dense_algebra_of_the_release(personal_weight)
     values = (values + values.T) / 2
     mean, model = rng.integers(1, 2000, 30) / SCALE, DPGram()
     form = PairForm.of(mean, 9_000)
-    model._prepare_scores(
-        form.about(mean), denoise_pairs(values.copy(), 2.0), 1.5, Candidate(personal_weight, 0.7)
-    )
+    model._prepare_scores(form.about(mean), denoise_pairs(values.copy(), 2.0), 1.5, Candidate(personal_weight, 0.7))
     weight = math.sqrt(2) * 9_000 * max((1 - 1 / mean.sum() ** 2) ** -0.5, 1 / (1 - mean @ mean))
     gram = personal_weight * shrinkage_naive.denoise(values, 2.0) + weight * np.outer(mean, mean)
     np.testing.assert_allclose(model.item_factors_ @ model.item_factors_.T, gram, atol=1e-4 * gram.max())
@@ -323,7 +321,7 @@ def test_bad_data():
     data = generated(50, 40)
     with pytest.raises(ValueError, match="must have the 40 items the model was fitted on"):
         DPGram().fit(data, key=Key.from_seed(1)).with_users(generated(50, 41))
-    with pytest.raises(ValueError, match="`delta` must be above .* pass a larger delta"):
+    with pytest.raises(ValueError, match=r"`delta` must be above .* pass a larger delta"):
         DPGram(1.0, delta=1e-25).fit(data, key=Key.from_seed(1))
 
 
