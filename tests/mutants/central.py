@@ -98,7 +98,9 @@ CENTRAL = [
         "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data", "DPGram._plan",
         "planned_rounds(mu, n_items, most, key, self.mean_share, candidates_with(self.ridge))",
         """planned_rounds(
-            mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), n_items, most, key, self.mean_share, candidates_with(self.ridge))
+            mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), n_items, most, key, self.mean_share,
+            candidates_with(self.ridge),
+        )
         """,
         (f"{DATA}[DPGram]",),
     ),

@@ -86,6 +86,9 @@ def recovery():
 
 
 FUNCTIONS = {
+    "accounting.events.Gaussian": call(
+        noise_multiplier=2.0, replace_sensitivity=1.5, neighboring="zero_out", sampling="none"
+    ),
     "systems.private_recommender.choice.advise": call(
         n_users=2_000, n_items=1_000, epsilon=ONE, trust="local", delta=2.0**-20, row_length=32.0,
     ),
@@ -352,7 +355,7 @@ SYSTEMS = {
     },
     "DPALS": {"epsilon": ONE, "delta": SMALL, "n_users": 50, "frequency_share": 0.25},
     "DPFMF": {"epsilon": ONE, "delta": SMALL, "regularization": SMALL, "n_users": 50},
-    "DPGram": {"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50},
+    "DPGram": {"epsilon": ONE, "delta": SMALL, "mean_share": HALF, "n_users": 50, "ridge": HALF},
     "DPPopularity": {"n_reports": 3},
     "DPSubspace": {
         "epsilon": ONE, "delta": SMALL, "n_rounds": 3, "ridge": HALF, "mean_share": HALF, "n_users": 50
@@ -387,7 +390,7 @@ SYSTEMS = {
         "false_report_probability": 0.125,
         "learning_rate": HALF, "learning_rate_decay": HALF,
     },
-    "ShuffledSketchGram": {"delta": SMALL, "mean_share": HALF},
+    "ShuffledSketchGram": {"delta": SMALL, "mean_share": HALF, "ridge": HALF},
 }  # fmt: skip
 
 #: More calls of the same constructors, for numbers that exclude others.
