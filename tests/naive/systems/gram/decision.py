@@ -18,7 +18,10 @@ def test_matrix(pairs, training, split):
 
 def weights_of(pairs, factors, personal_weight, ridge):
     """EASE's weights for a personal weight; the diagonal of the users' matrix is at least a tenth the items' own."""
-    if pairs.popularity is None:
+    if pairs.popularity is None and not personal_weight:  # popularity is the sums of the matrix's rows
+        sums = np.maximum((factors @ factors.T).sum(axis=1), 0)
+        personal, shared = factors, sums[:, None] / math.sqrt(sums.sum() or 1.0)
+    elif pairs.popularity is None:
         personal, shared = factors[:, 1:], factors[:, :1]
     else:
         personal, shared = factors, pairs.popularity[:, None]
