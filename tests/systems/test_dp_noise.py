@@ -44,23 +44,16 @@ PRIVREC = {
     "n_rounds": 3, "cohort_size": COHORT, "local_epochs": 1, "learning_rate": 0.5, "server_learning_rate": RATE,
     "clip_norm": CLIP, "noise_multiplier": MULTIPLIER, "delta": DELTA, "n_factors": 16, "hidden": (16,),
 }  # fmt: skip
+OF_DPGRAM = {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER, "hits": COARSER}
 METAS = {"first-order MAML": "first-order-maml", "MAML": "maml", "Meta-SGD": "meta-sgd"}
 CASES = {
-    "DPGram": Case(
-        DPGram(EPSILON, DELTA, n_users=PUBLIC),
-        9,
-        {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER, "hits": COARSER},
-    ),
+    "DPGram": Case(DPGram(EPSILON, DELTA, n_users=PUBLIC), 9, OF_DPGRAM),
     "DPSubspace": Case(
         DPSubspace(EPSILON, DELTA, n_columns=8, n_rounds=3, gate=False, n_users=PUBLIC),
         9,
         {"item_shares": FINER, "item_projections": FINER},
     ),
-    "DPGram, popularity": Case(
-        DPGram(EPSILON, DELTA, n_users=PUBLIC),
-        9,
-        {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER, "hits": COARSER},
-    ),
+    "DPGram, popularity": Case(DPGram(EPSILON, DELTA, n_users=PUBLIC), 9, OF_DPGRAM),
     "DPALS": Case(
         DPALS(EPSILON, DELTA, n_factors=34, n_rounds=2, n_start_rounds=2, max_items=MAX_ITEMS),
         9,
@@ -96,7 +89,7 @@ def small_data(*, without=None):
 
 @contextlib.contextmanager
 def deciding(name):
-    """Rows at random have nothing in common, so the choice that a case is about is made for it; rounds do not vary."""
+    """Rows at random have nothing in common, so the choice of a case is made for it; rounds do not vary."""
     with pytest.MonkeyPatch.context() as patch:
         prefer(patch, personal=name == "DPGram")
         yield
@@ -377,11 +370,9 @@ def test_a_public_number_of_users_is_the_only_one_that_is_told(name, tmp_path):
 
 
 def test_privrecs_server_has_nothing_to_refuse_of_its_cohorts():
-    engine = RecordingEngine(2)
+    engine, model = RecordingEngine(2), PrivRec(**PRIVREC)
     with contextlib.suppress(NoAnswerError):
-        type(CASES["PrivRec"].model)(**CASES["PrivRec"].model.get_params()).fit(
-            small_data(), key=Key.from_seed(1), engine=engine
-        )
+        model.fit(small_data(), key=Key.from_seed(1), engine=engine)
     assert engine.rejections == []
 
 
