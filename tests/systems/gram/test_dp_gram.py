@@ -20,9 +20,9 @@ from support.noise_case import RecordingEngine
 from fastfedrec import DPGram, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.systems.gram import plan, shrinkage
-from fastfedrec.systems.gram.decision import Candidate
+from fastfedrec.systems.gram.decision import Candidate, Decision
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum
-from fastfedrec.systems.gram.measurement import candidates_with
+from fastfedrec.systems.gram.measurement import HitSum, candidates_with
 from fastfedrec.systems.gram.pairs import PairForm, public_mean, symmetric
 from fastfedrec.systems.gram.plan import planned_rounds
 from fastfedrec.systems.gram.scoring import inverse_factors, own_shares
@@ -169,6 +169,20 @@ def test_popularity_is_the_same_for_all_and_has_the_rest_of_the_budget(monkeypat
     ids, _ = model.recommend(data.user_ids, n=80, filter_seen=False)
     assert (ids == ids[0]).all()
     np.testing.assert_array_equal(ids[0], np.argsort(-model.item_means_, kind="stable"))
+
+
+def test_the_last_measurement_decides(monkeypatch):
+    found = [Decision(Candidate(weight, 2.0), {}, 0.1, 0.01) for weight in (1.0, 0.0)]
+    decisions = iter(found)
+    prefer(monkeypatch, personal=True)
+    monkeypatch.setattr(HitSum, "decide", lambda *_: next(decisions))
+    model = DPGram(1.0).fit(generated(60, 80), key=Key.from_seed(2))
+    assert len(model.communication_.rounds) == 7
+    assert not model.is_personal_
+    assert model.decision_ is found[1]
+    summary = " ".join(model.ledger_.summary().split())
+    assert "popularity was chosen" in summary
+    assert "a personal model was chosen" not in summary
 
 
 def test_the_signal_depends_on_public_numbers_only():
