@@ -103,9 +103,9 @@ MEASUREMENT = [
         (BEATS,),
     ),
     Mutant(
-        "hits-any-gain-will-do", "a candidate is chosen for any gain", "HitSum.decide",
-        "gain > N_ERRORS * error * (spared > 0)",
-        "gain > 0",
+        "hits-popularity-as-it-is", "a candidate need not beat popularity with the rest of the budget", "HitSum.decide",
+        "gain = scores[best] - scores[popularity]",
+        "gain = scores[best]",
         (BEATS,),
     ),
     Mutant(
