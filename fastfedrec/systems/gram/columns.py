@@ -55,12 +55,13 @@ def next_encoder(factors: np.ndarray, n_columns: int, noise: float) -> NDArray[n
 
 
 def add_columns(
-    factors: np.ndarray, sums: np.ndarray, encoder: np.ndarray, noise: float, *, rank: int = RANK
+    factors: np.ndarray, sums: np.ndarray, encoder: np.ndarray, noise: float, strength: float, *, rank: int = RANK
 ) -> NDArray[np.float64]:
     """Correct an estimate L L' of A by noisy products with its strongest directions.
 
-    kappa is the regression of C on H = hollow(L L') E.  Each column of what C / kappa has beyond H is shrunk by the
-    part of its square that is noise (James and Stein), and the estimate moves as little as it can to agree with it.
+    Each column of C / kappa beyond H = hollow(L L') E is shrunk by the part of its square that is noise (James and
+    Stein), and the estimate moves as little as it can to agree with it.  The regression of C on H would be below kappa
+    where much of the estimate is noise, and would inflate the correction.
 
     Parameters
     ----------
@@ -72,22 +73,22 @@ def add_columns(
         As from `next_encoder`.
     noise : float
         Standard deviation of an entry of C, above 0.
+    strength : float
+        kappa, above 0.
     rank : int
         Most columns of the result, at least 1.
 
     Returns
     -------
     ndarray of shape (n_items, n_found), float64
-        L as `denoise_pairs` returns it; as it was where C has nothing of H.
+        L as `denoise_pairs` returns it; as it was if no column is in use.
     """
     n_items, n_asked = len(factors), int(encoder.any(axis=0).sum())  # the columns in use are the first ones
+    if not n_asked:
+        return factors
     asked, sums = encoder[:, :n_asked].astype(np.float64), sums[:, :n_asked]
     with one_blas_thread():
         expected = factors @ (factors.T @ asked) - np.square(factors).sum(axis=1)[:, None] * asked
-        power = np.square(expected).sum()
-        strength = float((expected * sums).sum() / power) if power > 0 else 0.0
-        if strength <= 0:
-            return factors
         beyond = sums / strength - expected
         squares = np.maximum(np.square(beyond).sum(axis=0), np.finfo(float).tiny)
         beyond *= np.maximum(1 - n_items * (noise / strength) ** 2 / squares, 0.0)

@@ -31,7 +31,7 @@ from fastfedrec.systems.gram.dp_gram_rounds import (
 from fastfedrec.systems.gram.gram_model import GramModel
 from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, candidates_with, measurement_state
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
-from fastfedrec.systems.gram.plan import FIRST_EXIT, LAST_EXIT, alternatives, planned_rounds
+from fastfedrec.systems.gram.plan import EXIT, alternatives, planned_rounds
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.subspace.model import floored, to_grid
 from fastfedrec.systems.subspace.rounds import SubspaceState
@@ -162,8 +162,8 @@ class DPGram(CentralModel, GramModel):
         chosen = candidates_with(self.ridge)[0]  # until a measurement decides
         for number, (system, planned, _) in enumerate(phases[2:], 2):
             left = math.fsum(later.width**-2 for later, *_ in phases[number:])
-            if (number == FIRST_EXIT and not chosen.personal_weight) or (number == LAST_EXIT and mean.needs(left)):
-                *_, (again, start, _) = self._plans(phases)[1 + number - FIRST_EXIT]
+            if number == EXIT and (not chosen.personal_weight or mean.needs(left)):
+                *_, (again, start, _) = self._plans(phases)[-1]
                 means = fit.rounds(again, start, data).noisy / (UNIT * n_users)
                 self.item_means_ = pooled([self.item_means_, means], [first.width, again.width])
                 break
@@ -176,7 +176,8 @@ class DPGram(CentralModel, GramModel):
                 encoder = next_encoder(factors, planned.encoder.shape[1], pairs.noise)
                 asked = SubspaceState(to_grid(floored(self.item_means_)), encoder)
                 sums = fit.rounds(system, asked, data).noisy / system._unit
-                factors = add_columns(factors, sums, encoder, system.width)
+                strength = form.strength(sums, encoder, n_users)
+                factors = add_columns(factors, sums, encoder, system.width, strength)
                 noise = (noise**-2 + system.width**-2) ** -0.5
         if self.decision_ is not None:
             self._note_decision(self.decision_)  # the last one alone

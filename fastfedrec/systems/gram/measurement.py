@@ -18,7 +18,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._noisy_sum import NoisySum
-from fastfedrec.systems.gram.decision import N_ERRORS, Candidate, Decision, PairMatrix
+from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
 
@@ -36,8 +36,8 @@ UNIT = 2**28  # norm of one user's contribution; its square and sums of squares 
 #: Users who rank an item, about: the error of a share of so many is .004.
 _MAX_MEASURED = 16_384
 _MAX_RANK = 96  # of the models that are compared: the strongest directions decide
-# Candidates; tuned, see "Settings" on the page.  The first one is the reference of the others.
-_WEIGHTS, _RIDGES = (1.0, 0.4), (2.0, 0.5, 8.0)
+# Weights of the personal part and ridges; tuned, see "Settings" on the page.  The first is the reference of the others.
+_CANDIDATES = ((1.0, 2.0), (1.0, 8.0), (0.4, 0.5), (0.4, 2.0), (2.5, 2.0), (2.5, 8.0))
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
 _MAX_MEAN_NOISE = 0.1  # of the square of the mean
 _NOISIER = "dp_gram.noisier_mean"  # a public stream
@@ -115,9 +115,9 @@ class NoisyMean:
 
 
 def candidates_with(ridge: float | str) -> tuple[Candidate, ...]:
-    """Return the candidates, all with one ridge if it is given."""
-    ridges = _RIDGES if isinstance(ridge, str) else (ridge,)
-    return tuple(Candidate(weight, one) for weight in _WEIGHTS for one in ridges)
+    """Return the candidates, or their weights with one ridge if it is given."""
+    pairs = _CANDIDATES if isinstance(ridge, str) else [(weight, ridge) for weight, _ in _CANDIDATES[::2]]
+    return tuple(Candidate(weight, one) for weight, one in pairs)
 
 
 def measured_stride(n_users: int) -> int:
@@ -198,7 +198,8 @@ class HitSum(NoisySum):
 
         The hit ratio of popularity falls with the variance of its noise.  `spared` is the part of this variance that
         popularity would lose if it had the rest of the budget; its gain is in proportion to the loss that twice the
-        variance brings.  A candidate has to be better than that by two standard deviations of the measurement.
+        variance brings.  A candidate has to be better than that by a standard error, unless popularity cannot have more
+        of the budget.
         """
         n_measured = n_users / self.stride
         doubled, first, *others = (noisy / (UNIT * n_measured)).tolist()
@@ -208,7 +209,7 @@ class HitSum(NoisySum):
         best = max(self.candidates, key=scores.__getitem__)
         gain = scores[best] - scores[popularity]
         error = self.width / n_measured * math.sqrt(1 + spared**2 + (best != self.candidates[0]))
-        return Decision(best if gain > N_ERRORS * error * (spared > 0) else popularity, scores, gain, error)
+        return Decision(best if gain > error * (spared > 0) else popularity, scores, gain, error)
 
 
 def measurement_state(

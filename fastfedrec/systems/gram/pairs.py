@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.scoring import own_shares
+from fastfedrec.systems.subspace._inference import own_diagonal, strength_of
 
 __all__ = ["PairForm", "public_mean", "symmetric"]
 
@@ -63,6 +64,14 @@ class PairForm(NamedTuple):
                 row -= (factor * popularity).astype(np.float32)
             np.fill_diagonal(values, 0)
         return replace(self.about(self.mean), values=values, noise=noise)
+
+    def strength(self, sums: np.ndarray, encoder: np.ndarray, n_users: int) -> float:
+        """Return kappa, by which the sums of columns are longer than the products of the matrix with the encoder."""
+        used = encoder.any(axis=0)
+        if not used.any():
+            return 1.0
+        scale = strength_of(sums[:, used], encoder[:, used], own_diagonal(n_users, self.mean), n_users)
+        return scale * n_users / self.weight
 
     def about(self, mean: np.ndarray) -> PairMatrix:
         """Return an empty matrix beside the popularity of a mean of the rows, for factors that are known already."""

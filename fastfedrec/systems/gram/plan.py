@@ -18,13 +18,13 @@ from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, measur
 from fastfedrec.systems.subspace.rounds import MAX_USERS as MAX_COLUMN_USERS
 from fastfedrec.systems.subspace.rounds import SubspaceState
 
-__all__ = ["FIRST_EXIT", "LAST_EXIT", "alternatives", "planned_rounds"]
+__all__ = ["EXIT", "alternatives", "planned_rounds"]
 
 # Shares of the squared budget that the mean leaves; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
 _PAIR_SHARE = 0.55
 _MEASUREMENT_SHARE = 0.015
-#: Rounds from and instead of which the mean may be released again: those after the first measurement and one more.
-FIRST_EXIT, LAST_EXIT = 4, 5
+#: Number of the round after the first measurement, from which on the mean may be released instead.
+EXIT = 5
 
 
 class _Kind(NamedTuple):
@@ -80,7 +80,7 @@ def planned_rounds(
     elif n_users > MAX_COLUMN_USERS:
         kinds = [mean, pairs._replace(share=rest - measured), hits(0)]
     else:
-        kinds = [mean, pairs, columns(0), hits(0), columns(1), columns(2), hits(1)]
+        kinds = [mean, pairs, columns(0), columns(1), hits(0), columns(2), hits(1)]
     phases = []
     for kind, state, share, options in kinds:
         system = kind(layered_noise(kind._unit / (mu * math.sqrt(share)), ""), key, 0.0, **options)
@@ -90,14 +90,13 @@ def planned_rounds(
 
 
 def alternatives(phases: list[Phase]) -> list[list[Phase]]:
-    """Return a plan, then those that release the mean again at one of the exits, for the rest of the budget.
+    """Return a plan, and the one that releases the mean again for the rest of the budget after the first measurement.
 
-    All plans cost the same for zero_out, and state the same cost for a replaced user.
+    Both cost the same for zero_out, and state the same cost for a replaced user.
     """
-    n_skipped = len(phases) - FIRST_EXIT
-    exits = range(FIRST_EXIT, LAST_EXIT + 1) if n_skipped > 0 else ()
-    plans = [phases] + [
-        [*phases[:number], substitute(phases[number:], ShareSumAgain, phases[0].state, n_skipped)] for number in exits
-    ]
+    if len(phases) <= EXIT:
+        return [phases]
+    again = substitute(phases[EXIT:], ShareSumAgain, phases[0].state, len(phases) - EXIT)
+    plans = [phases, [*phases[:EXIT], again]]
     state_largest_replacement(plans)
     return plans
