@@ -76,7 +76,7 @@ DECISION = [
         "columns-by-exact-mean", "the exact mean decides how many columns give way", "DPGram._release",
         "NoisyMean(self.item_means_, first.width / n_users, first.width**-2)",
         "NoisyMean(data.interactions_per_item() / data.n_users, first.width / n_users, first.width**-2)",
-        (FOLLOWS,),
+        ("test_what_users_are_sent_follows_from_noisy_numbers[DPGram]",),
     ),
     # ---- pairs ------------------------------------------------------------------------------------------------------
     Mutant(
@@ -90,7 +90,7 @@ DECISION = [
         "pairs-form-by-data", "the form of pairs is chosen by the exact mean", "DPGram._release",
         "PairForm.of(self.item_means_, n_users)",
         "PairForm.of(np.bincount(data.indices, minlength=data.n_items) / data.n_users / 2, n_users)",
-        (FOLLOWS,),
+        ("test_models_show_what_was_released_and_nothing_else[DPGram]",),
     ),
     # ---- the decision -----------------------------------------------------------------------------------------------
     Mutant(
