@@ -27,10 +27,10 @@ DECISION = [
         (PLANS, LEDGER, f"{COST}[DPGram, popularity]"),
     ),
     Mutant(
-        "substitute-of-all-columns", "the mean in place of the last rounds costs as much as in place of more",
+        "substitute-of-one-round-more", "the mean in place of the last rounds costs as much as in place of one more",
         "alternatives",
-        "substitute(phases[number:], ShareSumAgain, phases[0].state, n_skipped)",
-        "substitute(phases[FIRST_EXIT:], ShareSumAgain, phases[0].state, n_skipped)",
+        "substitute(phases[EXIT:], ShareSumAgain, phases[0].state, len(phases) - EXIT)",
+        "substitute(phases[EXIT - 1 :], ShareSumAgain, phases[0].state, len(phases) - EXIT)",
         (PLANS, LEDGER),
     ),
     Mutant(
@@ -58,13 +58,6 @@ DECISION = [
         "system.n_skipped = n_skipped",
         "system.n_skipped = 1",
         (NODE,),
-    ),
-    Mutant(
-        "substitute-of-another-plan", "a run that leaves columns out later costs as if it had left out more",
-        "DPGram._release",
-        "self._plans(phases)[1 + number - FIRST_EXIT]",
-        "self._plans(phases)[1]",
-        ("test_a_run_makes_the_rounds_of_its_plan", LEDGER),
     ),
     Mutant(
         "columns-replaced-for-less", "rounds of columns state a replace sensitivity of sqrt(2)", "CrossSum",
