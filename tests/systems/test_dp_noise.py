@@ -18,7 +18,7 @@ from fastfedrec.systems.gram.columns import add_columns, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, measurement_state
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
-from fastfedrec.systems.gram.plan import FIRST_EXIT
+from fastfedrec.systems.gram.plan import EXIT
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
 from fastfedrec.systems.subspace.model import Projections, floored, to_grid
 from fastfedrec.systems.subspace.rounds import public_signs
@@ -291,7 +291,8 @@ def test_models_show_what_was_released_and_nothing_else(name):
                 continue
             np.testing.assert_array_equal(before.mean, to_grid(floored(model.item_means_)))
             np.testing.assert_array_equal(before.encoder, next_encoder(factors, before.encoder.shape[1], pairs.noise))
-            factors = add_columns(factors, recorded.after.noisy / FINER, before.encoder, noise)
+            sums = recorded.after.noisy / FINER
+            factors = add_columns(factors, sums, before.encoder, noise, form.strength(sums, before.encoder, PUBLIC))
             precision += noise**-2
         assert model.decision_.scores == pytest.approx(found.scores)
         pairs = form.about(public_mean(model.item_means_) / SCALE)
@@ -315,7 +316,7 @@ def test_models_show_what_was_released_and_nothing_else(name):
         np.testing.assert_allclose(model.item_uniqueness_, uniqueness, rtol=1e-5)
     elif name == "DPGram, popularity":
         *_, again = rounds
-        assert len(rounds) == 1 + FIRST_EXIT
+        assert len(rounds) == 1 + EXIT
         precisions = np.array([recorded.system.width**-2 for recorded in (rounds[0], again)])
         mean = (precisions / precisions.sum()) @ [first.noisy, again.after.noisy]
         np.testing.assert_allclose(model.item_means_, mean / UNIT / PUBLIC, rtol=1e-9)

@@ -23,12 +23,12 @@ from fastfedrec.systems._noisy_sum import SQRT_2
 from fastfedrec.systems._substitute import pooled, substitute
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
 from fastfedrec.systems.gram.measurement import NoisyMean
-from fastfedrec.systems.gram.plan import FIRST_EXIT, LAST_EXIT
+from fastfedrec.systems.gram.plan import EXIT
 
 KEY = Key.from_seed(5)
 ROWS = interactions_of([{0, 1}, {2}] * 30, 40)
 #: What a run releases last: the number of its plan, and of the plan's rounds before the last one.
-PLANS = {"columns": (0, 6), "popularity": (1, FIRST_EXIT), "mean": (2, LAST_EXIT)}
+PLANS = {"columns": (0, 6), "popularity": (1, EXIT), "mean": (1, EXIT)}
 
 
 def costs(phases):
@@ -90,9 +90,9 @@ def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, sha
     plan, *others = model._plans(model._plan(interactions_of([{0}], n_items), KEY))
     budget = Fraction(gaussian_mu(epsilon, 1e-6)) ** 2 * (1 + Fraction(1, 10**12))  # it is rounded down by 1e-9
     assert costs(plan) <= budget
-    assert len(others) == 2
-    for number, other in zip((FIRST_EXIT, LAST_EXIT), others, strict=True):
-        kept, (substituted,), skipped = other[:number], other[number:], plan[number:]
+    assert len(others) == 1
+    for other in others:
+        kept, (substituted,), skipped = other[:EXIT], other[EXIT:], plan[EXIT:]
         assert all(a is b for a, b in zip(kept, plan, strict=False))
         assert costs(skipped) * (1 - Fraction(1, 2**30)) < costs([substituted]) <= costs(skipped)
         assert costs(other) <= budget
@@ -103,12 +103,11 @@ def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, sha
         assert substituted.system.round_event(1).replace_sensitivity is None
 
 
-def test_substitutes_have_the_widths_that_the_rounds_they_replace_leave():
+def test_a_substitute_has_the_width_that_the_rounds_it_replaces_leave():
     model = DPGram(1.0)
-    plan, *others = model._plans(model._plan(ROWS, KEY))
-    for number, other in zip((FIRST_EXIT, LAST_EXIT), others, strict=True):
-        left = sum(system.width**-2 for system, *_ in plan[number:])
-        assert other[-1].system.width == pytest.approx(left**-0.5, rel=1e-9)
+    plan, other = model._plans(model._plan(ROWS, KEY))
+    left = sum(system.width**-2 for system, *_ in plan[EXIT:])
+    assert other[-1].system.width == pytest.approx(left**-0.5, rel=1e-9)
 
 
 @pytest.mark.parametrize("taken", PLANS)
@@ -145,9 +144,9 @@ def test_two_sensitivities_of_one_user_add_up_as_squares():
 def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
     model = DPGram(1.0)
     plan = model._plan(ROWS, KEY)
-    twice = [plan[-2]._replace(n_rounds=2), plan[-1]]  # two rounds of columns, and a measurement
+    twice = [plan[2]._replace(n_rounds=2), plan[-1]]  # two rounds of columns, and a measurement
     found = substitute(twice, rounds.ShareSumAgain, plan[0].state, 1).system
-    expected = substitute(plan[-3:], rounds.ShareSumAgain, plan[0].state, 1).system
+    expected = substitute([plan[2], plan[3], plan[-1]], rounds.ShareSumAgain, plan[0].state, 1).system
     assert found.width == pytest.approx(expected.width, rel=1e-12)
     assert found.distance == pytest.approx(expected.distance, rel=1e-12)
 
@@ -174,7 +173,7 @@ def test_a_node_finds_the_rounds_that_a_run_asks_for():
     """Rounds are numbered as all that may be asked for are; a run that leaves some out states how many."""
     model = DPGram(3.0)
     phases, plans = model._all_phases(ROWS, KEY), model._plans(model._plan(ROWS, KEY))
-    assert len(plans) == len(phases) - len(plans[0]) + 1 == len(PLANS)
+    assert len(plans) == len(phases) - len(plans[0]) + 1 == 2
     for plan in plans:
         number = -1
         for system, *_ in plan:
@@ -219,8 +218,8 @@ def test_whether_the_last_rounds_give_way_follows_from_the_mean(monkeypatch):
         mean, left, found = seen.pop()
         assert not seen
         assert found is is_needed
-        expected = Counter(system.round_event(1).mechanism for system, *_ in plans[2 if found else 0])
+        expected = Counter(system.round_event(1).mechanism for system, *_ in plans[1 if found else 0])
         assert Counter(event.mechanism for event in model.ledger_.events.elements()) == expected
         assert mean.noise == pytest.approx(plans[0][0].system.width / data.n_users)
         assert mean.precision == pytest.approx(plans[0][0].system.width ** -2)
-        assert left == pytest.approx(sum(system.width**-2 for system, *_ in plans[0][LAST_EXIT:]))
+        assert left == pytest.approx(sum(system.width**-2 for system, *_ in plans[0][EXIT:]))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.scoring import own_shares
-from fastfedrec.systems.subspace._inference import own_diagonal, strength_of
+from fastfedrec.systems.subspace._inference import strength_of
 
 __all__ = ["PairForm", "public_mean", "symmetric"]
 
@@ -70,7 +70,10 @@ class PairForm(NamedTuple):
         used = encoder.any(axis=0)
         if not used.any():
             return 1.0
-        scale = strength_of(sums[:, used], encoder[:, used], own_diagonal(n_users, self.mean), n_users)
+        # As in `own_diagonal`, with equal shares where noise leaves no mean above 0.
+        diagonal = np.maximum(own_shares(self.mean) - np.square(self.mean), 0.0)
+        diagonal *= n_users / (1 - min(float(self.mean @ self.mean), _MAX_MEAN_SQUARE))
+        scale = strength_of(sums[:, used], encoder[:, used], diagonal, n_users)
         return scale * n_users / self.weight
 
     def about(self, mean: np.ndarray) -> PairMatrix:
