@@ -108,10 +108,4 @@ MEASUREMENT = [
         "gain = scores[best]",
         (BEATS,),
     ),
-    Mutant(
-        "exits-state-themselves", "each of DPGram's plans states its own cost for a replaced user", "alternatives",
-        "state_largest_replacement(plans)",
-        "pass",
-        ("test_no_plan_costs_more_than_the_budget_or_hardly_less",),
-    ),
 ]  # fmt: skip
