@@ -70,11 +70,11 @@ class PairForm(NamedTuple):
         used = encoder.any(axis=0)
         if not used.any():
             return 1.0
-        # As in `own_diagonal`, with equal shares where noise leaves no mean above 0.
-        diagonal = np.maximum(own_shares(self.mean) - np.square(self.mean), 0.0)
-        diagonal *= n_users / (1 - min(float(self.mean @ self.mean), _MAX_MEAN_SQUARE))
+        # Of the sum of zz' / |z|^2 for centred rows z, whose squares are 1 - |mean|^2; `own_diagonal` has its diagonal.
+        square = 1 - min(float(self.mean @ self.mean), _MAX_MEAN_SQUARE)
+        diagonal = np.maximum(own_shares(self.mean) - np.square(self.mean), 0.0) * (n_users / square)
         scale = strength_of(sums[:, used], encoder[:, used], diagonal, n_users)
-        return scale * n_users / self.weight
+        return scale * n_users / (self.weight * square)
 
     def about(self, mean: np.ndarray) -> PairMatrix:
         """Return an empty matrix beside the popularity of a mean of the rows, for factors that are known already."""

@@ -11,6 +11,7 @@ from fastfedrec import Interactions, Key
 from fastfedrec.systems.gram import columns
 from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
+from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.subspace.rounds import SCALE, UNIT, SubspaceState
 
 
@@ -23,7 +24,10 @@ def factors_of(n_items, strengths, seed=3):
 STRENGTHS = np.array([400.0, 90.0, 70.0, 30.0, 12.0, 5.0])
 
 
-def answer(true, encoder, noise, strength=0.02, seed=5):
+KAPPA = 0.02
+
+
+def answer(true, encoder, noise, strength=KAPPA, seed=5):
     """Noisy sums that users send about a matrix."""
     rng = np.random.default_rng(seed)
     return strength * naive.hollow(true) @ encoder + noise * rng.normal(size=encoder.shape)
@@ -47,12 +51,12 @@ def test_the_estimate_equals_naive_twin(n_columns, noise):
     other = factors_of(50, STRENGTHS[::-1].copy(), seed=4)
     encoder = next_encoder(factors, n_columns, 1.0)
     sums = answer(factors @ factors.T + 0.3 * other @ other.T, encoder, noise)
-    found = add_columns(factors, sums, encoder, max(noise, 1e-9))
+    found = add_columns(factors, sums, encoder, max(noise, 1e-9), KAPPA)
     vectors = factors[:, :n_columns] / np.linalg.norm(factors[:, :n_columns], axis=0)
-    expected = naive.corrected(factors @ factors.T, sums, encoder.astype(float), max(noise, 1e-9), vectors)
+    expected = naive.corrected(factors @ factors.T, sums, encoder.astype(float), max(noise, 1e-9), vectors, KAPPA)
     # Columns of the encoder are as long as they should be but for their rounding.
     np.testing.assert_allclose(found @ found.T, expected, atol=2e-4 * expected.max())
-    few = add_columns(factors, sums, encoder, max(noise, 1e-9), rank=3)
+    few = add_columns(factors, sums, encoder, max(noise, 1e-9), KAPPA, rank=3)
     values, turn = np.linalg.eigh(expected)
     cut = turn[:, -3:] @ np.diag(values[-3:]) @ turn[:, -3:].T
     np.testing.assert_allclose(few @ few.T, cut, atol=2e-4 * expected.max())
@@ -104,20 +108,26 @@ def test_users_contributions_come_near_the_unit_and_never_beyond(n_items, n_own,
 def test_an_answer_that_agrees_changes_no_estimate():
     factors = factors_of(50, STRENGTHS)
     encoder = next_encoder(factors, 4, 1.0)
-    found = add_columns(factors, answer(factors @ factors.T, encoder, 0.0), encoder, 1e-6)
+    found = add_columns(factors, answer(factors @ factors.T, encoder, 0.0), encoder, 1e-6, KAPPA)
     np.testing.assert_allclose(found @ found.T, factors @ factors.T, atol=1e-8 * STRENGTHS[0])
 
 
-def test_an_answer_that_is_noise_changes_little_and_one_without_signal_nothing():
+def test_an_answer_that_is_noise_changes_little():
     factors = factors_of(200, STRENGTHS)
     encoder = next_encoder(factors, 6, 1.0)
     noisy = answer(factors @ factors.T, encoder, 300.0)
-    found = add_columns(factors, noisy, encoder, 300.0)
+    found = add_columns(factors, noisy, encoder, 300.0, KAPPA)
     away = np.linalg.norm(found @ found.T - factors @ factors.T)
-    unshrunk = add_columns(factors, noisy, encoder, 1e-9)
+    unshrunk = add_columns(factors, noisy, encoder, 1e-9, KAPPA)
     assert away < 0.2 * np.linalg.norm(unshrunk @ unshrunk.T - factors @ factors.T)
-    for sums in (np.zeros_like(noisy), -answer(factors @ factors.T, encoder, 0.0)):
-        assert add_columns(factors, sums, encoder, 1.0) is factors
+
+
+def test_an_estimate_that_is_noise_is_taken_back():
+    """The known scale shows how much of the estimate is not there; by the regression all of it would stay."""
+    true, wrong = factors_of(200, STRENGTHS), factors_of(200, 3 * STRENGTHS, seed=9)
+    encoder = next_encoder(wrong, 6, 1.0)
+    found = add_columns(wrong, answer(true @ true.T, encoder, 0.01), encoder, 0.01, KAPPA)
+    assert np.linalg.norm(found @ found.T) < 0.3 * np.linalg.norm(wrong @ wrong.T)
 
 
 @settings(max_examples=60)
@@ -142,15 +152,15 @@ def test_columns_that_are_not_used_change_nothing():
     encoder = next_encoder(factors, 6, 1.0)
     sums = answer(factors @ factors.T, encoder, 5.0)
     padded, more = (np.column_stack([array, filler * np.ones((50, 3))]) for array, filler in ((encoder, 0), (sums, 7)))
-    expected = add_columns(factors, sums, encoder, 5.0)
-    np.testing.assert_array_equal(add_columns(factors, more, padded.astype(np.int16), 5.0), expected)
+    expected = add_columns(factors, sums, encoder, 5.0, KAPPA)
+    np.testing.assert_array_equal(add_columns(factors, more, padded.astype(np.int16), 5.0, KAPPA), expected)
 
 
 def test_nothing_known_stays_nothing():
     nothing = np.zeros((7, 0))
     encoder = next_encoder(nothing, 5, 1.0)
     assert not encoder.any()
-    assert add_columns(nothing, np.ones((7, 5)), encoder, 1.0) is nothing
+    assert add_columns(nothing, np.ones((7, 5)), encoder, 1.0, KAPPA) is nothing
 
 
 def test_a_wrong_estimate_comes_nearer_to_the_truth():
@@ -162,8 +172,29 @@ def test_a_wrong_estimate_comes_nearer_to_the_truth():
     encoder = next_encoder(wrong, 6, 1.0)
     exact = true @ true.T
     before = np.linalg.norm(wrong @ wrong.T - exact)
-    found = add_columns(wrong, answer(exact, encoder, 20.0), encoder, 20.0)
+    found = add_columns(wrong, answer(exact, encoder, 20.0), encoder, 20.0, KAPPA)
     assert np.linalg.norm(found @ found.T - exact) < 0.6 * before
-    # In the wrong units it would be no nearer: the strength is measured, not assumed.
-    other = add_columns(wrong, 7 * answer(exact, encoder, 20.0), encoder, 140.0)
-    np.testing.assert_allclose(other @ other.T, found @ found.T, atol=1e-8 * STRENGTHS[0])
+    # In the wrong units it is no nearer.
+    other = add_columns(wrong, 7 * answer(exact, encoder, 20.0), encoder, 140.0, KAPPA)
+    assert np.linalg.norm(other @ other.T - exact) > before
+
+
+def test_the_scale_of_columns_is_that_of_users_answers():
+    """Of rows of four groups, within a tenth; half the number of users would be another scale."""
+    rng = np.random.default_rng(2)
+    is_own = rng.integers(0, 4, 4_000)[:, None] == np.arange(40) % 4
+    dense = (rng.random((4_000, 40)) < np.where(is_own, 0.6, 0.1)).astype(np.float32)
+    data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
+    rows = dense / np.sqrt(np.maximum(dense.sum(axis=1, keepdims=True), 1))
+    form = PairForm.of(rows.mean(axis=0), 4_000)
+    centred = rows - form.mean
+    squares = np.square(centred).sum(axis=1)
+    matrix = form.weight * (1 - form.mean @ form.mean) / 4_000 * (centred / squares[:, None]).T @ centred
+    values, vectors = np.linalg.eigh(matrix)
+    encoder = next_encoder(vectors[:, ::-1] * np.sqrt(values[::-1]), 8, 0.0)
+    state = SubspaceState(np.rint(form.mean * SCALE).astype(np.int32), encoder)
+    (sums,) = CrossSum(None, None, 0.0, 0).local_round(state, data, Key.from_seed(1), 0, n_threads=1).arrays.values()
+    expected = naive.hollow(matrix) @ encoder
+    exact = float((expected * sums).sum() / np.square(expected).sum()) / UNIT
+    assert form.strength(sums / UNIT, encoder, 4_000) == pytest.approx(exact, rel=0.1)
+    assert form.strength(sums / UNIT, encoder, 2_000) != pytest.approx(exact, rel=0.1)

@@ -92,13 +92,13 @@ def test_no_user_answers_more_than_the_unit_whatever_the_server_sends(rows, seed
             assert square == 0
 
 
-@given(rows=ROWS, seed=st.integers(0, 99))
-def test_an_answer_depends_on_no_other_user(rows, seed):
+@given(rows=ROWS, seed=st.integers(0, 99), stride=st.sampled_from([1, 2]))
+def test_an_answer_depends_on_no_other_user(rows, seed, stride):
     """In any bit: the sums of all users are those of each alone, for any number of threads."""
     state = state_of(seed)
-    together = sums_of(rows, state, n_threads=1)
-    np.testing.assert_array_equal(together, sum(sums_of([row], state) for row in rows))
-    np.testing.assert_array_equal(together, sums_of(rows, state, n_threads=3))
+    together = sums_of(rows, state, n_threads=1, stride=stride)
+    np.testing.assert_array_equal(together, sum(sums_of([row], state, stride=stride) for row in rows))
+    np.testing.assert_array_equal(together, sums_of(rows, state, n_threads=3, stride=stride))
 
 
 def test_one_of_stride_users_takes_part():

@@ -15,11 +15,10 @@ def encoder_of(estimate, n_columns, length):
     return vectors * (length * scales / scales.max())
 
 
-def corrected(estimate, sums, encoder, noise, vectors):
+def corrected(estimate, sums, encoder, noise, vectors, strength):
     """R + UV' + VU' - V sym(V'U) V', without its negative eigenvalues."""
     n_items, n_columns = encoder.shape
     expected = hollow(estimate) @ encoder
-    strength = (expected * sums).sum() / (expected**2).sum()
     moved = sums / strength - expected
     for k in range(n_columns):
         of_noise = n_items * (noise / strength) ** 2 / (moved[:, k] @ moved[:, k])
