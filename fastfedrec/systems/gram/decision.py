@@ -32,8 +32,8 @@ __all__ = [
 ]
 
 #: Ridges that are tried, in units of the standard deviation of an entry's noise times the root of the number of items.
-RIDGES = tuple(0.25 * 2.0**power for power in range(7))
-_PERSONAL_WEIGHTS = (1.0, 0.5, 0.25)
+RIDGES = (0.25, 1.0, 4.0, 16.0)
+_PERSONAL_WEIGHTS = (1.0, 0.4)
 #: Standard errors by which a personal model has to be better than popularity.
 N_ERRORS = 2.0
 _SPLIT = 0.5  # a: training noise has 1.5 times the variance of the release, test noise 3 times
