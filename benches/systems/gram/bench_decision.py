@@ -14,8 +14,8 @@ N_USERS, N_ITEMS, N_FACTORS = 16_000, 1_000, 96
 class Measurement:
     """16,000 users rank one of 1,000 items each by popularity, by twice its noise, and by six models of 96 factors."""
 
-    params = [1, 2]
-    param_names = ["n_threads"]
+    params = ((1, 2),)
+    param_names = ("n_threads",)
 
     def setup(self, n_threads):
         key = Key.from_seed(1)
