@@ -201,10 +201,10 @@ def test_large_catalogue(run):
 def test_deploy_traffic(run):
     names = run("plot_deploy_traffic")
     moved, rounds = names["moved"], names["rounds"]
-    assert rounds["ShuffledSketchGram"] == 2
+    assert rounds["ShuffledSketchGram"] == 3
     assert rounds["FMFLDP"] == 20
     n_items = names["data"].n_items
-    numbers = n_items + n_items * (n_items - 1) / 2 + 40 * n_items  # of three releases
+    numbers = n_items + n_items * (n_items - 1) / 2 + 3 * 40 * n_items  # of the mean, pairs and columns
     assert moved["DPGram"][1] == pytest.approx(8 * numbers, rel=0.01)
     reports = {name: moved.pop(name)[1] for name in ("ShuffledSketchGram", "FMFLDP")}
     assert max(reports.values()) < min(up for _, up in moved.values()) / 10

@@ -29,7 +29,7 @@ def test_cells_come_without_marks_and_commas_are_kept(tables):
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_every_table_of_a_page_has_equally_long_rows_and_a_name_of_its_own(tables, path):
     found = list(tables.downloads(path.read_text()))
-    assert len(found) == len(re.findall(r"^\| ?---", path.read_text(), re.MULTILINE)) > 0
+    assert len(found) == len(re.findall(r"^\| ?---", path.read_text(), re.MULTILINE))
     assert len({name for _, name, _ in found}) == len(found)
     for _, name, table in found:
         lengths = {len(row) for row in csv.reader(table.splitlines())}

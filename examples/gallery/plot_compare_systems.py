@@ -22,7 +22,7 @@ train, test = next(RandomHoldout(share=0.2).split(data, key=Key.from_seed(2)))
 models = {
     "popularity": Popularity(),
     "DPPopularity": DPPopularity(epsilon=1.0, trust="central"),
-    "DPGram": DPGram(epsilon=0.943),
+    "DPGram": DPGram(epsilon=1.1349),
     "EASE, no privacy": EASE(),
 }
 key = Key.from_seed(3)

@@ -68,7 +68,7 @@ def test_help_states_each_default_once_and_nothing_that_ascii_lacks(path):
         ("fit dp-grm --data x", "unknown system 'dp-grm' (did you mean 'dp-gram'?)"),
         ("fit DPGrm --data x", "unknown system 'DPGrm' (did you mean 'DPGram'?)"),
         ("evaluate dp-gram --data x --set epsilom=1", "no parameter 'epsilom' (did you mean 'epsilon'?)"),
-        ("sweep --system dp-gram --set gat=True --users 5 --items 5", "no parameter 'gat' (did you mean 'gate'?)"),
+        ("sweep --system dp-gram --set ridg=1 --users 5 --items 5", "no parameter 'ridg' (did you mean 'ridge'?)"),
         ("fit dp-gram --data generated:400x300 --set score=eas", "got 'eas' (did you mean 'ease'?)"),
         ("audit binary-respons", "unknown mechanism 'binary-respons' (did you mean 'binary-response'?)"),
         ("advise --users 5 --items 5 --epsilon 1 --trust centrl", "'centrl' (did you mean 'central'?)"),

@@ -23,7 +23,7 @@ def test_all_of_them_with_all_parameters(capsys):
 def test_some_as_text(capsys):
     assert main(["systems", "DPGram", "popularity"]) == 0
     out = capsys.readouterr().out
-    for part in ("dp-gram (DPGram), trust: central", "Guarantee. Everything that is released", "mean_share", "0.05"):
+    for part in ("dp-gram (DPGram), trust: central", "Guarantee. All releases together", "mean_share", "0.07"):
         assert part in out
     assert "popularity (Popularity), trust: none" in out
     assert "It has no parameters." in out

@@ -40,7 +40,7 @@ def fitted(request, data):
 
 
 #: What a file leaves out on purpose: figures of raw data that were asked for, and everything that was sent.
-NOT_SAVED = {"history_", "records_"}
+NOT_SAVED = {"history_", "records_", "decision_"}  # the last is None for a model from a file
 
 
 def parts(value):
@@ -55,7 +55,9 @@ def parts(value):
         return value.to_json()
     if isinstance(value, (bool, int, float, str, bytes, type(None))):
         return repr(value.item() if isinstance(value, np.generic) else value)  # NaN is itself
-    names = [name for name in (getattr(value, "__slots__", None) or vars(value)) if name[0] != "_"]
+    names = [
+        name for name in (getattr(value, "__slots__", None) or vars(value)) if name[0] != "_" and name not in NOT_SAVED
+    ]
     return [type(value).__name__, {name: parts(getattr(value, name)) for name in names}]
 
 

@@ -30,7 +30,6 @@ from fastfedrec import (
 )
 from fastfedrec.engines import LocalEngine
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
-from fastfedrec.systems.gram.gram_model import GramModel
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import SYSTEMS
@@ -55,6 +54,7 @@ BASES = {
 
 
 NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_", "model_"}  # of one fit, or compared by itself
+NOT_COMPARED |= {"decision_"}  # None for a model from a file
 
 
 @pytest.fixture(scope="module")
@@ -305,7 +305,6 @@ def test_threads_and_shards_do_not_change_the_model(model, crowd):
         fits.append(type(model)(**model.get_params()).fit(crowd, key=Key.from_seed(2), **options))
     rounded = isinstance(model, FMFLDP) and model.epsilon is None
     rounded |= isinstance(model, PrivRec) and model.clip_norm is None
-    assert one.item_factors_.any() if isinstance(model, GramModel) and not model.gate else True
     for name in held(one)._saved:
         array = getattr(held(one), name)
         for number, other in enumerate(map(held, fits)):

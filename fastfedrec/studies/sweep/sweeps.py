@@ -332,7 +332,13 @@ def _cell(setting: Setting, jobs: Sequence[Job], found: Mapping[str, dict[str, A
         {view: max(values) for view, values in costs.items()},
         runs[0]["privacy"]["delta"],
         tuple(sorted({trust for run in runs for trust in run["privacy"]["trust"]})),
-        runs[0]["bytes_per_client"],
+        _most_bytes(run["bytes_per_client"] for run in runs),
         sum(run["seconds"] for run in runs) / len(runs),
         is_baseline,
     )
+
+
+def _most_bytes(of_runs: Iterable[dict[str, int] | None]) -> dict[str, int] | None:
+    """Return the most bytes of each way: a release may choose how many rounds a run has."""
+    counted = [each for each in of_runs if each is not None]
+    return {way: max(each[way] for each in counted) for way in counted[0]} if counted else None

@@ -28,6 +28,7 @@ __all__ = [
     "PairMatrix",
     "best_estimate",
     "choose_candidate",
+    "item_sums",
     "named_estimators",
 ]
 

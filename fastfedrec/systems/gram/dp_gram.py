@@ -192,9 +192,9 @@ class DPGram(CentralModel, GramModel):
         mu = gaussian_mu(self.epsilon, self.delta)
         self.signal_ = n_users * mu / math.sqrt(n_items)
         if n_items > 1:
-            # All pairs i < j as int64 with noise and without; or the matrix, with a half to train with, denoised.
-            matrices = 4 * n_items**2 * (1 if self.item_features is None else 3)
-            check_memory("DPGram", n_items, max(8 * n_items**2, matrices + denoising_bytes(n_items)), FEWER_ITEMS)
+            # The released pairs i < j beside the matrix that is denoised; with features two more, to train with.
+            matrices = 8 * n_items**2 * (1 if self.item_features is None else 2)
+            check_memory("DPGram", n_items, matrices + denoising_bytes(n_items), FEWER_ITEMS)
 
         def phases_at(mu: float) -> list[Phase]:
             most = max(n_users, data.n_users)

@@ -7,10 +7,10 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.systems._column_strength import strength_of
 from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.scoring import own_shares
-from fastfedrec.systems.subspace._inference import strength_of
 
 __all__ = ["PairForm", "public_mean", "symmetric"]
 

@@ -8,7 +8,7 @@ from fastfedrec.accounting.views import TRUST_VIEWS, TRUST_WORDS
 from fastfedrec.core.text import format_epsilon, format_table, plain
 from fastfedrec.systems.private_recommender._measured import METRIC, RANDOM
 
-__all__ = ["Advice", "Offer"]
+__all__ = ["Advice", "Offer", "is_tie"]
 
 
 @dataclass(frozen=True)

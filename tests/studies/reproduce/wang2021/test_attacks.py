@@ -132,7 +132,7 @@ def test_every_system_states_what_its_name_says():
     for name, (model, _) in system_targets(data, quick=True).items():
         assert isinstance(model.fit(data, key=Key.from_seed(1)).ledger_, Ledger)
         if "epsilon 2" in name:
-            assert 1.9 < model.ledger_.epsilon("public") < 2.5  # DPGram's at its own delta, for adding a user
+            assert 1.7 < model.ledger_.epsilon("public") < 2.5  # DPGram's at its own delta, for adding a user
         if name in ("popularity", "EASE", "FMF without privacy", "prototypes without privacy", "FedRec++"):
             assert model.ledger_.epsilon("public") == math.inf
 
