@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
@@ -142,6 +143,7 @@ class DPGram(CentralModel, GramModel):
         self.item_features = item_features
         self.__post_init__()
 
+    @one_blas_thread()
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         features, n_users, first = self._features_of(data), self._public_users(data), phases[0].system
         self.item_means_ = fit.rounds(first, phases[0].state, data).noisy / (UNIT * n_users)

@@ -22,6 +22,7 @@ from fastfedrec.core.check import check_epsilon, check_integer, check_real
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.numbers import renamed
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
@@ -371,6 +372,7 @@ class ShuffledSketchGram(GramModel):
         popularity = np.ones(len(matrix)) if features is None else popularity_of(matrix)
         return denoise_with_features(matrix, noise, features, popularity, n_threads=n_threads)
 
+    @one_blas_thread()
     def _release_model(self, rounds: list[Phase], estimate: Estimator, chosen: Candidate) -> None:
         """Compute popularity and scores from the answers of all rounds."""
         pairs = self._pairs(rounds)

@@ -19,6 +19,7 @@ from fastfedrec.rounds.system import Update
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
 from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum
+from fastfedrec.systems.gram.measurement import HitSum, MeasurementState
 from fastfedrec.systems.subspace.rounds import SubspaceState
 from fastfedrec.testing import ALPHA
 
@@ -153,7 +154,9 @@ def test_audit_of_a_whole_run_finds_no_more_than_its_epsilon(width, holds):
     mean = np.array([900, 200, 300, 800, 100, 0])
     of_columns = SubspaceState((mean // 4).astype(np.int32), encoder)
     # Rows of three items keep all of their norm in the uncentred form.
-    states = [GramState(0 * mean), GramState(0 * mean), *[of_columns] * (len(systems) - 2)]
+    to_compare = MeasurementState(rng.normal(size=(6, 4)).astype(np.float32), *rng.random((3, 6)), np.ones(1))
+    of_kind = {rounds.CrossSum: of_columns, HitSum: to_compare}
+    states = [of_kind.get(type(system), GramState(0 * mean)) for system in systems]
     parts = []
     for system, state in zip(systems, states, strict=True):
         (own,) = system.local_round(state, data, Key.from_seed(1), 0).arrays.values()
