@@ -101,6 +101,15 @@ def test_an_answer_depends_on_no_other_user(rows, seed, stride):
     np.testing.assert_array_equal(together, sums_of(rows, state, n_threads=3, stride=stride))
 
 
+def test_an_answer_depends_on_no_other_user_where_kernels_work_in_blocks():
+    """Of more users, items and factors than vector code takes at a time."""
+    data, rng = datasets.generate_implicit(600, 150, key=KEY, mean_interactions=30), np.random.default_rng(1)
+    factors = rng.normal(size=(150, 96)).astype(np.float32)
+    state = MeasurementState(factors, *rng.random((2, 150)), 1 + rng.random(150), np.ones(1))
+    alone = [system_with()._sums(state, data._take_users(np.array([user])), 1) for user in range(600)]
+    np.testing.assert_array_equal(system_with()._sums(state, data, 2), sum(alone))
+
+
 def test_one_of_stride_users_takes_part():
     rng = np.random.default_rng(3)
     rows = [set(rng.choice(N_ITEMS, 5, replace=False).tolist()) for _ in range(2_000)]
