@@ -317,8 +317,8 @@ CENTRAL = [
     Mutant(
         "dpals-weights-norm-rounded-down", "the norm that adaptive weights are divided by is rounded down",
         "FrequencyWeights.of_users",
-        "norms += norms * norms < squares",
-        "norms -= norms * norms > squares",
+        ".astype(np.int64) + 2",
+        ".astype(np.int64)",
         ("test_no_users_weights_have_a_norm_above_the_scale",),
     ),
     Mutant(
