@@ -27,7 +27,7 @@ MODELS = {
     ),
     "DPGram": ("gram.dp_gram.DPGram", {"epsilon": 8.0}),
     "ShuffledSketchGram": ("gram.shuffled_sketch.ShuffledSketchGram", {"epsilon": 8.0}),
-    "DPSubspace": ("subspace.model.DPSubspace", {"epsilon": 8.0, "gate": False}),
+    "DPSubspace": ("subspace.model.DPSubspace", {"epsilon": 8.0}),
     "DP-ALS": ("dp_als.model.DPALS", {"epsilon": 8.0}),
     "DP-FMF": ("fmf.dp_fmf.DPFMF", {"epsilon": 8.0}),
     "DPLCF": ("dplcf.DPLCF", {"epsilon": 2.5}),

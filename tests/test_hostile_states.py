@@ -133,7 +133,7 @@ SENT = {
     ),
     "nothing": ([0] * 7, [[0] * N_FACTORS] * 7),
 }
-PROJECTED = [DPSubspace(1.0, n_columns=N_FACTORS, gate=False), DPGram(1.0)]
+PROJECTED = [DPSubspace(1.0, n_columns=N_FACTORS), DPGram(1.0)]
 
 
 def projections_of(system, mean, encoder):

@@ -45,8 +45,9 @@ CENTRAL = {
     "DPGram, mean again": DPGram(4.0),
     "DPGram, neighbours": DPGram(4.0, score="knn", n_users=45),
     "DPGram, features": DPGram(18.0, item_features=FEATURES),
-    "DPSubspace": DPSubspace(4.0, n_columns=4, gate=False),
-    "DPSubspace, features": DPSubspace(18.0, n_columns=8, gate=False, item_features=FEATURES),
+    "DPSubspace": DPSubspace(4.0, n_columns=4),
+    "DPSubspace, popularity alone": DPSubspace(1.0, n_columns=4),
+    "DPSubspace, features": DPSubspace(18.0, n_columns=8, item_features=FEATURES),
     "DPALS": DPALS(4.0, n_factors=3, n_rounds=2, n_start_rounds=2, max_items=4),
     "DPALS, uniform": DPALS(4.0, n_factors=3, n_rounds=1, n_start_rounds=0, max_items=4, sampling="uniform"),
     "DPALS, adaptive": DPALS(4.0, n_factors=3, max_items=4, weights="adaptive"),
@@ -136,7 +137,7 @@ def believing(monkeypatch, request):
     Scales of features are not shrunk.
     """
     name = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name")
-    if name and "Gram" in name:
+    if name and ("Gram" in name or "DPSubspace" in name):
         prefer(
             monkeypatch, personal="popularity" not in name, with_features="features" in name,
             needs_mean="instead" in name, start="mean, pairs" if "again" in name else "pairs",

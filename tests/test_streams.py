@@ -87,7 +87,7 @@ RUNS = {
         entities=np.arange(40) % 3,
     ),
     "DPGram": fitted(lambda: DPGram(4.0)),
-    "DPSubspace": fitted(lambda: DPSubspace(4.0, n_columns=2, n_rounds=3, gate=False)),
+    "DPSubspace": fitted(lambda: DPSubspace(4.0, n_columns=2, n_rounds=3)),
     "DPALS": fitted(lambda: DPALS(n_factors=2, epsilon=4.0, n_rounds=3)),
     "DPFMF": fitted(lambda: DPFMF(n_factors=2, epsilon=4.0, n_rounds=3)),
     "PrivRec": fitted(lambda: PrivRec(n_rounds=3, n_factors=16, hidden=(16,), popularity_epsilon=0.5)),

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 from scipy import integrate, special, stats
 
-from fastfedrec import DPGram, Interactions, Key
+from fastfedrec import DPGram, DPSubspace, Interactions, Key
 from fastfedrec.accounting import Gaussian, Laplace, Ledger, LocalReports, PLDAccountant, gaussian_mu
 from fastfedrec.core.names import SYSTEMS
-from fastfedrec.systems.gram.plan import alternatives
 
 DELTA = 1e-6
 FIRST, NOISE, OTHER = 1 / 16, 1 / 4.3806, 0.77001  # mu, mu, and epsilon of Laplace noise
@@ -110,7 +109,7 @@ def test_a_ledger_states_which_figures_need_fixed_events():
 KEY = Key.from_seed(3)
 ROWS = Interactions.from_arrays(*zip(*[(u, (7 * u + 3 * k) % 40) for u in range(1000) for k in range(12)], strict=True))
 FEATURES = {"kind": ["a", "b"] * 20}
-CHOOSING = [DPGram(3.0), DPGram(0.3, ridge=1.0, score="knn"), DPGram(3.0, item_features=FEATURES)]
+CHOOSING = [DPGram(3.0), DPGram(0.3, ridge=1.0, score="knn"), DPGram(3.0, item_features=FEATURES), DPSubspace(3.0)]
 
 
 def choosing_classes():
@@ -155,7 +154,7 @@ def test_all_plans_of_a_system_are_of_an_allowed_kind_and_cost_the_same(model):
 
 def test_a_plan_whose_substitute_states_a_smaller_sensitivity_would_cost_less_than_another():
     """The control: if the mean again stated its own sqrt(2), the figure would depend on the choice."""
-    plans = alternatives(DPGram(3.0)._plan(ROWS, KEY))
+    plans = DPGram(3.0)._alternatives(DPGram(3.0)._plan(ROWS, KEY))
     plan, other = plans["pairs"], plans["pairs, mean"]
 
     def square(phases, least):

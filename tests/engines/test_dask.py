@@ -56,7 +56,7 @@ SYSTEMS = {
     "dp_gram": DPGram(1.0),
     "private_recommender": PrivateRecommender(2.0),
     "shuffled_sketch": ShuffledSketchGram(1.0),
-    "dp_subspace": DPSubspace(1.0, n_columns=8, gate=False),
+    "dp_subspace": DPSubspace(1.0, n_columns=8),
     "dp_als": DPALS(1.0),
     "dp_fmf": DPFMF(1.0, n_rounds=2),
     "fmf_ldp turned": FMFLDP(n_rounds=2, normalize="l2", rotate=True),

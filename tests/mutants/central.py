@@ -77,7 +77,7 @@ CENTRAL = [
         "noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)",
         """
         noisy = self.noise.add_noise(update.arrays[self._field], key=self.key, purpose=self._purpose)
-        if state.mean.any():
+        if getattr(state, 'mean', np.zeros(1)).any():
             noisy = update.arrays[self._field]
         """,
         (f"{WIDTH}[DPGram]",),
@@ -90,22 +90,22 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-rounds-whole", "each round of DPGram spends the whole budget", "planned_rounds",
-        "kind._unit / (mu * math.sqrt(share))",
-        "kind._unit / mu",
+        "[planned_phase(kind, state, mu * math.sqrt(share), key, **options) for kind, state, share, options in kinds]",
+        "[planned_phase(kind, state, mu, key, **options) for kind, state, share, options in kinds]",
         (f"{COST}[DPGram]",),
     ),
     Mutant(
         "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data", "DPGram._plan",
-        "planned_rounds(mu, n_items, most, key, self.mean_share, candidates_with(self.ridge))",
+        "planned_rounds(mu, n_items, most, key, self.mean_share, self._candidates)",
         """planned_rounds(
             mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), n_items, most, key, self.mean_share,
-            candidates_with(self.ridge),
+            self._candidates,
         )
         """,
         (f"{DATA}[DPGram]",),
     ),
     Mutant(
-        "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws", "planned_rounds",
+        "dpgram-distance-of-one-draw", "DPGram pays for the distance of one of its draws", "planned_phase",
         "system.noise.total_distance(math.prod(system._shape(state)))",
         "system.noise.total_distance(1)",
         ("test_every_draw_is_paid_for[DPGram]",),
@@ -132,15 +132,15 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-scores-by-its-users", "devices score by the number of users in the data, not by the public one",
-        "DPGram._release",
-        "PairForm.of(self.item_means_, n_users)",
-        "PairForm.of(self.item_means_, data.n_users)",
+        "DPGram._begin",
+        "PairForm.of(mean, self._public_users(data))",
+        "PairForm.of(mean, data.n_users)",
         (f"{TRACE}[DPGram]",),
     ),
     Mutant(
-        "dpgram-broadcasts-exact-mean", "users of DPGram are sent the exact mean of all rows", "DPGram._release",
+        "dpgram-broadcasts-exact-mean", "users of DPGram are sent the exact mean of all rows", "DPGram._begin",
         "GramState(form.centre)",
-        "GramState(public_mean(np.bincount(data.indices, minlength=data.n_items) / n_users))",
+        "GramState((form.public(np.bincount(data.indices, minlength=data.n_items) / data.n_users) * 8192).astype(int))",
         (f"{SENT}[DPGram]",),
     ),
     Mutant(
@@ -170,12 +170,12 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-features-fitted-to-exact-pairs", "how far DPGram believes features is fitted to exact pairs",
-        "DPGram._release",
+        "DPGram._begin",
         "denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)",
         """
         denoise_with_features(
             matrix if given is None else form.matrix(
-                of_pairs.system._sums(GramState(form.centre), data, 1) / UNIT, of_pairs.system.width
+                system._sums(GramState(form.centre), data, 1) / UNIT, system.width
             ).values,
             noise, given, form.mean, n_threads=fit.n_threads,
         )
@@ -184,7 +184,7 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
-        "DPGram._release",
+        "DPGram._begin",
         "denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)",
         """
         denoise_with_features(

@@ -82,7 +82,7 @@ COLUMNS = [
         (f"{COST}[DPGram]",),
     ),
     Mutant(
-        "columns-not-in-the-ledger", "DPGram's rounds of columns is in no ledger", "DPGram._release",
+        "columns-not-in-the-ledger", "DPGram's measurements are in no ledger", "MeasuredModel._release_pairs",
         "fit.rounds(system, state, data)",
         "type(fit)(**{**vars(fit), 'ledger': type(fit.ledger)(fit.ledger.delta)}).rounds(system, state, data)",
         ("test_every_noisy_round_is_in_the_ledger[DPGram]",),
@@ -102,16 +102,18 @@ COLUMNS = [
     ),
     Mutant(
         "columns-encoder-of-the-data", "what DPGram asks in its third round is made of exact sums",
-        "DPGram._release",
-        "next_encoder(factors, planned.encoder.shape[1], pairs.noise)",
-        "(next_encoder(factors, planned.encoder.shape[1], pairs.noise) "
-        "+ np.bincount(data.indices, minlength=data.n_items)[:, None] % 3).astype(np.int16)",
+        "MeasuredModel._release_pairs",
+        "estimate.encoder(planned.encoder)",
+        "(estimate.encoder(planned.encoder) "
+        "+ estimate.encoder(planned.encoder).any(axis=0) * (np.bincount(data.indices, minlength=data.n_items)"
+        "[:, None] % 3)).astype(np.int16)",
         (SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]"),
     ),
     Mutant(
-        "columns-sends-exact-mean", "users of DPGram's rounds of columns are sent the exact mean", "DPGram._release",
-        "to_grid(floored(self.item_means_))",
-        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / n_users))",
+        "columns-sends-exact-mean", "users of DPGram's rounds of columns are sent the exact mean",
+        "MeasuredModel._release_pairs",
+        "to_grid(floored(mean.values))",
+        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / self._public_users(data)))",
         (SHOWN, f"{SENT}[DPGram]"),
     ),
     Mutant(

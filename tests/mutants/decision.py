@@ -91,9 +91,9 @@ DECISION = [
         (LEDGER,),
     ),
     Mutant(
-        "columns-by-exact-mean", "the exact mean decides which plan is run", "DPGram._release",
-        "NoisyMean(means_of(first, phases[0].state), first.width / n_users, first.width**-2)",
-        "NoisyMean(data.interactions_per_item() / data.n_users, first.width / n_users, first.width**-2)",
+        "columns-by-exact-mean", "the exact mean decides which plan is run", "MeasuredModel._release",
+        "self._means(fit, data, phases[0])",
+        "data.interactions_per_item() / data.n_users",
         ("test_what_users_are_sent_follows_from_noisy_numbers[DPGram]",),
     ),
     # ---- pairs ------------------------------------------------------------------------------------------------------
@@ -105,18 +105,18 @@ DECISION = [
         (FORMS, "test_sums_of_both_forms_equal_the_naive_twin_in_whole_numbers"),
     ),
     Mutant(
-        "pairs-form-by-data", "the form of pairs is chosen by the exact mean", "DPGram._release",
-        "PairForm.of(mean.values, n_users)",
-        "PairForm.of(np.bincount(data.indices, minlength=data.n_items) / data.n_users / 2, n_users)",
+        "pairs-form-by-data", "the form of pairs is chosen by the exact mean", "DPGram._begin",
+        "PairForm.of(mean, self._public_users(data))",
+        "PairForm.of(np.bincount(data.indices, minlength=data.n_items) / data.n_users / 2, self._public_users(data))",
         ("test_models_show_what_was_released_and_nothing_else[DPGram]",),
     ),
     # ---- the decision -----------------------------------------------------------------------------------------------
     Mutant(
-        "decision-by-exact-pairs", "item features are chosen on the exact pairs", "DPGram._release",
-        "best_estimate(pairs, named_estimators(features, estimate))",
+        "decision-by-exact-pairs", "item features are chosen on the exact pairs", "DPGram._begin",
+        "best_estimate(pairs, named_estimators(self._features_of(data), estimate))",
         """best_estimate(
             form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width),
-            named_estimators(features, estimate),
+            named_estimators(self._features_of(data), estimate),
         )""",
         (FOLLOWS,),
     ),

@@ -26,8 +26,8 @@ MEASUREMENT = [
     ),
     Mutant(
         "hits-same-noise", "both of DPGram's measurements draw from one stream", "HitSum._purpose",
-        "f'dp_gram.hits.{self.number}'",
-        "'dp_gram.hits'",
+        "f'{self._stream}.{self.number}'",
+        "self._stream",
         (STREAMS_APART,),
     ),
     Mutant(
@@ -91,9 +91,9 @@ MEASUREMENT = [
         (f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants"),
     ),
     Mutant(
-        "hits-decide-exactly", "the exact sums of a measurement decide", "DPGram._release",
-        "system.decide(sums, n_users, mean.spared(left - system.width**-2))",
-        "system.decide(system._sums(state, data, 1), n_users, mean.spared(left - system.width**-2))",
+        "hits-decide-exactly", "the exact sums of a measurement decide", "MeasuredModel._release_pairs",
+        "system.decide(sums, self._public_users(data), mean.spared(precision_of(todo)))",
+        "system.decide(system._sums(state, data, 1), self._public_users(data), mean.spared(precision_of(todo)))",
         (FOLLOWS,),
     ),
     Mutant(

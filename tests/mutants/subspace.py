@@ -1,6 +1,6 @@
 """DPSubspace, in which a trusted server adds noise to sums of projections."""
 
-from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, SENT, TRACE
+from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, TRACE
 from mutants.patch import Mutant
 
 TWIN = "test_projected_sums_equal_naive_twin"
@@ -43,35 +43,37 @@ SUBSPACE = [
         (TWIN, NORM),
     ),
     Mutant(
-        "subspace-half-noise", "rounds of DPSubspace have half the noise", "DPSubspace._phases",
-        "UNIT / (mu * math.sqrt(share))",
-        "UNIT / (2 * mu * math.sqrt(share))",
-        (f"{COST}[DPSubspace]",),
-    ),
-    Mutant(
-        "subspace-rounds-whole", "each round of DPSubspace spends the whole budget", "DPSubspace._phases",
-        "UNIT / (mu * math.sqrt(share))",
-        "UNIT / mu",
-        (f"{COST}[DPSubspace]",),
-    ),
-    Mutant(
         "subspace-noise-by-users", "the noise of DPSubspace is narrower where there are more users with data",
         "DPSubspace._plan",
-        "self._phases(mu, shares, n_items, n_columns, key)",
-        "self._phases(mu * (1 + data.n_interactions / 10**5), shares, n_items, n_columns, key)",
+        "self._rounds(mu, n_items, n_measured, key)",
+        "self._rounds(mu * (1 + data.n_interactions / 10**5), n_items, n_measured, key)",
         (f"{DATA}[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-rounds-whole", "each round of DPSubspace spends the whole budget", "planned_rounds",
+        "phases.append(planned_phase(kind, state, mu * math.sqrt(share), key, **options))",
+        "phases.append(planned_phase(kind, state, mu, key, **options))",
+        (f"{COST}[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-measurements-are-free", "DPSubspace's measurements cost their share on top of the budget",
+        "planned_rounds",
+        "(rest - n_measured * measured) * part / sum(parts)",
+        "rest * part / sum(parts)",
+        (f"{COST}[DPSubspace]",),
+    ),
+    Mutant(
+        "subspace-mean-again-same-noise", "the mean in place of projections has the noise of the first mean",
+        "ShareSumAgain._purpose",
+        "_purpose = 'dp_subspace.item_shares_again'",
+        "_purpose = 'dp_subspace.item_shares'",
+        ("test_no_two_rounds_draw_from_one_stream[DPSubspace]",),
     ),
     Mutant(
         "subspace-same-noise", "all projections of DPSubspace draw from one stream", "ProjectionSum._purpose",
         "return f'dp_subspace.item_projections.{self.number}'",
         "return 'dp_subspace.item_projections'",
         (f"{ALIKE}[DPSubspace]", "test_rounds_draw_noise_of_their_own"),
-    ),
-    Mutant(
-        "subspace-distance-of-one-draw", "DPSubspace pays for the distance of one of its draws", "DPSubspace._phases",
-        "noise.total_distance(n_items * n_columns)",
-        "noise.total_distance(1)",
-        ("test_every_draw_is_paid_for[DPSubspace]",),
     ),
     Mutant(
         "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace._release",
@@ -85,19 +87,6 @@ SUBSPACE = [
         "floored(self.item_means_)",
         "floored(np.bincount(data.indices, minlength=data.n_items) / n_users)",
         (f"{SAME}[DPSubspace]", f"{FOLLOWS}[DPSubspace]"),
-    ),
-    Mutant(
-        "subspace-sends-exact-mean", "users of DPSubspace are sent the exact mean, and models show the noisy one",
-        "DPSubspace._release",
-        "to_grid(mean)",
-        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / n_users))",
-        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]", f"{SENT}[DPSubspace]"),
-    ),
-    Mutant(
-        "subspace-encoder-of-the-data", "the encoder of DPSubspace is made of exact sums", "DPSubspace._release",
-        "found.next_encoder()",
-        "(found.next_encoder() + np.bincount(data.indices, minlength=data.n_items)[:, None] % 3).astype(np.int16)",
-        ("test_models_show_what_was_released_and_nothing_else[DPSubspace]", f"{SENT}[DPSubspace]"),
     ),
     Mutant(
         "subspace-answers-any-mean", "users of DPSubspace answer a mean for which no norm is bounded",

@@ -101,7 +101,7 @@ SYSTEMS = {
     "FMFLDP": FMFLDP(n_rounds=3),
     "FMFLDP without noise": FMFLDP(n_rounds=3, epsilon=None),
     "DPGram": DPGram(4.0),
-    "DPSubspace": DPSubspace(4.0, gate=False),
+    "DPSubspace": DPSubspace(4.0),
     "DPALS": DPALS(4.0),
     "DPFMF": DPFMF(4.0),
     "LaplaceRRSVD": LaplaceRRSVD(),

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from fastfedrec.systems.gram import dp_gram, shuffled_sketch
+from fastfedrec.systems.gram import dp_gram, measured_model, shuffled_sketch
 from fastfedrec.systems.gram.decision import RIDGES
 from fastfedrec.systems.gram.measurement import HitSum, NoisyMean
 
 
 def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pairs"):
-    """Let DPGram and ShuffledSketchGram choose the best personal candidate, or popularity; scores remain as they are.
+    """Let systems that decide choose the best personal candidate, or popularity; scores remain as they are.
 
-    The choice is still a function of the releases alone.  `start` names DPGram's plan after the mean, and
-    `needs_mean` is whether the mean has the last rounds of it.
+    The choice is still a function of the releases alone.  `start` names the plan of DPGram or DPSubspace
+    after the mean, and `needs_mean` is whether the mean has the last rounds of it.
     """
     choose, decide, estimate = shuffled_sketch.choose_candidate, HitSum.decide, dp_gram.best_estimate
 
@@ -32,5 +32,5 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
     )
     patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
     patch.setattr(dp_gram, "best_estimate", estimated)
-    patch.setattr(dp_gram, "to_start_with", lambda plans, mean: start if start in plans else "mean")
+    patch.setattr(measured_model, "to_start_with", lambda plans, mean: start if start in plans else "mean")
     patch.setattr(NoisyMean, "is_noisy", lambda *arguments: needs_mean)

@@ -80,7 +80,7 @@ MODELS = [
     ImplicitALS(3, 2),
     ImplicitALS(3, 2, regularization_scaling=0.5, use_values=True, solver="cg", dtype="float64"),
     UserKNN(n_neighbors=5),
-    DPSubspace(8.0, n_columns=8, gate=False),
+    DPSubspace(8.0, n_columns=8),
     PrivateRecommender(4.0),
     SDCF(True, 2, min_clients_per_denoiser=1, n_rounds=3, n_factors=3),
     DMF(3, 2),

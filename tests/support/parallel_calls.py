@@ -128,7 +128,7 @@ CALLS = {
     "compute.clustering": lambda n: clustering.kmeans(ratings(), 32, n_iterations=2, key=KEY, n_threads=n).centers,
     "systems.dp_als.model": chosen_and_summed,
     "systems.gram.dp_gram": lambda n: DPGram(8.0).fit(data(), key=KEY, n_threads=n).item_factors_,
-    "systems.subspace.model": lambda n: DPSubspace(8.0, gate=False).fit(data(), key=KEY, n_threads=n).item_factors_,
+    "systems.subspace.model": lambda n: DPSubspace(8.0).fit(data(), key=KEY, n_threads=n).item_factors_,
     "evaluation.splits": lambda n: (
         next(RandomHoldout(share=0.5).split(data(), key=KEY)).train.indices
     ),  # always on all processors

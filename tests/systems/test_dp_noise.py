@@ -14,13 +14,15 @@ from support.noise_case import RecordingEngine, contributions, gaussian_delta, i
 
 from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAnswerError, PrivRec, datasets, load
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
+from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems._public_mean import floored, to_grid
 from fastfedrec.systems.gram.columns import add_columns, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, measurement_state
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
-from fastfedrec.systems.gram.plan import EXIT
+from fastfedrec.systems.gram.plan import exit_number
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
-from fastfedrec.systems.subspace.model import Projections, floored, to_grid
+from fastfedrec.systems.subspace._inference import Projections
 from fastfedrec.systems.subspace.rounds import public_signs
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
@@ -45,14 +47,16 @@ PRIVREC = {
     "clip_norm": CLIP, "noise_multiplier": MULTIPLIER, "delta": DELTA, "n_factors": 16, "hidden": (16,),
 }  # fmt: skip
 OF_DPGRAM = {"item_shares": UNIT, "item_pairs": UNIT, "item_projections": FINER, "hits": COARSER}
+OF_SUBSPACE = {"item_shares": FINER, "item_projections": FINER, "hits": COARSER}
 METAS = {"first-order MAML": "first-order-maml", "MAML": "maml", "Meta-SGD": "meta-sgd"}
 CASES = {
     "DPGram": Case(DPGram(EPSILON, DELTA, n_users=PUBLIC), 9, OF_DPGRAM),
     "DPSubspace": Case(
-        DPSubspace(EPSILON, DELTA, n_columns=8, n_rounds=3, gate=False, n_users=PUBLIC),
+        DPSubspace(EPSILON, DELTA, n_columns=8, n_rounds=3, n_users=PUBLIC),
         9,
-        {"item_shares": FINER, "item_projections": FINER},
+        OF_SUBSPACE,
     ),
+    "DPSubspace, popularity": Case(DPSubspace(EPSILON, DELTA, n_columns=8, n_users=PUBLIC), 9, OF_SUBSPACE),
     "DPGram, popularity": Case(DPGram(EPSILON, DELTA, n_users=PUBLIC), 9, OF_DPGRAM),
     "DPALS": Case(
         DPALS(EPSILON, DELTA, n_factors=34, n_rounds=2, n_start_rounds=2, max_items=MAX_ITEMS),
@@ -74,8 +78,13 @@ CASES = {
     for name, meta in METAS.items()
 }  # fmt: skip
 SYSTEMS = list(CASES)
-CENTRAL = ["DPGram", "DPSubspace", "DPGram, popularity", "DPALS", "DPALS, adaptive", "DPFMF"]
-SUMS = ("DPGram", "DPSubspace", "DPGram, popularity")  # whose rounds have one field and the noise of it
+CENTRAL = ["DPGram", "DPSubspace", "DPGram, popularity", "DPSubspace, popularity", "DPALS", "DPALS, adaptive", "DPFMF"]
+SUMS = (
+    "DPGram",
+    "DPSubspace",
+    "DPGram, popularity",
+    "DPSubspace, popularity",
+)  # whose rounds have one field and the noise of it
 
 
 def small_data(*, without=None):
@@ -91,7 +100,7 @@ def small_data(*, without=None):
 def deciding(name):
     """Rows at random have nothing in common, so the choice of a case is made for it; rounds do not vary."""
     with pytest.MonkeyPatch.context() as patch:
-        prefer(patch, personal=name == "DPGram")
+        prefer(patch, personal=name in ("DPGram", "DPSubspace"))
         yield
 
 
@@ -188,7 +197,7 @@ def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
 
 BUDGETS = [
     *((DPGram(epsilon), None) for epsilon in (0.5, 1.0, 2.0, 4.0)),  # as many as its releases decide
-    *((DPSubspace(0.5, n_columns=3, n_rounds=n, gate=False), 1 + n) for n in (1, 2, 5)),
+    *((DPSubspace(0.5, n_columns=3, n_rounds=n), None) for n in (1, 2, 5)),
     (DPALS(0.5, n_factors=3, max_items=5), 4),
     (DPALS(2.0, n_factors=3, max_items=5, sampling="uniform", n_start_rounds=0), 2),
     (DPALS(8.0, n_factors=3, max_items=5, n_start_rounds=2, n_rounds=3), 6),
@@ -303,23 +312,35 @@ def test_models_show_what_was_released_and_nothing_else(name):
     elif name == "DPSubspace":
         np.testing.assert_allclose(model.item_means_, first.noisy / FINER / PUBLIC, rtol=1e-12)
         found = Projections(PUBLIC, floored(model.item_means_))
-        for recorded in rounds[1:]:
-            encoder, sums = recorded.before.encoder, recorded.after.noisy / FINER
-            np.testing.assert_array_equal(recorded.before.mean, to_grid(found.mean))  # what users are sent, too
-            if len(encoder):
-                np.testing.assert_array_equal(encoder, found.next_encoder())
+        mean = NoisyMean(model.item_means_, rounds[0].system.width / PUBLIC, rounds[0].system.width ** -2)
+        for number, recorded in enumerate(rounds[1:], 1):
+            before = recorded.before
+            if "hits" in recorded.update.arrays:
+                asked = measurement_state(before, found.factors, found.form, mean, found.noise)
+                for array in ("factors", "popularity", "noisier", "own_squares", "noise"):
+                    np.testing.assert_array_equal(getattr(before, array), getattr(asked, array))
+                left = math.fsum(one.system.width**-2 for one in rounds[number + 1 :])
+                decision = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(left))
+                continue
+            sums = recorded.after.noisy / FINER
+            np.testing.assert_array_equal(before.mean, to_grid(found.mean))  # what users are sent, too
+            if len(before.encoder):
+                np.testing.assert_array_equal(before.encoder, found.next_encoder())
             noise = float(recorded.system.noise.stddev) / FINER
             assert noise == pytest.approx(recorded.event.noise_multiplier, rel=1e-9)
-            found.add(sums, encoder if len(encoder) else public_signs(*sums.shape), noise)
-        factors, uniqueness = found.model(model.ridge)
-        np.testing.assert_allclose(model.item_factors_, factors, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(model.item_uniqueness_, uniqueness, rtol=1e-5)
-    elif name == "DPGram, popularity":
+            found.add(sums, before.encoder if len(before.encoder) else public_signs(*sums.shape), noise)
+        assert model.decision_.scores == pytest.approx(decision.scores)
+        chosen, pairs = model.decision_.chosen, found.form.about(floored(model.item_means_))
+        expected = [pairs.join(found.factors, chosen.personal_weight), *pairs.score(found.factors, chosen, found.noise)]
+        for name, again in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
+            np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(again), rtol=1e-5, atol=1e-6)
+    elif name.endswith(", popularity") and name in SUMS:
         *_, again = rounds
-        assert len(rounds) == 1 + EXIT
+        assert len(rounds) == 1 + exit_number([Phase(recorded.system, None) for recorded in rounds])
+        first_unit = CASES[name].sensitivities["item_shares"]
         precisions = np.array([recorded.system.width**-2 for recorded in (rounds[0], again)])
         mean = (precisions / precisions.sum()) @ [first.noisy, again.after.noisy]
-        np.testing.assert_allclose(model.item_means_, mean / UNIT / PUBLIC, rtol=1e-9)
+        np.testing.assert_allclose(model.item_means_, mean / first_unit / PUBLIC, rtol=1e-9)
         assert model.item_factors_.shape[1] == 0
     elif name.startswith("PrivRec"):
         learnt = [model.parameters_, *([] if model.learning_rates_ is None else [model.learning_rates_])]

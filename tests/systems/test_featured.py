@@ -18,7 +18,7 @@ from fastfedrec.engines.deployment.deployment_of import deployment_of
 OPTIONS = {
     DPGram: {"epsilon": 20.0},
     ShuffledSketchGram: {"epsilon": 20.0, "n_rotations": 2},
-    DPSubspace: {"epsilon": 20.0, "n_columns": 8, "gate": False},
+    DPSubspace: {"epsilon": 20.0, "n_columns": 8},
 }
 N_ITEMS = 40
 
@@ -66,8 +66,8 @@ def test_features_are_used_and_the_ledger_says_so(kind, data, table):
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_model_of_popularity_alone_makes_nothing_of_them_and_states_so(kind, data, table):
-    """Behind DPSubspace's gate; and of one item, which has no pairs."""
-    rows = data if kind is DPSubspace else data.select_items([0])
+    """Of one item, which has no pairs."""
+    rows = data.select_items([0])
     model = kind(1.0 if kind is ShuffledSketchGram else 0.02, item_features=table).fit(rows, key=Key.from_seed(2))
     assert model.item_factors_.shape[1] == 0
     assert "nothing was made of them, since no pairs were released" in model.ledger_.summary()

@@ -37,7 +37,7 @@ CHANGED = [
     (DPFMF(8.0, n_factors=3, n_rounds=2), {"regularization": 50.0, "n_factors": 2}),
     (DPGram(8.0), {"score": "knn", "ridge": 9.0}),
     (DPGram(8.0, score="knn"), {"score": "ease"}),
-    (DPSubspace(8.0, n_columns=8, gate=False), {"ridge": 9.0, "n_columns": 3}),
+    (DPSubspace(8.0, n_columns=8), {"ridge": 9.0, "n_columns": 3}),
     (FedRec(n_rounds=3, n_factors=3), {"regularization": 5.0, "grid": (1.0, 2.0)}),
     (LaplaceRRSVD(max_ratings=20, n_factors=3, n_epochs=2), {"regularization": 5.0, "grid": (1.0, 2.0)}),
     (PrivatePrototypes(n_factors=3, epsilon=5.0), {"regularization": 90.0, "refine": True, "value_range": (1.0, 2.0)}),

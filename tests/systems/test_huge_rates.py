@@ -26,7 +26,7 @@ MODELS = {
     "DPALS": lambda rate: DPALS(n_factors=3, confidence_weight=rate),
     "DPALS ridge": lambda rate: DPALS(n_factors=3, regularization=1 / rate),
     "DPFMF": lambda rate: DPFMF(n_factors=3, n_rounds=3, regularization=1 / rate),
-    "DPSubspace": lambda rate: DPSubspace(gate=False, ridge=1 / rate),
+    "DPSubspace": lambda rate: DPSubspace(ridge=1 / rate),
     "FMFLDP": lambda rate: FMFLDP(n_rounds=2, confidence_weight=rate, use_values=True),
     "FMFLDP server": lambda rate: FMFLDP(n_rounds=2, learning_rate=rate),
 }

@@ -49,7 +49,7 @@ OTHERS = [
 ]
 BASES = {
     "Baseline", "EpochBaseline", "OwnRows", "ExactModel", "ValueModel", "RatingModel", "RatingBaseline",
-    "AdditiveModel", "GramModel", "NeighborModel", "FeaturedModel", "CentralModel", "MeanGated",
+    "AdditiveModel", "GramModel", "MeasuredModel", "NeighborModel", "FeaturedModel", "CentralModel", "MeanGated",
 }  # fmt: skip
 
 

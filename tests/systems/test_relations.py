@@ -52,7 +52,8 @@ SYSTEMS = {
     "DPGram, popularity alone": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
     "DPGram, mean instead": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
     "DPGram, mean again": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
-    "DPSubspace": (DPSubspace(2.0, n_columns=4, gate=False, n_users=PUBLIC), "zero_out"),
+    "DPSubspace": (DPSubspace(2.0, n_columns=4, n_users=PUBLIC), "zero_out"),
+    "DPSubspace, popularity alone": (DPSubspace(2.0, n_columns=4, n_users=PUBLIC), "zero_out"),
     "DPALS": (DPALS(2.0, n_factors=3, n_rounds=2, n_start_rounds=1, max_items=MAX_ITEMS, **RIDGE), "zero_out"),
     "DPALS, uniform": (
         DPALS(2.0, n_factors=3, n_rounds=1, n_start_rounds=0, max_items=MAX_ITEMS, sampling="uniform", **RIDGE),
@@ -111,7 +112,7 @@ def transcripts(name):
         return transcript(lambda ledger: new.fit(data, key=Key.from_seed(4), ledger=ledger), like)
 
     with pytest.MonkeyPatch.context() as patch:
-        if name.startswith("DPGram"):  # every plan is run
+        if name.startswith(("DPGram", "DPSubspace")):  # every plan is run
             start = "mean, pairs" if "again" in name else "pairs"
             prefer(patch, personal="popularity" not in name, needs_mean="instead" in name, start=start)
         first = fit(ROWS["everything"])

@@ -245,7 +245,7 @@ def test_fedrecs_counts_of_raters_cost_what_two_disjoint_lists_differ_by():
 
 @pytest.mark.parametrize(
     ("model", "expected"),
-    [(DPGram(2.0), math.sqrt(2)), (DPSubspace(2.0, gate=False), math.sqrt(2)),
+    [(DPGram(2.0), math.sqrt(2)), (DPSubspace(2.0), math.sqrt(2)),
      (DPALS(2.0), math.sqrt(2))],
 )  # fmt: skip
 def test_a_fits_first_release_costs_less_for_a_replaced_user(model, expected):

@@ -16,20 +16,22 @@ from support.feature_case import grouped
 from support.gram_case import interactions_of
 from support.noise_case import RecordingEngine, is_accounted_for, unrelated
 
-from fastfedrec import DPGram, Key
+from fastfedrec import DPGram, DPSubspace, Key
 from fastfedrec.accounting import Ledger, gaussian_mu, seen_event
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems._central import sum_distances
 from fastfedrec.systems._noisy_sum import SQRT_2
 from fastfedrec.systems._substitute import pooled, substitute
-from fastfedrec.systems.gram import dp_gram, measurement, plan
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
+from fastfedrec.systems.gram import measured_model, measurement, plan
 from fastfedrec.systems.gram.measurement import NoisyMean
-from fastfedrec.systems.gram.plan import EXIT, alternatives, precision_of
+from fastfedrec.systems.gram.plan import exit_number, precision_of
+from fastfedrec.systems.subspace import rounds as subspace_rounds
 
 KEY = Key.from_seed(5)
 ROWS = interactions_of([{0, 1}, {2}] * 30, 40)
+EXIT = 5  # the number of the round after the first measurement
 #: What a run takes: the name of its plan, and of the rounds that come in place of planned ones.
 PLANS = {
     "columns": ("pairs", []),
@@ -52,9 +54,14 @@ def replaced(phases):
     return sum((Fraction(event.replace_sensitivity or 2) / Fraction(event.noise_multiplier)) ** 2 for event in events)
 
 
-def run_with(taken, *, epsilon=3.0, **options):
+def alternatives(phases, model=None):
+    """The plans of a model by their names."""
+    return (model or DPGram())._alternatives(phases)
+
+
+def run_with(taken, *, epsilon=3.0, kind=DPGram, **options):
     """A fit that takes one of the plans, and the recorded rounds."""
-    engine, model = RecordingEngine(), DPGram(epsilon)
+    engine, model = RecordingEngine(), kind(epsilon)
     with pytest.MonkeyPatch.context() as patch:
         start = PLANS[taken][0].removesuffix("s, mean") + "s" * PLANS[taken][0].endswith("s, mean")
         prefer(patch, personal="popularity" not in taken, needs_mean=taken == "mean", start=start)
@@ -119,6 +126,30 @@ def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, sha
             assert system.distance >= system.noise.total_distance(math.prod(system._shape(state)))
             assert system.is_chosen
             assert system.stated_cost is not None
+
+
+@pytest.mark.parametrize(("n_rounds", "n_before"), [(1, 3), (2, 3), (3, 4), (5, 6)])
+def test_plans_of_dpsubspace_cost_the_same(n_rounds, n_before):
+    """The mean comes in place of the last projections and the measurement after them, where there is one before."""
+    model = DPSubspace(2.0, n_columns=3, n_rounds=n_rounds)
+    plans = model._alternatives(model._plan(ROWS, KEY))
+    plan = plans["pairs"]
+    assert len(plan) == 1 + n_rounds + min(n_rounds, 2)
+    budget = Fraction(gaussian_mu(2.0, 1e-6)) ** 2
+    assert budget * (1 - Fraction(1, 10**6)) < costs(plan) <= budget * (1 + Fraction(1, 10**12))
+    assert exit_number(plan) == n_before
+    assert (
+        list(plans) == ["pairs", "mean, pairs", "mean", "pairs, mean", "mean, pairs, mean"][: 5 if n_rounds > 1 else 3]
+    )
+    for name, other in plans.items():
+        assert costs(plan) * (1 - Fraction(1, 2**30)) < costs(other) <= costs(plan)
+        assert replaced(plan) == pytest.approx(float(replaced(other)), rel=2**-38)
+        means = [phase.system for phase in other if isinstance(phase.system, subspace_rounds.ShareSum)]
+        assert len(means) == 1 + name.split(", ").count("mean")
+    if n_rounds > 1:
+        other = plans["pairs, mean"]
+        assert all(a is b for a, b in zip(other[:-1], plan, strict=False))
+        assert type(other[-1].system) is subspace_rounds.ShareSumInstead
 
 
 def test_a_substitute_has_the_width_that_the_rounds_it_replaces_leave():
@@ -188,11 +219,13 @@ def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-def test_no_two_rounds_draw_from_one_stream():
+@pytest.mark.parametrize("kind", [DPGram, DPSubspace])
+def test_no_two_rounds_draw_from_one_stream(kind):
     """Of a run's columns, its pairs and its three means; and not of the same round under another key."""
-    phases = alternatives(DPGram(4.0)._plan(interactions_of([{0}], 200), KEY))["mean, pairs"]
-    last = alternatives(phases_of := DPGram(4.0)._plan(interactions_of([{0}], 200), KEY))["mean, pairs, mean"][-1]
-    noise, plan, phases = {}, phases_of, [*phases, last]
+    model = kind(4.0)
+    plan = model._plan(interactions_of([{0}], 200), KEY)
+    plans = model._alternatives(plan)
+    phases, noise = [*plans["mean, pairs"], plans["mean, pairs, mean"][-1]], {}
     for system, state, _ in phases:
         after = system.apply(state, system.zero_update(state, 0))
         noise[system._purpose] = after.noisy.ravel() / float(system.noise.stddev)
@@ -200,15 +233,16 @@ def test_no_two_rounds_draw_from_one_stream():
     for (a, one), (b, other) in itertools.combinations(noise.items(), 2):
         assert unrelated([one], [other]), (a, b)
     first = noise[plan[0].system._purpose]
-    assert not unrelated([first], [first + noise["dp_gram.item_shares_again"] / 100])  # the control
+    assert not unrelated([first], [first + noise[phases[-1].system._purpose] / 100])  # the control
 
 
-def test_a_node_finds_the_rounds_that_a_run_asks_for():
+@pytest.mark.parametrize("kind", [DPGram, DPSubspace])
+def test_a_node_finds_the_rounds_that_a_run_asks_for(kind):
     """Rounds are numbered as all that may be asked for are; a run that leaves some out states how many."""
-    model = DPGram(3.0)
+    model = kind(3.0)
     phases, plans = model._all_phases(ROWS, KEY), model._plans(model._plan(ROWS, KEY))
     assert len(plans) == 5
-    assert len(phases) == len({id(phase.system) for one in plans for phase in one}) == 17
+    assert len(phases) == len({id(phase.system) for one in plans for phase in one}) == 2 * len(plans[0]) + 3
     for one in plans:
         number = -1
         for system, *_ in one:
@@ -237,13 +271,13 @@ def test_shards_and_threads_change_nothing(epsilon):
 
 def test_the_plan_follows_from_the_noise_of_the_mean(monkeypatch):
     """The noisier the mean, the more of the budget it takes; the choice reads no rows."""
-    seen, choose = [], dp_gram.to_start_with
+    seen, choose = [], measured_model.to_start_with
 
     def spy(plans, mean):
         seen.append((mean, choose(plans, mean)))
         return seen[-1][-1]
 
-    monkeypatch.setattr(dp_gram, "to_start_with", spy)
+    monkeypatch.setattr(measured_model, "to_start_with", spy)
     data = grouped(600, 40, 1)[0]
     for epsilon, start in ((0.05, "mean"), (0.3, "mean, pairs"), (8.0, "pairs")):
         model = DPGram(epsilon).fit(data, key=KEY)

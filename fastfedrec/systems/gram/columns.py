@@ -6,14 +6,16 @@ docs/explanation/systems/gram/dp-gram.md.
 """
 
 import math
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import RANK
 
-__all__ = ["N_COLUMNS", "add_columns", "next_encoder"]
+__all__ = ["N_COLUMNS", "ColumnEstimate", "add_columns", "next_encoder"]
 
 N_COLUMNS = 40  # of an encoder
 # The number of columns; tuned, see "Settings" on the page.
@@ -22,6 +24,42 @@ _COLUMNS_PER_DIRECTION = 2
 _MIN_EIGENVALUE = 0.2  # of the radius of the noise's spectrum, from which on a direction is counted
 _MAX_LENGTH = 2.0**12  # of a column in whole numbers: its entries are far below the bound of an encoder's
 _MIN_LENGTH = 0.01  # of the strongest factor's: whole numbers still resolve the shortest column
+
+
+@dataclass
+class ColumnEstimate:
+    """The estimate of released pairs, which rounds of few columns correct.
+
+    Parameters
+    ----------
+    factors : ndarray of shape (n_items, rank), float64
+        L, with orthogonal columns, strongest first.
+    noise : float
+        Standard deviation of the noise of an entry.
+    form : PairForm
+        Form of the pairs.
+    n_users : int
+        Public number.
+    """
+
+    factors: NDArray[np.float64]
+    noise: float
+    form: PairForm
+    n_users: int
+    _pair_noise: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._pair_noise = self.noise
+
+    def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
+        """Return the strongest directions, of as many columns as the planned encoder."""
+        return next_encoder(self.factors, planned.shape[1], self._pair_noise)
+
+    def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
+        """Correct the estimate by one round."""
+        strength = self.form.strength(sums, encoder, self.n_users)
+        self.factors = add_columns(self.factors, sums, encoder, noise, strength)
+        self.noise = (self.noise**-2 + noise**-2) ** -0.5
 
 
 def next_encoder(factors: np.ndarray, n_columns: int, noise: float) -> NDArray[np.int16]:

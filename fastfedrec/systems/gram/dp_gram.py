@@ -13,36 +13,23 @@ from numpy.typing import NDArray
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.randomness import Key
-from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
-from fastfedrec.systems._central import CentralModel
-from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
-from fastfedrec.systems.gram.columns import add_columns, next_encoder
+from fastfedrec.systems.gram.columns import ColumnEstimate
 from fastfedrec.systems.gram.decision import best_estimate, named_estimators
-from fastfedrec.systems.gram.dp_gram_rounds import (
-    MAX_USERS,
-    SCALE,
-    UNIT,
-    GramState,
-    PairSum,
-    ShareSum,
-)
-from fastfedrec.systems.gram.gram_model import GramModel
-from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, candidates_with, measurement_state
-from fastfedrec.systems.gram.pairs import PairForm, public_mean
-from fastfedrec.systems.gram.plan import alternatives, planned_rounds, precision_of, to_start_with
+from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, UNIT, GramState, ShareSumAgain, ShareSumInstead
+from fastfedrec.systems.gram.measured_model import MeasuredModel
+from fastfedrec.systems.gram.pairs import PairForm
+from fastfedrec.systems.gram.plan import planned_rounds
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
-from fastfedrec.systems.subspace.model import floored, to_grid
-from fastfedrec.systems.subspace.rounds import SubspaceState
 
 __all__ = ["DPGram"]
 
 
-class DPGram(CentralModel, GramModel):
+class DPGram(MeasuredModel):
     """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
 
     **Guarantee.** All releases together are (`epsilon`, `delta`)-differentially private for all data of one user
@@ -125,6 +112,7 @@ class DPGram(CentralModel, GramModel):
     """
 
     _most_users = MAX_USERS
+    _more_mean, _mean_instead = ShareSumAgain, ShareSumInstead
 
     def __init__(
         self,
@@ -145,53 +133,16 @@ class DPGram(CentralModel, GramModel):
         self.item_features = item_features
         self.__post_init__()
 
-    @one_blas_thread()
-    def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
-        features, n_users, first = self._features_of(data), self._public_users(data), phases[0].system
-        plans, chosen, form, factors = alternatives(phases), candidates_with(self.ridge)[0], None, None
-
-        def means_of(system: NoisySum, state: GramState) -> NDArray[np.float64]:
-            return fit.rounds(system, state, data).noisy / (UNIT * n_users)
-
-        mean = NoisyMean(means_of(first, phases[0].state), first.width / n_users, first.width**-2)
-        name, self.item_means_ = to_start_with(plans, mean), mean.values
-        self._release_popularity()
-        self._note_features(features, are_used=name != "mean")
-        if name == "mean":
-            reason = "pairs take two items" if len(plans) == 1 else "its noise would be too large with a part"
-            self.ledger_.note(f"DPGram: all of epsilon went to popularity, because {reason}")
+    def _begin(self, fit: Fit, data: Interactions, mean: np.ndarray, phases: list[Phase]) -> ColumnEstimate:
+        """Release the pairs, and estimate their matrix from them."""
+        form, (system, *_) = PairForm.of(mean, self._public_users(data)), phases.pop(0)
+        pairs = form.matrix(fit.rounds(system, GramState(form.centre), data).noisy / UNIT, system.width)
 
         def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
             return denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)
 
-        todo = plans[name][1:]
-        while todo:
-            (system, planned, _), *todo = todo
-            if isinstance(system, ShareSum):
-                mean = mean.pooled(means_of(system, planned), system.width**-2)
-            elif isinstance(system, PairSum):
-                form = PairForm.of(mean.values, n_users)
-                pairs = form.matrix(fit.rounds(system, GramState(form.centre), data).noisy / UNIT, system.width)
-                factors, noise = best_estimate(pairs, named_estimators(features, estimate)), pairs.noise
-            elif isinstance(system, HitSum):
-                state = measurement_state(planned, factors, form, mean, noise)
-                sums = fit.rounds(system, state, data).noisy
-                self.decision_ = system.decide(sums, n_users, mean.spared(precision_of(todo)))
-                chosen = self.decision_.chosen
-                if todo and (not chosen.personal_weight or mean.is_noisy(mean.precision + precision_of(todo) / 2)):
-                    todo = plans[f"{name}, mean"][-1:]  # instead of columns
-            else:
-                encoder = next_encoder(factors, planned.encoder.shape[1], pairs.noise)
-                asked = SubspaceState(to_grid(floored(mean.values)), encoder)
-                sums = fit.rounds(system, asked, data).noisy / system._unit
-                strength = form.strength(sums, encoder, n_users)
-                factors = add_columns(factors, sums, encoder, system.width, strength)
-                noise = (noise**-2 + system.width**-2) ** -0.5
-        self.item_means_ = mean.values
-        if self.decision_ is not None:
-            self._note_decision(self.decision_)  # the last one alone
-        if factors is not None and chosen.personal_weight:
-            self._prepare_scores(form.about(public_mean(mean.values) / SCALE), factors, noise, chosen)
+        factors = best_estimate(pairs, named_estimators(self._features_of(data), estimate))
+        return ColumnEstimate(factors, pairs.noise, form, self._public_users(data))
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -207,10 +158,6 @@ class DPGram(CentralModel, GramModel):
 
         def phases_at(mu: float) -> list[Phase]:
             most = max(n_users, data.n_users)
-            return planned_rounds(mu, n_items, most, key, self.mean_share, candidates_with(self.ridge))
+            return planned_rounds(mu, n_items, most, key, self.mean_share, self._candidates)
 
         return self._within_delta(mu, phases_at, n_items)
-
-    def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
-        """Return the plan, and those that release the mean again."""
-        return list(alternatives(phases).values())

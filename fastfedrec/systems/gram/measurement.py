@@ -1,12 +1,12 @@
 """A private measurement of candidates: each user ranks one item of their own by each, and the noisy sums are released.
 
-Around it is `dp_gram.DPGram`.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md beside it.
+Around it is `measured_model.MeasuredModel`.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,9 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems._substitute import pooled
 from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
-from fastfedrec.systems.gram.dp_gram_rounds import SCALE
-from fastfedrec.systems.gram.pairs import PairForm, public_mean
 
 __all__ = [
+    "Form",
     "HitSum",
     "MeasurementState",
     "NoisyMean",
@@ -72,10 +71,10 @@ class MeasurementState:
     noisy: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     @classmethod
-    def planned(cls, n_items: int) -> Self:
+    def planned(cls, n_items: int, rank: int = _MAX_RANK) -> Self:
         """Return a state of the shapes and types of a round's."""
         ones = np.ones(n_items)
-        return cls(np.zeros((n_items, min(_MAX_RANK, n_items)), np.float32), ones, ones, ones, np.ones(1))
+        return cls(np.zeros((n_items, min(rank, n_items)), np.float32), ones, ones, ones, np.ones(1))
 
 
 @dataclass(frozen=True)
@@ -121,10 +120,13 @@ class NoisyMean:
         return NoisyMean(mean, self.noise * math.sqrt(self.precision / total), total)
 
 
-def candidates_with(ridge: float | str) -> tuple[Candidate, ...]:
-    """Return the candidates, or their weights with one ridge if it is given."""
-    pairs = _CANDIDATES if isinstance(ridge, str) else [(weight, ridge) for weight, _ in _CANDIDATES[::2]]
-    return tuple(Candidate(weight, one) for weight, one in pairs)
+def candidates_with(
+    ridge: float | str, candidates: Sequence[tuple[float, float]] = _CANDIDATES
+) -> tuple[Candidate, ...]:
+    """Return candidates of these weights and ridges, or these weights with one ridge if it is given."""
+    if not isinstance(ridge, str):
+        candidates = [(weight, ridge) for weight in dict.fromkeys(weight for weight, _ in candidates)]
+    return tuple(Candidate(weight, one) for weight, one in candidates)
 
 
 def measured_stride(n_users: int) -> int:
@@ -152,6 +154,7 @@ class HitSum(NoisySum):
     """
 
     _unit, _field = UNIT, "hits"
+    _stream: ClassVar[str] = "dp_gram.hits"
 
     def __init__(
         self, noise: Any, key: Any, distance: float, number: int, stride: int, candidates: Sequence[Candidate]
@@ -161,7 +164,7 @@ class HitSum(NoisySum):
 
     @property
     def _purpose(self) -> str:  # type: ignore[override]
-        return f"dp_gram.hits.{self.number}"
+        return f"{self._stream}.{self.number}"
 
     def _shape(self, state: MeasurementState) -> tuple[int, ...]:
         return (1 + len(self.candidates),)
@@ -194,7 +197,8 @@ class HitSum(NoisySum):
         everyone = np.ones((part.n_users, 1))
         shared, noisier = hits(everyone, state.popularity[:, None]), hits(everyone, state.noisier[:, None])
         pairs = PairMatrix(np.empty((0, 0), np.float32), float(state.noise[0]), state.own_squares, state.popularity)
-        models = [pairs.score(state.factors, candidate, pairs.noise) for candidate in self.candidates]
+        # One model at a time: each is several arrays of the size of the factors.
+        models = (pairs.score(state.factors, candidate, pairs.noise) for candidate in self.candidates)
         first, *others = (hits(sum_rows(part, model.left, weights=kept), model.right) for model in models)
         # Candidates mostly hit the same items: differences from the first one leave more of the norm.
         differences = [noisier - shared, first - shared, *(other - first for other in others)]
@@ -219,14 +223,28 @@ class HitSum(NoisySum):
         return Decision(best if gain > error * (spared > 0) else popularity, scores, gain, error)
 
 
+class Form(Protocol):
+    """How a system centres rows, and the trace of the users' matrix."""
+
+    @property
+    def weight(self) -> float:
+        """Trace of the users' matrix."""
+
+    def public(self, item_means: np.ndarray) -> NDArray[np.float64]:
+        """Return the mean that users are sent, for a noisy one."""
+
+    def about(self, mean: np.ndarray) -> PairMatrix:
+        """Return an empty matrix beside the popularity of a mean of the rows."""
+
+
 def measurement_state(
-    planned: MeasurementState, factors: np.ndarray, form: PairForm, mean: NoisyMean, noise: float
+    planned: MeasurementState, factors: np.ndarray, form: Form, mean: NoisyMean, noise: float
 ) -> MeasurementState:
     """Return the state of a measurement of these factors, whose noise has this standard deviation."""
     strongest = np.zeros_like(planned.factors)
     rank = min(strongest.shape[1], factors.shape[1])
     strongest[:, :rank] = factors[:, :rank]
-    now, noisier = (public_mean(values) / SCALE for values in (mean.values, mean.noisier()))
+    now, noisier = (form.public(values) for values in (mean.values, mean.noisier()))
     root, own_squares = math.sqrt(form.weight), form.about(now).own_squares
     return MeasurementState(strongest, root * now, root * noisier, own_squares, np.array([noise]))
 

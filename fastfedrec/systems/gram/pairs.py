@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.systems._column_strength import strength_of
+from fastfedrec.systems._public_mean import with_floor
 from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.scoring import own_shares
 
-__all__ = ["PairForm", "public_mean", "symmetric"]
+__all__ = ["PairForm", "pairs_about", "public_mean", "symmetric"]
 
-_MIN_MEAN = 0.01  # of the most popular item's mean
 _MIN_SQUARE = 2.0  # of a row's mean root length: the shortest rows that have a pair have two items
 _MAX_MEAN_SQUARE = 0.9  # of a mean's squared norm, which only much noise brings near 1
 
@@ -76,11 +76,32 @@ class PairForm(NamedTuple):
         scale = strength_of(sums[:, used], encoder[:, used], diagonal, n_users)
         return scale * n_users / (self.weight * square)
 
+    @staticmethod
+    def public(item_means: np.ndarray) -> NDArray[np.float64]:
+        """Return the mean that users are sent, for a noisy one."""
+        return public_mean(item_means) / SCALE
+
     def about(self, mean: np.ndarray) -> PairMatrix:
         """Return an empty matrix beside the popularity of a mean of the rows, for factors that are known already."""
-        return PairMatrix(
-            np.empty((0, 0), np.float32), 0.0, self.weight * own_shares(mean), math.sqrt(self.weight) * mean
-        )
+        return pairs_about(mean, self.weight)
+
+
+def pairs_about(mean: np.ndarray, weight: float) -> PairMatrix:
+    """Return an empty matrix beside the popularity of a mean of the rows, of a users' matrix with this trace.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_items,), float64
+        Positive.
+    weight : float
+        Trace.
+
+    Returns
+    -------
+    PairMatrix
+        Without values.
+    """
+    return PairMatrix(np.empty((0, 0), np.float32), 0.0, weight * own_shares(mean), math.sqrt(weight) * mean)
 
 
 def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:
@@ -119,6 +140,4 @@ def public_mean(item_means: np.ndarray) -> NDArray[np.int64]:
     ndarray of shape (n_items,), int64
         From 0 to SCALE.
     """
-    largest = max(float(item_means.max()), 0.0)
-    floored = np.clip(item_means, _MIN_MEAN * largest, 1.0)
-    return np.rint(floored * SCALE).astype(np.int64)
+    return np.rint(with_floor(item_means) * SCALE).astype(np.int64)

@@ -8,31 +8,23 @@ import numpy as np
 
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.fit import Phase
+from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems._replacement import state_largest_replacement
 from fastfedrec.systems._substitute import number_phases, substitute
 from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.gram.columns import N_COLUMNS
 from fastfedrec.systems.gram.decision import Candidate
-from fastfedrec.systems.gram.dp_gram_rounds import (
-    CrossSum,
-    GramState,
-    PairSum,
-    ShareSum,
-    ShareSumAgain,
-    ShareSumInstead,
-)
+from fastfedrec.systems.gram.dp_gram_rounds import CrossSum, GramState, PairSum, ShareSum
 from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, NoisyMean, measured_stride
 from fastfedrec.systems.subspace.rounds import MAX_USERS as MAX_COLUMN_USERS
 from fastfedrec.systems.subspace.rounds import SubspaceState
 
-__all__ = ["EXIT", "alternatives", "planned_rounds", "precision_of", "to_start_with"]
+__all__ = ["alternatives", "exit_number", "planned_phase", "planned_rounds", "precision_of", "to_start_with"]
 
 # Shares of the squared budget that the mean leaves; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
 _PAIR_SHARE = 0.55
 _MEASUREMENT_SHARE = 0.015
 _MORE_MEAN_SHARE = 0.18  # of the budget that the first mean leaves, for a second one
-#: Number of the round after the first measurement, from which on the mean may be released instead.
-EXIT = 5
 
 
 def precision_of(phases: Sequence[Phase]) -> float:
@@ -94,15 +86,41 @@ def planned_rounds(
         kinds = [mean, pairs._replace(share=rest - measured), hits(0)]
     else:
         kinds = [mean, pairs, columns(0), columns(1), hits(0), columns(2), hits(1)]
-    phases = []
-    for kind, state, share, options in kinds:
-        system = kind(layered_noise(kind._unit / (mu * math.sqrt(share)), ""), key, 0.0, **options)
-        system.distance = system.noise.total_distance(math.prod(system._shape(state)))
-        phases.append(Phase(system, state))
-    return phases
+    return [planned_phase(kind, state, mu * math.sqrt(share), key, **options) for kind, state, share, options in kinds]
 
 
-def alternatives(phases: list[Phase]) -> dict[str, list[Phase]]:
+def planned_phase(kind: Any, state: Any, mu: float, key: Key, **options: Any) -> Phase:
+    """Return one round of sums with noise that costs mu, and pays for its draws.
+
+    Parameters
+    ----------
+    kind : type
+        Class of the round, a `NoisySum`.
+    state : object
+        Its state, as a plan gives it.
+    mu : float
+        Budget of its noise, as Gaussian differential privacy.
+    key : Key
+        Of the noise.
+    **options : object
+        Further arguments of the class.
+
+    Returns
+    -------
+    Phase
+        Of one round.
+    """
+    system = kind(layered_noise(kind._unit / mu, ""), key, 0.0, **options)
+    system.distance = system.noise.total_distance(math.prod(system._shape(state)))
+    return Phase(system, state)
+
+
+def exit_number(phases: Sequence[Phase]) -> int:
+    """Return the number of the round after the first measurement, from which on the mean may be released instead."""
+    return next((number for number, phase in enumerate(phases, 1) if isinstance(phase.system, HitSum)), len(phases))
+
+
+def alternatives(phases: list[Phase], again: type[NoisySum], instead: type[NoisySum]) -> dict[str, list[Phase]]:
     """Return a plan and those that release the mean again, named by their rounds in order.
 
     All cost the same for zero_out, and state the same cost for a replaced user.
@@ -110,7 +128,9 @@ def alternatives(phases: list[Phase]) -> dict[str, list[Phase]]:
     Parameters
     ----------
     phases : list of Phase
-        As from `planned_rounds`.
+        Of the mean, of pairs, and measurements.
+    again, instead : type
+        Classes of the second mean, and of the one after the first measurement.
 
     Returns
     -------
@@ -122,19 +142,17 @@ def alternatives(phases: list[Phase]) -> dict[str, list[Phase]]:
     if len(phases) == 1:
         return {"mean": phases}
     first, *rest = phases
-    system = first.system
-    again = Phase(ShareSumAgain(system.noise, system.key, 0.0), first.state)
+    more, last = (Phase(kind(first.system.noise, first.system.key, 0.0), first.state) for kind in (again, instead))
     precisions = np.array([phase.system.width**-2.0 for phase in rest])
     shares = (1 - _MORE_MEAN_SHARE) * precisions / precisions.sum()
     plans = {
         "pairs": phases,
-        "mean, pairs": [first, *substitute(rest, [again, *rest], [_MORE_MEAN_SHARE, *shares])],
-        "mean": [first, *substitute(rest, [again], [1.0])],
+        "mean, pairs": [first, *substitute(rest, [more, *rest], [_MORE_MEAN_SHARE, *shares])],
+        "mean": [first, *substitute(rest, [more], [1.0])],
     }
-    last = Phase(ShareSumInstead(system.noise, system.key, 0.0), first.state)
-    for name, stop in (("pairs", EXIT), ("mean, pairs", EXIT + 1)):
-        plan = plans[name]
-        if len(plan) > stop:
+    for name in ("pairs", "mean, pairs"):
+        plan, stop = plans[name], exit_number(plans[name])
+        if stop < len(plan):
             plans[f"{name}, mean"] = [*plan[:stop], *substitute(plan[stop:], [last], [1.0])]
     number_phases(list(plans.values()))
     state_largest_replacement(list(plans.values()))

@@ -1,4 +1,4 @@
-"""What the server makes of noisy projections: a matrix of low rank, the next encoder, and the inverse by its factors.
+"""What the server makes of noisy projections: a matrix of low rank, and the next encoder.
 
 The k-th release is C_k = kappa_k hollow(A) E_k + s_k W_k, with A the matrix of item pairs, of which nothing is known
 but that it is symmetric, has positive eigenvalues and roughly a known diagonal; with E_k the public encoder, and noise
@@ -8,8 +8,10 @@ W_k of variance 1 in each entry.  See docs/explanation/systems/subspace/dp-subsp
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.systems._column_strength import strength_of
@@ -21,15 +23,17 @@ from fastfedrec.systems._feature_prior import (
     squares,
     strongest,
 )
+from fastfedrec.systems._public_mean import floored
+from fastfedrec.systems.gram.decision import PairMatrix
+from fastfedrec.systems.gram.pairs import pairs_about
+from fastfedrec.systems.subspace.rounds import public_signs
 
 _DIAGONAL_STEPS = 8
 _MORE_THAN_FOUND, _LEAST_COLUMNS = 4, 8  # columns of an encoder: so many times those that stand out, and some more
-_LEAST_UNIQUENESS = 0.1  # of an item's own diagonal
 _LEAST_REST = 0.1  # of 1 - |mean|^2, which only much noise brings near 0
 _LEAST_FOUND = 0.01  # of a column's noise, in what is taken to be signal
 _LEAST_SEEN = 1e-9  # of the largest weight, for what no encoder asked about
 _LEAST_SQUARE = 1e-9  # of a singular value; noise alone has at least 1, and less is a direction that is not there
-_LEAST_PRECISION = 1e-9  # of an item whose own part rounding has taken away
 _LEAST_BELIEF = 3.0  # standard deviations of a prior's scale: one that tells nothing takes columns of the next encoder
 _ROOT_MEAN_SQUARE = 16.0  # of an encoder's entries
 _LONGEST = 2.0**12  # of an encoder's columns: their entries are less, and so far below what devices answer
@@ -70,9 +74,11 @@ class Projections:
     Attributes
     ----------
     factors : ndarray of shape (n_items, rank), float64
-        L, whose L L' is what was found of A.
+        L, whose L L' is what was found of A, the strongest column first.
     prior : ndarray of shape (n_items, n), float64
         G of what is believed of the priors: A is looked for about G G'.
+    form : ProjectionForm
+        Of a measurement.
     """
 
     @one_blas_thread()
@@ -83,6 +89,7 @@ class Projections:
         self.releases: list[Release] = []
         self.factors = self.prior = np.zeros((len(mean), 0))
         self.diagonal = own_diagonal(n_users, mean)
+        self.form = ProjectionForm(n_users / max(1 - float(mean @ mean), _LEAST_REST))
         # An item's row has the more to tell the more popular it is, and the noise is the same in all: rows weigh as
         # the mean, scaled so that noise lies as it does in so many rows that weigh alike.
         self._shares = mean / mean.sum()
@@ -98,10 +105,12 @@ class Projections:
         sums : ndarray of shape (n_items, n_columns)
             Noisy, in units of a user's norm.
         encoder : ndarray of shape (n_items, n_columns), int16
-            What was projected on.
+            What was projected on; without rows, public signs.
         noise : float
             Standard deviation of an entry.
         """
+        if not len(encoder):
+            encoder = public_signs(*sums.shape)
         used = encoder.any(axis=0)
         if not used.all():  # where rounding left nothing, there is nothing but noise
             sums, encoder = sums[:, used], encoder[:, used]
@@ -111,7 +120,18 @@ class Projections:
         self.releases.append(Release(scaled, encoder, strength))
         if self.priors:
             self.prior = self._believed()
-        self.factors = self._fit()
+        factors = self._fit()
+        self.factors = factors[:, np.argsort(-squares(factors.T))]
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation of an entry of A's noise whose largest singular value is that of the last round's."""
+        last = self.releases[-1]
+        return 1 / (last.strength * _longest(last.encoder))
+
+    def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
+        """The encoder of the next round: the planned one, which stands for public signs, before there is anything."""
+        return self.next_encoder() if self.releases else planned
 
     @one_blas_thread()
     def next_encoder(self) -> np.ndarray:
@@ -190,30 +210,6 @@ class Projections:
         n_columns = sum(release.sums.shape[1] for release in self.releases)
         return combine(np.sign(weights), factors, self.prior, n_columns)
 
-    @one_blas_thread()
-    def model(self, ridge: float) -> tuple[np.ndarray, np.ndarray]:
-        """The factors with the mean's own column, and what is added to the diagonal.
-
-        Parameters
-        ----------
-        ridge : float
-            In units of the largest singular value that the last round's noise has by itself, seen as one of A.
-
-        Returns
-        -------
-        factors : ndarray of shape (n_items, rank + 1), float64
-            Of the matrix of pairs that is not centred.
-        uniqueness : ndarray of shape (n_items,), float64
-            Above 0: each item's part that they do not explain, and the ridge.
-        """
-        mean = self.mean
-        weight = self.n_users / max(1 - float(mean @ mean), _LEAST_REST)
-        factors = np.column_stack([self.factors, math.sqrt(weight) * mean])
-        own = weight * mean / mean.sum()  # of everybody's rows, whose squares add up to 1
-        rest = np.maximum(own - np.square(factors).sum(axis=1), _LEAST_UNIQUENESS * own)
-        last = self.releases[-1]
-        return factors, rest + ridge * math.sqrt(len(mean)) / (last.strength * _longest(last.encoder))
-
     # ---- all rounds side by side, in standard deviations of noise: Y = S - hollow(G G') F + diagonal * F ---------
     # With rows that weigh w = d^2 the matrix dY = (dAd)(F / d), so singular vectors of it are dY times what makes
     # A's factors of Y, and (dY)'(F / d) is Y'F.
@@ -256,31 +252,25 @@ class Projections:
         return rows
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """The inverse of L L' + diag(u), which is diag(1 / u) - (L / u) M (L / u)', for scores without a diagonal.
+class ProjectionForm(NamedTuple):
+    """The centring of DPSubspace's rows, and the trace of the users' matrix that is not centred.
 
     Parameters
     ----------
-    inverse : ndarray of shape (rank, rank)
-        M = (I + L' diag(1 / u) L)^-1.
-    scales : ndarray of shape (n_items,)
-        1 / (u_j P_jj), with P the inverse.
-    itself : ndarray of shape (n_items,)
-        What an item adds to its own score before `scales`.
+    weight : float
+        Trace.
     """
 
-    inverse: np.ndarray
-    scales: np.ndarray
-    itself: np.ndarray
+    weight: float
 
-    @classmethod
-    def of(cls, factors: np.ndarray, uniqueness: np.ndarray) -> "Scoring":
-        """For a model."""
-        with one_blas_thread():
-            inverse = np.linalg.inv(np.eye(factors.shape[1]) + factors.T @ (factors / uniqueness[:, None]))
-            within = np.einsum("ij,ij->i", factors @ inverse, factors)  # L_j' M L_j, below u_j
-        return cls(inverse, 1 / np.maximum(1 - within / uniqueness, _LEAST_PRECISION), within / uniqueness)
+    @staticmethod
+    def public(item_means: np.ndarray) -> NDArray[np.float64]:
+        """Return the mean that rows are centred by, for a noisy one."""
+        return floored(item_means)
+
+    def about(self, mean: np.ndarray) -> PairMatrix:
+        """Return an empty matrix beside the popularity of a mean of the rows."""
+        return pairs_about(mean, self.weight)
 
 
 @one_blas_thread()

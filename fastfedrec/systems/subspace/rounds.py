@@ -27,6 +27,8 @@ __all__ = [
     "UNIT",
     "ProjectionSum",
     "ShareSum",
+    "ShareSumAgain",
+    "ShareSumInstead",
     "SubspaceState",
     "SubspaceSum",
     "public_signs",
@@ -110,6 +112,18 @@ class ShareSum(ItemShares, SubspaceSum):
     """The first round."""
 
     _purpose = "dp_subspace.item_shares"
+
+
+class ShareSumAgain(ShareSum):
+    """The second round, if the first mean has much noise."""
+
+    _purpose = "dp_subspace.item_shares_again"
+
+
+class ShareSumInstead(ShareSum):
+    """The round instead of the last projections, if the decision is for popularity."""
+
+    _purpose = "dp_subspace.item_shares_instead"
 
 
 class ProjectionSum(SubspaceSum):

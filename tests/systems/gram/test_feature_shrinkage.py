@@ -153,7 +153,7 @@ def pure_noise(groups, rng):
 CASES = {
     "DPGram": (DPGram, 1.0, {"n_users": 3000, "n_items": 300}),
     "ShuffledSketchGram": (ShuffledSketchGram, 2.0, {"n_users": 3000, "n_items": 200}),
-    "DPSubspace": (DPSubspace, 1.0, {"n_users": 5000, "n_items": 800, "gate": False}),
+    "DPSubspace": (DPSubspace, 1.0, {"n_users": 5000, "n_items": 800}),
 }
 
 

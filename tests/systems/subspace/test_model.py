@@ -9,14 +9,17 @@ import scipy.sparse
 from hypothesis import example, given
 from hypothesis import strategies as st
 from naive.systems.subspace import model as naive
+from support.decision_case import prefer
 
 from fastfedrec import DPSubspace, Interactions, Key, Popularity, datasets, load
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.systems._feature_prior import prior_factors
+from fastfedrec.systems._public_mean import floored, to_grid
+from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.subspace import _inference as inference
-from fastfedrec.systems.subspace.model import LEAST_SIGNAL, _n_bytes, floored, to_grid
+from fastfedrec.systems.subspace.model import _n_bytes
 from fastfedrec.systems.subspace.rounds import FINEST, SCALE, UNIT, ProjectionSum, SubspaceState, public_signs
 
 
@@ -31,7 +34,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    return DPSubspace(8.0, n_columns=16, gate=False).fit(data, key=Key.from_seed(2))
+    return DPSubspace(8.0, n_columns=16).fit(data, key=Key.from_seed(2))
 
 
 def exact(data, mean, encoder):
@@ -54,7 +57,7 @@ def test_devices_score_as_dense_algebra(data, fitted):
     users = data.user_ids[:30]
     rows = data.to_scipy()[:30].toarray().astype(float)
     rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
-    weights = naive.ease_weights(fitted.item_factors_, fitted.item_uniqueness_)
+    weights = naive.ease_weights(fitted.item_factors_, np.square(fitted.item_scales_))
     found = fitted.score(np.repeat(users, 80), np.tile(data.item_ids, 30)).reshape(30, 80)
     np.testing.assert_allclose(found, rows @ weights, rtol=1e-6, atol=1e-9)
     items, parts = fitted.explain(users[3], data.item_ids[7])
@@ -225,19 +228,21 @@ def test_no_noise_makes_a_fit_fail(item_means, n_columns, n_users, scales, noise
         found.add(sums if seed % 2 else -encoder * np.abs(sums), encoder, noise)
         encoder = found.next_encoder()
         assert encoder.any()
-    factors, uniqueness = found.model(0.5)
-    scoring = inference.Scoring.of(factors, uniqueness)
-    assert all(np.isfinite(array).all() for array in (factors, scoring.scales, scoring.itself))
-    assert (uniqueness > 0).all()
+    scoring = found.form.about(mean).score(found.factors, Candidate(1.0, 0.5), found.noise)
+    assert all(np.isfinite(array).all() for array in (scoring.left, scoring.right))
+    assert (scoring.scales > 0).all()
+    lengths = np.linalg.norm(found.factors, axis=0)
+    assert (np.diff(lengths) <= 0).all()
 
 
-def test_the_gate_spends_all_on_popularity_and_says_so():
-    data = generated(60, 80)
-    model = DPSubspace(0.1).fit(data, key=Key.from_seed(2))
-    assert model.signal_ < LEAST_SIGNAL
-    (event,) = model.ledger_.events
-    assert 1 / event.noise_multiplier == pytest.approx(gaussian_mu(0.1, 1e-6), rel=1e-6)
-    assert "so all of epsilon went to popularity" in model.ledger_.summary()
+def test_popularity_takes_the_rest_of_the_budget_and_the_ledger_states_so(data, monkeypatch):
+    prefer(monkeypatch, personal=False)
+    model = DPSubspace(1.0).fit(data, key=Key.from_seed(2))
+    assert not model.is_personal_
+    assert not model.decision_.is_personal
+    spent = sum(event.noise_multiplier**-2 for event in model.ledger_.events.elements())
+    assert math.sqrt(spent) == pytest.approx(gaussian_mu(1.0, 1e-6), rel=1e-6)
+    assert "popularity was chosen" in model.ledger_.summary()
     ids, scores = model.recommend(data.user_ids, n=80, filter_seen=False)
     assert (ids == ids[0]).all()
     np.testing.assert_array_equal(scores[0], np.sort(model.item_means_)[::-1])
@@ -245,44 +250,63 @@ def test_the_gate_spends_all_on_popularity_and_says_so():
         model.similar_items(data.item_ids[:1])
     with pytest.raises(ValueError, match="everybody is offered what is popular"):
         model.explain(data.user_ids[0], data.item_ids[0])
-    assert len(DPSubspace(0.1, gate=False).fit(data, key=Key.from_seed(2)).ledger_.events) == 4
 
 
-def test_the_gate_sees_public_numbers_only():
+@pytest.mark.parametrize("n_groups", [4, 1])
+def test_devices_tell_groups_with_items_of_their_own_from_rows_at_random(n_groups):
+    rng = np.random.default_rng(1)
+    groups = rng.integers(n_groups, size=4000)
+    shares = n_groups * np.linspace(0.02, 0.12, 60)
+    dense = (rng.random((4000, 60)) < shares) & (np.arange(60) % n_groups == groups[:, None])
+    model = DPSubspace(1.0).fit(
+        Interactions.from_scipy(scipy.sparse.csr_array(dense, dtype=np.float32)), key=Key.from_seed(1)
+    )
+    assert model.is_personal_ is (n_groups == 4)
+    assert (model.decision_.gain > 5 * model.decision_.error) is model.is_personal_
+
+
+def test_the_signal_is_of_public_numbers_only():
     found = {DPSubspace(1.0, n_users=5000).fit(generated(n), key=Key.from_seed(2)).signal_ for n in (50, 900)}
     (signal,) = found
     assert signal == pytest.approx(5000 * gaussian_mu(1.0, 1e-6) / 80)
 
 
-@pytest.mark.parametrize(("n_rounds", "n_events"), [(1, 2), (2, 3), ("auto", 4), (4, 5)])
-def test_a_run_has_as_many_rounds_as_it_says(data, n_rounds, n_events):
-    model = DPSubspace(4.0, n_columns=4, n_rounds=n_rounds, gate=False).fit(data, key=Key.from_seed(2))
+@pytest.mark.parametrize(("n_rounds", "n_events"), [(1, 3), (2, 5), ("auto", 6), (4, 7)])
+def test_a_run_has_as_many_rounds_as_it_states(data, n_rounds, n_events, monkeypatch):
+    """The mean, those of projections, and one measurement before the last of these and one after it."""
+    prefer(monkeypatch, personal=True)
+    model = DPSubspace(4.0, n_columns=4, n_rounds=n_rounds).fit(data, key=Key.from_seed(2))
     assert sum(model.ledger_.events.values()) == n_events
     assert len(model.communication_.rounds) == n_events
-    assert math.fsum(model._shares(is_open=True)) == pytest.approx(1.0, rel=1e-15)
 
 
-def test_costs_are_those_of_a_fit(data, caplog):
-    model = DPSubspace(4.0, n_columns=4, n_rounds=3, gate=False)
+def test_a_given_ridge_is_the_ridge_of_all_candidates(data):
+    model = DPSubspace(4.0, n_columns=4, ridge=3.0).fit(data, key=Key.from_seed(2))
+    assert {candidate.ridge for candidate in model.decision_.scores if candidate.personal_weight} == {3.0}
+
+
+def test_costs_are_those_of_a_fit(data, caplog, monkeypatch):
+    prefer(monkeypatch, personal=True)
+    model = DPSubspace(4.0, n_columns=4, n_rounds=3)
     with caplog.at_level(logging.INFO, "fastfedrec"):
         model.fit(data, key=Key.from_seed(2))
     rounds = model.communication_.rounds
     down, up = sum(r.download for r in rounds), sum(r.upload for r in rounds)
     assert model.costs(80) in caplog.messages
-    assert f"receives {down} bytes and sends {up} bytes at most, in 4 rounds" in model.costs(80)
+    assert f"receives {down} bytes and sends {up} bytes at most, in 6 rounds" in model.costs(80)
     assert f"holds {_n_bytes(80, 4, 3)} bytes" in model.costs(80)
 
 
 def test_a_catalogue_that_does_not_fit_says_what_to_do(monkeypatch, data):
     monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: _n_bytes(80, 64, 3) - 1)
     with pytest.raises(ValueError, match=r"grows with their number, and there are .*lower n_columns"):
-        DPSubspace(gate=False).fit(data)
+        DPSubspace().fit(data)
     monkeypatch.setattr("fastfedrec.core.memory.memory_bytes", lambda: _n_bytes(80, 64, 3))
-    assert DPSubspace(gate=False).fit(data).item_factors_.any()
+    assert DPSubspace().fit(data).item_means_.any()
 
 
 def test_a_thread_more_or_less_changes_nothing(data, fitted):
-    again = DPSubspace(8.0, n_columns=16, gate=False).fit(data, key=Key.from_seed(2), n_threads=1)
+    again = DPSubspace(8.0, n_columns=16).fit(data, key=Key.from_seed(2), n_threads=1)
     np.testing.assert_array_equal(again.item_factors_, fitted.item_factors_)
 
 
@@ -297,12 +321,12 @@ def test_new_users_are_served_without_refitting(fitted, tmp_path):
 
 
 def test_a_file_that_says_nonsense_is_refused(fitted, tmp_path):
-    fitted.item_uniqueness_[3], kept = 0.0, fitted.item_uniqueness_[3]
+    fitted.item_scales_[3], kept = 0.0, fitted.item_scales_[3]
     try:
         fitted.save(tmp_path / "model")
     finally:
-        fitted.item_uniqueness_[3] = kept
-    with pytest.raises(ValueError, match="item_uniqueness_ must be greater than 0"):
+        fitted.item_scales_[3] = kept
+    with pytest.raises(ValueError, match="item_scales_"):
         load(tmp_path / "model")
 
 
@@ -310,7 +334,7 @@ def test_a_user_without_items_gets_the_popular_ones():
     dense = (np.random.default_rng(1).random((500, 12)) < 0.3).astype(np.float32)
     dense[7] = 0
     data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
-    model = DPSubspace(4.0, gate=False).fit(data, key=Key.from_seed(2))
+    model = DPSubspace(4.0).fit(data, key=Key.from_seed(2))
     np.testing.assert_array_equal(model.recommend([7], n=12)[1][0], np.sort(model.item_means_)[::-1])
 
 
@@ -345,11 +369,10 @@ def test_bad_data(data, fitted):
         fitted.costs(0)
 
 
-@pytest.mark.parametrize("gate", [True, False])
-def test_one_item_and_one_user_fit(gate):
+def test_one_item_and_one_user_fit():
     data = Interactions.from_arrays([1, 2, 2], ["a", "a", "b"])
     for part in (data, data.top_items(1)):
-        model = DPSubspace(gate=gate).fit(part, key=Key.from_seed(1))
+        model = DPSubspace().fit(part, key=Key.from_seed(1))
         assert np.isfinite(model.recommend(part.user_ids, n=1, filter_seen=False)[1]).all()
 
 
