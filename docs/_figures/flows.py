@@ -90,13 +90,16 @@ FLOWS = {
         (
             *_MEAN,
             Repeat(
-                "3 rounds",
+                "3 rounds, or 2 and the mean again",
                 (
                     Send("server", "device", "the mean, and 64 columns, at first random", PROTECTED),
                     Send("device", "server", "products of its row with the columns, of norm 1", EXACT),
                     Do("server", "adds up, adds noise: the strongest directions are the next columns"),
                 ),
             ),
+            Send("server", "device", "models to compare", PROTECTED),
+            Send("device", "server", "differences of hits, of norm 1", EXACT),
+            Do("server", "adds up, adds noise, chooses popularity or a personal model"),
             *_WEIGHTS,
         ),
     ),

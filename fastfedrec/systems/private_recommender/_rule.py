@@ -14,7 +14,7 @@ __all__ = ["RULES", "SELF_DECIDING", "at_random", "by_rule", "in_order", "undomi
 #: Why the rule chooses, by trust model.
 RULES = {
     "central": "by rule: DPGram, or DPSubspace where the matrix of item pairs is too large or users are too many; both "
-    "release popularity where pairs of items would be covered by noise",
+    "choose popularity or a personal model by their own releases",
     "shuffle": "by rule: ShuffledSketchGram, which chooses popularity or a personal model by its own reports, or "
     "shuffled popularity where no report fits the budget or there are too many items",
     "local": "by rule: popularity, which is all that this trust model leaves at such an epsilon, or items at random "

@@ -121,7 +121,7 @@ class DPSubspace(MeasuredModel):
     >>> model.ledger_.epsilon()
     inf
     >>> round(model.ledger_.epsilon("public"), 2)
-    4.26
+    4.19
     """
 
     _most_users = MAX_USERS

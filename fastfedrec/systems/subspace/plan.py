@@ -19,7 +19,7 @@ __all__ = ["CANDIDATES", "SubspaceHits", "planned_rounds"]
 _GROWTH = 4.0  # of the squared budget from one round of projections to the next: later encoders leave more of a row
 _MEASUREMENT_SHARE = 0.015  # of the squared budget that the mean leaves
 #: Weights of the personal part and ridges; the first is the reference of the others.
-CANDIDATES = ((1.0, 0.5), (1.0, 2.0), (0.4, 0.5), (0.4, 2.0))
+CANDIDATES = ((1.0, 0.5), (2.5, 0.5), (0.4, 0.5), (0.15, 2.0))
 
 
 class SubspaceHits(HitSum):

@@ -128,7 +128,7 @@ def means_of(cell):
     return {system: statistics.fmean(values) for system, values in cell["systems"].items()}
 
 
-#: DPGram spends on pairs before it knows that they carry nothing, where DPSubspace releases popularity alone.
+#: DPGram spends on pairs before it knows that they carry nothing; measured with DPSubspace as it was before.
 FAR_BEHIND = {"central": 0.025}
 
 

@@ -1,5 +1,6 @@
 """Advice: what a fit will record, settings that keep a budget, and the reading of stored sweeps, by hand."""
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -60,7 +61,7 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
     model.fit(datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1)), key=Key.from_seed(2))
     view = TRUST_VIEWS[recipe.trust]
     assert model.ledger_.events in [ledger.events for ledger in (planned.ledger, *planned.others)]
-    assert bool(planned.others) is (recipe.system in ("DPGram", "ShuffledSketchGram"))
+    assert bool(planned.others) is (recipe.system in SELF_DECIDING)
     assert model.ledger_.epsilon(view) <= planned.epsilon(view, 1e-6) <= 7.0
     assert (planned.communication is None) == (not hasattr(model, "communication_"))
     if planned.communication is not None:
@@ -68,19 +69,17 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
         assert planned.keys() == moved.keys()
         if recipe.system in SELF_DECIDING:  # by a release with other columns, or with popularity instead
             assert all(moved[name] <= planned[name] for name in planned)
-            assert moved["n_rounds"] == planned["n_rounds"] or recipe.system == "DPGram"
+            assert moved["n_rounds"] == planned["n_rounds"] or recipe.system in ("DPGram", "DPSubspace")
             assert moved["upload_per_client"] + moved["download_per_client"] > 0
         else:
             assert planned == moved
 
 
 def test_a_plan_without_pairs_is_popularity():
-    for n_items, is_popularity in ((1, True), (300, False)):  # pairs take two items
-        planned = plan_run(DPGram(1.0), 3_000, n_items, 1e-6)
+    for model, (n_items, is_popularity) in itertools.product((DPGram(1.0), DPSubspace(1.0)), ((1, True), (300, False))):
+        planned = plan_run(model, 3_000, n_items, 1e-6)  # pairs take two items
         assert planned.is_popularity is is_popularity
         assert (sum(planned.ledger.events.values()) == 1) is is_popularity
-    for n_users, is_popularity in ((300, True), (30_000, False)):  # the gate of DPSubspace looks at public numbers
-        assert plan_run(DPSubspace(1.0), n_users, 3_000, 1e-6).is_popularity is is_popularity
 
 
 def test_what_is_not_known_before_a_fit_is_refused():
@@ -337,8 +336,8 @@ def test_rows_of_another_length_have_the_figures_of_the_nearest(write):
         (1, 2, "central", "DPGram", False),  # which decides by its release
         (900, 10_000, "central", "DPGram", False),
         (60_000, 10_001, "central", "DPSubspace", False),
-        (900, 10_001, "central", "DPSubspace", True),  # by its gate
-        (100, 10**6, "central", "DPSubspace", True),
+        (900, 10_001, "central", "DPSubspace", False),  # which decides by its releases, too
+        (100, 10**6, "central", "DPSubspace", False),
         (40_000, 290, "shuffle", "ShuffledSketchGram", False),
         (900, 4_096, "shuffle", "ShuffledSketchGram", False),
         (900, 4_097, "shuffle", POPULARITY, True),
