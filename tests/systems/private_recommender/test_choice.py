@@ -68,7 +68,8 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
         planned, moved = planned.communication.to_dict(), model.communication_.to_dict()
         assert planned.keys() == moved.keys()
         if recipe.system in SELF_DECIDING:  # by a release with other columns, or with popularity instead
-            assert all(moved[name] <= planned[name] for name in planned)
+            # The figures of one round are those of the last one, which may be another.
+            assert all(moved[name] <= planned[name] for name in planned if not name.endswith("per_round"))
             assert moved["n_rounds"] == planned["n_rounds"] or recipe.system in ("DPGram", "DPSubspace")
             assert moved["upload_per_client"] + moved["download_per_client"] > 0
         else:
