@@ -232,9 +232,11 @@ def measurement_state(
 
 def _hashes(rows: Interactions) -> NDArray[np.int64]:
     """Return a hash of the items of each user, from 0 to 2^32 - 1."""
-    products = (rows.indices.astype(np.uint32) + np.uint32(1)) * np.uint32(2_654_435_761)  # modulo 2^32, as all of it
-    ends = np.zeros(len(products) + 1, dtype=np.uint32)
-    np.cumsum(products, dtype=np.uint32, out=ends[1:])
+    ends = np.zeros(rows.n_interactions + 1, dtype=np.uint32)
+    products = ends[1:]  # modulo 2^32, as all of it; in place, since pages of memory cost more than the arithmetic
+    np.add(rows.indices.view(np.uint32), np.uint32(1), out=products)
+    products *= np.uint32(2_654_435_761)
+    np.cumsum(products, dtype=np.uint32, out=products)
     return np.diff(ends[rows.indptr]).astype(np.int64)
 
 

@@ -112,6 +112,18 @@ def test_an_answer_that_agrees_changes_no_estimate():
     np.testing.assert_allclose(found @ found.T, factors @ factors.T, atol=1e-8 * STRENGTHS[0])
 
 
+@pytest.mark.parametrize("n_factors", [25, 30])
+def test_columns_beside_many_factors_stay_orthogonal_and_no_more_than_items(n_factors):
+    """Together they are more than items have dimensions: what is left over is rounding errors, and none is kept."""
+    factors = factors_of(30, np.geomspace(90.0, 1.0, n_factors))
+    for _ in range(3):  # as the rounds of a run
+        encoder = next_encoder(factors, 10, 1.0)
+        factors = add_columns(factors, answer(factors @ factors.T, encoder, 30.0), encoder, 30.0, KAPPA)
+        inner = factors.T @ factors
+        assert len(inner) <= 30
+        np.testing.assert_allclose(inner, np.diag(inner.diagonal()), atol=1e-8 * inner.max())
+
+
 def test_an_answer_that_is_noise_changes_little():
     factors = factors_of(200, STRENGTHS)
     encoder = next_encoder(factors, 6, 1.0)
