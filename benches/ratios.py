@@ -1,6 +1,7 @@
 """What benchmarks share: peers that may be absent, instruction sets, ratios to the best peer and to the floor."""
 
 import contextlib
+import functools
 
 import numpy as np
 
@@ -30,11 +31,30 @@ def times_of_part(theirs, values, part, ours):
 
 @contextlib.contextmanager
 def peer(name):
-    """Imports of a peer; without it `setup` says so, and asv shows n/a."""
+    """Imports of a peer; without it `setup`, or a class decorated with `nan_without_peers`, has asv show n/a."""
     try:
         yield
     except ImportError as error:
         raise NotImplementedError(f"{name} is not installed") from error
+
+
+def nan_without_peers(kind):
+    """Decorate a class: where a peer is absent or cannot do a case, its ratios are NaN, and asv does not fail."""
+    for name, function in list(vars(kind).items()):
+        if name.startswith("track_"):
+            setattr(kind, name, _or_nan(function))
+    return kind
+
+
+def _or_nan(function):
+    @functools.wraps(function)
+    def measured(*arguments):
+        try:
+            return function(*arguments)
+        except NotImplementedError:
+            return np.nan
+
+    return measured
 
 
 class OnInstructionSet:
@@ -93,7 +113,7 @@ def with_ratios(method, *, floor=None, threads=1):
         added += [(track_floor_share, "share of floor")] if floor else []
         for function, unit in added:
             function.params, function.param_names, function.unit = params, names, unit
-            setattr(kind, function.__name__, function)
+            setattr(kind, function.__name__, _or_nan(function))
         return kind
 
     return decorate

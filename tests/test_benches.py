@@ -399,8 +399,38 @@ def test_without_peers_or_a_floor_there_is_no_ratio():
     alone = type("Alone", (Alternatives,), {"params": ((1,), ("fastfedrec", "absent"))})
     case = ratios.with_ratios("time_it")(alone)()
     case.setup("cached", 1, "fastfedrec")
-    with pytest.raises(NotImplementedError, match="no peer is installed"):
-        case.track_times_best_peer("cached", 1, "fastfedrec")
+    assert math.isnan(case.track_times_best_peer("cached", 1, "fastfedrec"))
     assert not hasattr(alone, "track_floor_share")
     ours = type("Ours", (Alternatives,), {"params": ((1,), ("fastfedrec",))})
     assert not hasattr(ratios.with_ratios("time_it")(ours), "track_times_best_peer")
+
+
+def test_a_ratio_to_an_absent_peer_is_no_failure():
+    class Ratios:
+        def track_times_absent(self, values):
+            with ratios.peer("absent"):
+                import a_package_that_nobody_has  # noqa: F401
+
+        def track_times_numpy(self, values):
+            return sum(values)
+
+        def track_times_broken(self, values):
+            raise ValueError("results differ")
+
+    assert ratios.nan_without_peers(Ratios) is Ratios
+    assert math.isnan(Ratios().track_times_absent([1.0, 2.0]))
+    assert Ratios().track_times_numpy([1.0, 2.0]) == 3.0
+    with pytest.raises(ValueError, match="results differ"):  # the control: all else fails
+        Ratios().track_times_broken([])
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if ".bench_" in f".{name}"])
+def test_ratios_to_peers_are_nan_where_a_peer_is_absent(name):
+    """Those of classes whose `setup` has not imported the peer already."""
+    always_here = ("numpy", "python", "scipy", "the_", "one_thread")
+    for kind in vars(load_benches(name)).values():
+        for method in (
+            [found for found in dir(kind) if found.startswith("track_times_")] if isinstance(kind, type) else []
+        ):
+            if not any(word in method for word in always_here):
+                assert hasattr(getattr(kind, method), "__wrapped__"), f"{kind.__name__}.{method}"

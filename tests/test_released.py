@@ -41,6 +41,7 @@ FEATURES = {str(width): np.arange(30 * width).reshape(30, width) ** 2 % 17 - 8.0
 CENTRAL = {
     "DPGram": DPGram(4.0),
     "DPGram, popularity alone": DPGram(1.0),
+    "DPGram, mean instead": DPGram(4.0),
     "DPGram, mean again": DPGram(4.0),
     "DPGram, neighbours": DPGram(4.0, score="knn", n_users=45),
     "DPGram, features": DPGram(18.0, item_features=FEATURES),
@@ -137,8 +138,9 @@ def believing(monkeypatch, request):
     name = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name")
     if name and "Gram" in name:
         prefer(
-            monkeypatch, personal="popularity" not in name, with_features="features" in name, needs_mean="mean" in name
-        )
+            monkeypatch, personal="popularity" not in name, with_features="features" in name,
+            needs_mean="instead" in name, start="mean, pairs" if "again" in name else "pairs",
+        )  # fmt: skip
     monkeypatch.setattr("fastfedrec.systems.subspace._inference._LEAST_BELIEF", 0.0)
     shrinkage = importlib.import_module("fastfedrec.systems.gram._feature_shrinkage")
     own = shrinkage.believed_scales

@@ -11,7 +11,7 @@ import scipy.sparse
 import threadpoolctl
 
 from benches.floors import floor_seconds, in_turns
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key, als
 from fastfedrec.datasets import generate_implicit
 
@@ -147,6 +147,7 @@ class _Users(OnInstructionSet):
         return float(np.median(ratios))
 
 
+@nan_without_peers
 class Exact(_Users):
     param_names = ("n_factors", "n_threads", "instruction_set")
     params = (N_FACTORS, [1, 2], INSTRUCTION_SETS)
@@ -161,6 +162,7 @@ class Exact(_Users):
         return self.times(data, n_threads, _irspack)
 
 
+@nan_without_peers
 class ExactOnOneThread(_Users):
     param_names = ("n_factors", "n_threads", "instruction_set")
     params = (N_FACTORS, [1], INSTRUCTION_SETS)
@@ -191,6 +193,7 @@ class ExactOnOneThread(_Users):
         return times_faster(*(_fastfedrec(data, self.v, n) for n in (1, 2)), least=4.0, most=2000, processors=2)
 
 
+@nan_without_peers
 class ConjugateGradients(_Users):
     param_names = ("n_factors", "n_threads", "instruction_set")
     params = (N_FACTORS, [1, 2], INSTRUCTION_SETS)

@@ -11,7 +11,7 @@ import scipy.sparse
 import threadpoolctl
 
 from benches.floors import floor_seconds, in_turns
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer
 from fastfedrec import Key
 from fastfedrec.compute.clustering import kmeans
 from fastfedrec.datasets import generate_implicit
@@ -24,6 +24,7 @@ def setup_cache():
     return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
 
 
+@nan_without_peers
 class Iterations(OnInstructionSet):
     unit = "times faster"
     param_names = ("instruction_set",)

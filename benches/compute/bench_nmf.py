@@ -13,7 +13,7 @@ import numpy as np
 import threadpoolctl
 
 from benches.floors import fastest, floor_seconds, in_turns
-from benches.ratios import peer
+from benches.ratios import nan_without_peers, peer
 from fastfedrec import Interactions, Key, hardware
 from fastfedrec.compute.nmf import fit_nmf
 from fastfedrec.datasets import generate_implicit
@@ -44,6 +44,7 @@ def _fit(data, n_epochs, solver="cd", regularization=0.1):
     )  # fmt: skip
 
 
+@nan_without_peers
 class Epochs:
     unit = "times faster"
 

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from benches.floors import SIZES, fastest, floor_seconds
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, times_faster
 from fastfedrec import Interactions, Key
 from fastfedrec.compute.ranking import held_out_ranks, held_out_ranks_factors, recommend_factors, sample_unseen, top_k
 
@@ -73,6 +73,7 @@ class SampleUnseen(OnEveryInstructionSet):
         return drawn
 
 
+@nan_without_peers
 class HeldOutRanks(OnEveryInstructionSet):
     """The rank of one score among 99, for each user."""
 
@@ -174,6 +175,7 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
         return 1 + (others > score).sum(axis=1) + (others == score).sum(axis=1) / 2
 
 
+@nan_without_peers
 class RecommendTop10(OnEveryInstructionSet):
     """The ten best unseen items of every user, from float32 factors."""
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from benches.floors import floor_seconds
-from benches.ratios import peer, times_faster, with_ratios
+from benches.ratios import nan_without_peers, peer, times_faster, with_ratios
 from fastfedrec import Interactions, Key
 from fastfedrec.data.store import open_interactions, store_interactions
 from fastfedrec.datasets import generate_implicit, load_table, store_table
@@ -116,6 +116,7 @@ class LoadTable20M(LoadTable):
         return _written(10 * N_RATINGS)
 
 
+@nan_without_peers
 class TimesPolars:
     """How many times faster than polars, of the same columns, and `from_arrays` of what it gives, in turns."""
 

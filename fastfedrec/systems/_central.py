@@ -16,6 +16,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts, check_interactions
 from fastfedrec.systems._own_rows import OwnRows
+from fastfedrec.systems._substitute import all_phases
 from fastfedrec.systems._transaction import transactional
 
 _MOST_EPSILON = 1e12  # of a run whose noise stays above the least that LayeredGaussian draws
@@ -81,9 +82,8 @@ class CentralModel(OwnRows):
         return [phases]
 
     def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return all rounds that users may be asked for: the plan, then those that may come in place of its end."""
-        plan, *others = self._plans(self._plan(data, key))
-        return plan + [phase for other in others for phase in other if phase.system.n_skipped]
+        """Return all rounds that users may be asked for: the plan, then those that may come in place of its rest."""
+        return all_phases(self._plans(self._plan(data, key)))
 
     @abstractmethod
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:

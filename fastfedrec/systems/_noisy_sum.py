@@ -1,10 +1,11 @@
 """One round in which users add whole numbers of a bounded norm up, exactly, and the server adds Gaussian noise."""
 
+import copy
 import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -43,6 +44,8 @@ class NoisySum(FederatedSystem):
 
     #: Largest distance between the contributions of two users, in norms of one; 2 by the triangle inequality.
     replace_sensitivity: float = 2.0
+    #: Whether a release chooses this round in place of planned ones; set by `substitute`.
+    is_chosen: bool = False
     #: Set by `state_largest_replacement` for a round of one of several plans; None states the cost of the round itself.
     stated_cost: StatedCost | None = None
 
@@ -64,6 +67,12 @@ class NoisySum(FederatedSystem):
     def width(self) -> float:
         """Standard deviation of a sum's noise, in norms of what one user adds."""
         return float(self.noise.stddev) / self._unit
+
+    def with_noise(self, noise: LayeredGaussian) -> Self:
+        """Return the same round with other noise, for a plan that a release may choose."""
+        other = copy.copy(self)
+        other.noise, other.is_chosen, other.stated_cost = noise, True, None
+        return other
 
     @abstractmethod
     def _shape(self, state: Any) -> tuple[int, ...]:
@@ -108,7 +117,7 @@ class NoisySum(FederatedSystem):
     def round_event(self, n_clients: int) -> Gaussian:
         """Return the event of the round; its noise does not depend on the number of clients."""
         noise_multiplier, replacement = self.stated_cost or self.own_cost
-        if self.n_skipped and self.stated_cost is None:
+        if self.is_chosen and self.stated_cost is None:
             # A release chose this round, and the plan that it replaces may cost up to 2 for a replaced user.
             replacement = 2.0
         return Gaussian(

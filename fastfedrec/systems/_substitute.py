@@ -1,48 +1,74 @@
-"""A round in place of planned ones, at the same privacy cost, where a release chooses it."""
+"""Rounds in place of planned ones, at the same privacy cost, where a release chooses them."""
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.rounds.fit import Phase
-from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import layered_noise
 
-__all__ = ["pooled", "substitute"]
+__all__ = ["all_phases", "number_phases", "pooled", "substitute"]
 
-_BELOW_ONE = 1 - 2.0**-40  # keeps the cost of a substitute below that of the rounds after rounding
+_BELOW_ONE = 1 - 2.0**-40  # keeps the cost of substitutes below that of the rounds after rounding
 
 
-def substitute(phases: Sequence[Phase], kind: type[NoisySum], state: Any, n_skipped: int) -> Phase:
-    """Return one round that costs as much as several planned rounds.
+def substitute(phases: Sequence[Phase], others: Sequence[Phase], shares: Sequence[float]) -> list[Phase]:
+    """Return rounds that together cost as much as several planned rounds.
 
     Parameters
     ----------
     phases : sequence of Phase
-        The rounds that it replaces: the rest of a plan.
-    kind : type
-        Of the round.
-    state : object
-        Its state, as a plan gives it.
-    n_skipped : int
-        Phases between the last one that was run and this one, in the list of all phases.
+        The rounds that are replaced: the rest of a plan.
+    others : sequence of Phase
+        The rounds in their place, each run once, with any noise.
+    shares : sequence of float
+        Of the squared cost that each of them takes; they add up to 1 at most.
 
     Returns
     -------
-    Phase
-        Its noise costs no more than that of the replaced rounds together, and its event states at least their distance
-        from normal draws.  A release chooses it, so `state_largest_replacement` sets the cost that its event states.
+    list of Phase
+        `others` with noise that costs no more than that of the replaced rounds together.  Their events state at least
+        the distance from normal draws of the replaced ones.  A release chooses them, so `state_largest_replacement`
+        sets the cost that their events state.
     """
     mu = _BELOW_ONE * math.sqrt(math.fsum(n_rounds / system.width**2 for system, _, n_rounds in phases))
-    noise = layered_noise(kind._unit / mu, "")
+    systems = [
+        system.with_noise(layered_noise(system._unit / (mu * math.sqrt(share)), ""))
+        for (system, *_), share in zip(others, shares, strict=True)
+    ]
+    found = [Phase(system, state) for system, (_, state, _) in zip(systems, others, strict=True)]
+    for system, state, _ in found:
+        system.distance = system.noise.total_distance(math.prod(system._shape(state)))
     paid = math.fsum(n_rounds * system.distance for system, _, n_rounds in phases)
-    system = kind(noise, phases[0].system.key, paid)
-    system.distance = max(noise.total_distance(math.prod(system._shape(state))), paid)
-    system.n_skipped = n_skipped
-    return Phase(system, state)
+    systems[0].distance = max(systems[0].distance, paid - math.fsum(system.distance for system in systems[1:]))
+    return found
+
+
+def all_phases(plans: Sequence[Sequence[Phase]]) -> list[Phase]:
+    """Return the phases of all plans, each once: those of the first plan, then those that each other plan adds.
+
+    Parameters
+    ----------
+    plans : sequence of sequences of Phase
+        They share the systems of the rounds that they have in common.
+
+    Returns
+    -------
+    list of Phase
+        In the order by which nodes number the rounds that they may be asked for.
+    """
+    return list({id(phase.system): phase for plan in plans for phase in plan}.values())
+
+
+def number_phases(plans: Sequence[Sequence[Phase]]) -> None:
+    """State for each phase how many phases lie between it and the one before it in its plan, in `all_phases`."""
+    places = {id(phase.system): place for place, phase in enumerate(all_phases(plans))}
+    for plan in plans:
+        for (before, *_), (system, *_) in pairwise(plan):
+            system.n_skipped = places[id(system)] - places[id(before)] - 1
 
 
 def pooled(releases: Sequence[np.ndarray], noises: Sequence[float]) -> NDArray[np.float64]:

@@ -311,14 +311,14 @@ CENTRAL = [
         "dpals-weights-not-normalised", "users of DPALS do not divide adaptive weights by their norm",
         "FrequencyWeights.of_users",
         "np.repeat(norms, shard.interactions_per_user())",
-        "levels.max(initial=1)",
+        "levels.max(initial=1) * _NORM_UNIT",
         ("test_no_users_weights_have_a_norm_above_the_scale", f"{PARTS}[DPALS, adaptive]"),
     ),
     Mutant(
         "dpals-weights-norm-rounded-down", "the norm that adaptive weights are divided by is rounded down",
         "FrequencyWeights.of_users",
-        ".astype(np.int64) + 2",
-        ".astype(np.int64)",
+        "(np.sqrt(squares.astype(np.float64)) * _NORM_UNIT).astype(np.int64) + 2",
+        "(np.sqrt(squares.astype(np.float64)) * _NORM_UNIT).astype(np.int64)",
         ("test_no_users_weights_have_a_norm_above_the_scale",),
     ),
     Mutant(

@@ -7,10 +7,11 @@ from fastfedrec.systems.gram.decision import RIDGES
 from fastfedrec.systems.gram.measurement import HitSum, NoisyMean
 
 
-def prefer(patch, *, personal, with_features=False, needs_mean=False):
+def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pairs"):
     """Let DPGram and ShuffledSketchGram choose the best personal candidate, or popularity; scores remain as they are.
 
-    The choice is still a function of the releases alone.  `needs_mean` is whether DPGram's mean has its last rounds.
+    The choice is still a function of the releases alone.  `start` names DPGram's plan after the mean, and
+    `needs_mean` is whether the mean has the last rounds of it.
     """
     choose, decide, estimate = shuffled_sketch.choose_candidate, HitSum.decide, dp_gram.best_estimate
 
@@ -31,4 +32,5 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False):
     )
     patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
     patch.setattr(dp_gram, "best_estimate", estimated)
-    patch.setattr(NoisyMean, "needs", lambda *arguments: needs_mean)
+    patch.setattr(dp_gram, "to_start_with", lambda plans, mean: start if start in plans else "mean")
+    patch.setattr(NoisyMean, "is_noisy", lambda *arguments: needs_mean)

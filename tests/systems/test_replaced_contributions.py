@@ -157,7 +157,7 @@ def test_a_round_that_a_release_chose_states_2():
     """The plan that it replaces may cost 2 for a replaced user."""
     system = ShareSumAgain(NOISE, KEY, 0.0)
     assert system.round_event(1).replace_sensitivity == math.sqrt(2)
-    system.n_skipped = 1
+    system.is_chosen = True
     assert system.round_event(1).replace_sensitivity is None
 
 

@@ -1,4 +1,4 @@
-"""Rounds of the mean in place of DPGram's last rounds: every plan costs the same, and has noise of its own."""
+"""Rounds of the mean in place of DPGram's planned rounds: every plan costs the same, and has noise of its own."""
 
 import dataclasses
 import itertools
@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase as Stage
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.decision_case import prefer
 from support.feature_case import grouped
@@ -17,18 +18,27 @@ from support.noise_case import RecordingEngine, is_accounted_for, unrelated
 
 from fastfedrec import DPGram, Key
 from fastfedrec.accounting import Ledger, gaussian_mu, seen_event
+from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.local import LocalEngine
 from fastfedrec.systems._central import sum_distances
 from fastfedrec.systems._noisy_sum import SQRT_2
 from fastfedrec.systems._substitute import pooled, substitute
+from fastfedrec.systems.gram import dp_gram, measurement, plan
 from fastfedrec.systems.gram import dp_gram_rounds as rounds
 from fastfedrec.systems.gram.measurement import NoisyMean
-from fastfedrec.systems.gram.plan import EXIT
+from fastfedrec.systems.gram.plan import EXIT, alternatives, precision_of
 
 KEY = Key.from_seed(5)
 ROWS = interactions_of([{0, 1}, {2}] * 30, 40)
-#: What a run releases last: the number of its plan, and of the plan's rounds before the last one.
-PLANS = {"columns": (0, 6), "popularity": (1, EXIT), "mean": (1, EXIT)}
+#: What a run takes: the name of its plan, and of the rounds that come in place of planned ones.
+PLANS = {
+    "columns": ("pairs", []),
+    "popularity": ("pairs, mean", ["ShareSumInstead"]),
+    "mean": ("pairs, mean", ["ShareSumInstead"]),
+    "more mean": ("mean, pairs", ["ShareSumAgain"]),
+    "more mean, popularity": ("mean, pairs, mean", ["ShareSumAgain", "ShareSumInstead"]),
+    "mean alone": ("mean", ["ShareSumAgain"]),
+}
 
 
 def costs(phases):
@@ -43,10 +53,11 @@ def replaced(phases):
 
 
 def run_with(taken, *, epsilon=3.0, **options):
-    """A fit that takes one of the plans ("columns", "popularity" or "mean"), and the recorded rounds."""
+    """A fit that takes one of the plans, and the recorded rounds."""
     engine, model = RecordingEngine(), DPGram(epsilon)
     with pytest.MonkeyPatch.context() as patch:
-        prefer(patch, personal=taken != "popularity", needs_mean=taken == "mean")
+        start = PLANS[taken][0].removesuffix("s, mean") + "s" * PLANS[taken][0].endswith("s, mean")
+        prefer(patch, personal="popularity" not in taken, needs_mean=taken == "mean", start=start)
         model.fit(ROWS, key=KEY, engine=engine, **options)
     return model, engine.rounds
 
@@ -60,17 +71,17 @@ def test_releases_are_pooled_by_their_precision():
     np.testing.assert_allclose(pooled(sums, [1.0, 3**-0.5]), [7.0, 0.75])
 
 
-@pytest.mark.parametrize("taken", ["popularity", "mean"])
-def test_popularity_is_the_mean_of_both_releases(taken):
+@pytest.mark.parametrize("taken", PLANS)
+def test_popularity_is_the_mean_of_all_its_releases(taken):
     model, recorded = run_with(taken)
-    first, again = recorded[0], recorded[-1]
-    assert type(again.system) is rounds.ShareSumAgain
-    assert len(recorded) == 1 + PLANS[taken][1]
-    np.testing.assert_array_equal(first.update.arrays["item_shares"], again.update.arrays["item_shares"])
-    squares = [one.event.noise_multiplier**-2 for one in (first, again)]
-    mean = sum(s * one.after.noisy for s, one in zip(squares, (first, again), strict=True)) / sum(squares)
+    releases = [one for one in recorded if isinstance(one.system, rounds.ShareSum)]
+    assert [type(one.system).__name__ for one in releases] == ["ShareSum", *PLANS[taken][1]]
+    for one in releases:
+        np.testing.assert_array_equal(one.update.arrays["item_shares"], releases[0].update.arrays["item_shares"])
+    squares = [one.event.noise_multiplier**-2 for one in releases]
+    mean = sum(s * one.after.noisy for s, one in zip(squares, releases, strict=True)) / sum(squares)
     np.testing.assert_allclose(model.item_means_, mean / rounds.UNIT / ROWS.n_users, rtol=1e-9)
-    assert model.is_personal_ is (taken == "mean")
+    assert model.is_personal_ is ("popularity" not in taken and taken != "mean alone")
     if not model.is_personal_:
         ids, _ = model.recommend(ROWS.user_ids[:5], n=40, filter_seen=False)
         assert (ids == ids[0]).all()
@@ -79,7 +90,7 @@ def test_popularity_is_the_mean_of_both_releases(taken):
 # ---- the cost of plans -----------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20, deadline=None, phases=[Phase.generate])
+@settings(max_examples=20, deadline=None, phases=[Stage.generate])
 @given(
     n_items=st.integers(2, 60), epsilon=st.sampled_from([1e-3, 0.00235, 0.3, 8.0]),
     share=st.sampled_from([0.05, 0.5, 0.95]), score=st.sampled_from(["ease", "knn"]),
@@ -87,27 +98,45 @@ def test_popularity_is_the_mean_of_both_releases(taken):
 def test_no_plan_costs_more_than_the_budget_or_hardly_less(n_items, epsilon, share, score):
     """For zero_out by the width of the noise, for a replaced user by what events state; draws are paid for."""
     model = DPGram(epsilon, mean_share=share, score=score, n_users=2**22)
-    plan, *others = model._plans(model._plan(interactions_of([{0}], n_items), KEY))
+    plans = alternatives(model._plan(interactions_of([{0}], n_items), KEY))
+    plan = plans["pairs"]
     budget = Fraction(gaussian_mu(epsilon, 1e-6)) ** 2 * (1 + Fraction(1, 10**12))  # it is rounded down by 1e-9
     assert costs(plan) <= budget
-    assert len(others) == 1
-    for other in others:
-        kept, (substituted,), skipped = other[:EXIT], other[EXIT:], plan[EXIT:]
-        assert all(a is b for a, b in zip(kept, plan, strict=False))
-        assert costs(skipped) * (1 - Fraction(1, 2**30)) < costs([substituted]) <= costs(skipped)
+    assert list(plans) == ["pairs", "mean, pairs", "mean", "pairs, mean", "mean, pairs, mean"]
+    for before, name, n_kept in (
+        ("pairs", "mean, pairs", 1), ("pairs", "mean", 1), ("pairs", "pairs, mean", EXIT),
+        ("mean, pairs", "mean, pairs, mean", EXIT + 1),
+    ):  # fmt: skip
+        other = plans[name]
+        kept, substituted, skipped = other[:n_kept], other[n_kept:], plans[before][n_kept:]
+        assert all(a is b for a, b in zip(kept, plans[before], strict=False))
+        assert costs(skipped) * (1 - Fraction(1, 2**30)) < costs(substituted) <= costs(skipped)
         assert costs(other) <= budget
         assert replaced(plan) <= replaced(other) * (1 + Fraction(1, 2**38))
         assert replaced(other) <= replaced(plan) * (1 + Fraction(1, 2**38))
-        assert substituted.system.distance >= sum_distances(skipped)
-        assert substituted.system.distance >= substituted.system.noise.total_distance(n_items)
-        assert substituted.system.round_event(1).replace_sensitivity is None
+        assert sum_distances(other) >= sum_distances(plan) * (1 - 2**-50)
+        for system, state, _ in substituted:
+            assert system.distance >= system.noise.total_distance(math.prod(system._shape(state)))
+            assert system.is_chosen
+            assert system.stated_cost is not None
 
 
 def test_a_substitute_has_the_width_that_the_rounds_it_replaces_leave():
     model = DPGram(1.0)
-    plan, other = model._plans(model._plan(ROWS, KEY))
-    left = sum(system.width**-2 for system, *_ in plan[EXIT:])
-    assert other[-1].system.width == pytest.approx(left**-0.5, rel=1e-9)
+    plans = alternatives(model._plan(ROWS, KEY))
+    left = sum(system.width**-2 for system, *_ in plans["pairs"][EXIT:])
+    assert plans["pairs, mean"][-1].system.width == pytest.approx(left**-0.5, rel=1e-9)
+
+
+def test_a_second_mean_takes_its_share_from_all_later_rounds_alike():
+    plans = alternatives(DPGram(1.0)._plan(ROWS, KEY))
+    (_, again, *others), (_, *planned) = plans["mean, pairs"], plans["pairs"]
+    assert [type(one.system) for one in others] == [type(one.system) for one in planned]
+    ratios = [(one.system.width / two.system.width) ** 2 for one, two in zip(others, planned, strict=True)]
+    assert ratios == pytest.approx([1 / (1 - plan._MORE_MEAN_SHARE)] * len(planned), rel=1e-9)
+    left = precision_of(planned)
+    assert again.system.width**-2 == pytest.approx(plan._MORE_MEAN_SHARE * left, rel=1e-9)
+    assert precision_of(plans["mean"][1:]) == pytest.approx(left, rel=1e-9)
 
 
 @pytest.mark.parametrize("taken", PLANS)
@@ -117,8 +146,12 @@ def test_the_ledger_of_every_run_states_the_cost_of_its_releases(taken):
     spent = sum(event.noise_multiplier**-2 for event in model.ledger_.events.elements())
     assert 0.999 * gaussian_mu(3.0, 1e-6) < math.sqrt(spent) <= gaussian_mu(3.0, 1e-6) * (1 + 1e-12)
     sensitivities = [one.event.replace_sensitivity for one in recorded]
-    # The mean and the pairs before any choice have sqrt(2); columns, measurements and chosen rounds have 2.
-    assert sensitivities == [SQRT_2, SQRT_2, *[None] * (len(recorded) - 2)]
+    # The first mean and pairs have sqrt(2), columns and measurements 2; later means make up for what they replace.
+    for one, sensitivity in zip(recorded, sensitivities, strict=True):
+        if type(one.system) in (rounds.ShareSum, rounds.PairSum):
+            assert sensitivity == SQRT_2
+        else:
+            assert (sensitivity or 2) > 1.2 * SQRT_2
     full = run_with("columns")[0].ledger_.epsilon("public")
     assert model.ledger_.epsilon("public") == pytest.approx(full, rel=1e-6)
 
@@ -145,8 +178,9 @@ def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
     model = DPGram(1.0)
     plan = model._plan(ROWS, KEY)
     twice = [plan[2]._replace(n_rounds=2), plan[-1]]  # two rounds of columns, and a measurement
-    found = substitute(twice, rounds.ShareSumAgain, plan[0].state, 1).system
-    expected = substitute([plan[2], plan[3], plan[-1]], rounds.ShareSumAgain, plan[0].state, 1).system
+    again = Phase(rounds.ShareSumAgain(plan[0].system.noise, KEY, 0.0), plan[0].state)
+    found = substitute(twice, [again], [1.0])[0].system
+    expected = substitute([plan[2], plan[3], plan[-1]], [again], [1.0])[0].system
     assert found.width == pytest.approx(expected.width, rel=1e-12)
     assert found.distance == pytest.approx(expected.distance, rel=1e-12)
 
@@ -155,10 +189,10 @@ def test_a_substitute_of_rounds_of_several_numbers_counts_them_all():
 
 
 def test_no_two_rounds_draw_from_one_stream():
-    """Of a run's columns, its pairs and its means; and not of the same round under another key."""
-    plan = DPGram(4.0)._plan(interactions_of([{0}], 200), KEY)
-    phases = [*plan, DPGram(4.0)._plans(plan)[1][-1]]
-    noise = {}
+    """Of a run's columns, its pairs and its three means; and not of the same round under another key."""
+    phases = alternatives(DPGram(4.0)._plan(interactions_of([{0}], 200), KEY))["mean, pairs"]
+    last = alternatives(phases_of := DPGram(4.0)._plan(interactions_of([{0}], 200), KEY))["mean, pairs, mean"][-1]
+    noise, plan, phases = {}, phases_of, [*phases, last]
     for system, state, _ in phases:
         after = system.apply(state, system.zero_update(state, 0))
         noise[system._purpose] = after.noisy.ravel() / float(system.noise.stddev)
@@ -173,10 +207,11 @@ def test_a_node_finds_the_rounds_that_a_run_asks_for():
     """Rounds are numbered as all that may be asked for are; a run that leaves some out states how many."""
     model = DPGram(3.0)
     phases, plans = model._all_phases(ROWS, KEY), model._plans(model._plan(ROWS, KEY))
-    assert len(plans) == len(phases) - len(plans[0]) + 1 == 2
-    for plan in plans:
+    assert len(plans) == 5
+    assert len(phases) == len({id(phase.system) for one in plans for phase in one}) == 17
+    for one in plans:
         number = -1
-        for system, *_ in plan:
+        for system, *_ in one:
             number += 1 + system.n_skipped
             assert (type(phases[number].system), phases[number].system.width) == (type(system), system.width)
 
@@ -184,8 +219,7 @@ def test_a_node_finds_the_rounds_that_a_run_asks_for():
 @pytest.mark.parametrize("taken", PLANS)
 def test_a_run_makes_the_rounds_of_its_plan(taken):
     model, recorded = run_with(taken)
-    number, _ = PLANS[taken]
-    expected = model._plans(model._plan(ROWS, KEY))[number]
+    expected = alternatives(model._plan(ROWS, KEY))[PLANS[taken][0]]
     assert [type(one.system) for one in recorded] == [type(system) for system, *_ in expected]
     assert [one.system.width for one in recorded] == [system.width for system, *_ in expected]
     assert [one.system.n_skipped for one in recorded] == [system.n_skipped for system, *_ in expected]
@@ -201,25 +235,43 @@ def test_shards_and_threads_change_nothing(epsilon):
     assert here.ledger_.to_dict() == there.ledger_.to_dict()
 
 
-def test_whether_the_last_rounds_give_way_follows_from_the_mean(monkeypatch):
-    """A mean with much noise takes the last rounds; one with little leaves them to columns."""
-    seen, needs = [], NoisyMean.needs
+def test_the_plan_follows_from_the_noise_of_the_mean(monkeypatch):
+    """The noisier the mean, the more of the budget it takes; the choice reads no rows."""
+    seen, choose = [], dp_gram.to_start_with
 
-    def spy(self, left):
-        seen.append((self, left, needs(self, left)))
+    def spy(plans, mean):
+        seen.append((mean, choose(plans, mean)))
         return seen[-1][-1]
 
-    prefer(monkeypatch, personal=True)
-    monkeypatch.setattr(NoisyMean, "needs", spy)
+    monkeypatch.setattr(dp_gram, "to_start_with", spy)
     data = grouped(600, 40, 1)[0]
-    for epsilon, is_needed in ((0.05, True), (0.5, True), (8.0, False)):
+    for epsilon, start in ((0.05, "mean"), (0.3, "mean, pairs"), (8.0, "pairs")):
         model = DPGram(epsilon).fit(data, key=KEY)
-        plans = model._plans(model._plan(data, KEY))
-        mean, left, found = seen.pop()
-        assert not seen
-        assert found is is_needed
-        expected = Counter(system.round_event(1).mechanism for system, *_ in plans[1 if found else 0])
-        assert Counter(event.mechanism for event in model.ledger_.events.elements()) == expected
-        assert mean.noise == pytest.approx(plans[0][0].system.width / data.n_users)
-        assert mean.precision == pytest.approx(plans[0][0].system.width ** -2)
-        assert left == pytest.approx(sum(system.width**-2 for system, *_ in plans[0][EXIT:]))
+        mean, name = seen.pop()
+        assert name == start
+        plans = alternatives(model._plan(data, KEY))
+        possible = [[type(one.system) for one in plans[end]] for end in (name, f"{name}, mean") if end in plans]
+        mechanisms = [Counter(kind._field.replace("_", " ") for kind in kinds) for kinds in possible]
+        ran = Counter(event.mechanism.removeprefix("Gaussian noise on ") for event in model.ledger_.events.elements())
+        assert ran in mechanisms
+        assert mean.noise == pytest.approx(plans["pairs"][0].system.width / data.n_users)
+        assert mean.precision == pytest.approx(plans["pairs"][0].system.width ** -2)
+
+
+def test_the_mean_takes_the_least_that_leaves_it_little_noise():
+    values, plans = np.full(100, 0.1), alternatives(DPGram(1.0)._plan(ROWS, KEY))  # the square is 1
+    first, more = (precision_of(plans["mean, pairs"][:n]) for n in (1, 2))
+    limit = measurement._MAX_MEAN_NOISE
+
+    def mean_with(ratio, precision):
+        """A mean whose noise is this part of its square if it has that precision."""
+        noise = ratio * precision / first / 100
+        return NoisyMean(values * math.sqrt(1 + 100 * noise), math.sqrt(noise), first)
+
+    for ratio, precision, expected in (
+        (0.99 * limit, first, "pairs"), (1.01 * limit, first, "mean, pairs"), (0.99 * limit, more, "mean, pairs"),
+        (1.01 * limit, more, "mean"),
+    ):  # fmt: skip
+        assert plan.to_start_with(plans, mean_with(ratio, precision)) == expected
+    assert plan.to_start_with(plans, NoisyMean(np.zeros(100), 1.0, first)) == "mean"
+    assert plan.to_start_with({"mean": plans["mean"]}, mean_with(0.0, first)) == "mean"

@@ -8,7 +8,7 @@ import functools
 import numpy as np
 
 from benches.floors import fastest, floor_seconds
-from benches.ratios import OnInstructionSet, peer, times_faster
+from benches.ratios import OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key
 from fastfedrec._kernels.compute.networks import _recurrence as kernel
 from fastfedrec._kernels.compute.networks._layers import compile_kernel
@@ -218,6 +218,7 @@ class ThereAndBack:
         self.run()
 
 
+@nan_without_peers
 class RatioToPeers(OnInstructionSet):
     """How many times faster than torch, timed in turns: the figure to quote."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from benches.compute.networks import bench_two_tower as steps
 from benches.floors import fastest, floor_seconds
-from benches.ratios import OnInstructionSet, times_faster
+from benches.ratios import OnInstructionSet, nan_without_peers, times_faster
 from fastfedrec.compute.networks.meta_learning import METHODS, MetaNetwork
 
 N_SUPPORT, PURPOSE = 80, "meta_learning.order"
@@ -99,6 +99,7 @@ class TrainClients:
         _send(method, *self.problem)
 
 
+@nan_without_peers
 class RatioToPeers(OnInstructionSet):
     """How many times faster than each peer, timed in turns: the figure to quote."""
 

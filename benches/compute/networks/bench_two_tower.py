@@ -7,7 +7,7 @@ equally many examples here, because two of the ways need that; ours do not.  tor
 import numpy as np
 
 from benches.floors import fastest, floor_seconds
-from benches.ratios import OnInstructionSet, peer, times_faster
+from benches.ratios import OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key
 from fastfedrec.compute.networks.client_examples import ClientExamples, Events, draw_examples
 from fastfedrec.compute.networks.two_tower import TwoTower
@@ -237,6 +237,7 @@ class TrainClients:
         self.run()
 
 
+@nan_without_peers
 class RatioToPeers(OnInstructionSet):
     """How many times faster than each peer, timed in turns: the figure to quote."""
 

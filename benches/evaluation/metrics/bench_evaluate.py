@@ -4,7 +4,7 @@ import numpy as np
 import threadpoolctl
 
 from benches.compute.bench_ranking import N_ITEMS, N_USERS, long_tailed_interactions
-from benches.ratios import peer, times_faster
+from benches.ratios import nan_without_peers, peer, times_faster
 from fastfedrec import Key
 from fastfedrec.evaluation import evaluate
 
@@ -24,6 +24,7 @@ class Factors:
         return self.users[self.data.user_index(user_ids)], self.items[self.data.item_index(item_ids)]
 
 
+@nan_without_peers
 class EvaluateAll:
     """A fifth of each user's interactions among all that are not in the other four: seven metrics."""
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from benches.floors import fastest
 from benches.generated import random_interactions
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster, times_of_part
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster, times_of_part
 from fastfedrec import Key, hardware
 from fastfedrec._kernels.mechanisms.channels import binary_response as kernel
 from fastfedrec.mechanisms import BinaryResponse
@@ -58,6 +58,7 @@ class PrivatizeBits:
         self.run(self.bits)
 
 
+@nan_without_peers
 class InstructionSets(OnInstructionSet):
     """Ours on each instruction set; answers of every one are those of the plain one."""
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benches.floors import fastest
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster, times_of_part
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster, times_of_part
 from fastfedrec import Key, hardware
 from fastfedrec.mechanisms import DiscreteGaussian, DiscreteLaplace, LayeredGaussian, RoundedGaussian
 
@@ -106,6 +106,7 @@ class Layers:
         self.values += np.rint(draws).astype(np.int64)
 
 
+@nan_without_peers
 class InstructionSets(OnInstructionSet):
     """Tables on each instruction set; the draws of every one are those of the plain one."""
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benches.ratios import times_faster
+from benches.ratios import nan_without_peers, times_faster
 from fastfedrec import Key
 from fastfedrec.studies.membership._figures import RocCurve
 
@@ -67,6 +67,7 @@ class Figures(_Scores):
     peakmem_figures = time_figures
 
 
+@nan_without_peers
 class RatioToPeers(_Scores):
     """How many times faster than scikit-learn's curves, replicate by replicate; timed in turns in one process."""
 

@@ -8,7 +8,7 @@ import scipy.sparse
 import threadpoolctl
 
 from benches.floors import in_turns
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer
 from fastfedrec import ImplicitALS, Interactions, Key
 from fastfedrec.datasets import generate_implicit
 
@@ -78,6 +78,7 @@ def setup_cache():
     return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
 
 
+@nan_without_peers
 class Epoch(OnInstructionSet):
     param_names = ("n_factors", "solver", "n_threads", "instruction_set")
     params = (N_FACTORS, ["exact", "cg"], [1, 2], INSTRUCTION_SETS)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from benches.floors import fastest, floor_seconds
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key
 from fastfedrec.systems.fedgnn._clients import Entries, Parameters, find_gradients
 
@@ -72,6 +72,7 @@ def _torch(parameters, entries, neighbors):
     return run
 
 
+@nan_without_peers
 class Gradients(OnInstructionSet):
     """64 clients with 100 items and 10 neighbours each."""
 

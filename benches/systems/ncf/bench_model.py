@@ -7,7 +7,7 @@ timed.
 import numpy as np
 
 from benches.floors import fastest, floor_seconds
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, peer, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, peer, times_faster
 from fastfedrec import Key
 from fastfedrec.systems.ncf._network import Network, Trainer
 
@@ -65,6 +65,7 @@ def _torch(network, start, examples):
     return run
 
 
+@nan_without_peers
 class Steps(OnInstructionSet):
     param_names = ("kind", "n_factors", "instruction_set")
     params = (["gmf", "neumf"], [8, 64], INSTRUCTION_SETS)

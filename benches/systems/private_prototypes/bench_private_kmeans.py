@@ -10,7 +10,7 @@ import numpy as np
 import threadpoolctl
 
 from benches.floors import fastest, integer_operations_per_second, read_bytes_per_second
-from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
+from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, nan_without_peers, times_faster
 from fastfedrec import Key, PrivatePrototypes
 from fastfedrec.compute.clustering import assign_rows, kmeans
 from fastfedrec.datasets import generate_counts, generate_implicit
@@ -64,6 +64,7 @@ class Swaps(OnInstructionSet):
         return np.stack([np.minimum(wide, nearest[:, None]).sum(axis=0) for nearest in rest])
 
 
+@nan_without_peers
 class EqualEpsilon:
     """k-means at the same true epsilon, pure, from the same rows.
 

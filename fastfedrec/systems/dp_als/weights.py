@@ -72,7 +72,7 @@ class FrequencyWeights:
         # Differences of running sums are exact, also where these leave the range of int64.
         totals = np.concatenate([[0], np.cumsum(levels * levels)])
         squares = totals[shard.indptr[1:]] - totals[shard.indptr[:-1]]
-        # The norm in 2**16-ths: the root is below 2**47 and off by less than 2**-5, so two more bound it from above, and
-        # the shortest norm, 1, is 2**-15 too large at most.  Products stay below 2**62.
+        # The norm, counted in parts of 2**-16, is below 2**47, and its root is off by less than 2**-5.  Two more parts
+        # bound it from above and cost at most 2**-15 of it.  Products stay below 2**62.
         norms = (np.sqrt(squares.astype(np.float64)) * _NORM_UNIT).astype(np.int64) + 2
         return (levels * scale * _NORM_UNIT // np.repeat(norms, shard.interactions_per_user())).astype(np.int32)

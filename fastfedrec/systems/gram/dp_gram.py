@@ -18,7 +18,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._central import CentralModel
-from fastfedrec.systems._substitute import pooled
+from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
 from fastfedrec.systems.gram.columns import add_columns, next_encoder
@@ -28,11 +28,13 @@ from fastfedrec.systems.gram.dp_gram_rounds import (
     SCALE,
     UNIT,
     GramState,
+    PairSum,
+    ShareSum,
 )
 from fastfedrec.systems.gram.gram_model import GramModel
 from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, candidates_with, measurement_state
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
-from fastfedrec.systems.gram.plan import EXIT, alternatives, planned_rounds
+from fastfedrec.systems.gram.plan import alternatives, planned_rounds, precision_of, to_start_with
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.subspace.model import floored, to_grid
 from fastfedrec.systems.subspace.rounds import SubspaceState
@@ -146,45 +148,50 @@ class DPGram(CentralModel, GramModel):
     @one_blas_thread()
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
         features, n_users, first = self._features_of(data), self._public_users(data), phases[0].system
-        self.item_means_ = fit.rounds(first, phases[0].state, data).noisy / (UNIT * n_users)
+        plans, chosen, form, factors = alternatives(phases), candidates_with(self.ridge)[0], None, None
+
+        def means_of(system: NoisySum, state: GramState) -> NDArray[np.float64]:
+            return fit.rounds(system, state, data).noisy / (UNIT * n_users)
+
+        mean = NoisyMean(means_of(first, phases[0].state), first.width / n_users, first.width**-2)
+        name, self.item_means_ = to_start_with(plans, mean), mean.values
         self._release_popularity()
-        self._note_features(features, are_used=len(phases) > 1)
-        if len(phases) == 1:
-            self.ledger_.note("DPGram: pairs take two items, so all of epsilon went to popularity")
-            return
-        form, of_pairs = PairForm.of(self.item_means_, n_users), phases[1].system
-        sums = fit.rounds(of_pairs, GramState(form.centre), data).noisy / UNIT
-        pairs = form.matrix(sums, of_pairs.width)
+        self._note_features(features, are_used=name != "mean")
+        if name == "mean":
+            reason = "pairs take two items" if len(plans) == 1 else "its noise would be too large with a part"
+            self.ledger_.note(f"DPGram: all of epsilon went to popularity, because {reason}")
 
         def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
             return denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)
 
-        factors = best_estimate(pairs, named_estimators(features, estimate))
-        mean, noise = NoisyMean(self.item_means_, first.width / n_users, first.width**-2), pairs.noise
-        chosen = candidates_with(self.ridge)[0]  # until a measurement decides
-        for number, (system, planned, _) in enumerate(phases[2:], 2):
-            left = math.fsum(later.width**-2 for later, *_ in phases[number:])
-            if number == EXIT and (not chosen.personal_weight or mean.needs(left)):
-                *_, (again, start, _) = self._plans(phases)[-1]
-                means = fit.rounds(again, start, data).noisy / (UNIT * n_users)
-                self.item_means_ = pooled([self.item_means_, means], [first.width, again.width])
-                break
-            if isinstance(system, HitSum):
+        todo = plans[name][1:]
+        while todo:
+            (system, planned, _), *todo = todo
+            if isinstance(system, ShareSum):
+                mean = mean.pooled(means_of(system, planned), system.width**-2)
+            elif isinstance(system, PairSum):
+                form = PairForm.of(mean.values, n_users)
+                pairs = form.matrix(fit.rounds(system, GramState(form.centre), data).noisy / UNIT, system.width)
+                factors, noise = best_estimate(pairs, named_estimators(features, estimate)), pairs.noise
+            elif isinstance(system, HitSum):
                 state = measurement_state(planned, factors, form, mean, noise)
                 sums = fit.rounds(system, state, data).noisy
-                self.decision_ = system.decide(sums, n_users, mean.spared(left - system.width**-2))
+                self.decision_ = system.decide(sums, n_users, mean.spared(precision_of(todo)))
                 chosen = self.decision_.chosen
+                if todo and (not chosen.personal_weight or mean.is_noisy(mean.precision + precision_of(todo) / 2)):
+                    todo = plans[f"{name}, mean"][-1:]  # instead of columns
             else:
                 encoder = next_encoder(factors, planned.encoder.shape[1], pairs.noise)
-                asked = SubspaceState(to_grid(floored(self.item_means_)), encoder)
+                asked = SubspaceState(to_grid(floored(mean.values)), encoder)
                 sums = fit.rounds(system, asked, data).noisy / system._unit
                 strength = form.strength(sums, encoder, n_users)
                 factors = add_columns(factors, sums, encoder, system.width, strength)
                 noise = (noise**-2 + system.width**-2) ** -0.5
+        self.item_means_ = mean.values
         if self.decision_ is not None:
             self._note_decision(self.decision_)  # the last one alone
-        if chosen.personal_weight:
-            self._prepare_scores(form.about(public_mean(self.item_means_) / SCALE), factors, noise, chosen)
+        if factors is not None and chosen.personal_weight:
+            self._prepare_scores(form.about(public_mean(mean.values) / SCALE), factors, noise, chosen)
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
@@ -205,5 +212,5 @@ class DPGram(CentralModel, GramModel):
         return self._within_delta(mu, phases_at, n_items)
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
-        """Return the plan, and those that release the mean again instead of its end."""
-        return alternatives(phases)
+        """Return the plan, and those that release the mean again."""
+        return list(alternatives(phases).values())

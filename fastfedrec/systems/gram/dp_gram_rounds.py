@@ -74,9 +74,15 @@ class ShareSum(ItemShares, GramSum):
 
 
 class ShareSumAgain(ShareSum):
-    """The round instead of columns, if the decision is for popularity."""
+    """The second round, if the first mean has much noise."""
 
     _purpose = "dp_gram.item_shares_again"
+
+
+class ShareSumInstead(ShareSum):
+    """The round instead of the last columns, if the decision is for popularity."""
+
+    _purpose = "dp_gram.item_shares_instead"
 
 
 class PairSum(GramSum):

@@ -18,6 +18,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._noisy_sum import NoisySum
+from fastfedrec.systems._substitute import pooled
 from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
@@ -40,7 +41,7 @@ _MAX_RANK = 96  # of the models that are compared: the strongest directions deci
 # Weights of the personal part and ridges; tuned, see "Settings" on the page.  The first is the reference of the others.
 _CANDIDATES = ((1.0, 2.0), (1.0, 8.0), (0.4, 0.5), (0.4, 2.0), (2.5, 2.0), (2.5, 8.0))
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
-_MAX_MEAN_NOISE = 0.1  # of the square of the mean
+_MAX_MEAN_NOISE = 0.25  # of the square of the mean; tuned, see "Settings" on the page
 _NOISIER = "dp_gram.noisier_mean"  # a public stream
 
 
@@ -104,15 +105,21 @@ class NoisyMean:
         """Return the part of the noise's variance that this much more of the squared budget would spare."""
         return more / (self.precision + more)
 
-    def needs(self, left: float) -> bool:
-        """Return whether the mean needs the rest of the squared budget, for a noise of at most a tenth of its square.
+    def is_noisy(self, precision: float) -> bool:
+        """Return whether noise of this precision is too large a part of the square of the mean.
 
         The ranks of popularity lose as the cosine of the noisy and the exact mean does, which is 1 / sqrt(1 + r) with
-        r the noise over the square of the mean: 5% for a tenth.  Less than half of the rest is not worth a round.
+        r the noise over the square of the mean: 11% at the limit.
         """
         noise = len(self.values) * self.noise**2
         square = max(float(self.values @ self.values) - noise, 0.0)
-        return self.precision * noise > _MAX_MEAN_NOISE * square * (self.precision + left / 2)
+        return self.precision * noise > _MAX_MEAN_NOISE * square * precision
+
+    def pooled(self, values: np.ndarray, precision: float) -> "NoisyMean":
+        """Return this mean together with another release of it, which has this precision."""
+        total = self.precision + precision
+        mean = pooled([self.values, values], [self.precision**-0.5, precision**-0.5])
+        return NoisyMean(mean, self.noise * math.sqrt(self.precision / total), total)
 
 
 def candidates_with(ridge: float | str) -> tuple[Candidate, ...]:

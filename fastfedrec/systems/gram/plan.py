@@ -1,7 +1,7 @@
 """The rounds of DPGram in their order, their shares of the budget, and the plans that a release may choose."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,22 +9,35 @@ import numpy as np
 from fastfedrec.core.randomness import Key
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.systems._replacement import state_largest_replacement
-from fastfedrec.systems._substitute import substitute
+from fastfedrec.systems._substitute import number_phases, substitute
 from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.gram.columns import N_COLUMNS
 from fastfedrec.systems.gram.decision import Candidate
-from fastfedrec.systems.gram.dp_gram_rounds import CrossSum, GramState, PairSum, ShareSum, ShareSumAgain
-from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, measured_stride
+from fastfedrec.systems.gram.dp_gram_rounds import (
+    CrossSum,
+    GramState,
+    PairSum,
+    ShareSum,
+    ShareSumAgain,
+    ShareSumInstead,
+)
+from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, NoisyMean, measured_stride
 from fastfedrec.systems.subspace.rounds import MAX_USERS as MAX_COLUMN_USERS
 from fastfedrec.systems.subspace.rounds import SubspaceState
 
-__all__ = ["EXIT", "alternatives", "planned_rounds"]
+__all__ = ["EXIT", "alternatives", "planned_rounds", "precision_of", "to_start_with"]
 
 # Shares of the squared budget that the mean leaves; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
 _PAIR_SHARE = 0.55
 _MEASUREMENT_SHARE = 0.015
+_MORE_MEAN_SHARE = 0.18  # of the budget that the first mean leaves, for a second one
 #: Number of the round after the first measurement, from which on the mean may be released instead.
 EXIT = 5
+
+
+def precision_of(phases: Sequence[Phase]) -> float:
+    """Return the squared budget of rounds."""
+    return math.fsum(phase.system.width**-2 for phase in phases)
 
 
 class _Kind(NamedTuple):
@@ -89,14 +102,47 @@ def planned_rounds(
     return phases
 
 
-def alternatives(phases: list[Phase]) -> list[list[Phase]]:
-    """Return a plan, and the one that releases the mean again for the rest of the budget after the first measurement.
+def alternatives(phases: list[Phase]) -> dict[str, list[Phase]]:
+    """Return a plan and those that release the mean again, named by their rounds in order.
 
-    Both cost the same for zero_out, and state the same cost for a replaced user.
+    All cost the same for zero_out, and state the same cost for a replaced user.
+
+    Parameters
+    ----------
+    phases : list of Phase
+        As from `planned_rounds`.
+
+    Returns
+    -------
+    dict of str to list of Phase
+        "pairs": the plan.  "mean, pairs": a second mean before the pairs, for a part of the budget.  "mean": a second
+        mean for all of it.  With ", mean" behind the name of one of the first two: a mean instead of its rounds after
+        the first measurement.  Of one item there is the plan alone.
     """
-    if len(phases) <= EXIT:
-        return [phases]
-    again = substitute(phases[EXIT:], ShareSumAgain, phases[0].state, len(phases) - EXIT)
-    plans = [phases, [*phases[:EXIT], again]]
-    state_largest_replacement(plans)
+    if len(phases) == 1:
+        return {"mean": phases}
+    first, *rest = phases
+    system = first.system
+    again = Phase(ShareSumAgain(system.noise, system.key, 0.0), first.state)
+    precisions = np.array([phase.system.width**-2.0 for phase in rest])
+    shares = (1 - _MORE_MEAN_SHARE) * precisions / precisions.sum()
+    plans = {
+        "pairs": phases,
+        "mean, pairs": [first, *substitute(rest, [again, *rest], [_MORE_MEAN_SHARE, *shares])],
+        "mean": [first, *substitute(rest, [again], [1.0])],
+    }
+    last = Phase(ShareSumInstead(system.noise, system.key, 0.0), first.state)
+    for name, stop in (("pairs", EXIT), ("mean, pairs", EXIT + 1)):
+        plan = plans[name]
+        if len(plan) > stop:
+            plans[f"{name}, mean"] = [*plan[:stop], *substitute(plan[stop:], [last], [1.0])]
+    number_phases(list(plans.values()))
+    state_largest_replacement(list(plans.values()))
     return plans
+
+
+def to_start_with(plans: Mapping[str, list[Phase]], mean: NoisyMean) -> str:
+    """Return the name of the plan with the least of the budget for the mean that leaves it little noise."""
+    if len(plans) == 1 or mean.is_noisy(precision_of(plans["mean, pairs"][:2])):
+        return "mean"
+    return "mean, pairs" if mean.is_noisy(mean.precision) else "pairs"

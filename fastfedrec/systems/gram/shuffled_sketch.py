@@ -31,6 +31,7 @@ from fastfedrec.rounds.engine import Engine
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._inputs import check_counts
 from fastfedrec.systems._saved import SavedModel
+from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
@@ -274,13 +275,13 @@ class ShuffledSketchGram(GramModel):
         again = LastSketchRound(
             last.channel, last.n_items, last.n_reports, self.n_rotations, False, last.honest_fraction
         )
-        again.n_skipped = 1
-        return [phases, [*before, Phase(again, phases[0].state)]]
+        plans = [phases, [*before, Phase(again, phases[0].state)]]
+        number_phases(plans)
+        return plans
 
     def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
         """Return all rounds that users may be asked for."""
-        plan, *others = self._plans(self._plan(data, key))
-        return plan + [other[-1] for other in others]
+        return all_phases(self._plans(self._plan(data, key)))
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

@@ -163,9 +163,10 @@ def test_a_candidate_has_to_beat_popularity_with_the_rest_of_the_budget(doubled,
 
 def test_a_mean_needs_more_where_its_noise_is_large():
     values = np.full(100, 0.1)
-    assert not NoisyMean(values, 0.01, 1.0).needs(2.0)
-    assert NoisyMean(values, 0.09, 1.0).needs(2.0)
-    assert NoisyMean(np.zeros(100), 0.01, 1.0).needs(2.0)
+    assert not NoisyMean(values, 0.01, 1.0).is_noisy(1.0)
+    assert NoisyMean(values, 0.07, 1.0).is_noisy(1.0)
+    assert not NoisyMean(values, 0.07, 1.0).is_noisy(4.0)  # with four times the budget
+    assert NoisyMean(np.zeros(100), 0.01, 1.0).is_noisy(4.0)
     assert NoisyMean(values, 0.01, 1.0).spared(3.0) == 0.75
 
 

@@ -105,7 +105,6 @@ def test_settings_keep_their_budget_and_use_it(recipe, epsilon):
 
 @pytest.mark.parametrize("epsilon", [2.0, 50.0])
 def test_a_setting_covers_every_plan_that_a_release_may_choose(epsilon):
-    """At large epsilons plans of one zero_out cost differ for replacing a user."""
     parameters, planned = calibrated(CENTRAL["DPGram"], epsilon, 1e-6, 900, 80)
     model = DPGram(**parameters)
     phases = model._plan(datasets.generate_implicit(900, 80, key=Key.from_seed(1)), Key.from_seed(2))
@@ -118,7 +117,7 @@ def test_a_setting_covers_every_plan_that_a_release_may_choose(epsilon):
         costs.append(ledger.epsilon("public"))
     assert len(costs) > 1
     assert max(costs) == planned.epsilon("public", 1e-6) <= epsilon
-    assert (max(costs) > 1.001 * costs[0]) is (epsilon == 50.0)
+    assert max(costs) > 0.5 * epsilon
 
 
 def test_no_setting_is_so_cheap():

@@ -1,5 +1,7 @@
 """DP-ALS's sums by item in Python's integers, one user at a time."""
 
+import math
+
 
 def sum_by_item(kept, rows, n_items):
     """Of the users who keep an item, the sum of their rows, and that of the products of two entries, f <= g."""
@@ -27,8 +29,6 @@ def weighted_sum_by_item(kept, weights, rows, n_items, scale):
 
 
 def user_weights(levels, scale):
-    """Whole numbers in proportion to a user's levels, of Euclidean norm at most the scale: divided by the next root."""
-    square, root = sum(level * level for level in levels), 0
-    while root * root < square:
-        root += 1
-    return [level * scale // root for level in levels]
+    """Whole numbers in proportion to a user's levels, of Euclidean norm at most the scale."""
+    norm = math.isqrt(sum(level * level for level in levels) << 32) + 2  # in 2**-16, and too large
+    return [(level * scale << 16) // norm for level in levels]
