@@ -17,8 +17,8 @@ _N_PROBES = 16  # of the quadrature
 _N_FIRST_STEPS, _N_STEPS = 24, 64  # of its recursion: a glance, and a node for each .03 of the spectrum's width
 _FIRST_DEGREE, _DEGREE = 24, 12  # of the filters before the first spectrum and the later ones
 _MOST_GROWTH = 1e4  # of a filter between two orthogonalisations: in single precision the weakest must not drown
-# Items from which on single precision, whose errors are far below the noise, saves time that counts.  With fewer, models
-# are the same on all processors but for the last digits.
+# Items from which on single precision, whose errors are far below the noise, saves time that counts.  Of fewer items,
+# models are the same on all processors but for the last digits.
 _LEAST_SINGLE = 512
 _ROWS = 1024  # of the matrix that a thread multiplies with at a time
 
