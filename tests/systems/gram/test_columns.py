@@ -12,7 +12,7 @@ from fastfedrec.systems.gram import columns
 from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
 from fastfedrec.systems.gram.pairs import PairForm
-from fastfedrec.systems.subspace.rounds import SCALE, UNIT, SubspaceState
+from fastfedrec.systems.subspace.rounds import SCALE, UNIT, ProjectionSum, SubspaceState
 
 
 def factors_of(n_items, strengths, seed=3):
@@ -103,6 +103,17 @@ def test_users_contributions_come_near_the_unit_and_never_beyond(n_items, n_own,
     square = sum(int(x) ** 2 for x in sums.ravel())
     assert square <= UNIT**2
     assert square >= 0.9 * UNIT**2
+
+
+@pytest.mark.parametrize("used", [[], [0], [0, 1, 2], [5, 9], list(range(20))])
+def test_columns_of_zeros_are_left_out_of_the_work_and_not_of_the_sums(used):
+    rng, state = np.random.default_rng(len(used)), np.zeros((30, 20), dtype=np.int16)
+    state[:, used] = rng.integers(-900, 900, size=(30, len(used)))
+    data = Interactions.from_scipy(scipy.sparse.csr_array((rng.random((40, 30)) < 0.3).astype(np.float32)))
+    broadcast = SubspaceState(np.full(30, 50, dtype=np.int32), state)
+    found, expected = (kind(None, None, 0.0, 0)._sums(broadcast, data, 1) for kind in (CrossSum, ProjectionSum))
+    np.testing.assert_array_equal(found, expected)
+    assert found.any(axis=0).tolist() == [column in used for column in range(20)]
 
 
 def test_an_answer_that_agrees_changes_no_estimate():
