@@ -295,6 +295,7 @@ def test_the_shards_are_let_go(client, data):
     state = system.initial_state(data.n_items, KEY)
     engine.run(system, state, data, key=KEY, n_rounds=1, ledger=Ledger(1e-6), communication=CommunicationLedger())
     wait_until(lambda: not any(client.has_what().values()))  # told to the workers in the background
+    assert not any(client.has_what().values())
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ ACCOUNTS = [
         ("test_sampling_under_the_other_relation_raises",),
     ),
     Mutant(
-        "sampling-rate-halved", "half as many are said to be sampled as are", "_Central.sampling_rate",
+        "sampling-rate-halved", "half as many are said to be sampled as are", "CentralEvent.sampling_rate",
         "(self.cohort_size or 0) / (self.n_users or 1)",
         "(self.cohort_size or 0) / (self.n_users or 1) / 2",
         ("test_sampling_rates",),

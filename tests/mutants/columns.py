@@ -37,26 +37,17 @@ COLUMNS = [
         (f"{ALIKE}[DPGram]",),
     ),
     Mutant(
-        "columns-not-normalised", "users of DPGram's rounds of columns contribute twice the norm", "CrossSum",
-        HONEST,
-        f"""
-        {HONEST}
-
-        def _sums(self, state, shard, n_threads):
-            return 2 * super()._sums(state, shard, n_threads)
-        """,
+        "columns-not-normalised", "users of DPGram's rounds of columns contribute twice the norm", "CrossSum._sums",
+        "super()._sums(used, shard, n_threads)",
+        "2 * super()._sums(used, shard, n_threads)",
         (f"{PARTS}[DPGram]",),
     ),
     Mutant(
-        "columns-own-item-stays", "an item is told by itself too in DPGram's rounds of columns", "CrossSum",
-        HONEST,
-        f"""
-        {HONEST}
-
-        def _sums(self, state, shard, n_threads):
-            own = np.bincount(shard.indices, minlength=shard.n_items)
-            return super()._sums(state, shard, n_threads) + 2**27 * own[:, None] * state.encoder.astype(np.int64)
-        """,
+        "columns-own-item-stays", "an item is told by itself too in DPGram's rounds of columns", "CrossSum._sums",
+        "super()._sums(used, shard, n_threads)",
+        """super()._sums(used, shard, n_threads) + (
+            2**27 * np.bincount(shard.indices, minlength=shard.n_items)[:, None] * used.encoder.astype(np.int64)
+        )""",
         (f"{PARTS}[DPGram]",),
     ),
     Mutant(

@@ -121,9 +121,9 @@ DECISION = [
         (FOLLOWS,),
     ),
     Mutant(
-        "decision-without-split", "candidates are evaluated on the matrix that they were fitted to", "_agreement",
-        "(pairs.values @ single).astype(np.float64) * (1 + 1 / _SPLIT) - (training @ single) / _SPLIT",
-        "(training @ single).astype(np.float64)",
+        "decision-without-split", "candidates are evaluated on the matrix that they were fitted to", "_test_matrix",
+        "test = pairs.values - training",
+        "return training.copy()",
         (DENSE, "test_a_matrix_that_scored_itself_would_choose_a_model_of_noise"),
     ),
     Mutant(
@@ -134,8 +134,8 @@ DECISION = [
     ),
     Mutant(
         "decision-one-training-matrix", "both training matrices are the same", "_training_matrices",
-        "np.subtract(2 * pairs.values, training, out=training)",
-        "pass",
+        "np.subtract(pairs.values, training, out=training)",
+        "training -= pairs.values",
         ("test_both_training_matrices_are_symmetric_and_their_mean_is_the_release",),
     ),
     Mutant(

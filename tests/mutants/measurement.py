@@ -59,8 +59,8 @@ MEASUREMENT = [
     ),
     Mutant(
         "hits-hash-of-earlier-users", "which item a user holds out depends on the rows before", "_hashes",
-        "np.diff(ends[rows.indptr]) % 2**32",
-        "ends[rows.indptr[1:]] % 2**32",
+        "np.diff(ends[rows.indptr])",
+        "ends[rows.indptr[1:]]",
         (ALONE,),
     ),
     Mutant(

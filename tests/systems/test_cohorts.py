@@ -119,6 +119,7 @@ def test_cohorts_that_are_alike_are_seen():
 
 def test_no_system_samples_in_another_way():
     """Poisson cohorts are drawn by no system; one that begins to belongs into the list above."""
-    with mock.patch.object(PoissonSampling, "sample", side_effect=AssertionError("it is not looked at here")):
+    with mock.patch.object(PoissonSampling, "sample", side_effect=AssertionError("it is not looked at here")) as sample:
         for name in SAMPLED:
             SAMPLED[name]().fit(data(), key=Key.from_seed(1))
+    assert not sample.called  # also where a system would have caught the error

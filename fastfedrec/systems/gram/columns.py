@@ -23,6 +23,7 @@ _MIN_COLUMNS = 10
 _COLUMNS_PER_DIRECTION = 2
 _MIN_EIGENVALUE = 0.2  # of the radius of the noise's spectrum, from which on a direction is counted
 _MAX_LENGTH = 2.0**12  # of a column in whole numbers: its entries are far below the bound of an encoder's
+_ROUNDING = 1e-12  # of the largest eigenvalue
 _MIN_LENGTH = 0.01  # of the strongest factor's: whole numbers still resolve the shortest column
 
 
@@ -132,15 +133,22 @@ def add_columns(
         beyond *= np.maximum(1 - n_items * (noise / strength) ** 2 / squares, 0.0)
         # R V = L L' V + U on the eigenvectors V, and what is orthogonal to them on both sides stays.
         moved = beyond / _scales(factors[:, :n_asked])
-        vectors = factors[:, :n_asked] / np.linalg.norm(factors[:, :n_asked], axis=0)
-        basis, _ = np.linalg.qr(np.column_stack([factors, moved]))
-        within, seen, told = basis.T @ factors, basis.T @ vectors, basis.T @ moved
-        inner = seen.T @ told
-        cross = told @ seen.T
-        matrix = within @ within.T + cross + cross.T - seen @ ((inner + inner.T) / 2) @ seen.T
+        lengths = np.maximum(np.linalg.norm(factors, axis=0), np.finfo(float).tiny)
+        vectors = factors / lengths
+        within = vectors.T @ moved
+        moved -= vectors @ within
+        again = vectors.T @ moved  # once leaves the rounding errors of `vectors`
+        beside, triangle = np.linalg.qr(moved - vectors @ again)
+        told = np.concatenate([within + again, triangle])
+        matrix = np.zeros((len(told), len(told)))
+        matrix.flat[: len(lengths) * (len(told) + 1) : len(told) + 1] = np.square(lengths)
+        matrix[:, :n_asked] += told
+        matrix[:n_asked] += told.T
+        matrix[:n_asked, :n_asked] -= (told[:n_asked] + told[:n_asked].T) / 2
         values, turn = np.linalg.eigh(matrix)
-        strongest = np.flatnonzero(values > 0)[::-1][:rank]
-        return basis @ (turn[:, strongest] * np.sqrt(values[strongest]))
+        # Where both parts have more columns than rows, some eigenvalues are rounding errors about 0.
+        strongest = np.flatnonzero(values > _ROUNDING * values[-1])[::-1][:rank]
+        return np.column_stack([vectors, beside]) @ (turn[:, strongest] * np.sqrt(values[strongest]))
 
 
 def _scales(asked: np.ndarray) -> np.ndarray:

@@ -209,10 +209,12 @@ def choose_candidate(
     factors: dict[str, NDArray[np.float64]] = {}
     for training in _training_matrices(pairs):
         factors = {name: estimate(training.copy(), noise) for name, estimate in estimators.items()}
+        test = _test_matrix(pairs, training)
         for candidate in candidates:
             scoring = pairs.score(factors[candidate.estimator], candidate, noise)
-            agreement, lengths[candidate] = _agreement(pairs, training, scoring)
+            agreement, lengths[candidate] = _agreement(pairs, test, scoring)
             scores[candidate] += agreement / lengths[candidate] / 2
+        del test  # the next estimate is the peak of memory
 
     def weights(candidate: Candidate) -> tuple[np.ndarray, ...]:  # made again: those of all candidates are many
         return pairs.score(factors[candidate.estimator], candidate, noise).weights(1 / lengths[candidate])
@@ -234,20 +236,27 @@ def _training_matrices(pairs: PairMatrix) -> Iterator[NDArray[np.float32]]:
         training[start:stop, start:] += block
         training[start:, start:stop] += block.T
     yield training
-    np.subtract(2 * pairs.values, training, out=training)
+    np.subtract(pairs.values, training, out=training)
+    training += pairs.values
     yield training
 
 
-def _agreement(pairs: PairMatrix, training: np.ndarray, scoring: LinearScores) -> tuple[float, float]:
+def _test_matrix(pairs: PairMatrix, training: np.ndarray) -> NDArray[np.float32]:
+    """Return P - s E / sqrt(a), a sum of P and the training matrix."""
+    test = pairs.values - training
+    test *= 1 / _SPLIT
+    test += pairs.values
+    return test
+
+
+def _agreement(pairs: PairMatrix, test: np.ndarray, scoring: LinearScores) -> tuple[float, float]:
     """Return <G, B> and sqrt(tr(B'GB)) for the weights B of a scoring and the test matrix G.
 
     B = L R' - D with n x k matrices, so that G is multiplied with L alone.  A test matrix whose noise makes the trace
     negative has an infinite length: then the candidate cannot be told from noise.
     """
     left, right, alone = scoring.left, scoring.right, scoring.diagonal
-    single = left.astype(np.float32)
-    # The test matrix P - s E / sqrt(a) is a sum of P and the training matrix.
-    products = (pairs.values @ single).astype(np.float64) * (1 + 1 / _SPLIT) - (training @ single) / _SPLIT
+    products = (test @ left.astype(np.float32)).astype(np.float64)
     if (shared := pairs.popularity) is not None:
         products += np.outer(shared, shared @ left) - np.square(shared)[:, None] * left
     products += pairs.own_squares[:, None] * left

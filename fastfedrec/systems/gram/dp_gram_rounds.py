@@ -4,7 +4,7 @@ All are sums of whole numbers to which one user adds a vector of norm at most `U
 Gaussian noise: see docs/explanation/systems/gram/dp-gram-privacy.md.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ __all__ = [
 UNIT = 2**36  # norm of one user's contribution, in the first two rounds
 SCALE = 2**13  # of shares and of the mean in the second round: only accuracy rests on it
 MAX_USERS = 2**25  # sums stay far from the ends of int64
+_AT_ONCE = 8  # columns of an encoder that the kernel takes at a time
 _BLOCK = 2**19  # interactions of a block of users: their lists stay in a cache, and memory does not grow with users
 
 
@@ -141,3 +142,13 @@ class CrossSum(ProjectionSum):
     @property
     def _purpose(self) -> str:  # type: ignore[override]
         return f"dp_gram.item_projections.{self.number}"
+
+    def _sums(self, state, shard, n_threads):
+        n_columns = state.encoder.shape[1]
+        n_used = 1 + max(np.flatnonzero(state.encoder.any(axis=0)), default=-1)
+        n_added = min(-(-n_used // _AT_ONCE) * _AT_ONCE, n_columns)
+        sums = np.zeros(self._shape(state), dtype=np.int64)
+        if n_added:  # the sums of columns of zeros are 0
+            used = replace(state, encoder=np.ascontiguousarray(state.encoder[:, :n_added]))
+            sums[:, :n_added] = super()._sums(used, shard, n_threads)
+        return sums

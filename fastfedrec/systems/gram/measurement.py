@@ -20,6 +20,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._noisy_sum import NoisySum
 from fastfedrec.systems._substitute import pooled
 from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
+from fastfedrec.systems.gram.scoring import LinearScores
 
 __all__ = [
     "Form",
@@ -37,7 +38,9 @@ UNIT = 2**28  # norm of one user's contribution; its square and sums of squares 
 _MAX_MEASURED = 16_384
 _MAX_RANK = 96  # of the models that are compared: the strongest directions decide
 # Weights of the personal part and ridges; tuned, see "Settings" on the page.  The first is the reference of the others.
-_CANDIDATES = ((1.0, 2.0), (1.0, 8.0), (0.4, 0.5), (0.4, 2.0), (2.5, 2.0), (2.5, 8.0))
+_CANDIDATES = (
+    (1.0, 2.0), (1.0, 8.0), (0.4, 2.0), (2.5, 0.5), (2.5, 2.0), (2.5, 8.0), (2.5, 30.0), (6.0, 30.0),
+)  # fmt: skip
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
 _MAX_MEAN_NOISE = 0.25  # of the square of the mean; tuned, see "Settings" on the page
 _NOISIER = "dp_gram.noisier_mean"  # a public stream
@@ -183,23 +186,28 @@ class HitSum(NoisySum):
     @one_blas_thread()
     def _sums(self, state: MeasurementState, shard: Interactions, n_threads: int) -> NDArray[np.int64]:
         lengths, hashes = shard.interactions_per_user(), _hashes(shard)
-        part = shard._take_users(np.flatnonzero((lengths > 1) & (hashes // 2**16 % self.stride == 0)))
+        measured = np.flatnonzero((lengths > 1) & (hashes // 2**16 % self.stride == 0))
+        part = shard._take_users(measured)
         if not part.n_users:
             return np.zeros(self._shape(state), dtype=np.int64)
-        held_out = part.indptr[:-1] + _hashes(part) % np.diff(part.indptr)
-        kept = np.ones(part.n_interactions)
-        kept[held_out] = 0.0
+        held_out = part.indptr[:-1] + hashes[measured] % lengths[measured]
+        chosen, kept = part.indices[held_out], np.ones(part.n_interactions, dtype=bool)
+        kept[held_out] = False
+        rest = part._keep(kept)
+        ones = np.ones(rest.n_interactions)
 
         def hits(users: np.ndarray, items: np.ndarray) -> NDArray[np.float64]:
             # The kernel adds up in one order: no user's scores depend on other users.
-            return hit_ratios(_scaled(users, 1), _scaled(items, None), part, held_out, n_threads)
+            return hit_ratios(_scaled(users, 1), _scaled(items, None), chosen, rest, n_threads)
+
+        def hits_of(model: LinearScores) -> NDArray[np.float64]:
+            return hits(sum_rows(rest, model.left, weights=ones, n_threads=n_threads), model.right)
 
         everyone = np.ones((part.n_users, 1))
         shared, noisier = hits(everyone, state.popularity[:, None]), hits(everyone, state.noisier[:, None])
         pairs = PairMatrix(np.empty((0, 0), np.float32), float(state.noise[0]), state.own_squares, state.popularity)
         # One model at a time: each is several arrays of the size of the factors.
-        models = (pairs.score(state.factors, candidate, pairs.noise) for candidate in self.candidates)
-        first, *others = (hits(sum_rows(part, model.left, weights=kept), model.right) for model in models)
+        first, *others = (hits_of(pairs.score(state.factors, candidate, pairs.noise)) for candidate in self.candidates)
         # Candidates mostly hit the same items: differences from the first one leave more of the norm.
         differences = [noisier - shared, first - shared, *(other - first for other in others)]
         return _clipped(np.stack(differences, axis=1)).sum(axis=0)
@@ -251,12 +259,16 @@ def measurement_state(
 
 def _hashes(rows: Interactions) -> NDArray[np.int64]:
     """Return a hash of the items of each user, from 0 to 2^32 - 1."""
-    ends = np.concatenate([[0], np.cumsum((rows.indices.astype(np.int64) + 1) * 2_654_435_761 % 2**32)])
-    return np.diff(ends[rows.indptr]) % 2**32
+    ends = np.zeros(rows.n_interactions + 1, dtype=np.uint32)
+    products = ends[1:]  # modulo 2^32, as all of it; in place, since pages of memory cost more than the arithmetic
+    np.add(rows.indices.view(np.uint32), np.uint32(1), out=products)
+    products *= np.uint32(2_654_435_761)
+    np.cumsum(products, dtype=np.uint32, out=products)
+    return np.diff(ends[rows.indptr]).astype(np.int64)
 
 
 def hit_ratios(
-    users: np.ndarray, items: np.ndarray, rows: Interactions, held_out: np.ndarray, n_threads: int
+    users: np.ndarray, items: np.ndarray, held_out: np.ndarray, rest: Interactions, n_threads: int
 ) -> NDArray[np.float64]:
     """Return the probability that a held-out item is among the top 10 of itself and 99 random unseen items.
 
@@ -266,10 +278,10 @@ def hit_ratios(
         Inner products with `items` are the scores.
     items : ndarray of shape (n_items, n_factors), float32
         Factors of all items.
-    rows : Interactions
-        The users' items, the held-out one included.
-    held_out : ndarray of shape (n_users,), int64
-        Position of one item of each user in `rows.indices`.
+    held_out : ndarray of shape (n_users,), int32
+        One item of each user.
+    rest : Interactions
+        The users' other items.
     n_threads : int
         The result does not depend on it.
 
@@ -278,20 +290,26 @@ def hit_ratios(
     ndarray of shape (n_users,), float64
         Ties count as half.
     """
-    from scipy.special import betainc
-
-    each = np.arange(rows.n_users + 1)
-    seen = rows.indptr - each, np.delete(rows.indices, held_out)
-    above, same = places_factors(users, items, (each, rows.indices[held_out]), seen=seen, n_threads=n_threads)
-    n_others = np.maximum(rows.n_items - rows.interactions_per_user(), 1)
-    # At most 9 of 99 draws are above the item: a binomial tail, with draws taken as independent.
-    return 1.0 - betainc(_N_TOP, _N_SAMPLED - _N_TOP + 1, (above + (same - 1) / 2) / n_others)
+    each = np.arange(rest.n_users + 1)
+    above, same = places_factors(users, items, (each, held_out), seen=rest, n_threads=n_threads)
+    n_others = np.maximum(rest.n_items - 1 - rest.interactions_per_user(), 1)
+    better = (above + (same - 1) / 2) / n_others
+    # At most 9 of 99 draws are above the item: a binomial tail, with draws taken as independent.  Products and sums
+    # alone have the same bits at every place of an array, so that no answer depends on other users.
+    worse, chances, power = 1.0 - better, np.ones(rest.n_users), np.ones(rest.n_users)
+    for n_better in range(1, _N_TOP):
+        power *= better
+        chances = chances * worse + math.comb(_N_SAMPLED, n_better) * power
+    for _ in range(_N_SAMPLED - _N_TOP + 1):
+        chances *= worse
+    return chances
 
 
 def _scaled(factors: np.ndarray, axis: int | None) -> NDArray[np.float32]:
     """Return factors in single precision with 1 as the largest magnitude of a row or of all: no product overflows."""
-    largest = np.maximum(np.abs(factors).max(axis=axis, keepdims=True, initial=0.0), np.finfo(float).tiny)
-    return (factors / largest).astype(np.float32)
+    highest, lowest = (of(factors, axis=axis, keepdims=True, initial=0.0) for of in (np.max, np.min))
+    largest = np.maximum(np.maximum(highest, -lowest), np.finfo(float).tiny)
+    return np.divide(factors, largest, out=np.empty(factors.shape, np.float32), casting="same_kind")
 
 
 def _clipped(differences: np.ndarray) -> NDArray[np.int64]:

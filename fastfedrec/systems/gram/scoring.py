@@ -100,8 +100,7 @@ def inverse_factors(factors: np.ndarray, ridges: np.ndarray) -> NDArray[np.float
         inner = scaled.T @ scaled
         inner.flat[:: len(inner) + 1] += 1.0
         # By Woodbury's identity F F' = S (I + S'S)^-1 S' with S = D^-1/2 L.
-        values, turn = np.linalg.eigh(inner)
-        return scaled @ (turn / np.sqrt(np.maximum(values, 1.0)))  # rounding alone brings eigenvalues below 1
+        return scaled @ np.linalg.inv(np.linalg.cholesky(inner)).T
 
 
 def own_shares(popularity: np.ndarray) -> NDArray[np.float64]:

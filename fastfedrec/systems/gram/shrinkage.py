@@ -134,7 +134,7 @@ def denoising_bytes(n_items: int, rank: int = RANK) -> int:
         In bytes, but for what a linear algebra library takes for itself.
     """
     if _is_full(n_items, rank):
-        return 28 * n_items**2  # single and double precision, and the eigenvectors of two passes
+        return 20 * n_items**2  # the matrix, its copy and the vectors of the last pass, and two of LAPACK
     return 4 * n_items**2 + 88 * rank * n_items
 
 
@@ -158,14 +158,14 @@ def _estimate(
         values, rest = _shrink(found, noise)
         vectors = found.vectors
         next_diagonal = np.einsum("ij,ij,j->i", vectors, vectors, values)
-        # What is left of the others lies, as they do, in what the vectors that were found leave of each item.
-        next_diagonal += rest * np.maximum(1 - np.einsum("ij,ij->i", vectors, vectors), 0.0)
+        if rest:  # of the others lies, as they do, in what the vectors that were found leave of each item
+            next_diagonal += rest * np.maximum(1 - np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64), 0.0)
     return *_strongest(values, found, rank), diagonal, found
 
 
 def _strongest(values: np.ndarray, found: Spectrum, rank: int) -> tuple[np.ndarray, np.ndarray]:
     kept = np.flatnonzero(values)[::-1][:rank]
-    return values[kept], found.vectors[:, kept]
+    return values[kept], found.vectors[:, kept].astype(np.float64)
 
 
 def _is_full(n_items: int, rank: int) -> bool:

@@ -28,6 +28,7 @@ __all__ = ["MAX_CELLS", "FirstSketchRound", "LastSketchRound", "SketchRound", "S
 MAX_CELLS = 2**28  # of all rotations: 2 GiB of sums, and rows short enough for 16 bits
 _MOST_ANSWERS = 2**24  # put in order at a time, 64 MiB, or of that size a quarter of the sums, which each time are read
 _CHUNK_ANSWERS, _MOST_CHUNKED = 2**18, 16  # answers, as near as may be, and users that a thread takes at a time
+_CELLS = 2**16  # whose magnitudes are held at a time
 _BUCKET_BITS = 17  # a bucket of 2^17 cells is 1 MiB of sums
 
 
@@ -275,8 +276,9 @@ class SketchRound(FederatedSystem):
 
     def inconsistency(self, state: SketchState, update: Update) -> str | None:
         """Why an update's fields contradict each other, each of which has passed its rule."""
-        rows, n_answers = update.arrays["answers"].reshape(-1, self.length), int(update.arrays["n_answers"][0])
-        found = sum(int(np.abs(row).sum()) for row in rows)  # no second array of gigabytes
+        sums, n_answers = update.arrays["answers"].reshape(-1), int(update.arrays["n_answers"][0])
+        parts = range(0, sums.size, _CELLS)  # no second array of gigabytes
+        found = sum(int(np.abs(sums[start : start + _CELLS]).sum()) for start in parts)
         if found > n_answers or (n_answers - found) % 2:
             return f"its sums need {found} answers or an even number more, and it claims {n_answers}"
         return None

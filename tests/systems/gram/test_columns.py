@@ -12,7 +12,7 @@ from fastfedrec.systems.gram import columns
 from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
 from fastfedrec.systems.gram.pairs import PairForm
-from fastfedrec.systems.subspace.rounds import SCALE, UNIT, SubspaceState
+from fastfedrec.systems.subspace.rounds import SCALE, UNIT, ProjectionSum, SubspaceState
 
 
 def factors_of(n_items, strengths, seed=3):
@@ -105,11 +105,34 @@ def test_users_contributions_come_near_the_unit_and_never_beyond(n_items, n_own,
     assert square >= 0.9 * UNIT**2
 
 
+@pytest.mark.parametrize("used", [[], [0], [0, 1, 2], [5, 9], list(range(20))])
+def test_columns_of_zeros_are_left_out_of_the_work_and_not_of_the_sums(used):
+    rng, state = np.random.default_rng(len(used)), np.zeros((30, 20), dtype=np.int16)
+    state[:, used] = rng.integers(-900, 900, size=(30, len(used)))
+    data = Interactions.from_scipy(scipy.sparse.csr_array((rng.random((40, 30)) < 0.3).astype(np.float32)))
+    broadcast = SubspaceState(np.full(30, 50, dtype=np.int32), state)
+    found, expected = (kind(None, None, 0.0, 0)._sums(broadcast, data, 1) for kind in (CrossSum, ProjectionSum))
+    np.testing.assert_array_equal(found, expected)
+    assert found.any(axis=0).tolist() == [column in used for column in range(20)]
+
+
 def test_an_answer_that_agrees_changes_no_estimate():
     factors = factors_of(50, STRENGTHS)
     encoder = next_encoder(factors, 4, 1.0)
     found = add_columns(factors, answer(factors @ factors.T, encoder, 0.0), encoder, 1e-6, KAPPA)
     np.testing.assert_allclose(found @ found.T, factors @ factors.T, atol=1e-8 * STRENGTHS[0])
+
+
+@pytest.mark.parametrize("n_factors", [25, 30])
+def test_columns_beside_many_factors_stay_orthogonal_and_no_more_than_items(n_factors):
+    """Together they are more than items have dimensions: what is left over is rounding errors, and none is kept."""
+    factors = factors_of(30, np.geomspace(90.0, 1.0, n_factors))
+    for _ in range(3):  # as the rounds of a run
+        encoder = next_encoder(factors, 10, 1.0)
+        factors = add_columns(factors, answer(factors @ factors.T, encoder, 30.0), encoder, 30.0, KAPPA)
+        inner = factors.T @ factors
+        assert len(inner) <= 30
+        np.testing.assert_allclose(inner, np.diag(inner.diagonal()), atol=1e-8 * inner.max())
 
 
 def test_an_answer_that_is_noise_changes_little():

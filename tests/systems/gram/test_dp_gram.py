@@ -226,7 +226,7 @@ def test_a_run_releases_the_mean_pairs_columns_and_measurements(monkeypatch):
     assert sum(model.ledger_.events.values()) == len(traffic) == 7
     assert (traffic[-2].download, traffic[-2].upload) == (4 * 80 + 2 * 80 * 40, 8 * 80 * 40)
     # 80 factors in single precision, and three vectors; up, a sum a candidate and one of popularity.
-    assert (traffic[-1].download, traffic[-1].upload) == (4 * 80 * 80 + 3 * 8 * 80, 8 * 7)
+    assert (traffic[-1].download, traffic[-1].upload) == (4 * 80 * 80 + 3 * 8 * 80, 8 * 9)
 
 
 def test_more_users_than_columns_can_add_up_are_asked_for_none(monkeypatch):
@@ -248,7 +248,7 @@ def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon,
     data = generated(30, 60)
     phases = DPGram(epsilon, mean_share=mean_share)._plan(data, Key.from_seed(1))
     columns = 60 * 40
-    draws = [60, 60 * 59 // 2, columns, columns, 7, columns, 7]
+    draws = [60, 60 * 59 // 2, columns, columns, 9, columns, 9]
     for (system, state, _), n_draws in zip(phases, draws, strict=True):
         assert math.prod(system._shape(state)) == n_draws
         assert system.noise.total_distance(n_draws) <= system.distance

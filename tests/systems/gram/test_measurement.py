@@ -61,9 +61,10 @@ def test_the_metric_is_the_chance_of_at_most_nine_better_draws(seed, n_levels):
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, n_levels, size=N_ITEMS).astype(np.float32)
     row = np.sort(rng.choice(N_ITEMS, size=rng.integers(2, 12), replace=False))
-    data, place = interactions_of([set(row.tolist())], N_ITEMS), int(rng.integers(len(row)))
-    found = hit_ratios(np.ones((1, 1), np.float32), scores[:, None], data, np.array([place]), 1)
-    assert found[0] == pytest.approx(metric_of(scores, row, row[place]), abs=1e-9)
+    held_out = row[int(rng.integers(len(row)))]
+    rest = interactions_of([set(row.tolist()) - {int(held_out)}], N_ITEMS)
+    found = hit_ratios(np.ones((1, 1), np.float32), scores[:, None], np.array([held_out], np.int32), rest, 1)
+    assert found[0] == pytest.approx(metric_of(scores, row, held_out), abs=1e-12)
 
 
 def test_an_answer_is_the_differences_of_the_metric():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive.systems.gram import shrinkage as naive
 
-from fastfedrec.systems.gram import shrinkage
+from fastfedrec.systems.gram import _spectrum, shrinkage
 from fastfedrec.systems.gram.shrinkage import denoise_pairs, shrink_eigenvalues
 
 
@@ -67,6 +67,16 @@ def test_a_large_matrix_has_the_estimate_of_a_full_decomposition(monkeypatch, no
     assert difference < room * np.linalg.norm(expected @ expected.T)
     found, wanted = np.square(factors[:, :20]).sum(axis=0), np.square(expected[:, :20]).sum(axis=0)
     np.testing.assert_allclose(found, wanted, atol=0.005 * 2 * noise * math.sqrt(900))
+
+
+@pytest.mark.parametrize("noise", [1e-3, 1.0])
+def test_single_precision_is_as_good_as_double(monkeypatch, noise):
+    matrix, _ = noisy(600, noise, (90.0, 40.0, 20.0, 10.0, 5.0))
+    found = denoise_pairs(matrix, noise)
+    monkeypatch.setattr(_spectrum, "_LEAST_SINGLE", 601)
+    expected = denoise_pairs(matrix, noise)
+    difference = np.linalg.norm(found @ found.T - expected @ expected.T)
+    assert 0 < difference < 1e-5 * np.linalg.norm(expected @ expected.T)
 
 
 def test_a_large_matrix_of_few_directions_without_much_noise(monkeypatch):

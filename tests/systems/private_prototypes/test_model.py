@@ -257,6 +257,8 @@ def test_the_shortest_range_of_values_fits():
     for value_range, epsilon in (((0.0, 2.0**-16), 1.0), ((0.0, 1e-300), None)):
         model = PrivatePrototypes(1, 2, epsilon, value_range=value_range, grouping="one")
         model.fit(rated(), key=Key.from_seed(1))
+        assert np.isfinite(model.item_factors_).all()
+        assert np.isfinite(model.user_factors_).all()
 
 
 def test_bad_arguments_of_fit_and_serve():
