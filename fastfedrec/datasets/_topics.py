@@ -1,6 +1,6 @@
 """Tables that all users of a generated data set share: topics over items, activity, and what ratings need.
 
-The constants are frozen.  They were fitted to MovieLens and must never be tuned on what a private system scores.
+The constants are frozen.  They were fitted to MovieLens, not to what a private system scores.
 Everything a user reads is rounded to 32 bits, and nothing is summed by BLAS, so that machines agree.
 """
 
@@ -62,7 +62,12 @@ def build_tables(preset: Preset, n_items: int, key: Key, ratings: bool, n_thread
 
     scales = np.arange(1, N_DIMS + 1) ** -preset.decay
     scales /= np.sqrt((scales**2).sum())
-    anchors = _normal_table(key, "topic anchors", preset.n_topics, N_DIMS) * scales
+    anchors = _normal_table(key, "topic anchors", preset.n_topics, N_DIMS)
+    if preset.n_groups:  # each on half an axis: keys differ more where the centres are random
+        group = _groups(preset)
+        anchors *= np.sqrt(1.0 - preset.nearness)
+        anchors[np.arange(preset.n_topics), group // 2] += np.sqrt(preset.nearness * N_DIMS) * (1 - 2 * (group % 2))
+    anchors *= scales
     positions = _normal_table(key, "item positions", n_items, N_DIMS)
     rho = preset.popularity_correlation
     positions[:, 0] = rho * z / z.std() + np.sqrt(1 - rho**2) * positions[:, 0]
@@ -119,6 +124,12 @@ def _midpoints(n: int) -> np.ndarray:
 
 def _normal_table(key: Key, what: str, n_rows: int, n_columns: int) -> np.ndarray:
     return key.normal(f"datasets.generate.{what}", size=n_rows * n_columns).reshape(n_rows, n_columns)
+
+
+def _groups(preset: Preset) -> np.ndarray:
+    """The group of each topic: the g-th group has a part of the topics in proportion to 1 / g."""
+    ends = np.cumsum(1.0 / np.arange(1, preset.n_groups + 1))
+    return np.searchsorted(ends, _midpoints(preset.n_topics) * ends[-1])
 
 
 def _activity_thresholds(preset: Preset, n_items: int) -> np.ndarray:
