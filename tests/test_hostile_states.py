@@ -8,10 +8,10 @@ import pytest
 
 from fastfedrec import DPALS, DPFMF, FMFLDP, DPGram, DPSubspace, Interactions, Key, PrivRec
 from fastfedrec.engines.deployment.deployment_of import deployment_of
+from fastfedrec.systems import projection_rounds as subspace
 from fastfedrec.systems.dp_als.rounds import UNIT
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE as GRAM_SCALE
 from fastfedrec.systems.gram.dp_gram_rounds import UNIT as GRAM_UNIT
-from fastfedrec.systems.subspace import rounds as subspace
 
 KEY = Key.from_seed(4)
 N_ITEMS, N_FACTORS = 7, 3

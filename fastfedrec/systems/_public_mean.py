@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastfedrec.core.threads import one_blas_thread
-from fastfedrec.systems.subspace.rounds import SCALE
+from fastfedrec.systems.projection_rounds import SCALE
 
 __all__ = ["floored", "to_grid", "with_floor"]
 

@@ -11,12 +11,12 @@ from fastfedrec.core.exact_sums import DOUBLE_LIMIT, INT64_LIMIT
 from fastfedrec.mechanisms import BinaryResponse, LayeredGaussian
 from fastfedrec.mechanisms.noise.layered_gaussian import BASE
 from fastfedrec.systems import dplcf
+from fastfedrec.systems import projection_rounds as subspace_rounds
 from fastfedrec.systems.dp_als import rounds as dp_als_rounds
 from fastfedrec.systems.gram import dp_gram_rounds, measurement
 from fastfedrec.systems.private_prototypes.private_kmeans import LEVELS, private_kmeans
 from fastfedrec.systems.private_prototypes.private_lloyd import private_lloyd
 from fastfedrec.systems.privrec.grid_noise import GridNoise
-from fastfedrec.systems.subspace import rounds as subspace_rounds
 
 KEY = Key.from_seed(1)
 LIMITS = {DOUBLE_LIMIT: "$2^{53}$", INT64_LIMIT: "$2^{63}$", 2**31: "$2^{31}$"}

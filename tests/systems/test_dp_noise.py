@@ -22,8 +22,8 @@ from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, measurement_s
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
 from fastfedrec.systems.gram.plan import exit_number
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
-from fastfedrec.systems.subspace._inference import Projections
-from fastfedrec.systems.subspace.rounds import public_signs
+from fastfedrec.systems.projection_rounds import public_signs
+from fastfedrec.systems.subspace.model import Projections
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
 EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody says another

@@ -16,10 +16,10 @@ from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, FedRec, Key, datasets
 from fastfedrec.accounting import Gaussian, seen_event
 from fastfedrec.audit import audit
 from fastfedrec.mechanisms import LayeredGaussian
+from fastfedrec.systems import projection_rounds as subspace
 from fastfedrec.systems.dp_als import rounds as als_rounds
 from fastfedrec.systems.dp_als.rounds import ALSState, CountRound, LeastSquaresRound, StartRound
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairSum, ShareSum, ShareSumAgain
-from fastfedrec.systems.subspace import rounds as subspace
 from fastfedrec.testing import ALPHA
 
 NOISE, KEY = LayeredGaussian(UNIT), Key.from_seed(1)

@@ -20,6 +20,7 @@ from fastfedrec import DPGram, DPSubspace, Key
 from fastfedrec.accounting import Ledger, gaussian_mu, seen_event
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.rounds.local import LocalEngine
+from fastfedrec.systems import projection_rounds as subspace_rounds
 from fastfedrec.systems._central import sum_distances
 from fastfedrec.systems._noisy_sum import SQRT_2
 from fastfedrec.systems._substitute import pooled, substitute
@@ -27,7 +28,6 @@ from fastfedrec.systems.gram import dp_gram_rounds as rounds
 from fastfedrec.systems.gram import measured_model, measurement, plan
 from fastfedrec.systems.gram.measurement import NoisyMean
 from fastfedrec.systems.gram.plan import exit_number, precision_of
-from fastfedrec.systems.subspace import rounds as subspace_rounds
 
 KEY = Key.from_seed(5)
 ROWS = interactions_of([{0, 1}, {2}] * 30, 40)

@@ -7,7 +7,7 @@ from fastfedrec import Key
 from fastfedrec.systems.claims import layered_noise
 from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
-from fastfedrec.systems.subspace.rounds import SubspaceState
+from fastfedrec.systems.projection_rounds import SubspaceState
 
 N_ITEMS, RANK = 1_000, 320
 

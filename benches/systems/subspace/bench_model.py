@@ -7,7 +7,7 @@ from benches.floors import SIZES, floor_seconds
 from benches.ratios import with_ratios
 from fastfedrec import Key, datasets, hardware
 from fastfedrec.mechanisms import LayeredGaussian
-from fastfedrec.systems.subspace.rounds import FINEST, SCALE, UNIT, ProjectionSum, SubspaceState
+from fastfedrec.systems.projection_rounds import FINEST, SCALE, UNIT, ProjectionSum, SubspaceState
 
 N_THREADS = 2
 N_COLUMNS = 64

@@ -14,7 +14,7 @@ from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.memory import check_memory
 from fastfedrec.systems._noisy_sum import SQRT_2, ItemShares, NoisySum
 from fastfedrec.systems.claims import FEWER_ITEMS
-from fastfedrec.systems.subspace.rounds import ProjectionSum
+from fastfedrec.systems.projection_rounds import ProjectionSum
 
 __all__ = [
     "MAX_USERS",

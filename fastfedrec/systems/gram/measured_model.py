@@ -16,7 +16,7 @@ from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.gram_model import GramModel
 from fastfedrec.systems.gram.measurement import Form, HitSum, NoisyMean, candidates_with, measurement_state
 from fastfedrec.systems.gram.plan import alternatives, precision_of, to_start_with
-from fastfedrec.systems.subspace.rounds import SubspaceState
+from fastfedrec.systems.projection_rounds import SubspaceState
 
 __all__ = ["Estimate", "MeasuredModel"]
 

@@ -16,8 +16,8 @@ from fastfedrec.systems.gram.columns import N_COLUMNS
 from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum, GramState, PairSum, ShareSum
 from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, NoisyMean, measured_stride
-from fastfedrec.systems.subspace.rounds import MAX_USERS as MAX_COLUMN_USERS
-from fastfedrec.systems.subspace.rounds import SubspaceState
+from fastfedrec.systems.projection_rounds import MAX_USERS as MAX_COLUMN_USERS
+from fastfedrec.systems.projection_rounds import SubspaceState
 
 __all__ = ["alternatives", "exit_number", "planned_phase", "planned_rounds", "precision_of", "to_start_with"]
 

@@ -26,7 +26,7 @@ from fastfedrec.systems._feature_prior import (
 from fastfedrec.systems._public_mean import floored
 from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.pairs import pairs_about
-from fastfedrec.systems.subspace.rounds import public_signs
+from fastfedrec.systems.projection_rounds import public_signs
 
 _DIAGONAL_STEPS = 8
 _MORE_THAN_FOUND, _LEAST_COLUMNS = 4, 8  # columns of an encoder: so many times those that stand out, and some more

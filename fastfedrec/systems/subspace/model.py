@@ -24,9 +24,9 @@ from fastfedrec.systems._public_mean import floored
 from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.measured_model import MeasuredModel
 from fastfedrec.systems.gram.measurement import candidates_with
+from fastfedrec.systems.projection_rounds import FEWER_COLUMNS, MAX_USERS, MOST_COLUMNS, ShareSumAgain, ShareSumInstead
 from fastfedrec.systems.subspace._inference import Projections
 from fastfedrec.systems.subspace.plan import CANDIDATES, planned_rounds
-from fastfedrec.systems.subspace.rounds import FEWER_COLUMNS, MAX_USERS, MOST_COLUMNS, ShareSumAgain, ShareSumInstead
 
 __all__ = ["DPSubspace"]
 

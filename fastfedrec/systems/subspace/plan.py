@@ -11,7 +11,7 @@ from fastfedrec.rounds.fit import Phase
 from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, measured_stride
 from fastfedrec.systems.gram.plan import planned_phase
-from fastfedrec.systems.subspace.rounds import ProjectionSum, ShareSum, SubspaceState
+from fastfedrec.systems.projection_rounds import ProjectionSum, ShareSum, SubspaceState
 
 __all__ = ["CANDIDATES", "SubspaceHits", "planned_rounds"]
 

@@ -22,12 +22,12 @@ from fastfedrec.engines.deployment.deployment_of import deployment_of
 from fastfedrec.engines.flower.server import FlowerEngine
 from fastfedrec.engines.flower.shuffled_server import ShuffledFlowerEngine
 from fastfedrec.rounds.system import Update
+from fastfedrec.systems import projection_rounds as subspace_rounds
 from fastfedrec.systems.dp_als import rounds as dp_als_rounds
 from fastfedrec.systems.gram import dp_gram_rounds
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE, GramState, PairSum
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchState
 from fastfedrec.systems.private_prototypes.rounds import PrototypeState
-from fastfedrec.systems.subspace import rounds as subspace_rounds
 
 ITEMS = np.arange(12)
 OPTIONS = {"is_simulation": False, "round_timeout": 1.0, "join_timeout": 1.0, "max_clients": 100}

@@ -12,7 +12,7 @@ from fastfedrec.systems.gram import columns
 from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
 from fastfedrec.systems.gram.pairs import PairForm
-from fastfedrec.systems.subspace.rounds import SCALE, UNIT, ProjectionSum, SubspaceState
+from fastfedrec.systems.projection_rounds import SCALE, UNIT, ProjectionSum, SubspaceState
 
 
 def factors_of(n_items, strengths, seed=3):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from naive.systems.subspace import rounds as naive
+from naive.systems import projection_rounds as naive
 from support.gram_case import interactions_of
 from support.noise_case import mu_found
 
@@ -12,8 +12,8 @@ from fastfedrec import Key, datasets
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import Update
-from fastfedrec.systems.subspace import rounds
-from fastfedrec.systems.subspace.rounds import (
+from fastfedrec.systems import projection_rounds as rounds
+from fastfedrec.systems.projection_rounds import (
     FINEST,
     MAX_USERS,
     MOST_COLUMNS,

@@ -1,4 +1,4 @@
-"""The rounds of DPSubspace: sums of item shares, then of items times projected users; around them, `model.DPSubspace`.
+"""Rounds of projections: sums of item shares, then of items times projected users.  DPSubspace and DPGram plan them.
 
 All are sums of whole numbers to which one user adds an array of norm at most `UNIT`, and to which the server adds
 Gaussian noise: see docs/explanation/systems/subspace/dp-subspace-privacy.md.
