@@ -26,7 +26,7 @@ from fastfedrec.systems.gram.measured_model import MeasuredModel
 from fastfedrec.systems.gram.measurement import candidates_with
 from fastfedrec.systems.projection_rounds import FEWER_COLUMNS, MAX_USERS, MOST_COLUMNS, ShareSumAgain, ShareSumInstead
 from fastfedrec.systems.subspace._inference import Projections
-from fastfedrec.systems.subspace.plan import CANDIDATES, planned_rounds
+from fastfedrec.systems.subspace.plan import CANDIDATES, MAX_MEASURED_RANK, planned_rounds
 
 __all__ = ["DPSubspace"]
 
@@ -216,7 +216,8 @@ def _n_bytes(n_items: int, n_columns: int, n_rounds: int) -> int:
     -------
     int
         All rounds' sums in single precision, and encoders of 16 bits.  Beside them are two arrays of sums, with noise
-        and without, and one for what is made of them; or, in a measurement, the factors in double and in single
-        precision, and four arrays of one candidate.
+        and without, and one for what is made of them; or, in a measurement, all factors, and the strongest
+        ones in single precision and in four arrays of one candidate.
     """
-    return n_items * (n_columns * 6 * n_rounds + max(24 * n_columns, 12 * n_columns + 32 * (n_columns + 1)))
+    n_measured = min(n_columns, MAX_MEASURED_RANK) + 1
+    return n_items * (n_columns * 6 * n_rounds + max(24 * n_columns, 8 * n_columns + 36 * n_measured))

@@ -13,11 +13,13 @@ from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, measur
 from fastfedrec.systems.gram.plan import planned_phase
 from fastfedrec.systems.projection_rounds import ProjectionSum, ShareSum, SubspaceState
 
-__all__ = ["CANDIDATES", "SubspaceHits", "planned_rounds"]
+__all__ = ["CANDIDATES", "MAX_MEASURED_RANK", "SubspaceHits", "planned_rounds"]
 
 # Tuned, see "Settings" in docs/explanation/systems/subspace/dp-subspace.md.
 _GROWTH = 4.0  # of the squared budget from one round of projections to the next: later encoders leave more of a row
 _MEASUREMENT_SHARE = 0.015  # of the squared budget that the mean leaves
+#: Largest rank of the models that are compared: devices' time is in proportion, and the strongest directions decide.
+MAX_MEASURED_RANK = 32
 #: Weights of the personal part and ridges; the first is the reference of the others.
 CANDIDATES = ((1.0, 0.5), (2.5, 0.5), (0.4, 0.5), (0.15, 2.0))
 
@@ -74,7 +76,7 @@ def planned_rounds(
 
     def measure(number: int) -> None:
         options = {"number": number, "stride": measured_stride(n_users), "candidates": candidates}
-        plan(SubspaceHits, MeasurementState.planned(n_items, n_columns), measured, **options)
+        plan(SubspaceHits, MeasurementState.planned(n_items, min(n_columns, MAX_MEASURED_RANK)), measured, **options)
 
     no_mean = np.zeros(n_items, dtype=np.int32)  # devices are sent no mean of zeros
     plan(ShareSum, SubspaceState(no_mean, np.zeros((0, n_columns), dtype=np.int16)), mean_share if n_items > 1 else 1.0)
