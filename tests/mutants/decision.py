@@ -151,6 +151,20 @@ DECISION = [
         ("test_the_error_is_that_of_two_explicit_matrices", "test_the_stated_error_is_the_spread_over_noise"),
     ),
     Mutant(
+        "sketch-pairs-anyway", "the last reports of the sketch are about pairs however noisy popularity is",
+        "pairs_may_win",
+        "not mean.is_noisy(mean.precision)",
+        "True",
+        ("test_the_last_reports_are_about_items_if_popularity_is_noisy_or_pairs_are_clearly_worse",),
+    ),
+    Mutant(
+        "sketch-noise-of-half-the-answers", "the noise of the sketch's popularity is stated too small",
+        "ShuffledSketchGram._noisy_mean",
+        "math.sqrt(state.n_answers)",
+        "math.sqrt(state.n_answers / 2)",
+        ("test_the_noise_of_popularity_is_as_stated",),
+    ),
+    Mutant(
         "decision-always-personal", "a personal model is chosen whatever its gain", "choose_candidate",
         "best if gain > N_ERRORS * error else popularity",
         "best",

@@ -36,8 +36,10 @@ from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
 from fastfedrec.systems.gram.decision import (
+    N_ERRORS,
     RIDGES,
     Candidate,
+    Decision,
     Estimator,
     PairMatrix,
     choose_candidate,
@@ -45,6 +47,7 @@ from fastfedrec.systems.gram.decision import (
     named_estimators,
 )
 from fastfedrec.systems.gram.gram_model import GramModel
+from fastfedrec.systems.gram.measurement import NoisyMean
 from fastfedrec.systems.gram.scoring import own_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
@@ -233,12 +236,16 @@ class ShuffledSketchGram(GramModel):
         else:
             rounds.append(self._ask(fit, phases[1]))
             estimate = functools.partial(self._denoise, n_threads=fit.n_threads)
-            estimators, ridges = named_estimators(features, estimate), self.ridge
-            self.decision_ = choose_candidate(
-                self._pairs(rounds), estimators, RIDGES if isinstance(ridges, str) else (ridges,)
-            )
-            chosen, plans = self._note_decision(self.decision_), self._plans(phases)
-            rounds += [self._ask(fit, phase) for phase in (plans[0] if chosen.personal_weight else plans[-1])[2:]]
+            estimators = named_estimators(features, estimate)
+            ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
+            self.decision_ = choose_candidate(self._pairs(rounds), estimators, ridges)
+            if len(phases) > 2 and pairs_may_win(self.decision_, self._noisy_mean(rounds)):
+                rounds.append(self._ask(fit, phases[2]))
+                self.decision_ = choose_candidate(self._pairs(rounds), estimators, ridges)
+            elif len(phases) > 2:
+                rounds.append(self._ask(fit, self._plans(phases)[-1][2]))
+                self.decision_ = replace(self.decision_, chosen=Candidate(0.0, min(ridges), next(iter(estimators))))
+            chosen = self._note_decision(self.decision_)
             self._release_model(rounds, estimators[chosen.estimator], chosen)
         self._note_drop_outs(rounds)
         return self
@@ -357,6 +364,12 @@ class ShuffledSketchGram(GramModel):
         decoded = np.sum([state.decoded for _, state in about_items], axis=0)
         return decoded / sum(_units(system, state) * state.n_users for system, state in about_items)
 
+    def _noisy_mean(self, rounds: list[Phase]) -> NoisyMean:
+        """Return the mean by the first round, with its noise, which is that of the other entries of rotated rows."""
+        system, state, _ = rounds[0]
+        noise = math.sqrt(state.n_answers) / (_units(system, state) * state.n_users)
+        return NoisyMean(self._means(rounds), noise, 1.0)
+
     def _pairs(self, rounds: list[Phase]) -> PairMatrix:
         """Return the matrix of pairs, by the answers of all rounds about pairs."""
         about_pairs = [(system, state) for system, state, _ in rounds if system.has_pairs]
@@ -392,6 +405,11 @@ class ShuffledSketchGram(GramModel):
     def _read_header(self, saved: SavedModel) -> None:
         super()._read_header(saved)
         self.n_reports_ = saved.integer("n_reports", low=1)
+
+
+def pairs_may_win(decision: Decision, mean: NoisyMean) -> bool:
+    """Return whether the last reports are about pairs: popularity is precise, and pairs are not clearly worse."""
+    return not mean.is_noisy(mean.precision) and decision.gain > -N_ERRORS * decision.error
 
 
 def _units(system: SketchRound, state: SketchState) -> float:

@@ -14,6 +14,8 @@ from fastfedrec import Interactions, Key, ShuffledSketchGram, datasets
 from fastfedrec.accounting import PLDAccountant
 from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.systems.gram import shuffled_sketch
+from fastfedrec.systems.gram.decision import Candidate, Decision
+from fastfedrec.systems.gram.measurement import NoisyMean
 from fastfedrec.systems.gram.scoring import own_shares
 from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
@@ -67,7 +69,7 @@ def test_the_noise_of_an_entry_is_as_stated(evaluated):
 def test_the_matrix_is_that_of_users_normalised_rows(evaluated):
     """Its pairs are about the sum over users of z z', and its diagonal is made of the reports about items."""
     model = fitted(20.0, LONG, ridge=1.0)
-    (pairs,) = evaluated
+    _, pairs = evaluated  # by half of the pairs, then by all
     rows = LONG.to_scipy().toarray()
     rows /= np.sqrt(np.maximum(rows.sum(axis=1, keepdims=True), 1))
     upper = np.triu_indices(60, 1)
@@ -114,6 +116,30 @@ def test_either_choice_costs_the_same(monkeypatch):
         assert f"ShuffledSketchGram: {outcome} was chosen" in model.ledger_.summary().replace("\n", " ")
     ids, _ = popular.recommend(LONG.user_ids[:20], n=60, filter_seen=False)
     assert (ids == ids[0]).all()
+
+
+def test_the_last_reports_are_about_items_if_popularity_is_noisy_or_pairs_are_clearly_worse():
+    precise, noisy = (NoisyMean(np.full(100, 0.1), noise, 1.0) for noise in (0.01, 0.09))
+    for gain, mean, expected in (
+        (0.1, precise, True),
+        (-0.19, precise, True),
+        (-0.21, precise, False),
+        (0.9, noisy, False),
+    ):
+        decision = Decision(Candidate(0.0, 1.0), {}, gain, 0.1)
+        assert shuffled_sketch.pairs_may_win(decision, mean) is expected
+
+
+def test_the_noise_of_popularity_is_as_stated(monkeypatch):
+    """With short rows: rows of most items depend on the rotation, which each key draws anew."""
+    found, short = [], datasets.generate_implicit(4_000, 300, key=KEY, preset="purchases")
+    monkeypatch.setattr(shuffled_sketch, "pairs_may_win", lambda decision, mean: found.append(mean))
+    for seed in range(10):
+        ShuffledSketchGram(1.0).fit(short, key=Key.from_seed(seed))
+    ratio = np.var([mean.values for mean in found], axis=0, ddof=1).mean() / found[0].noise ** 2
+    error = math.sqrt(2 / (9 * 300))
+    assert abs(ratio - 1) < 5 * error
+    assert abs(ratio / 1.5**2 - 1) > 5 * error  # the control: noise stated too large by half
 
 
 def test_no_two_rounds_draw_the_same_words(monkeypatch):
