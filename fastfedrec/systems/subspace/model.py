@@ -172,7 +172,7 @@ class DPSubspace(MeasuredModel):
         """
         self._check_parameters()
         n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
-        phases = self._rounds(1.0, n_items, 1, Key.from_seed(0))
+        phases = max(self._plans(self._rounds(1.0, n_items, 1, Key.from_seed(0))), key=len)
         traffic = [phase.system.traffic(phase.state, 1) for phase in phases]
         down, up = sum(one.download for one in traffic), sum(one.upload for one in traffic)
         held = in_words(_n_bytes(n_items, min(self.n_columns, n_items), self._n_projections))

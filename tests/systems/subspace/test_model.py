@@ -286,14 +286,14 @@ def test_a_given_ridge_is_the_ridge_of_all_candidates(data):
 
 
 def test_costs_are_those_of_a_fit(data, caplog, monkeypatch):
-    prefer(monkeypatch, personal=True)
+    prefer(monkeypatch, personal=True, start="mean, pairs")
     model = DPSubspace(4.0, n_columns=4, n_rounds=3)
     with caplog.at_level(logging.INFO, "fastfedrec"):
         model.fit(data, key=Key.from_seed(2))
     rounds = model.communication_.rounds
     down, up = sum(r.download for r in rounds), sum(r.upload for r in rounds)
     assert model.costs(80) in caplog.messages
-    assert f"receives {down} bytes and sends {up} bytes at most, in 6 rounds" in model.costs(80)
+    assert f"receives {down} bytes and sends {up} bytes at most, in 7 rounds" in model.costs(80)
     assert f"holds {_n_bytes(80, 4, 3)} bytes" in model.costs(80)
 
 
