@@ -45,6 +45,17 @@ def of_map(trust, own):
     return Plot(series, own, OVER_EPSILON, data)
 
 
+def of_utility(kind):
+    """HR@10 of PrivateRecommender over epsilon by trust model, beside models without privacy."""
+    cells = json.loads((KEPT / "private-recommender-utility.json").read_text())["cells"]
+    series = {}
+    for cell in cells:
+        if cell["data"] == kind:
+            name = cell["model"] if cell["epsilon"] is None else f"trust: {cell['model']}"
+            series.setdefault(name, []).append((cell["epsilon"], mean(cell["hit_ratios"])))
+    return Plot(series, "trust: central", OVER_EPSILON, f"{kind.capitalize()}, 99 other items")
+
+
 def of_fedrec():
     """Errors by the number of virtual ratings, as printed and here."""
     table = Table("explanation/systems/fedrec/fedrec.md", "What it reaches")
@@ -165,7 +176,11 @@ PLOTS = {
 PLOTS |= {page: partial(of_map, *of) for page, of in SYSTEMS.items()}
 
 
+# Kinds of data of the page on PrivateRecommender over epsilon.
+UTILITY = {f"utility-{kind}": partial(of_utility, kind) for kind in ("movies", "check-ins", "purchases", "catalogue")}
+
+
 def plot(page):
-    """The plot of a system's page, and what it is of."""
-    found = PLOTS[page]()
+    """The plot of a page, and what it is of."""
+    found = (PLOTS | UTILITY)[page]()
     return draw(found) if isinstance(found, Plot) else beside.draw(found), found.data

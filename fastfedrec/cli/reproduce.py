@@ -16,7 +16,7 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import load_eicu, load_frappe, load_movielens
 from fastfedrec.datasets.files import Files
 from fastfedrec.evaluation import KFold, PublishedFolds, Split, Splitter
-from fastfedrec.studies.reproduce import chien2021, he2017, jiang2019, liang2021, wu2021
+from fastfedrec.studies.reproduce import chien2021, he2017, jiang2019, liang2021, utility, wu2021
 from fastfedrec.studies.reproduce.gram_map import FIGURES as GRAM_FIGURES
 from fastfedrec.studies.reproduce.gram_map import gain_map
 from fastfedrec.studies.reproduce.he2017 import ncf_table
@@ -56,6 +56,7 @@ _TABLES = {
     "sdcf": jiang2019.TABLES,
     "fedgnn": wu2021.TABLES,
     "ncf": he2017.TABLES,
+    "private-recommender": (utility.TABLE,),
     "privrec": (*wang2021.TABLES, wang2021_stage1.TABLE, *wang2021_attacks.TABLES, wang2021_gap.TABLE),
 }
 
@@ -84,7 +85,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="fmf-ldp (Minto et al. 2021), laplace-rr-svd (Jeyamohan et al. 2019), fedrec (Liang et al. 2021), "
         "sdcf (Jiang et al. 2019), fedgnn (Wu et al. 2021), ncf (He et al. 2017), "
         "privrec (Wang et al. 2021), private-prototypes (Ribero et al. 2020), dp-als (Chien et al. 2021), "
-        "or dp-gram and dp-subspace (ours, of no paper)",
+        "or dp-gram, dp-subspace and private-recommender (ours, of no paper)",
     )
     what = command.add_mutually_exclusive_group(required=True)
     what.add_argument(
@@ -108,6 +109,7 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "sdcf: temperature (MAE and RMSE, denoised and not) or parties (what attacks find out); "
         "fedgnn: parts (what each costs) or parties; "
         "ncf: accuracy (HR@10 of its networks beside a dot product); "
+        "private-recommender: utility (HR@10 over epsilon on four kinds of data); "
         "privrec: 2 or 3 (accuracy on MovieLens 1M or Frappe), 4 or 5 (epsilon; needs no data), stage1 (what its first "
         "stage is worth), 6 (membership inference), attacks (the same on every system), or gap (trials to reach tables "
         "2 and 3)",
@@ -116,10 +118,11 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--data",
         type=Path,
         metavar="PATH",
-        help="as downloaded: MovieLens 20M for fmf-ldp, 1M or 20M for dp-als (without it data are generated), 100K or "
-        "1M for the others; for privrec MovieLens 1M, or frappe.csv (table 3, figures 5 and 7; table 6 and figures 2 "
-        "and 3 take either), or 100K (table stage1; without it sequences are generated; tables 6 and attacks generate "
-        "data without it; gap: any); for private-prototypes MovieLens 1M, or a folder of eICU (figure 2)",
+        help="as downloaded: MovieLens 20M for fmf-ldp, 1M or 20M for dp-als, 1M for private-recommender (without it "
+        "data are generated), 100K or 1M for the others; for privrec MovieLens 1M, or frappe.csv (table 3, figures 5 "
+        "and 7; table 6 and figures 2 and 3 take either), or 100K (table stage1; without it sequences are generated; "
+        "tables 6 and attacks generate data without it; gap: any); for private-prototypes MovieLens 1M, or a folder of "
+        "eICU (figure 2)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(
@@ -129,7 +132,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         "--seeds",
         type=int,
         metavar="N",
-        help="runs with seeds 0 to N - 1 (dp-als, fmf-ldp, stage1, gap, movielens, sizes: 3, with --quick 1; else 1)",
+        help="runs with seeds 0 to N - 1 (dp-als, fmf-ldp, stage1, gap, movielens, sizes, utility: 3, with --quick 1; "
+        "else 1)",
     )
     command.add_argument(
         "--only",
@@ -197,6 +201,10 @@ def _compute_subspace(arguments: argparse.Namespace, how: dict[str, Any]) -> Sid
     if arguments.data is not None:
         raise ValueError(f"--data is not for table {arguments.table} of dp-subspace, whose data are generated")
     return subspace_table(n_seeds=_n_seeds(arguments, 3), **how)
+
+
+def _compute_front_door(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
+    return utility.utility_table(_movielens(arguments), n_seeds=_n_seeds(arguments, 3), **how)
 
 
 def _compute_minto(arguments: argparse.Namespace, how: dict[str, Any]) -> SideBySide:
@@ -313,5 +321,6 @@ _COMPUTE: dict[str, Callable[[argparse.Namespace, dict[str, Any]], SideBySide]] 
     "fedgnn": _compute_wu,
     "ncf": _compute_ncf,
     "privrec": _compute_wang,
+    "private-recommender": _compute_front_door,
     "private-prototypes": _compute_ribero,
 }

@@ -1,7 +1,8 @@
 """DPGram: a linear recommender from noisy sums over item pairs, private for the whole run.
 
-The server releases the mean of the users' rows, then the sums over item pairs.  It decides from these whether pairs are
-worth more than popularity, and spends the rest of the budget on the strongest directions of the matrix, or on the mean.
+The server releases the mean of the users' rows, again if it is noisy, then the sums over item pairs.  Devices measure
+whether pairs are worth more than popularity, and the rest of the budget is spent on the strongest directions of the
+matrix, or on the mean.
 Every device scores with its own row.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md beside it.
 """
 
@@ -63,7 +64,7 @@ class DPGram(MeasuredModel):
     ----------
     is_personal_ : bool
         Whether users receive scores of their own.  Otherwise all get the same popular items, because the decision found
-        nothing better or because pairs take two items.
+        nothing better, because popularity needed the whole budget, or because pairs take two items.
     decision_ : fastfedrec.systems.gram.decision.Decision or None
         The candidates that were compared on the release, with their scores and the error of the comparison; None if
         only popularity was released, and for a model from a file.

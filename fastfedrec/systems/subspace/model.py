@@ -73,7 +73,7 @@ class DPSubspace(MeasuredModel):
     ----------
     is_personal_ : bool
         Whether users receive scores of their own.  Otherwise all get the same popular items, because devices measured
-        nothing better or because pairs take two items.
+        nothing better, because popularity needed the whole budget, or because pairs take two items.
     decision_ : fastfedrec.systems.gram.decision.Decision or None
         The candidates that devices compared, with their scores and the error of the comparison; None if only popularity
         was released, and for a model from a file.
