@@ -56,7 +56,8 @@ def test_dp_gram_decision(run):
     names = run("plot_dp_gram_decision")
     models, gains = names["models"], names["gains"]
     assert is_rising([model.signal_ for model in models])
-    for model, gain, error in zip(models, names["measured"], names["errors"], strict=True):
+    assert len(names["decided"]) < len(models)
+    for model, gain, error in zip(names["decided"], names["measured"], names["errors"], strict=True):
         assert gain > 0 if model.is_personal_ else gain <= error
     assert {model.is_personal_ for model in models} == {False, True}
     assert min(gain for gain, model in zip(gains, models, strict=True) if model.is_personal_) > 0
@@ -191,10 +192,9 @@ def test_shuffled_users(run):
 def test_large_catalogue(run):
     names = run("plot_large_catalogue")
     private, popular = names["found"].values()
-    assert is_rising(private)
     assert is_rising(names["signals"])
-    assert private[0] < popular[0]
-    assert names["signals"][0] < 0.75 < names["signals"][-1]
+    # With few users it is popularity with noise; a hit ratio among 1,000 users has an error of .016.
+    assert max(private[:2]) < popular[0] + 0.05
     assert private[-1] > popular[-1] + 0.05
 
 

@@ -44,13 +44,16 @@ def hit_ratio(model):
 popular = hit_ratio(Popularity())
 models = [DPGram(epsilon) for epsilon in EPSILONS]
 gains = [hit_ratio(model) - popular for model in models]
-measured = [model.decision_.gain for model in models]
-errors = [2 * model.decision_.error for model in models]
+decided = [model for model in models if model.decision_ is not None]
+measured = [model.decision_.gain for model in decided]
+errors = [2 * model.decision_.error for model in decided]
 
 figure, (above, below) = plt.subplots(
     2, 1, figsize=(5.4, 5.6), sharex=True, layout="constrained"
 )
-above.errorbar(EPSILONS, measured, errors, fmt="o-", capsize=3)
+above.errorbar(
+    [model.epsilon for model in decided], measured, errors, fmt="o-", capsize=3
+)
 above.set(ylabel="measured gain, two errors", xlabel="epsilon (nats)")
 below.plot(EPSILONS, gains, "o-")
 below.set(ylabel="HR@10 less popularity's", xlabel="epsilon (nats) of the whole run")
@@ -61,9 +64,10 @@ for axes in (above, below):
     axes.minorticks_off()
 
 # %%
-# A first measurement has to be more than two errors above zero, and a last one above
-# zero; else the model is popularity. The lower plot has the true gain, which no private
-# model can see. Its losses at small epsilons are the noise of the mean.
+# A first measurement has to be more than an error above zero, and a last one above
+# zero; else the model is popularity. At the smallest epsilons popularity is so noisy
+# that it has the whole budget, and nothing is measured. The lower plot has the true
+# gain, which no private model can see. Its losses are the noise of popularity.
 
 for model in models:
     print(f"{model.epsilon:4}  {'personal' if model.is_personal_ else 'popularity'}")

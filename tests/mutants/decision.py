@@ -113,10 +113,10 @@ DECISION = [
     # ---- the decision -----------------------------------------------------------------------------------------------
     Mutant(
         "decision-by-exact-pairs", "item features are chosen on the exact pairs", "DPGram._begin",
-        "best_estimate(pairs, named_estimators(self._features_of(data), estimate))",
+        "best_estimate(pairs, named_estimators(features, estimate))",
         """best_estimate(
             form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width),
-            named_estimators(self._features_of(data), estimate),
+            named_estimators(features, estimate),
         )""",
         (FOLLOWS,),
     ),
@@ -152,7 +152,7 @@ DECISION = [
     ),
     Mutant(
         "sketch-pairs-anyway", "the last reports of the sketch are about pairs however noisy popularity is",
-        "pairs_may_win",
+        "_pairs_may_win",
         "not mean.is_noisy(mean.precision)",
         "True",
         ("test_the_last_reports_are_about_items_if_popularity_is_noisy_or_pairs_are_clearly_worse",),

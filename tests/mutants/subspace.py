@@ -1,6 +1,6 @@
 """DPSubspace, in which a trusted server adds noise to sums of projections."""
 
-from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, TRACE
+from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, SENT, TRACE
 from mutants.patch import Mutant
 
 TWIN = "test_projected_sums_equal_naive_twin"
@@ -76,17 +76,17 @@ SUBSPACE = [
         (f"{ALIKE}[DPSubspace]", "test_rounds_draw_noise_of_their_own"),
     ),
     Mutant(
-        "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace._release",
-        "Projections(n_users, mean, () if features is None else prior_factors(features, mean))",
-        "Projections(data.n_users, mean, () if features is None else prior_factors(features, mean))",
+        "subspace-fits-by-its-users", "the matrix is fitted to the number of users in the data", "DPSubspace._begin",
+        "Projections(self._public_users(data), centre, priors)",
+        "Projections(data.n_users, centre, priors)",
         (f"{TRACE}[DPSubspace]",),
     ),
     Mutant(
         "subspace-broadcasts-exact-mean", "users of DPSubspace are sent the exact mean of all rows",
-        "DPSubspace._release",
-        "floored(self.item_means_)",
-        "floored(np.bincount(data.indices, minlength=data.n_items) / n_users)",
-        (f"{SAME}[DPSubspace]", f"{FOLLOWS}[DPSubspace]"),
+        "MeasuredModel._release_pairs",
+        "to_grid(floored(mean.values))",
+        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / self._public_users(data)))",
+        (f"{SENT}[DPSubspace]",),
     ),
     Mutant(
         "subspace-answers-any-mean", "users of DPSubspace answer a mean for which no norm is bounded",
@@ -107,9 +107,9 @@ SUBSPACE = [
     ),
     Mutant(
         "subspace-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
-        "DPSubspace._release",
-        "prior_factors(features, mean)",
-        "prior_factors(features, mean + np.bincount(data.indices, minlength=data.n_items))",
+        "DPSubspace._begin",
+        "prior_factors(features, centre)",
+        "prior_factors(features, centre + np.bincount(data.indices, minlength=data.n_items))",
         (f"{FOLLOWS}[DPSubspace, features]", f"{SAME}[DPSubspace, features]"),
     ),
 ]  # fmt: skip

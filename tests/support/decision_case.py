@@ -30,7 +30,7 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
         "choose_candidate",
         lambda pairs, estimators, ridges=RIDGES: best(choose(pairs, estimators, ridges), estimators),
     )
-    patch.setattr(shuffled_sketch, "pairs_may_win", lambda decision, mean: personal)
+    patch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: personal)
     patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
     patch.setattr(dp_gram, "best_estimate", estimated)
     patch.setattr(measured_model, "to_start_with", lambda plans, mean: start if start in plans else "mean")

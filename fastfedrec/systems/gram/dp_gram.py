@@ -134,7 +134,9 @@ class DPGram(MeasuredModel):
         self.item_features = item_features
         self.__post_init__()
 
-    def _begin(self, fit: Fit, data: Interactions, mean: np.ndarray, phases: list[Phase]) -> ColumnEstimate:
+    def _begin(
+        self, fit: Fit, data: Interactions, features: AlignedFeatures | None, mean: np.ndarray, phases: list[Phase]
+    ) -> ColumnEstimate:
         """Release the pairs, and estimate their matrix from them."""
         form, (system, *_) = PairForm.of(mean, self._public_users(data)), phases.pop(0)
         pairs = form.matrix(fit.rounds(system, GramState(form.centre), data).noisy / UNIT, system.width)
@@ -142,7 +144,7 @@ class DPGram(MeasuredModel):
         def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
             return denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)
 
-        factors = best_estimate(pairs, named_estimators(self._features_of(data), estimate))
+        factors = best_estimate(pairs, named_estimators(features, estimate))
         return ColumnEstimate(factors, pairs.noise, form, self._public_users(data))
 
     # ---- privacy ------------------------------------------------------------------------------------------------

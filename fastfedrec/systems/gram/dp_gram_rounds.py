@@ -26,6 +26,7 @@ __all__ = [
     "PairSum",
     "ShareSum",
     "ShareSumAgain",
+    "ShareSumInstead",
 ]
 
 UNIT = 2**36  # norm of one user's contribution, in the first two rounds

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
+from fastfedrec.data.item_features import AlignedFeatures
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._central import CentralModel
 from fastfedrec.systems._noisy_sum import ItemShares, NoisySum
@@ -63,17 +64,20 @@ class MeasuredModel(CentralModel, GramModel):
         return list(self._alternatives(phases).values())
 
     @abstractmethod
-    def _begin(self, fit: Fit, data: Interactions, mean: np.ndarray, phases: list[Phase]) -> Estimate:
+    def _begin(
+        self, fit: Fit, data: Interactions, features: AlignedFeatures | None, mean: np.ndarray, phases: list[Phase]
+    ) -> Estimate:
         """Return the first estimate of pairs, and take the rounds that it runs off the list of rounds to come."""
 
     @one_blas_thread()
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
+        features = self._features_of(data)  # refused, if they do not fit the items, before anything is spent
         (first, *_), plans = phases[0], self._alternatives(phases)
         values = self._means(fit, data, phases[0])
         mean = NoisyMean(values, first.width / self._public_users(data), first.width**-2)
         name, self.item_means_ = to_start_with(plans, mean), values
         self._release_popularity()
-        self._note_features(self._features_of(data), are_used=name != "mean")
+        self._note_features(features, are_used=name != "mean")
         if name == "mean":
             reason = "pairs take two items" if len(plans) == 1 else "its noise would be too large with a part"
             self.ledger_.note(f"{type(self).__name__}: all of epsilon went to popularity, because {reason}")
@@ -81,14 +85,20 @@ class MeasuredModel(CentralModel, GramModel):
         if todo and isinstance(todo[0].system, ItemShares):
             mean = self._again_with(fit, data, mean, todo.pop(0))
         if todo:
-            mean = self._release_pairs(fit, data, mean, todo, plans.get(f"{name}, mean", todo)[-1])
+            mean = self._release_pairs(fit, data, features, mean, todo, plans.get(f"{name}, mean", todo)[-1])
         self.item_means_ = mean.values
 
     def _release_pairs(
-        self, fit: Fit, data: Interactions, mean: NoisyMean, todo: list[Phase], instead: Phase
+        self,
+        fit: Fit,
+        data: Interactions,
+        features: AlignedFeatures | None,
+        mean: NoisyMean,
+        todo: list[Phase],
+        instead: Phase,
     ) -> NoisyMean:
         """Run the rounds of pairs and measurements, or a mean instead of the last ones; return the final mean."""
-        estimate, centre = self._begin(fit, data, mean.values, todo), to_grid(floored(mean.values))
+        estimate, centre = self._begin(fit, data, features, mean.values, todo), to_grid(floored(mean.values))
         chosen = self._candidates[0]  # until a measurement decides
         while todo:
             system, planned, _ = todo.pop(0)

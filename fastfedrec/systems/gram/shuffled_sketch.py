@@ -239,7 +239,7 @@ class ShuffledSketchGram(GramModel):
             estimators = named_estimators(features, estimate)
             ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
             self.decision_ = choose_candidate(self._pairs(rounds), estimators, ridges)
-            if len(phases) > 2 and pairs_may_win(self.decision_, self._noisy_mean(rounds)):
+            if len(phases) > 2 and _pairs_may_win(self.decision_, self._noisy_mean(rounds)):
                 rounds.append(self._ask(fit, phases[2]))
                 self.decision_ = choose_candidate(self._pairs(rounds), estimators, ridges)
             elif len(phases) > 2:
@@ -407,7 +407,7 @@ class ShuffledSketchGram(GramModel):
         self.n_reports_ = saved.integer("n_reports", low=1)
 
 
-def pairs_may_win(decision: Decision, mean: NoisyMean) -> bool:
+def _pairs_may_win(decision: Decision, mean: NoisyMean) -> bool:
     """Return whether the last reports are about pairs: popularity is precise, and pairs are not clearly worse."""
     return not mean.is_noisy(mean.precision) and decision.gain > -N_ERRORS * decision.error
 

@@ -17,7 +17,7 @@ from fastfedrec.core.log import logger
 from fastfedrec.core.memory import check_memory, in_words
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
-from fastfedrec.data.item_features import ItemFeaturesLike
+from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems._feature_prior import prior_factors
 from fastfedrec.systems._public_mean import floored
@@ -144,13 +144,14 @@ class DPSubspace(MeasuredModel):
         if self.n_rounds != "auto":
             self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=_MOST_ROUNDS)
 
-    def _begin(self, fit: Fit, data: Interactions, mean: np.ndarray, phases: list[Phase]) -> Projections:
+    def _begin(
+        self, fit: Fit, data: Interactions, features: AlignedFeatures | None, mean: np.ndarray, phases: list[Phase]
+    ) -> Projections:
         """Return an estimate without any release; all projections are to come."""
         logger.info(self.costs(data.n_items))
-        features, centre = self._features_of(data), floored(mean)
-        return Projections(
-            self._public_users(data), centre, () if features is None else prior_factors(features, centre)
-        )
+        centre = floored(mean)
+        priors = () if features is None else prior_factors(features, centre)
+        return Projections(self._public_users(data), centre, priors)
 
     @property
     def _candidates(self) -> tuple[Candidate, ...]:

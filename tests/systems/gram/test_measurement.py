@@ -154,7 +154,7 @@ def test_no_two_measurements_draw_from_one_stream():
 )  # fmt: skip
 def test_a_candidate_has_to_beat_popularity_with_the_rest_of_the_budget(doubled, gain, spared, is_personal):
     system, n_users = system_with(noise=2.0**28), 100  # an error of .01
-    noisy = np.rint(np.array([doubled, gain, *[0.0] * 5]) * n_users * UNIT).astype(np.int64)
+    noisy = np.rint(np.array([doubled, gain, *[0.0] * 7]) * n_users * UNIT).astype(np.int64)
     decision = system.decide(noisy, n_users, spared)
     assert decision.is_personal is is_personal
     assert decision.gain == pytest.approx(gain + spared * doubled, abs=1e-6)
@@ -200,7 +200,7 @@ def test_the_error_of_a_gain_is_that_of_its_noise():
     """Over many draws, with half the noise as a control."""
     system, n_users, draws = system_with(noise=2.0**28), 100, []
     for seed in range(2_000):
-        noise = np.random.default_rng(seed).normal(size=7) * 2.0**28
+        noise = np.random.default_rng(seed).normal(size=9) * 2.0**28
         decision = system.decide(np.rint(noise).astype(np.int64), n_users, 0.9)
         draws.append(
             decision.scores[system.candidates[0]]

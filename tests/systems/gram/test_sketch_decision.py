@@ -127,13 +127,13 @@ def test_the_last_reports_are_about_items_if_popularity_is_noisy_or_pairs_are_cl
         (0.9, noisy, False),
     ):
         decision = Decision(Candidate(0.0, 1.0), {}, gain, 0.1)
-        assert shuffled_sketch.pairs_may_win(decision, mean) is expected
+        assert shuffled_sketch._pairs_may_win(decision, mean) is expected
 
 
 def test_the_noise_of_popularity_is_as_stated(monkeypatch):
     """With short rows: rows of most items depend on the rotation, which each key draws anew."""
     found, short = [], datasets.generate_implicit(4_000, 300, key=KEY, preset="purchases")
-    monkeypatch.setattr(shuffled_sketch, "pairs_may_win", lambda decision, mean: found.append(mean))
+    monkeypatch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: found.append(mean))
     for seed in range(10):
         ShuffledSketchGram(1.0).fit(short, key=Key.from_seed(seed))
     ratio = np.var([mean.values for mean in found], axis=0, ddof=1).mean() / found[0].noise ** 2
