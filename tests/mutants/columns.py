@@ -105,7 +105,7 @@ COLUMNS = [
         "MeasuredModel._release_pairs",
         "to_grid(floored(mean.values))",
         "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / self._public_users(data)))",
-        (SHOWN, f"{SENT}[DPGram]"),
+        (SHOWN, f"{SENT}[DPGram]", f"{SENT}[DPSubspace]"),
     ),
     Mutant(
         "columns-planned-by-the-rows", "whether DPGram plans columns depends on how many items users have",

@@ -1,6 +1,6 @@
 """DPSubspace, in which a trusted server adds noise to sums of projections."""
 
-from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, SENT, TRACE
+from mutants.central import ALIKE, COST, DATA, FOLLOWS, SAME, TRACE
 from mutants.patch import Mutant
 
 TWIN = "test_projected_sums_equal_naive_twin"
@@ -80,13 +80,6 @@ SUBSPACE = [
         "Projections(self._public_users(data), centre, priors)",
         "Projections(data.n_users, centre, priors)",
         (f"{TRACE}[DPSubspace]",),
-    ),
-    Mutant(
-        "subspace-broadcasts-exact-mean", "users of DPSubspace are sent the exact mean of all rows",
-        "MeasuredModel._release_pairs",
-        "to_grid(floored(mean.values))",
-        "to_grid(floored(np.bincount(data.indices, minlength=data.n_items) / self._public_users(data)))",
-        (f"{SENT}[DPSubspace]",),
     ),
     Mutant(
         "subspace-answers-any-mean", "users of DPSubspace answer a mean for which no norm is bounded",

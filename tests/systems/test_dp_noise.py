@@ -258,7 +258,9 @@ def test_no_event_says_more_noise_than_there_is(name):
                 stddev, square = system.noise.mechanism.stddev, bound**2
             else:
                 stddev = (system.noise if name in SUMS else system.noises[field].gaussian).stddev
-                unit = UNITS.get(field, 2**40 if name.startswith("DPSubspace") else UNIT)
+                unit = getattr(system, "_unit", UNIT)
+            if name in SUMS:
+                unit = UNITS.get(field, 2**40 if name == "DPSubspace" else UNIT)
                 square = round((CASES[name].sensitivities[field] / unit) ** 2) * Fraction(unit) ** 2
             spent += square / stddev**2
         said = Fraction(recorded.event.noise_multiplier) ** -2
