@@ -259,8 +259,8 @@ def test_no_event_says_more_noise_than_there_is(name):
             else:
                 stddev = (system.noise if name in SUMS else system.noises[field].gaussian).stddev
                 unit = getattr(system, "_unit", UNIT)
-            if name in SUMS:
-                unit = UNITS.get(field, 2**40 if name == "DPSubspace" else UNIT)
+                if name in SUMS:
+                    unit = UNITS.get(field, 2**40 if name == "DPSubspace" else UNIT)
                 square = round((CASES[name].sensitivities[field] / unit) ** 2) * Fraction(unit) ** 2
             spent += square / stddev**2
         said = Fraction(recorded.event.noise_multiplier) ** -2
