@@ -42,10 +42,10 @@ SMALL = {"n_rounds": 2, "cohort_size": 50, "local_epochs": 1, "n_factors": 16, "
 
 
 CENTRAL = {
-    "dp_gram": DPGram(1.0),
+    "dp_gram": DPGram(8.0),
     "dp_gram popularity": DPGram(0.01),  # by the releases
     "private_recommender": PrivateRecommender(4.0),
-    "dp_subspace": DPSubspace(1.0, n_columns=4),
+    "dp_subspace": DPSubspace(8.0, n_columns=4),
     "dp_als": DPALS(1.0, n_factors=4),
     "dp_als adaptive": DPALS(1.0, n_factors=4, weights="adaptive"),
     "dp_fmf": DPFMF(1.0, n_factors=4, n_rounds=2),

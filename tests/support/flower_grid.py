@@ -120,11 +120,13 @@ def requests_of(grid, kind="train"):
 
 
 def refusal_of(system, data, change):
-    """What a node says to the last request of a run, changed on its way."""
+    """What a node says to the last request that holds the changed value, or else the last one, changed on its way."""
     nodes = two_nodes(system, data)
     grid = MemoryGrid(nodes)
     serve(system, data, grid)
-    message = requests_of(grid)[-1]
+    requests = requests_of(grid)
+    record, name = getattr(change, "place", ("state", None))
+    message = next((one for one in reversed(requests) if name in one.content[record]), requests[-1])
     change(message.content)
     node = message.metadata.dst_node_id
     app, config = nodes[node]
@@ -133,7 +135,12 @@ def refusal_of(system, data, change):
 
 def set_value(record, name, value):
     """Such a change, of one value."""
-    return lambda content: content[record].__setitem__(name, value)
+
+    def change(content):
+        content[record][name] = value
+
+    change.place = record, name
+    return change
 
 
 # ---- misfortunes ----------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from fastfedrec import FMFLDP, DPGram, DPPopularity, Key, PrivatePrototypes
 from fastfedrec.engines.flower import client_app, server_app
 from fastfedrec.engines.flower.wire.records import array_record, read_arrays
 from fastfedrec.rounds.system import DivergenceError
+from fastfedrec.systems.gram.columns import N_COLUMNS
 from fastfedrec.systems.gram.dp_gram_rounds import PairSum
 
 # ---- what a node refuses --------------------------------------------------------------------------------------------
@@ -102,7 +103,8 @@ def test_a_node_whose_memory_is_too_small_computes_nothing_and_says_so(data, mon
         serve(system, data, MemoryGrid(two_nodes(system, data)))
     assert asked == []
     monkeypatch.undo()
-    monkeypatch.setattr("fastfedrec.engines.flower._node.memory_bytes", lambda: 3 * 8 * n_pairs)
+    n_most = max(n_pairs, data.n_items * min(data.n_items, N_COLUMNS))
+    monkeypatch.setattr("fastfedrec.engines.flower._node.memory_bytes", lambda: 3 * 8 * n_most)
     again = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
     np.testing.assert_array_equal(again.scoring_factors_, whole.scoring_factors_)
 

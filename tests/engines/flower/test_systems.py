@@ -68,13 +68,13 @@ def test_two_nodes_make_the_model_of_one_process(data, tmp_path, name, n_threads
 
 def test_nodes_are_asked_about_items_again_where_rows_are_short(data):
     short = data.keep_interactions(Key.from_seed(1).uniform("test", size=data.n_interactions) < 0.15)
-    system = ShuffledSketchGram(8.0)
-    here = ShuffledSketchGram(8.0).fit(short, key=Key.from_seed(SEED))
+    system = ShuffledSketchGram(1.0)
+    here = ShuffledSketchGram(1.0).fit(short, key=Key.from_seed(SEED))
     there, engine = serve(system, short, MemoryGrid(two_nodes(system, short)))
     assert_same(here, there)
     assert engine.rejections == []
-    assert [event.mechanism for event in there.ledger_.events] == ["largest response on sketched items"] * 2
-    assert here.signal_ > 30
+    kinds = [event.mechanism.removeprefix("largest response on sketched ") for event in there.ledger_.events.elements()]
+    assert kinds == ["items", "pairs of items", "items"]
 
 
 def test_a_shard_more_or_less_changes_nothing(data):
@@ -112,6 +112,9 @@ def test_reports_that_name_users_make_a_model_of_them(data, tmp_path):
 # ---- keys -----------------------------------------------------------------------------------------------------------
 
 
+CHOOSING = ("dp_gram", "dp_subspace", "private_recommender")  # releases choose the rounds, at one cost
+
+
 @pytest.mark.parametrize("name", CENTRAL | RATINGS)
 def test_a_deployment_is_no_simulation_and_costs_what_fit_costs(data, name, tmp_path):
     system = SYSTEMS[name]
@@ -119,7 +122,10 @@ def test_a_deployment_is_no_simulation_and_costs_what_fit_costs(data, name, tmp_
     here = type(system)(**system.get_params()).fit(data)
     assert engine.rejections == []
     assert not model.ledger_.is_simulation
-    assert model.ledger_.to_dict() == here.ledger_.to_dict()
+    if name in CHOOSING:
+        assert model.ledger_.epsilon("public") == pytest.approx(here.ledger_.epsilon("public"), rel=1e-9)
+    else:
+        assert model.ledger_.to_dict() == here.ledger_.to_dict()
     assert len(list(tmp_path.glob("?/run-*"))) == 2
     simulated, _ = serve(system, data, MemoryGrid(two_nodes(system, data)))
     assert simulated.ledger_.is_simulation
@@ -195,7 +201,9 @@ def test_a_server_that_dies_comes_back(data, tmp_path, name, after, is_simulatio
     fresh = type(system)(**system.get_params())
     if is_simulation:
         assert_same(fresh.fit(data, key=Key.from_seed(SEED)), model)
-    assert model.ledger_.to_dict()["epsilon"] == fresh.fit(data).ledger_.to_dict()["epsilon"] or is_simulation
+    assert is_simulation or model.ledger_.epsilon("public") == pytest.approx(
+        fresh.fit(data).ledger_.epsilon("public"), rel=1e-9
+    )
     finished, _ = serve(system, data, MemoryGrid(nodes), **options)  # a run that is over is not run again
     assert_same(model, finished)
 
@@ -209,9 +217,9 @@ FAR = np.full(60, 2**30, np.int32)
 @pytest.mark.parametrize(
     ("name", "change", "reason"),
     [
-        ("dp_gram", set_value("request", "phase", 3), "phase must be one of the 3 that this system has"),
-        ("dp_gram", set_value("request", "phase", -1), "phase must be one of the 3 that this system has"),
-        ("dp_gram", set_value("request", "phase", "0"), "phase must be one of the 3 that this system has"),
+        ("dp_gram", set_value("request", "phase", 17), "phase must be one of the 17 that this system has"),
+        ("dp_gram", set_value("request", "phase", -1), "phase must be one of the 17 that this system has"),
+        ("dp_gram", set_value("request", "phase", "0"), "phase must be one of the 17 that this system has"),
         ("dp_gram", set_value("request", "round", 1), "round must be from 0 to 0, got 1"),
         ("dp_gram", set_value("request", "items", "0" * 32), "not those of the server's catalogue"),
         ("dp_gram", set_value("state", "mean", Array(FAR)), "mean must be from 0 to 2048"),
@@ -224,7 +232,7 @@ FAR = np.full(60, 2**30, np.int32)
         ("dp_fmf", set_value("request", "phase", 1), "phase must be one of the [12] that this system has"),
         ("laplace_rr_svd", set_value("request", "n-users", -5), r"global_user_ids must be uint64 of shape \(1,\)"),
         ("dp_gram", set_value("request", "n-users", 2**40), "n_users must be at most 33554432"),
-        ("shuffled_sketch", set_value("state", "signs", Array(np.full((8, 2, 64), 3, np.int16))), "signs must be 1 or"),
+        ("shuffled_sketch", set_value("state", "signs", Array(np.full((8, 1, 64), 3, np.int16))), "signs must be 1 or"),
         ("privrec", set_value("state", "parameters", Array(np.zeros(3, np.float32))), "parameters must be float32 of"),
         ("privrec", set_value("request", "system", "PrivRec(n_rounds=99)"), "this node is set up for PrivRec"),
     ],
