@@ -71,7 +71,8 @@ class Decision:
     Parameters
     ----------
     chosen : Candidate
-        The best personal candidate if its gain is above two errors, else popularity.
+        The best personal candidate if its gain is above two errors, else popularity.  ShuffledSketchGram: popularity
+        also if noise covers that, whatever the gain.
     scores : mapping of Candidate to float
         Of each candidate that was tried.
     gain : float

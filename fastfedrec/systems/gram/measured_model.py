@@ -107,6 +107,7 @@ class MeasuredModel(CentralModel, GramModel):
                 sums = fit.rounds(system, state, data).noisy
                 self.decision_ = system.decide(sums, self._public_users(data), mean.spared(precision_of(todo)))
                 chosen = self.decision_.chosen
+                # A personal model gives way too where popularity would be noisy with half of the rest.
                 if todo and (not chosen.personal_weight or mean.is_noisy(mean.precision + precision_of(todo) / 2)):
                     mean, todo = self._again_with(fit, data, mean, instead), []
             else:
