@@ -19,6 +19,7 @@ from fastfedrec.accounting import Gaussian, RoundTraffic
 from fastfedrec.compute import als
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.randomness import Key
+from fastfedrec.core.signs import with_signs
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.pairs import sort_pairs
@@ -240,7 +241,7 @@ class StartRound(NoisyRound):
     def _learn(self, state, sums):
         with one_blas_thread():
             basis, _ = np.linalg.qr(sums["item_projections"].astype(np.float64))
-        return replace(state, item_factors=basis * math.sqrt(self.n_items / self.n_factors))
+        return replace(state, item_factors=with_signs(basis) * math.sqrt(self.n_items / self.n_factors))
 
 
 class LeastSquaresRound(NoisyRound):

@@ -201,9 +201,10 @@ def draw_pseudo_rows(
     with one_blas_thread(), np.errstate(invalid="ignore"):
         # A client without finite gradients sends zeros, and does not keep the others from a decomposition.
         values, vectors = np.linalg.eigh(np.nan_to_num(covariances, posinf=0.0, neginf=0.0))
-        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        # The symmetric root is the one that no choice of eigenvectors changes.
+        roots = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ vectors.transpose(0, 2, 1)
         blocks = [
-            normal[first // d : last // d] @ root.T
+            normal[first // d : last // d] @ root
             for first, last, root in zip(starts, starts[1:], roots, strict=False)
         ]
     return np.concatenate(blocks) + np.repeat(means, n_drawn, axis=0)

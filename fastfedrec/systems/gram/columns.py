@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core.signs import with_signs
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.shrinkage import RANK
@@ -51,6 +52,7 @@ class ColumnEstimate:
 
     def __post_init__(self) -> None:
         self._pair_noise = self.noise
+        self.factors = with_signs(self.factors)
 
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """Return the strongest directions, of as many columns as the planned encoder."""
@@ -59,7 +61,7 @@ class ColumnEstimate:
     def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
         """Correct the estimate by one round."""
         strength = self.form.strength(sums, encoder, self.n_users)
-        self.factors = add_columns(self.factors, sums, encoder, noise, strength)
+        self.factors = with_signs(add_columns(self.factors, sums, encoder, noise, strength))
         self.noise = (self.noise**-2 + noise**-2) ** -0.5
 
 

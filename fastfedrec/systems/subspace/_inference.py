@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastfedrec.core.signs import with_signs
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.systems._column_strength import strength_of
 from fastfedrec.systems._feature_prior import (
@@ -155,7 +156,7 @@ class Projections:
             return self.releases[0].encoder
         if believed.shape[1]:
             columns = np.column_stack([believed * _longest(columns), columns])
-        return to_whole(columns)
+        return to_whole(with_signs(columns))
 
     def _believed(self) -> np.ndarray:
         """G of the sum of a_b P_b that is nearest to all sums so far, as far as chance allows (`believed_scales`)."""
