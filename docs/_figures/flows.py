@@ -72,11 +72,11 @@ FLOWS = {
             Send("device", "server", "products of all pairs of its row, of norm 1", EXACT),
             Do("server", "adds up, adds noise"),
             Repeat(
-                "3 rounds, or fewer and the mean again",
+                "4 rounds, or 2 and the mean again",
                 (
                     Send("server", "device", "the mean, and 10 to 40 columns", PROTECTED),
                     Send("device", "server", "products of its row with the columns, of norm 1", EXACT),
-                    Do("server", "adds up, adds noise, joins them with the matrix"),
+                    Do("server", "adds up, adds noise, pools them with the pairs"),
                 ),
             ),
             Send("server", "device", "models to compare", PROTECTED),

@@ -1,12 +1,11 @@
 """One sign for each column that a decomposition gives with either: libraries and their versions differ in it."""
 
 import numpy as np
-from numpy.typing import NDArray
 
 __all__ = ["with_signs"]
 
 
-def with_signs(columns: np.ndarray) -> NDArray:
+def with_signs(columns: np.ndarray) -> np.ndarray:
     """Give each column the sign by which its product with fixed numbers is at least 0.
 
     The model that the same noise gives would depend on the library otherwise.

@@ -160,7 +160,7 @@ def combine(values: np.ndarray, vectors: np.ndarray, prior: np.ndarray, rank: in
     with one_blas_thread():
         basis, triangle = np.linalg.qr(both)
         found, turn = np.linalg.eigh((triangle * weights) @ triangle.T)
-        least = max(float(found[-1]), 0.0) * len(found) * np.finfo(float).eps  # below it there is rounding alone
+        least = float(found.max(initial=0.0)) * len(found) * np.finfo(float).eps  # below it there is rounding alone
         strongest = np.flatnonzero(found > least)[::-1][:rank]
         return basis @ (turn[:, strongest] * np.sqrt(found[strongest]))
 

@@ -169,27 +169,41 @@ CENTRAL = [
         tuple(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")),
     ),
     Mutant(
+        "dpgram-estimate-of-exact-pairs", "DPGram's estimate begins at the exact sums over pairs", "DPGram._begin",
+        "PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
+        """
+        PooledPairs(
+            form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width),
+            form, self._public_users(data), features, fit.n_threads,
+        )
+        """,
+        (
+            "test_models_show_what_was_released_and_nothing_else[DPGram]",
+            *(f"{test}[DPGram{more}]" for test in (FOLLOWS, SAME) for more in ("", ", features")),
+        ),
+    ),
+    Mutant(
         "dpgram-features-fitted-to-exact-pairs", "how far DPGram believes features is fitted to exact pairs",
         "DPGram._begin",
-        "denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)",
+        "return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
-        denoise_with_features(
-            matrix if given is None else form.matrix(
-                system._sums(GramState(form.centre), data, 1) / UNIT, system.width
-            ).values,
-            noise, given, form.mean, n_threads=fit.n_threads,
-        )
+        exact = form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width)
+        found = PooledPairs(pairs, form, self._public_users(data), None, fit.n_threads)
+        found._prior = PooledPairs(exact, form, self._public_users(data), features, fit.n_threads)._prior
+        found._pairs -= (found._prior @ found._prior.T).astype(np.float32)
+        return found
         """,
         (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),
     ),
     Mutant(
         "dpgram-features-weighed-by-exact-counts", "features are weighed by how many users have an item",
         "DPGram._begin",
-        "denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)",
+        "return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)",
         """
-        denoise_with_features(
-            matrix, noise, given, np.bincount(self.interactions_.indices, minlength=len(form.mean)) + form.mean
-        )
+        counted = form._replace(mean=form.mean + np.bincount(data.indices, minlength=len(form.mean)))
+        found = PooledPairs(pairs, counted, self._public_users(data), features, fit.n_threads)
+        found.form = form
+        return found
         """,
         (f"{FOLLOWS}[DPGram, features]", f"{SAME}[DPGram, features]"),
     ),

@@ -68,7 +68,7 @@ COLUMNS = [
     ),
     Mutant(
         "columns-divided-by-fewer", "each of DPGram's rounds of columns costs what all have", "planned_rounds",
-        "(rest - pair_share - 2 * measured) / 3",
+        "(rest - pair_share - 2 * measured) / _N_ROUNDS",
         "rest - pair_share - 2 * measured",
         (f"{COST}[DPGram]",),
     ),
@@ -99,6 +99,16 @@ COLUMNS = [
         "+ estimate.encoder(planned.encoder).any(axis=0) * (np.bincount(data.indices, minlength=data.n_items)"
         "[:, None] % 3)).astype(np.int16)",
         (SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]", f"{SENT}[DPGram]"),
+    ),
+    Mutant(
+        "columns-of-exact-sums", "DPGram adds the exact sums of a round to its estimate",
+        "MeasuredModel._release_pairs",
+        "fit.rounds(system, SubspaceState(centre, encoder), data).noisy / system._unit",
+        """(
+            0 * fit.rounds(system, SubspaceState(centre, encoder), data).noisy
+            + system._sums(SubspaceState(centre, encoder), data, 1)
+        ) / system._unit""",
+        (SHOWN, f"{SAME}[DPGram]", f"{FOLLOWS}[DPGram]"),
     ),
     Mutant(
         "columns-sends-exact-mean", "users of DPGram's rounds of columns are sent the exact mean",

@@ -113,8 +113,8 @@ DECISION = [
     # ---- the decision -----------------------------------------------------------------------------------------------
     Mutant(
         "decision-by-exact-pairs", "item features are chosen on the exact pairs", "DPGram._begin",
-        "best_estimate(pairs, named_estimators(features, estimate))",
-        """best_estimate(
+        "best_estimator(pairs, named_estimators(features, estimate))",
+        """best_estimator(
             form.matrix(system._sums(GramState(form.centre), data, 1) / UNIT, system.width),
             named_estimators(features, estimate),
         )""",
@@ -166,7 +166,7 @@ DECISION = [
     ),
     Mutant(
         "decision-always-personal", "a personal model is chosen whatever its gain", "choose_candidate",
-        "best if gain > N_ERRORS * error else popularity",
+        "best if gain > 0 else popularity",
         "best",
         ("test_noise_alone_gains_no_more_than_its_error_and_a_strong_signal_is_answered_by_a_personal_model",),
     ),

@@ -13,7 +13,7 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
     The choice is still a function of the releases alone.  `start` names the plan of DPGram or DPSubspace
     after the mean, and `needs_mean` is whether the mean has the last rounds of it.
     """
-    choose, decide, estimate = shuffled_sketch.choose_candidate, HitSum.decide, dp_gram.best_estimate
+    choose, decide, estimate = shuffled_sketch.choose_candidate, HitSum.decide, dp_gram.best_estimator
 
     def best(decision, estimators=()):
         allowed = [candidate for candidate in decision.scores if (candidate.personal_weight > 0) == personal]
@@ -32,6 +32,6 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
     )
     patch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: personal)
     patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
-    patch.setattr(dp_gram, "best_estimate", estimated)
+    patch.setattr(dp_gram, "best_estimator", estimated)
     patch.setattr(measured_model, "to_start_with", lambda plans, mean: start if start in plans else "mean")
     patch.setattr(NoisyMean, "is_noisy", lambda *arguments: needs_mean)

@@ -231,6 +231,9 @@ FUNCTIONS = {
         key=KEY,
     ),
     "systems.gram.shrinkage.denoise_pairs": call(matrix=np.ones((4, 4), dtype=np.float32), noise=HALF, rank=2),
+    "systems.gram.shrinkage.shrink_matrix": call(
+        matrix=np.ones((4, 4), dtype=np.float32), noise=HALF, rank=2, n_threads=1
+    ),
     "systems.gram.shrinkage.shrink_eigenvalues": call(values=np.arange(3.0), counts=np.ones(3), noise=HALF),
     "systems.private_prototypes.private_kmeans.clustering_events": call(
         swap_epsilon=HALF, n_swaps=3, grid_epsilon=HALF, depth=2, n_shifts=2, n_rows=2

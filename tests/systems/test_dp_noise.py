@@ -16,12 +16,12 @@ from fastfedrec import DPALS, DPFMF, DPGram, DPSubspace, Interactions, Key, NoAn
 from fastfedrec.accounting import Gaussian, PLDAccountant, gaussian_mu
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.systems._public_mean import floored, to_grid
-from fastfedrec.systems.gram.columns import add_columns, next_encoder
+from fastfedrec.systems.gram.columns import next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
 from fastfedrec.systems.gram.measurement import HitSum, NoisyMean, measurement_state
 from fastfedrec.systems.gram.pairs import PairForm, public_mean
 from fastfedrec.systems.gram.plan import exit_number
-from fastfedrec.systems.gram.shrinkage import denoise_pairs
+from fastfedrec.systems.gram.pooled import PooledPairs
 from fastfedrec.systems.projection_rounds import public_signs
 from fastfedrec.systems.subspace.model import Projections
 
@@ -290,25 +290,26 @@ def test_models_show_what_was_released_and_nothing_else(name):
         (of_mean, of_pairs, *later), form = rounds, PairForm.of(model.item_means_, PUBLIC)
         np.testing.assert_array_equal(of_pairs.before.mean, form.centre)  # what users are sent, too
         pairs = form.matrix(of_pairs.after.noisy / UNIT, of_pairs.system.width)
-        factors, precision = denoise_pairs(pairs.values.copy(), pairs.noise), pairs.noise**-2
+        estimate, precision = PooledPairs(pairs, form, PUBLIC, None, 1), pairs.noise**-2
         mean = NoisyMean(model.item_means_, of_mean.system.width / PUBLIC, of_mean.system.width**-2)
         for number, recorded in enumerate(later):
-            before, noise = recorded.before, recorded.system.width
+            before = recorded.before
+            assert estimate.noise == pytest.approx(precision**-0.5, rel=1e-12)
             if "hits" in recorded.update.arrays:
-                asked = measurement_state(before, factors, form, mean, precision**-0.5)
+                asked = measurement_state(before, estimate.leading, form, mean, estimate.noise)
                 for array in ("factors", "popularity", "noisier", "own_squares", "noise"):
                     np.testing.assert_array_equal(getattr(before, array), getattr(asked, array))
                 left = math.fsum(one.system.width**-2 for one in later[number + 1 :])
                 found = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(left))
                 continue
             np.testing.assert_array_equal(before.mean, to_grid(floored(model.item_means_)))
-            np.testing.assert_array_equal(before.encoder, next_encoder(factors, before.encoder.shape[1], pairs.noise))
-            sums = recorded.after.noisy / FINER
-            factors = add_columns(factors, sums, before.encoder, noise, form.strength(sums, before.encoder, PUBLIC))
-            precision += noise**-2
+            expected = next_encoder(estimate.leading, before.encoder.shape[1], pairs.noise)
+            np.testing.assert_array_equal(before.encoder, expected)
+            estimate.add(recorded.after.noisy / FINER, before.encoder, recorded.system.width)
+            precision += recorded.system.width**-2
         assert model.decision_.scores == pytest.approx(found.scores)
         pairs = form.about(public_mean(model.item_means_) / SCALE)
-        chosen = model.decision_.chosen
+        chosen, factors = model.decision_.chosen, estimate.factors
         expected = [pairs.join(factors, chosen.personal_weight), *pairs.score(factors, chosen, precision**-0.5)]
         for name, again in zip(("item_factors_", "scoring_factors_", "item_scales_"), expected, strict=True):
             np.testing.assert_allclose(np.abs(getattr(model, name)), np.abs(again), rtol=1e-5, atol=1e-6)

@@ -1,12 +1,17 @@
 """DPGram's rounds of columns: the users' sums, and what the server does with the answer; 1,000 items."""
 
+import copy
+
 import numpy as np
 
 from benches.generated import thousand_items
 from fastfedrec import Key
 from fastfedrec.systems.claims import layered_noise
-from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
+from fastfedrec.systems.gram.columns import N_COLUMNS, next_encoder
+from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
+from fastfedrec.systems.gram.pairs import PairForm
+from fastfedrec.systems.gram.pooled import PooledPairs
 from fastfedrec.systems.projection_rounds import SubspaceState
 
 N_ITEMS, RANK = 1_000, 320
@@ -35,13 +40,18 @@ class Sums:
         self.system._sums(self.state, self.data, 2)
 
 
-class Correction:
-    """320 factors and 40 columns."""
+class Pooling:
+    """A round of 40 columns beside pairs and an earlier round."""
 
     def setup(self):
-        self.factors = _factors()
-        self.encoder = next_encoder(self.factors, N_COLUMNS, 0.0)
-        self.sums = self.factors @ (self.factors.T @ self.encoder)
+        true, noise = _factors(), np.triu(np.random.default_rng(2).normal(size=(N_ITEMS, N_ITEMS)), 1)
+        values = (true @ true.T + noise + noise.T).astype(np.float32)
+        np.fill_diagonal(values, 0.0)
+        pairs = PairMatrix(values, 1.0, np.ones(N_ITEMS))
+        self.estimate = PooledPairs(pairs, PairForm.of(np.full(N_ITEMS, 0.01), 20_000), 20_000, None, 2)
+        self.encoder = next_encoder(self.estimate.leading, N_COLUMNS, 0.0)
+        self.sums = 1e-3 * true @ (true.T @ self.encoder)
+        self.estimate.add(self.sums, self.encoder, 1.0)
 
-    def time_add_columns(self):
-        add_columns(self.factors, self.sums, self.encoder, 1.0, 1.0)
+    def time_add(self):
+        copy.copy(self.estimate).add(self.sums, self.encoder, 1.0)  # arrays are replaced, and never written to

@@ -204,7 +204,6 @@ def draw_pseudo_rows(
         # The symmetric root is the one that no choice of eigenvectors changes.
         roots = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]) @ vectors.transpose(0, 2, 1)
         blocks = [
-            normal[first // d : last // d] @ root
-            for first, last, root in zip(starts, starts[1:], roots, strict=False)
+            normal[first // d : last // d] @ root for first, last, root in zip(starts, starts[1:], roots, strict=False)
         ]
     return np.concatenate(blocks) + np.repeat(means, n_drawn, axis=0)

@@ -22,7 +22,7 @@ from fastfedrec.systems._feature_prior import (
 )
 from fastfedrec.systems.gram._spectrum import FilteredSpectra, Spectrum
 from fastfedrec.systems.gram.scoring import own_shares
-from fastfedrec.systems.gram.shrinkage import RANK, _estimate, _is_full, _shrink, _strongest, denoise_pairs
+from fastfedrec.systems.gram.shrinkage import RANK, Shrunk, _is_full, _shrink, _strongest, denoise_pairs, shrink_matrix
 
 _MOST_BELOW = 64  # eigenvalues below 0 that are kept: of what was taken too much
 _ROWS = 1024  # of the matrix at a time: no other array of its size is held
@@ -59,17 +59,35 @@ def denoise_with_features(
     ndarray of shape (n, n_columns), float64
         L, whose L L' is the estimate.
     """
-    prior = np.zeros((len(matrix), 0))
-    if features is not None:
-        prior = fitted_prior(matrix, noise, prior_factors(features, popularity), popularity)
+    prior = take_prior_off(matrix, noise, features, popularity)
     if prior.shape[1] == 0:
         return denoise_pairs(matrix, noise, rank=rank, n_threads=n_threads)
+    return combine(*denoise_about(matrix, noise, rank=rank, n_threads=n_threads), prior, rank)
+
+
+def take_prior_off(
+    matrix: np.ndarray, noise: float, features: AlignedFeatures | None, popularity: np.ndarray
+) -> NDArray[np.float64]:
+    """Take off a noisy matrix, in place, as much of what features say as it bears out, and return factors of that.
+
+    Parameters
+    ----------
+    matrix, noise, features, popularity : object
+        As for `denoise_with_features`.
+
+    Returns
+    -------
+    ndarray of shape (n, n_columns), float64
+        Without columns where there are no features.
+    """
+    if features is None:
+        return np.zeros((len(matrix), 0))
+    prior = fitted_prior(matrix, noise, prior_factors(features, popularity), popularity)
     with one_blas_thread():
-        for start in range(0, len(matrix), _ROWS):
+        for start in range(0, len(matrix) if prior.shape[1] else 0, _ROWS):
             part = slice(start, start + _ROWS)
             matrix[part] -= (prior[part] @ prior.T).astype(np.float32)
-    values, vectors = denoise_about(matrix, noise, rank=rank, n_threads=n_threads)
-    return combine(values, vectors, prior, rank)
+    return prior
 
 
 def denoise_about(
@@ -110,16 +128,22 @@ def denoise_about(
     >>> bool(np.abs((vectors * values) @ vectors.T - clean).mean() < 0.25)
     True
     """
-    above, vectors, diagonal, found = _estimate(matrix, noise, rank, n_threads)
-    most = min(rank, _MOST_BELOW)
+    return with_negative(shrink_matrix(matrix, noise, rank, n_threads), matrix, noise, rank, n_threads)
+
+
+def with_negative(
+    above: Shrunk, matrix: np.ndarray, noise: float, rank: int, n_threads: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Add to what was found above 0 in a matrix the eigenvalues below, shrunk; see `denoise_about`."""
+    most, found = min(rank, _MOST_BELOW), above.spectrum
     if _is_full(len(matrix), rank):
         negated = Spectrum(-found.values[::-1], found.vectors[:, ::-1], found.rest, found.counts)
     else:
         np.negative(matrix, out=matrix)
-        negated = FilteredSpectra(matrix, most, resolve_n_threads(n_threads))(-diagonal)
+        negated = FilteredSpectra(matrix, most, resolve_n_threads(n_threads))(-above.given_diagonal)
         np.negative(matrix, out=matrix)
     below, others = _strongest(_shrink(negated, noise)[0], negated, most)
-    return np.concatenate([above, -below]), np.column_stack([vectors, others])
+    return np.concatenate([above.values, -below]), np.column_stack([above.vectors, others])
 
 
 def fitted_prior(

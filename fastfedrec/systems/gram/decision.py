@@ -20,13 +20,12 @@ from fastfedrec.data.item_features import AlignedFeatures
 from fastfedrec.systems.gram.scoring import LinearScores, linear_scores
 
 __all__ = [
-    "N_ERRORS",
     "RIDGES",
     "Candidate",
     "Decision",
     "Estimator",
     "PairMatrix",
-    "best_estimate",
+    "best_estimator",
     "choose_candidate",
     "item_sums",
     "named_estimators",
@@ -34,9 +33,7 @@ __all__ = [
 
 #: Ridges that are tried, in units of the standard deviation of an entry's noise times the root of the number of items.
 RIDGES = (0.25, 1.0, 4.0, 16.0)
-_PERSONAL_WEIGHTS = (1.0, 0.4)
-#: Standard errors by which a personal model has to be better than popularity.
-N_ERRORS = 2.0
+_PERSONAL_WEIGHTS = (1.0, 2.5)
 _SPLIT = 0.5  # a: training noise has 1.5 times the variance of the release, test noise 3 times
 _NOISE = "gram.noise_splitting"  # a public stream
 _ROWS = 1024  # of the matrix, for which draws are held at once
@@ -71,12 +68,12 @@ class Decision:
     Parameters
     ----------
     chosen : Candidate
-        The best personal candidate if its gain is above two errors, else popularity.  ShuffledSketchGram: popularity
-        also if noise covers that, whatever the gain.
+        The best personal candidate if its gain is above 0, else popularity.  DPGram, where popularity can have more of
+        the budget: if its gain is above an error.  ShuffledSketchGram, there: popularity also if noise covers that.
     scores : mapping of Candidate to float
         Of each candidate that was tried.
     gain : float
-        Score of the best personal candidate less that of popularity.  DPGram: difference of hit ratios at 10 among 100.
+        Score of the best personal candidate less that of popularity.  DPGram: difference of nDCG@10 among 100.
         ShuffledSketchGram: as a share of the score of popularity.
     error : float
         Standard deviation of `gain` by the noise of the release, for given weights and a given score of popularity.
@@ -164,15 +161,12 @@ def named_estimators(
     return {name: functools.partial(estimate, value) for name, value in given.items()}
 
 
-def best_estimate(pairs: PairMatrix, estimators: Mapping[str, Estimator]) -> NDArray[np.float64]:
-    """Return the factors of the estimator that scores best on independent noise."""
-    names = list(estimators)
-    if len(names) > 1:
-        scores = choose_candidate(pairs, estimators).scores
-        names.sort(
-            key=lambda name: -max(scores[one] for one in scores if one.estimator == name and one.personal_weight)
-        )
-    return estimators[names[0]](pairs.values.copy(), pairs.noise)
+def best_estimator(pairs: PairMatrix, estimators: Mapping[str, Estimator]) -> str:
+    """Return the name of the estimator that scores best on independent noise."""
+    if len(estimators) == 1:
+        return next(iter(estimators))
+    scores = choose_candidate(pairs, estimators).scores
+    return max((one for one in scores if one.personal_weight), key=scores.__getitem__).estimator
 
 
 @one_blas_thread()
@@ -224,7 +218,7 @@ def choose_candidate(
     reference = abs(scores[popularity]) or 1.0
     gain = (scores[best] - scores[popularity]) / reference
     error = pairs.noise * _spread(weights(best), weights(popularity)) / reference
-    return Decision(best if gain > N_ERRORS * error else popularity, scores, gain, error)
+    return Decision(best if gain > 0 else popularity, scores, gain, error)
 
 
 def _training_matrices(pairs: PairMatrix) -> Iterator[NDArray[np.float32]]:

@@ -19,12 +19,12 @@ from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
 from fastfedrec.rounds.fit import Fit, Phase
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features
-from fastfedrec.systems.gram.columns import ColumnEstimate
-from fastfedrec.systems.gram.decision import best_estimate, named_estimators
+from fastfedrec.systems.gram.decision import best_estimator, named_estimators
 from fastfedrec.systems.gram.dp_gram_rounds import MAX_USERS, UNIT, GramState, ShareSumAgain, ShareSumInstead
 from fastfedrec.systems.gram.measured_model import MeasuredModel
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.gram.plan import planned_rounds
+from fastfedrec.systems.gram.pooled import PooledPairs
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 
 __all__ = ["DPGram"]
@@ -136,16 +136,17 @@ class DPGram(MeasuredModel):
 
     def _begin(
         self, fit: Fit, data: Interactions, features: AlignedFeatures | None, mean: np.ndarray, phases: list[Phase]
-    ) -> ColumnEstimate:
-        """Release the pairs, and estimate their matrix from them."""
+    ) -> PooledPairs:
+        """Release the pairs, and choose whether features help to estimate their matrix."""
         form, (system, *_) = PairForm.of(mean, self._public_users(data)), phases.pop(0)
         pairs = form.matrix(fit.rounds(system, GramState(form.centre), data).noisy / UNIT, system.width)
 
         def estimate(given: AlignedFeatures | None, matrix: np.ndarray, noise: float) -> NDArray[np.float64]:
             return denoise_with_features(matrix, noise, given, form.mean, n_threads=fit.n_threads)
 
-        factors = best_estimate(pairs, named_estimators(features, estimate))
-        return ColumnEstimate(factors, pairs.noise, form, self._public_users(data))
+        if best_estimator(pairs, named_estimators(features, estimate)) == "pairs":
+            features = None
+        return PooledPairs(pairs, form, self._public_users(data), features, fit.n_threads)
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,10 @@ class Estimate(Protocol):
         """Factors L, whose L L' is the estimate, (n_items, rank), the strongest column first."""
 
     @property
+    def leading(self) -> NDArray[np.float64]:
+        """Factors of a smaller rank, for measurements."""
+
+    @property
     def noise(self) -> float:
         """Standard deviation of the noise of an entry."""
 
@@ -103,7 +107,7 @@ class MeasuredModel(CentralModel, GramModel):
         while todo:
             system, planned, _ = todo.pop(0)
             if isinstance(system, HitSum):
-                state = measurement_state(planned, estimate.factors, estimate.form, mean, estimate.noise)
+                state = measurement_state(planned, estimate.leading, estimate.form, mean, estimate.noise)
                 sums = fit.rounds(system, state, data).noisy
                 self.decision_ = system.decide(sums, self._public_users(data), mean.spared(precision_of(todo)))
                 chosen = self.decision_.chosen

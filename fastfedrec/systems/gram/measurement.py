@@ -28,7 +28,7 @@ __all__ = [
     "MeasurementState",
     "NoisyMean",
     "candidates_with",
-    "hit_ratios",
+    "expected_ndcgs",
     "measured_stride",
     "measurement_state",
 ]
@@ -38,10 +38,8 @@ UNIT = 2**28  # norm of one user's contribution; its square and sums of squares 
 _MAX_MEASURED = 16_384
 _MAX_RANK = 96  # of the models that are compared: the strongest directions decide
 # Weights of the personal part and ridges; tuned, see "Settings" on the page.  The first is the reference of the others.
-_CANDIDATES = (
-    (1.0, 2.0), (1.0, 8.0), (0.4, 2.0), (2.5, 0.5), (2.5, 2.0), (2.5, 8.0), (2.5, 30.0), (6.0, 30.0),
-)  # fmt: skip
-_N_SAMPLED, _N_TOP = 99, 10  # the metric is the hit ratio at 10 among an item and 99 others
+_CANDIDATES = ((2.5, 2.0), (1.0, 0.5), (1.0, 8.0), (2.5, 8.0), (6.0, 2.0), (6.0, 8.0), (6.0, 30.0))
+_N_SAMPLED, _N_TOP = 99, 10  # the metric is nDCG@10 of an item among 99 others
 _MAX_MEAN_NOISE = 0.25  # of the square of the mean; tuned, see "Settings" on the page
 _NOISIER = "dp_gram.noisier_mean"  # a public stream
 
@@ -140,7 +138,7 @@ def measured_stride(n_users: int) -> int:
 class HitSum(NoisySum):
     """Users add up how much better each candidate ranks one of their items than popularity does.
 
-    A user contributes differences of the hit ratio: of popularity with twice the noise and of the first candidate from
+    A user contributes differences of expected nDCG: of popularity with twice the noise and of the first candidate from
     popularity, and of the other candidates from the first.  They are scaled to a norm of at most `UNIT`, and rounded
     towards 0.
 
@@ -198,7 +196,7 @@ class HitSum(NoisySum):
 
         def hits(users: np.ndarray, items: np.ndarray) -> NDArray[np.float64]:
             # The kernel adds up in one order: no user's scores depend on other users.
-            return hit_ratios(_scaled(users, 1), _scaled(items, None), chosen, rest, n_threads)
+            return expected_ndcgs(_scaled(users, 1), _scaled(items, None), chosen, rest, n_threads)
 
         def hits_of(model: LinearScores) -> NDArray[np.float64]:
             return hits(sum_rows(rest, model.left, weights=ones, n_threads=n_threads), model.right)
@@ -215,7 +213,7 @@ class HitSum(NoisySum):
     def decide(self, noisy: np.ndarray, n_users: int, spared: float) -> Decision:
         """Choose popularity or the best candidate by the noisy sums.
 
-        The hit ratio of popularity falls with the variance of its noise.  `spared` is the part of this variance that
+        The nDCG of popularity falls with the variance of its noise.  `spared` is the part of this variance that
         popularity would lose if it had the rest of the budget; its gain is in proportion to the loss that twice the
         variance brings.  A candidate has to be better than that by a standard error, unless popularity cannot have more
         of the budget.
@@ -267,10 +265,10 @@ def _hashes(rows: Interactions) -> NDArray[np.int64]:
     return np.diff(ends[rows.indptr]).astype(np.int64)
 
 
-def hit_ratios(
+def expected_ndcgs(
     users: np.ndarray, items: np.ndarray, held_out: np.ndarray, rest: Interactions, n_threads: int
 ) -> NDArray[np.float64]:
-    """Return the probability that a held-out item is among the top 10 of itself and 99 random unseen items.
+    """Return the expected nDCG@10 of a held-out item among 99 random unseen items: 1 / log2(1 + rank), or 0.
 
     Parameters
     ----------
@@ -294,15 +292,15 @@ def hit_ratios(
     above, same = places_factors(users, items, (each, held_out), seen=rest, n_threads=n_threads)
     n_others = np.maximum(rest.n_items - 1 - rest.interactions_per_user(), 1)
     better = (above + (same - 1) / 2) / n_others
-    # At most 9 of 99 draws are above the item: a binomial tail, with draws taken as independent.  Products and sums
-    # alone have the same bits at every place of an array, so that no answer depends on other users.
-    worse, chances, power = 1.0 - better, np.ones(rest.n_users), np.ones(rest.n_users)
+    # How many of 99 draws are above the item is binomial, with draws taken as independent.  Products and sums alone
+    # have the same bits at every place of an array, so that no answer depends on other users.
+    worse, gains, power = 1.0 - better, np.ones(rest.n_users), np.ones(rest.n_users)
     for n_better in range(1, _N_TOP):
         power *= better
-        chances = chances * worse + math.comb(_N_SAMPLED, n_better) * power
+        gains = gains * worse + math.comb(_N_SAMPLED, n_better) / math.log2(n_better + 2) * power
     for _ in range(_N_SAMPLED - _N_TOP + 1):
-        chances *= worse
-    return chances
+        gains *= worse
+    return gains
 
 
 def _scaled(factors: np.ndarray, axis: int | None) -> NDArray[np.float32]:

@@ -23,6 +23,7 @@ __all__ = ["alternatives", "exit_number", "planned_phase", "planned_rounds", "pr
 
 # Shares of the squared budget that the mean leaves; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
 _PAIR_SHARE = 0.55
+_N_ROUNDS, _N_BEFORE = 4, 2  # of columns, in all and before the first measurement
 _MEASUREMENT_SHARE = 0.015
 _MORE_MEAN_SHARE = 0.18  # of the budget that the first mean leaves, for a second one
 
@@ -68,7 +69,7 @@ def planned_rounds(
     encoder = np.zeros((n_items, min(N_COLUMNS, n_items)), dtype=np.int16)
     rest = 1 - mean_share
     measured, pair_share = _MEASUREMENT_SHARE * rest, _PAIR_SHARE * rest
-    column_share = (rest - pair_share - 2 * measured) / 3
+    column_share = (rest - pair_share - 2 * measured) / _N_ROUNDS
 
     def columns(number: int) -> _Kind:
         state = SubspaceState((zeros + 1).astype(np.int32), encoder)
@@ -85,7 +86,8 @@ def planned_rounds(
     elif n_users > MAX_COLUMN_USERS:
         kinds = [mean, pairs._replace(share=rest - measured), hits(0)]
     else:
-        kinds = [mean, pairs, columns(0), columns(1), hits(0), columns(2), hits(1)]
+        rounds = [columns(number) for number in range(_N_ROUNDS)]
+        kinds = [mean, pairs, *rounds[:_N_BEFORE], hits(0), *rounds[_N_BEFORE:], hits(1)]
     return [planned_phase(kind, state, mu * math.sqrt(share), key, **options) for kind, state, share, options in kinds]
 
 

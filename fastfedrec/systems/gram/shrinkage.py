@@ -7,6 +7,7 @@ docs/explanation/systems/gram/dp-gram.md.
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from fastfedrec.core.check import check_array, check_integer, check_real
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.systems.gram._spectrum import FilteredSpectra, Spectrum, full_spectrum
 
-__all__ = ["RANK", "denoise_pairs", "shrink_eigenvalues"]
+__all__ = ["RANK", "Shrunk", "denoise_pairs", "shrink_eigenvalues", "shrink_matrix"]
 
 RANK = 320  # of the factors: the directions beyond are worth up to .004 of a hit ratio, and as much to keep
 # Half or twice of either, or of the ridge, moves HR@10 by less than .004.
@@ -114,8 +115,8 @@ def denoise_pairs(matrix: np.ndarray, noise: float, *, rank: int = RANK, n_threa
     >>> bool(np.abs(factors @ factors.T - taste @ taste.T).mean() < 0.25)
     True
     """
-    values, vectors, *_ = _estimate(matrix, noise, rank, n_threads)
-    return vectors * np.sqrt(values)
+    found = shrink_matrix(matrix, noise, rank, n_threads)
+    return found.vectors * np.sqrt(found.values)
 
 
 def denoising_bytes(n_items: int, rank: int = RANK) -> int:
@@ -138,10 +139,45 @@ def denoising_bytes(n_items: int, rank: int = RANK) -> int:
     return 4 * n_items**2 + 88 * rank * n_items
 
 
-def _estimate(
-    matrix: np.ndarray, noise: float, rank: int, n_threads: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, Spectrum]:
-    """The shrunk eigenvalues above 0, strongest first, and their vectors; the last diagonal, and its spectrum."""
+class Shrunk(NamedTuple):
+    """The part above 0 of a matrix behind a noisy one.
+
+    Parameters
+    ----------
+    values : ndarray of shape (k,), float64
+        Its eigenvalues, strongest first.
+    vectors : ndarray of shape (n, k), float64
+        Theirs.
+    diagonal : ndarray of shape (n,), float64
+        Its diagonal, also of the eigenvalues that are not among these.
+    spectrum : Spectrum
+        Spectrum of the noisy matrix, before it was shrunk.
+    given_diagonal : ndarray of shape (n,), float64
+        Diagonal of the noisy matrix with this spectrum.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    diagonal: np.ndarray
+    spectrum: Spectrum
+    given_diagonal: np.ndarray
+
+
+def shrink_matrix(matrix: np.ndarray, noise: float, rank: int, n_threads: int, *, is_whole: bool = False) -> Shrunk:
+    """Shrink the spectrum of a matrix with its own diagonal, or three times with the diagonal that is found.
+
+    Parameters
+    ----------
+    matrix, noise, rank, n_threads : object
+        As for `denoise_pairs`.
+    is_whole : bool
+        Whether the matrix has its diagonal.
+
+    Returns
+    -------
+    Shrunk
+        At most `rank` eigenvalues.
+    """
     matrix = check_array("matrix", matrix, ndim=2, dtypes=(np.float32,))
     if matrix.shape[0] != matrix.shape[1]:
         raise ValueError(f"matrix must have as many columns as rows, got shape {matrix.shape}; pass all pairs")
@@ -151,8 +187,8 @@ def _estimate(
     spectrum: Callable[[np.ndarray], Spectrum] = functools.partial(full_spectrum, matrix)
     if not _is_full(n, rank):
         spectrum = FilteredSpectra(matrix, rank, n_threads)
-    diagonal = next_diagonal = np.zeros(n)
-    for _ in range(_N_PASSES):
+    diagonal = next_diagonal = matrix.diagonal().astype(np.float64) if is_whole else np.zeros(n)
+    for _ in range(1 if is_whole else _N_PASSES):
         diagonal = next_diagonal
         found = spectrum(diagonal)
         values, rest = _shrink(found, noise)
@@ -160,7 +196,7 @@ def _estimate(
         next_diagonal = np.einsum("ij,ij,j->i", vectors, vectors, values)
         if rest:  # of the others lies, as they do, in what the vectors that were found leave of each item
             next_diagonal += rest * np.maximum(1 - np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64), 0.0)
-    return *_strongest(values, found, rank), diagonal, found
+    return Shrunk(*_strongest(values, found, rank), next_diagonal, found, diagonal)
 
 
 def _strongest(values: np.ndarray, found: Spectrum, rank: int) -> tuple[np.ndarray, np.ndarray]:

@@ -36,7 +36,6 @@ from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
 from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
 from fastfedrec.systems.gram.decision import (
-    N_ERRORS,
     RIDGES,
     Candidate,
     Decision,
@@ -60,6 +59,7 @@ from fastfedrec.systems.gram.shuffled_sketch_rounds import (
 
 __all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
+_N_ERRORS = 2  # standard errors by which pairs are worse, from which on the last reports are about items
 N_CANDIDATES = 8  # of a report; at the usual epsilon_0 more or fewer tell about as much
 _MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
 
@@ -391,11 +391,10 @@ class ShuffledSketchGram(GramModel):
         """Compute popularity and scores from the answers of all rounds."""
         pairs = self._pairs(rounds)
         factors = estimate(pairs.values.copy(), pairs.noise)
-        if not rounds[-1].system.has_pairs:
-            self.item_means_ = self._means(rounds)
-        elif factors.shape[1]:  # its noise is less than that of the few reports about items
-            self.item_means_ = item_sums(factors) / self.interactions_.n_users
+        self.item_means_ = self._means(rounds)
         if chosen.personal_weight:
+            if factors.shape[1]:  # all reports about pairs tell of popularity too
+                self.item_means_ = item_sums(factors) / self.interactions_.n_users
             squares = self.interactions_.n_users * own_shares(self.item_means_)
             self._prepare_scores(replace(pairs, own_squares=squares), factors, pairs.noise, chosen)
 
@@ -409,7 +408,7 @@ class ShuffledSketchGram(GramModel):
 
 def _pairs_may_win(decision: Decision, mean: NoisyMean) -> bool:
     """Return whether the last reports are about pairs: popularity is precise, and pairs are not clearly worse."""
-    return not mean.is_noisy(mean.precision) and decision.gain > -N_ERRORS * decision.error
+    return not mean.is_noisy(mean.precision) and decision.gain > -_N_ERRORS * decision.error
 
 
 def _units(system: SketchRound, state: SketchState) -> float:

@@ -130,6 +130,11 @@ class Projections:
         last = self.releases[-1]
         return 1 / (last.strength * _longest(last.encoder))
 
+    @property
+    def leading(self) -> NDArray[np.float64]:
+        """The factors: their rank is small."""
+        return self.factors
+
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """The encoder of the next round: the planned one, which stands for public signs, before there is anything."""
         return self.next_encoder() if self.releases else planned

@@ -1,4 +1,4 @@
-"""DPGram's rounds of columns on the server: which directions they measure, and how they correct the estimate."""
+"""DPGram's rounds of columns: which directions they measure, and what users answer."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from naive.systems.gram import columns as naive
 
 from fastfedrec import Interactions, Key
 from fastfedrec.systems.gram import columns
-from fastfedrec.systems.gram.columns import N_COLUMNS, add_columns, next_encoder
+from fastfedrec.systems.gram.columns import N_COLUMNS, next_encoder
 from fastfedrec.systems.gram.dp_gram_rounds import CrossSum
 from fastfedrec.systems.gram.pairs import PairForm
 from fastfedrec.systems.projection_rounds import SCALE, UNIT, ProjectionSum, SubspaceState
@@ -24,15 +24,6 @@ def factors_of(n_items, strengths, seed=3):
 STRENGTHS = np.array([400.0, 90.0, 70.0, 30.0, 12.0, 5.0])
 
 
-KAPPA = 0.02
-
-
-def answer(true, encoder, noise, strength=KAPPA, seed=5):
-    """Noisy sums that users send about a matrix."""
-    rng = np.random.default_rng(seed)
-    return strength * naive.hollow(true) @ encoder + noise * rng.normal(size=encoder.shape)
-
-
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
@@ -43,23 +34,6 @@ def test_the_encoder_equals_naive_twin(n_columns):
     signs = np.sign((found * expected).sum(axis=0))
     np.testing.assert_allclose(found * signs, expected, atol=0.5 + 1e-6)
     assert np.linalg.norm(found[:, -1].astype(float)) == pytest.approx(2**12, rel=1e-3)
-
-
-@pytest.mark.parametrize(("n_columns", "noise"), [(2, 0.0), (4, 5.0), (6, 60.0)])
-def test_the_estimate_equals_naive_twin(n_columns, noise):
-    factors = factors_of(50, STRENGTHS)
-    other = factors_of(50, STRENGTHS[::-1].copy(), seed=4)
-    encoder = next_encoder(factors, n_columns, 1.0)
-    sums = answer(factors @ factors.T + 0.3 * other @ other.T, encoder, noise)
-    found = add_columns(factors, sums, encoder, max(noise, 1e-9), KAPPA)
-    vectors = factors[:, :n_columns] / np.linalg.norm(factors[:, :n_columns], axis=0)
-    expected = naive.corrected(factors @ factors.T, sums, encoder.astype(float), max(noise, 1e-9), vectors, KAPPA)
-    # Columns of the encoder are as long as they should be but for their rounding.
-    np.testing.assert_allclose(found @ found.T, expected, atol=2e-4 * expected.max())
-    few = add_columns(factors, sums, encoder, max(noise, 1e-9), KAPPA, rank=3)
-    values, turn = np.linalg.eigh(expected)
-    cut = turn[:, -3:] @ np.diag(values[-3:]) @ turn[:, -3:].T
-    np.testing.assert_allclose(few @ few.T, cut, atol=2e-4 * expected.max())
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -116,43 +90,6 @@ def test_columns_of_zeros_are_left_out_of_the_work_and_not_of_the_sums(used):
     assert found.any(axis=0).tolist() == [column in used for column in range(20)]
 
 
-def test_an_answer_that_agrees_changes_no_estimate():
-    factors = factors_of(50, STRENGTHS)
-    encoder = next_encoder(factors, 4, 1.0)
-    found = add_columns(factors, answer(factors @ factors.T, encoder, 0.0), encoder, 1e-6, KAPPA)
-    np.testing.assert_allclose(found @ found.T, factors @ factors.T, atol=1e-8 * STRENGTHS[0])
-
-
-@pytest.mark.parametrize("n_factors", [25, 30])
-def test_columns_beside_many_factors_stay_orthogonal_and_no_more_than_items(n_factors):
-    """Together they are more than items have dimensions: what is left over is rounding errors, and none is kept."""
-    factors = factors_of(30, np.geomspace(90.0, 1.0, n_factors))
-    for _ in range(3):  # as the rounds of a run
-        encoder = next_encoder(factors, 10, 1.0)
-        factors = add_columns(factors, answer(factors @ factors.T, encoder, 30.0), encoder, 30.0, KAPPA)
-        inner = factors.T @ factors
-        assert len(inner) <= 30
-        np.testing.assert_allclose(inner, np.diag(inner.diagonal()), atol=1e-8 * inner.max())
-
-
-def test_an_answer_that_is_noise_changes_little():
-    factors = factors_of(200, STRENGTHS)
-    encoder = next_encoder(factors, 6, 1.0)
-    noisy = answer(factors @ factors.T, encoder, 300.0)
-    found = add_columns(factors, noisy, encoder, 300.0, KAPPA)
-    away = np.linalg.norm(found @ found.T - factors @ factors.T)
-    unshrunk = add_columns(factors, noisy, encoder, 1e-9, KAPPA)
-    assert away < 0.2 * np.linalg.norm(unshrunk @ unshrunk.T - factors @ factors.T)
-
-
-def test_an_estimate_that_is_noise_is_taken_back():
-    """The known scale shows how much of the estimate is not there; by the regression all of it would stay."""
-    true, wrong = factors_of(200, STRENGTHS), factors_of(200, 3 * STRENGTHS, seed=9)
-    encoder = next_encoder(wrong, 6, 1.0)
-    found = add_columns(wrong, answer(true @ true.T, encoder, 0.01), encoder, 0.01, KAPPA)
-    assert np.linalg.norm(found @ found.T) < 0.3 * np.linalg.norm(wrong @ wrong.T)
-
-
 @settings(max_examples=60)
 @given(
     n_strong=st.integers(0, 24),
@@ -170,36 +107,8 @@ def test_twice_as_many_columns_as_eigenvalues_stand_out_are_used(n_strong, n_wea
     np.testing.assert_array_equal(encoder.any(axis=0), np.arange(n_columns) < n_used)
 
 
-def test_columns_that_are_not_used_change_nothing():
-    factors = factors_of(50, STRENGTHS)
-    encoder = next_encoder(factors, 6, 1.0)
-    sums = answer(factors @ factors.T, encoder, 5.0)
-    padded, more = (np.column_stack([array, filler * np.ones((50, 3))]) for array, filler in ((encoder, 0), (sums, 7)))
-    expected = add_columns(factors, sums, encoder, 5.0, KAPPA)
-    np.testing.assert_array_equal(add_columns(factors, more, padded.astype(np.int16), 5.0, KAPPA), expected)
-
-
-def test_nothing_known_stays_nothing():
-    nothing = np.zeros((7, 0))
-    encoder = next_encoder(nothing, 5, 1.0)
-    assert not encoder.any()
-    assert add_columns(nothing, np.ones((7, 5)), encoder, 1.0, KAPPA) is nothing
-
-
-def test_a_wrong_estimate_comes_nearer_to_the_truth():
-    """Off in its directions, with an answer of more signal than noise; how large all is together is not asked."""
-    true = factors_of(300, STRENGTHS)
-    rng = np.random.default_rng(8)
-    left, lengths, _ = np.linalg.svd(true + 0.15 * rng.normal(size=true.shape), full_matrices=False)
-    wrong = left * lengths
-    encoder = next_encoder(wrong, 6, 1.0)
-    exact = true @ true.T
-    before = np.linalg.norm(wrong @ wrong.T - exact)
-    found = add_columns(wrong, answer(exact, encoder, 20.0), encoder, 20.0, KAPPA)
-    assert np.linalg.norm(found @ found.T - exact) < 0.6 * before
-    # In the wrong units it is no nearer.
-    other = add_columns(wrong, 7 * answer(exact, encoder, 20.0), encoder, 140.0, KAPPA)
-    assert np.linalg.norm(other @ other.T - exact) > before
+def test_nothing_is_asked_where_nothing_is_known():
+    assert not next_encoder(np.zeros((7, 0)), 5, 1.0).any()
 
 
 def test_the_scale_of_columns_is_that_of_users_answers():

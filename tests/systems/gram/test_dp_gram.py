@@ -29,7 +29,7 @@ from fastfedrec.systems.gram.scoring import inverse_factors, own_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
 
 KEY = Key.from_seed(1)
-KINDS = ["ShareSum", "PairSum", "CrossSum", "CrossSum", "HitSum", "CrossSum", "HitSum"]
+KINDS = ["ShareSum", "PairSum", "CrossSum", "CrossSum", "HitSum", "CrossSum", "CrossSum", "HitSum"]
 
 
 def generated(n_users=4000, n_items=80, seed=1):
@@ -177,7 +177,7 @@ def test_the_last_measurement_decides(monkeypatch):
     prefer(monkeypatch, personal=True)
     monkeypatch.setattr(HitSum, "decide", lambda *_: next(decisions))
     model = DPGram(1.0).fit(generated(60, 80), key=Key.from_seed(2))
-    assert len(model.communication_.rounds) == 7
+    assert len(model.communication_.rounds) == len(KINDS)
     assert not model.is_personal_
     assert model.decision_ is found[1]
     summary = " ".join(model.ledger_.summary().split())
@@ -204,17 +204,17 @@ def test_rounds_are_planned_on_public_numbers_alone():
 
 @pytest.mark.parametrize("mean_share", [0.07, 0.1])
 def test_shares_of_the_budget_add_up_to_it(mean_share):
-    for n_items, n_users, n_rounds in ((1, 9, 1), (80, 9, 7), (80, 2**22, 7), (80, 2**22 + 1, 3)):
+    for n_items, n_users, n_rounds in ((1, 9, 1), (80, 9, 8), (80, 2**22, 8), (80, 2**22 + 1, 3)):
         phases = planned_rounds(0.5, n_items, n_users, KEY, mean_share, candidates_with("auto"))
         shares = [(system.width * 0.5) ** -2 for system, *_ in phases]
         assert len(shares) == n_rounds
         assert math.fsum(shares) == pytest.approx(1.0, rel=1e-9)
-        if n_rounds == 7:
+        if n_rounds == len(KINDS):
             rest = 1 - mean_share
             assert shares[0] == pytest.approx(mean_share)
             assert shares[1] == pytest.approx(rest * plan._PAIR_SHARE)
-            assert shares[4] == shares[6] == pytest.approx(rest * plan._MEASUREMENT_SHARE)
-            assert shares[2] == shares[3] == shares[5]
+            assert shares[4] == shares[7] == pytest.approx(rest * plan._MEASUREMENT_SHARE)
+            assert shares[2] == shares[3] == shares[5] == shares[6]
 
 
 def test_a_run_releases_the_mean_pairs_columns_and_measurements(monkeypatch):
@@ -223,16 +223,19 @@ def test_a_run_releases_the_mean_pairs_columns_and_measurements(monkeypatch):
     model = DPGram(2.0).fit(data, key=Key.from_seed(2), engine=engine)
     assert [type(one.system).__name__ for one in engine.rounds] == KINDS
     traffic = model.communication_.rounds
-    assert sum(model.ledger_.events.values()) == len(traffic) == 7
+    assert sum(model.ledger_.events.values()) == len(traffic) == len(KINDS)
     assert (traffic[-2].download, traffic[-2].upload) == (4 * 80 + 2 * 80 * 40, 8 * 80 * 40)
     # 80 factors in single precision, and three vectors; up, a sum a candidate and one of popularity.
-    assert (traffic[-1].download, traffic[-1].upload) == (4 * 80 * 80 + 3 * 8 * 80, 8 * 9)
+    assert (traffic[-1].download, traffic[-1].upload) == (
+        4 * 80 * 80 + 3 * 8 * 80,
+        8 * (1 + len(candidates_with("auto"))),
+    )
 
 
 def test_more_users_than_columns_can_add_up_are_asked_for_none(monkeypatch):
     data = generated(50)
     prefer(monkeypatch, personal=True)  # 50 users are few among so many
-    for n_users, n_phases, n_plans in ((2**22 + 1, 3, 3), (2**22, 7, 5)):
+    for n_users, n_phases, n_plans in ((2**22 + 1, 3, 3), (2**22, len(KINDS), 5)):
         model = DPGram(n_users=n_users)
         phases = model._plan(data, KEY)
         assert len(phases) == n_phases
@@ -247,8 +250,8 @@ def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon,
     """Than noise that cost all of the budget would have: then it is farther from normal, though it is wider."""
     data = generated(30, 60)
     phases = DPGram(epsilon, mean_share=mean_share)._plan(data, Key.from_seed(1))
-    columns = 60 * 40
-    draws = [60, 60 * 59 // 2, columns, columns, 9, columns, 9]
+    columns, hits = 60 * 40, 1 + len(candidates_with("auto"))
+    draws = [60, 60 * 59 // 2, columns, columns, hits, columns, columns, hits]
     for (system, state, _), n_draws in zip(phases, draws, strict=True):
         assert math.prod(system._shape(state)) == n_draws
         assert system.noise.total_distance(n_draws) <= system.distance

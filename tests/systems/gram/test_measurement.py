@@ -19,7 +19,7 @@ from fastfedrec.systems.gram.measurement import (
     MeasurementState,
     NoisyMean,
     candidates_with,
-    hit_ratios,
+    expected_ndcgs,
 )
 from fastfedrec.testing import ALPHA
 
@@ -50,20 +50,20 @@ def sums_of(rows, state=None, n_threads=1, **options):
 
 
 def metric_of(scores, row, held_out):
-    """The chance that at most 9 of 99 unseen items score higher; ties count as half."""
+    """The mean of 1 / log2(2 + k) where k of 99 unseen items score higher, for k below 10; ties count as half."""
     unseen = np.setdiff1d(np.arange(len(scores)), list(row))
     above = np.mean((scores[unseen] > scores[held_out]) + 0.5 * (scores[unseen] == scores[held_out]))
-    return sum(math.comb(99, k) * above**k * (1 - above) ** (99 - k) for k in range(10))
+    return sum(math.comb(99, k) * above**k * (1 - above) ** (99 - k) / math.log2(2 + k) for k in range(10))
 
 
 @given(seed=st.integers(0, 999), n_levels=st.sampled_from([3, 1000]))
-def test_the_metric_is_the_chance_of_at_most_nine_better_draws(seed, n_levels):
+def test_the_metric_is_the_mean_of_ndcg_over_draws(seed, n_levels):
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, n_levels, size=N_ITEMS).astype(np.float32)
     row = np.sort(rng.choice(N_ITEMS, size=rng.integers(2, 12), replace=False))
     held_out = row[int(rng.integers(len(row)))]
     rest = interactions_of([set(row.tolist()) - {int(held_out)}], N_ITEMS)
-    found = hit_ratios(np.ones((1, 1), np.float32), scores[:, None], np.array([held_out], np.int32), rest, 1)
+    found = expected_ndcgs(np.ones((1, 1), np.float32), scores[:, None], np.array([held_out], np.int32), rest, 1)
     assert found[0] == pytest.approx(metric_of(scores, row, held_out), abs=1e-12)
 
 
@@ -154,7 +154,7 @@ def test_no_two_measurements_draw_from_one_stream():
 )  # fmt: skip
 def test_a_candidate_has_to_beat_popularity_with_the_rest_of_the_budget(doubled, gain, spared, is_personal):
     system, n_users = system_with(noise=2.0**28), 100  # an error of .01
-    noisy = np.rint(np.array([doubled, gain, *[0.0] * 7]) * n_users * UNIT).astype(np.int64)
+    noisy = np.rint(np.array([doubled, gain, *[0.0] * (len(system.candidates) - 1)]) * n_users * UNIT).astype(np.int64)
     decision = system.decide(noisy, n_users, spared)
     assert decision.is_personal is is_personal
     assert decision.gain == pytest.approx(gain + spared * doubled, abs=1e-6)

@@ -1,4 +1,4 @@
-"""DPGram's rounds of columns by dense algebra: the encoder, and the estimate that agrees with the answer."""
+"""The encoder of DPGram's rounds of columns by dense algebra."""
 
 import numpy as np
 
@@ -13,17 +13,3 @@ def encoder_of(estimate, n_columns, length):
     values, vectors = values[::-1][:n_columns], vectors[:, ::-1][:, :n_columns]
     scales = values**-0.25
     return vectors * (length * scales / scales.max())
-
-
-def corrected(estimate, sums, encoder, noise, vectors, strength):
-    """R + UV' + VU' - V sym(V'U) V', without its negative eigenvalues."""
-    n_items, n_columns = encoder.shape
-    expected = hollow(estimate) @ encoder
-    moved = sums / strength - expected
-    for k in range(n_columns):
-        of_noise = n_items * (noise / strength) ** 2 / (moved[:, k] @ moved[:, k])
-        moved[:, k] *= max(1 - of_noise, 0) / np.linalg.norm(encoder[:, k])
-    inner = vectors.T @ moved
-    estimate = estimate + moved @ vectors.T + vectors @ moved.T - vectors @ (inner + inner.T) @ vectors.T / 2
-    values, turn = np.linalg.eigh(estimate)
-    return turn @ np.diag(np.maximum(values, 0)) @ turn.T

@@ -1,0 +1,120 @@
+"""All releases about item pairs as one estimate: the pairs, and their products with a few columns.
+
+Nothing here looks at anything but releases and public numbers.  See docs/explanation/systems/gram/dp-gram.md.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastfedrec.core.signs import with_signs
+from fastfedrec.core.threads import one_blas_thread
+from fastfedrec.data.item_features import AlignedFeatures
+from fastfedrec.systems._feature_prior import combine, squares
+from fastfedrec.systems.gram._feature_shrinkage import take_prior_off, with_negative
+from fastfedrec.systems.gram.columns import next_encoder
+from fastfedrec.systems.gram.decision import PairMatrix
+from fastfedrec.systems.gram.pairs import PairForm
+from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
+
+__all__ = ["PooledPairs"]
+
+_N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
+_LEAST_TOLD = 1e-6  # information about a direction, as a share of what pairs tell, from which on it is counted
+_ROWS = 1024  # of the matrix at a time: no other array of its size is held
+
+
+class PooledPairs:
+    """The users' matrix A from the noisy pairs P = A + s W and from rounds of noisy columns Y = A F + W.
+
+    W stands for standard normal noise of its own at each place.  Most likely is the A in which each direction of F is
+    told by P and Y as their precisions are: with F F' = U K U' in units of s, entry i, j in the coordinates of U has
+    noise of variance s^2 / (1 + K_i + K_j), where K is 0 outside of F.  Directions are multiplied by the root of
+    (1 + K_i) / s, so that all but the few entries within U have noise of variance 1, and denoised as pairs alone are.
+
+    That encoders were chosen by earlier releases makes no difference to what is most likely.
+
+    Parameters
+    ----------
+    pairs : PairMatrix
+        The release, about popularity; its values are kept and changed.
+    form : PairForm
+        Form of the pairs.
+    n_users : int
+        Public number.
+    features : AlignedFeatures or None
+        What is publicly known of the items.
+    n_threads : int
+        0 for all; the result does not depend on it.
+    """
+
+    def __init__(
+        self, pairs: PairMatrix, form: PairForm, n_users: int, features: AlignedFeatures | None, n_threads: int
+    ):
+        self.form, self.noise = form, pairs.noise
+        self._pairs, self._pair_noise, self._n_users, self._n_threads = pairs.values, pairs.noise, n_users, n_threads
+        self._prior = take_prior_off(pairs.values, pairs.noise, features, form.mean)
+        self._asked = self._told = np.zeros((len(pairs.values), 0))
+        self._diagonal = np.zeros(len(pairs.values))
+        self.leading = self._estimated(_N_LEADING)
+
+    @property
+    def factors(self) -> NDArray[np.float64]:
+        """Factors L of the estimate L L', of rank `RANK` at most, the strongest column first."""
+        return self._estimated(RANK)
+
+    def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
+        """Return the strongest directions, of as many columns as the planned encoder."""
+        return next_encoder(self.leading, planned.shape[1], self._pair_noise)
+
+    def add(self, sums: np.ndarray, encoder: np.ndarray, noise: float) -> None:
+        """Add the noisy sums of a round, in norms of one contribution, with noise of this standard deviation."""
+        self.noise = (self.noise**-2 + noise**-2) ** -0.5
+        used = encoder.any(axis=0)
+        if not used.any():
+            return
+        asked = encoder[:, used] * (self.form.strength(sums, encoder, self._n_users) / noise)
+        with one_blas_thread():
+            of_prior = self._prior @ (self._prior.T @ asked) - squares(self._prior)[:, None] * asked
+        self._asked = np.column_stack([self._asked, asked])
+        self._told = np.column_stack([self._told, sums[:, used] / noise - of_prior])
+        self.leading = self._estimated(_N_LEADING)
+
+    @one_blas_thread()
+    def _estimated(self, rank: int) -> NDArray[np.float64]:
+        """Return factors of the estimate, and keep the diagonal of its part above 0 for the next one."""
+        basis, precisions = _directions(self._pair_noise * self._asked)
+        scales = np.sqrt(1 + precisions)
+        matrix = self._whitened(basis, precisions, scales)
+        found = shrink_matrix(matrix, 1.0, rank, self._n_threads, is_whole=True)
+        values, vectors = found.values, found.vectors
+        others = found.diagonal - np.square(vectors) @ values
+        if self._prior.shape[1]:
+            values, vectors = with_negative(found, matrix, 1.0, rank, self._n_threads)
+        vectors = vectors - basis @ ((1 - 1 / scales)[:, None] * (basis.T @ vectors))
+        self._diagonal = self._pair_noise * (np.square(vectors) @ np.maximum(values, 0.0) + np.maximum(others, 0.0))
+        return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank))
+
+    def _whitened(self, basis: np.ndarray, precisions: np.ndarray, scales: np.ndarray) -> NDArray[np.float32]:
+        """Return the most likely matrix in units of its noise, with the diagonal of the last estimate."""
+        noise, diagonal, single = self._pair_noise, self._diagonal[:, None], basis.astype(np.float32)
+        parts = [slice(start, start + _ROWS) for start in range(0, len(self._pairs), _ROWS)]
+        seen = np.concatenate([self._pairs[part] @ single for part in parts]).astype(np.float64)
+        seen = (seen + diagonal * basis) / noise
+        # All rounds tell of the directions of U as Y (F'U) does.
+        told = (self._told + diagonal * self._asked) @ (noise * self._asked.T @ basis)
+        inner, own = basis.T @ (seen + told), basis.T @ seen
+        outer = (seen + told - basis @ inner) / scales - (seen - basis @ own)
+        both = (inner + inner.T - own) * (scales[:, None] * scales) / (1 + precisions[:, None] + precisions)
+        change = (outer + basis @ ((both - own) / 2)).astype(np.float32)
+        whitened = self._pairs / np.float32(noise)
+        np.fill_diagonal(whitened, diagonal / noise)
+        for part in parts:
+            whitened[part] += single[part] @ change.T + change[part] @ single.T
+        return whitened
+
+
+def _directions(asked: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the eigenvectors U of F F', and their eigenvalues, without those that tell next to nothing."""
+    values, turn = np.linalg.eigh(asked.T @ asked)
+    kept = values > max(_LEAST_TOLD, len(values) * np.finfo(float).eps * values.max(initial=0.0))
+    return asked @ (turn[:, kept] / np.sqrt(values[kept])), values[kept]
