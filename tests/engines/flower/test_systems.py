@@ -217,9 +217,9 @@ FAR = np.full(60, 2**30, np.int32)
 @pytest.mark.parametrize(
     ("name", "change", "reason"),
     [
-        ("dp_gram", set_value("request", "phase", 17), "phase must be one of the 17 that this system has"),
-        ("dp_gram", set_value("request", "phase", -1), "phase must be one of the 17 that this system has"),
-        ("dp_gram", set_value("request", "phase", "0"), "phase must be one of the 17 that this system has"),
+        ("dp_gram", set_value("request", "phase", 19), "phase must be one of the 19 that this system has"),
+        ("dp_gram", set_value("request", "phase", -1), "phase must be one of the 19 that this system has"),
+        ("dp_gram", set_value("request", "phase", "0"), "phase must be one of the 19 that this system has"),
         ("dp_gram", set_value("request", "round", 1), "round must be from 0 to 0, got 1"),
         ("dp_gram", set_value("request", "items", "0" * 32), "not those of the server's catalogue"),
         ("dp_gram", set_value("state", "mean", Array(FAR)), "mean must be from 0 to 2048"),
