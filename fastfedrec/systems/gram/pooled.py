@@ -55,12 +55,12 @@ class PooledPairs:
         self._prior = take_prior_off(pairs.values, pairs.noise, features, form.mean)
         self._asked = self._told = np.zeros((len(pairs.values), 0))
         self._diagonal = np.zeros(len(pairs.values))
-        self.leading = self._estimated(_N_LEADING)
+        self.leading, self._diagonal = self._estimated(_N_LEADING)
 
     @property
     def factors(self) -> NDArray[np.float64]:
         """Factors L of the estimate L L', of rank `RANK` at most, the strongest column first."""
-        return self._estimated(RANK)
+        return self._estimated(RANK)[0]
 
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """Return the strongest directions, of as many columns as the planned encoder."""
@@ -77,11 +77,11 @@ class PooledPairs:
             of_prior = self._prior @ (self._prior.T @ asked) - squares(self._prior)[:, None] * asked
         self._asked = np.column_stack([self._asked, asked])
         self._told = np.column_stack([self._told, sums[:, used] / noise - of_prior])
-        self.leading = self._estimated(_N_LEADING)
+        self.leading, self._diagonal = self._estimated(_N_LEADING)
 
     @one_blas_thread()
-    def _estimated(self, rank: int) -> NDArray[np.float64]:
-        """Return factors of the estimate, and keep the diagonal of its part above 0 for the next one."""
+    def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return factors of the estimate, and the diagonal of its part above 0, from which the next one starts."""
         basis, precisions = _directions(self._pair_noise * self._asked)
         scales = np.sqrt(1 + precisions)
         matrix = self._whitened(basis, precisions, scales)
@@ -91,8 +91,8 @@ class PooledPairs:
         if self._prior.shape[1]:
             values, vectors = with_negative(found, matrix, 1.0, rank, self._n_threads)
         vectors = vectors - basis @ ((1 - 1 / scales)[:, None] * (basis.T @ vectors))
-        self._diagonal = self._pair_noise * (np.square(vectors) @ np.maximum(values, 0.0) + np.maximum(others, 0.0))
-        return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank))
+        diagonal = self._pair_noise * (np.square(vectors) @ np.maximum(values, 0.0) + np.maximum(others, 0.0))
+        return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank)), diagonal
 
     def _whitened(self, basis: np.ndarray, precisions: np.ndarray, scales: np.ndarray) -> NDArray[np.float32]:
         """Return the most likely matrix in units of its noise, with the diagonal of the last estimate."""

@@ -11,7 +11,12 @@ from fastfedrec import DPGram, DPSubspace, Key, ShuffledSketchGram
 from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.systems._feature_prior import prior_factors
 from fastfedrec.systems.gram import shrinkage
-from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, fitted_prior, popularity_of
+from fastfedrec.systems.gram._feature_shrinkage import (
+    denoise_about,
+    denoise_with_features,
+    fitted_prior,
+    popularity_of,
+)
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
 
 
@@ -52,6 +57,22 @@ def test_a_large_matrix_has_the_estimate_of_a_full_decomposition(monkeypatch):
     factors = denoise_with_features(matrix, 3.0, features, popularity, rank=150)
     apart = np.linalg.norm(factors @ factors.T - expected @ expected.T)
     assert apart < 0.02 * np.linalg.norm(expected @ expected.T)
+
+
+def test_strong_signals_put_nothing_below_0_in_a_large_matrix(monkeypatch):
+    """They are at the far end of the spectrum that is searched for what is below 0."""
+    rng, n = np.random.default_rng(4), 450
+    vectors = np.linalg.qr(rng.normal(size=(n, 8)))[0]
+    noise = np.triu(rng.normal(size=(n, n)), 1)
+    matrix = ((vectors * np.linspace(800, 200, 8)) @ vectors.T + noise + noise.T).astype(np.float32)
+    expected, _ = denoise_about(matrix, 1.0, rank=100)
+    monkeypatch.setattr(shrinkage, "_MOST_FULL", 0)
+    values, _ = denoise_about(matrix, 1.0, rank=100)
+    # The matrix has no eigenvalue below 0: what is there is what noise leaves, a part of its radius.
+    radius = 2 * np.sqrt(n)
+    assert -0.5 * radius < expected.min() < 0
+    assert -0.5 * radius < values.min() < 0
+    np.testing.assert_allclose(values[:8], expected[:8], rtol=1e-3)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
