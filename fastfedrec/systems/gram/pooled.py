@@ -19,19 +19,19 @@ from fastfedrec.systems.gram.shrinkage import RANK, shrink_matrix
 __all__ = ["PooledPairs"]
 
 _N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
-_LEAST_TOLD = 1e-6  # information about a direction, as a share of what pairs tell, from which on it is counted
+_LEAST_PRECISION = 1e-6  # of columns about a direction, over that of pairs; directions below it are left to pairs
 _ROWS = 1024  # of the matrix at a time: no other array of its size is held
 
 
 class PooledPairs:
     """The users' matrix A from the noisy pairs P = A + s W and from rounds of noisy columns Y = A F + W.
 
-    W stands for standard normal noise of its own at each place.  Most likely is the A in which each direction of F is
-    told by P and Y as their precisions are: with F F' = U K U' in units of s, entry i, j in the coordinates of U has
-    noise of variance s^2 / (1 + K_i + K_j), where K is 0 outside of F.  Directions are multiplied by the root of
-    (1 + K_i) / s, so that all but the few entries within U have noise of variance 1, and denoised as pairs alone are.
+    W stands for independent standard normal noise.  The most likely A weighs P and Y by their precisions.  With
+    F F' = U K U' in units of s, entry i, j in the coordinates of U has noise of variance s^2 / (1 + K_i + K_j), where K
+    is 0 outside of F.  Directions are multiplied by the root of (1 + K_i) / s.  Then all but the few entries within U
+    have noise of variance 1, and the matrix is denoised as pairs alone are.
 
-    That encoders were chosen by earlier releases makes no difference to what is most likely.
+    Earlier releases choose F.  That does not change the likelihood, so it does not change the most likely A.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class PooledPairs:
         self.form, self.noise = form, pairs.noise
         self._pairs, self._pair_noise, self._n_users, self._n_threads = pairs.values, pairs.noise, n_users, n_threads
         self._prior = take_prior_off(pairs.values, pairs.noise, features, form.mean)
-        self._asked = self._told = np.zeros((len(pairs.values), 0))
+        self._columns = self._answers = np.zeros((len(pairs.values), 0))
         self._diagonal = np.zeros(len(pairs.values))
         self.leading, self._diagonal = self._estimated(_N_LEADING)
 
@@ -75,14 +75,14 @@ class PooledPairs:
         asked = encoder[:, used] * (self.form.strength(sums, encoder, self._n_users) / noise)
         with one_blas_thread():
             of_prior = self._prior @ (self._prior.T @ asked) - squares(self._prior)[:, None] * asked
-        self._asked = np.column_stack([self._asked, asked])
-        self._told = np.column_stack([self._told, sums[:, used] / noise - of_prior])
+        self._columns = np.column_stack([self._columns, asked])
+        self._answers = np.column_stack([self._answers, sums[:, used] / noise - of_prior])
         self.leading, self._diagonal = self._estimated(_N_LEADING)
 
     @one_blas_thread()
     def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return factors of the estimate, and the diagonal of its part above 0, from which the next one starts."""
-        basis, precisions = _directions(self._pair_noise * self._asked)
+        basis, precisions = _directions(self._pair_noise * self._columns)
         scales = np.sqrt(1 + precisions)
         matrix = self._whitened(basis, precisions, scales)
         found = shrink_matrix(matrix, 1.0, rank, self._n_threads, is_whole=True)
@@ -98,12 +98,12 @@ class PooledPairs:
         """Return the most likely matrix in units of its noise, with the diagonal of the last estimate."""
         noise, diagonal, single = self._pair_noise, self._diagonal[:, None], basis.astype(np.float32)
         parts = [slice(start, start + _ROWS) for start in range(0, len(self._pairs), _ROWS)]
-        seen = np.concatenate([self._pairs[part] @ single for part in parts]).astype(np.float64)
-        seen = (seen + diagonal * basis) / noise
-        # All rounds tell of the directions of U as Y (F'U) does.
-        told = (self._told + diagonal * self._asked) @ (noise * self._asked.T @ basis)
-        inner, own = basis.T @ (seen + told), basis.T @ seen
-        outer = (seen + told - basis @ inner) / scales - (seen - basis @ own)
+        of_pairs = np.concatenate([self._pairs[part] @ single for part in parts]).astype(np.float64)
+        of_pairs = (of_pairs + diagonal * basis) / noise
+        # Y (F'U) is sufficient for the directions of U: what the rounds say of them, weighted by precision.
+        of_both = of_pairs + (self._answers + diagonal * self._columns) @ (noise * self._columns.T @ basis)
+        inner, own = basis.T @ of_both, basis.T @ of_pairs
+        outer = (of_both - basis @ inner) / scales - (of_pairs - basis @ own)
         both = (inner + inner.T - own) * (scales[:, None] * scales) / (1 + precisions[:, None] + precisions)
         change = (outer + basis @ ((both - own) / 2)).astype(np.float32)
         whitened = self._pairs / np.float32(noise)
@@ -114,7 +114,7 @@ class PooledPairs:
 
 
 def _directions(asked: np.ndarray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the eigenvectors U of F F', and their eigenvalues, without those that tell next to nothing."""
+    """Return the eigenvectors U of F F', and their eigenvalues, without negligible ones."""
     values, turn = np.linalg.eigh(asked.T @ asked)
-    kept = values > max(_LEAST_TOLD, len(values) * np.finfo(float).eps * values.max(initial=0.0))
+    kept = values > max(_LEAST_PRECISION, len(values) * np.finfo(float).eps * values.max(initial=0.0))
     return asked @ (turn[:, kept] / np.sqrt(values[kept])), values[kept]

@@ -73,7 +73,7 @@ def most_likely(estimate):
 
 
 def whitened(estimate):
-    basis, precisions = pooled._directions(estimate._pair_noise * estimate._asked)
+    basis, precisions = pooled._directions(estimate._pair_noise * estimate._columns)
     scales = np.sqrt(1 + precisions)
     return estimate._whitened(basis, precisions, scales).astype(np.float64), basis, scales
 
