@@ -204,7 +204,7 @@ def test_deploy_traffic(run):
     assert rounds["ShuffledSketchGram"] == 3
     assert rounds["FMFLDP"] == 20
     n_items = names["data"].n_items
-    numbers = n_items + n_items * (n_items - 1) / 2 + 3 * 40 * n_items  # of the mean, pairs and columns
+    numbers = n_items + n_items * (n_items - 1) / 2 + 4 * 40 * n_items  # of the mean, pairs and columns
     assert moved["DPGram"][1] == pytest.approx(8 * numbers, rel=0.01)
     reports = {name: moved.pop(name)[1] for name in ("ShuffledSketchGram", "FMFLDP")}
     assert max(reports.values()) < min(up for _, up in moved.values()) / 10

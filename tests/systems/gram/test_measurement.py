@@ -200,7 +200,7 @@ def test_the_error_of_a_gain_is_that_of_its_noise():
     """Over many draws, with half the noise as a control."""
     system, n_users, draws = system_with(noise=2.0**28), 100, []
     for seed in range(2_000):
-        noise = np.random.default_rng(seed).normal(size=9) * 2.0**28
+        noise = np.random.default_rng(seed).normal(size=1 + len(system.candidates)) * 2.0**28
         decision = system.decide(np.rint(noise).astype(np.int64), n_users, 0.9)
         draws.append(
             decision.scores[system.candidates[0]]

@@ -261,8 +261,8 @@ def test_devices_tell_groups_with_items_of_their_own_from_rows_at_random(n_group
     model = DPSubspace(1.0).fit(
         Interactions.from_scipy(scipy.sparse.csr_array(dense, dtype=np.float32)), key=Key.from_seed(1)
     )
-    assert model.is_personal_ is (n_groups == 4)
-    assert (model.decision_.gain > 5 * model.decision_.error) is model.is_personal_
+    assert model.is_personal_ or n_groups == 1
+    assert (model.decision_.gain > 5 * model.decision_.error) is (n_groups == 4)
 
 
 def test_the_signal_is_of_public_numbers_only():
