@@ -59,7 +59,7 @@ from fastfedrec.systems.gram.shuffled_sketch_rounds import (
 
 __all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
-_N_ERRORS = 2  # standard errors by which pairs are worse, from which on the last reports are about items
+_N_ERRORS = 2  # standard errors by which pairs must be worse for the last reports to be about items
 N_CANDIDATES = 8  # of a report; at the usual epsilon_0 more or fewer tell about as much
 _MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
 
@@ -389,14 +389,15 @@ class ShuffledSketchGram(GramModel):
     @one_blas_thread()
     def _release_model(self, rounds: list[Phase], estimate: Estimator, chosen: Candidate) -> None:
         """Compute popularity and scores from the answers of all rounds."""
+        self.item_means_ = self._means(rounds)
+        if not chosen.personal_weight:
+            return
         pairs = self._pairs(rounds)
         factors = estimate(pairs.values.copy(), pairs.noise)
-        self.item_means_ = self._means(rounds)
-        if chosen.personal_weight:
-            if factors.shape[1]:  # all reports about pairs tell of popularity too
-                self.item_means_ = item_sums(factors) / self.interactions_.n_users
-            squares = self.interactions_.n_users * own_shares(self.item_means_)
-            self._prepare_scores(replace(pairs, own_squares=squares), factors, pairs.noise, chosen)
+        if factors.shape[1]:  # all reports about pairs tell of popularity too
+            self.item_means_ = item_sums(factors) / self.interactions_.n_users
+        squares = self.interactions_.n_users * own_shares(self.item_means_)
+        self._prepare_scores(replace(pairs, own_squares=squares), factors, pairs.noise, chosen)
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"n_reports": self.n_reports_}
