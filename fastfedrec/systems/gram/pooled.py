@@ -20,6 +20,7 @@ __all__ = ["PooledPairs"]
 
 _N_LEADING = 96  # columns of the estimates between rounds, more than encoders and measurements use
 _LEAST_PRECISION = 1e-6  # of columns about a direction, over that of pairs; directions below it are left to pairs
+_APART = 1e-7  # between neighbours among eigenvalues, relative
 _ROWS = 1024  # of the matrix at a time: no other array of its size is held
 
 
@@ -86,10 +87,11 @@ class PooledPairs:
         scales = np.sqrt(1 + precisions)
         matrix = self._whitened(basis, precisions, scales)
         found = shrink_matrix(matrix, 1.0, rank, self._n_threads, is_whole=True)
-        values, vectors = found.values, found.vectors
+        # Shrinking leaves some eigenvalues equal.  With no order, rounding errors would choose among their vectors.
+        values, vectors = found.values * (1 + _APART * np.arange(len(found.values))[::-1]), found.vectors
         others = found.diagonal - np.square(vectors) @ values
         if self._prior.shape[1]:
-            values, vectors = with_negative(found, matrix, 1.0, rank, self._n_threads)
+            values, vectors = with_negative(found._replace(values=values), matrix, 1.0, rank, self._n_threads)
         vectors = vectors - basis @ ((1 - 1 / scales)[:, None] * (basis.T @ vectors))
         diagonal = self._pair_noise * (np.square(vectors) @ np.maximum(values, 0.0) + np.maximum(others, 0.0))
         return with_signs(combine(self._pair_noise * values, vectors, self._prior, rank)), diagonal

@@ -221,7 +221,9 @@ def _shrink(found: Spectrum, noise: float) -> tuple[np.ndarray, float]:
     below, values = np.split(_pulled(places, places, all_counts, noise), [len(rest)])
     # The largest of what a few probes measured would be too large; their means over what does not rise are not.
     below = np.maximum(isotonic_regression(below, weights=counts).x, 0.0)
-    values = np.maximum.accumulate(np.maximum(values, below[-1]))
+    # Far nodes that stand for less than half an eigenvalue together are rounding errors of the recursion.
+    highest = below[np.searchsorted(np.cumsum(counts), counts.sum() - 0.5)]
+    values = np.maximum.accumulate(np.maximum(values, highest))
     return values, float(below @ counts / counts.sum())
 
 
