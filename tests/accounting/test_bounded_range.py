@@ -99,7 +99,9 @@ def test_one_choice_is_the_worst_of_all_pairs(epsilon, share):
         closed = (mpmath.exp(epsilon / mpmath.mpf(2)) - mpmath.exp(at / mpmath.mpf(2))) ** 2 / mpmath.expm1(epsilon)
         # Control: of a range 10% smaller the delta is below the truth.
         smaller = PLDAccountant().compose(choices(0.9 * epsilon)).get_delta(at)
-    assert exact <= closed <= total.get_delta(at) <= closed * 1.01 + 1e-12
+        # Of some shares the worst pair is among these, and both are equal but for their rounding.
+        assert exact <= closed * (1 + mpmath.mpf(10) ** -35)
+    assert closed <= total.get_delta(at) <= closed * 1.01 + 1e-12
     assert smaller < exact
 
 
