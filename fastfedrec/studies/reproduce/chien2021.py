@@ -141,13 +141,17 @@ class RecallTable(SideBySide):
         str
             A table in Markdown; models without privacy are in the last column.
         """
-        bounds = {cell.epsilon: cell.replaced for cell in sorted(self.cells, key=lambda cell: cell.epsilon or math.inf)}
+        epsilons = sorted({cell.epsilon for cell in self.cells}, key=lambda epsilon: epsilon or math.inf)
         rows: dict[str, dict[float | None, str]] = {}
         for cell in self.cells:
             means = "/".join(f"{statistics.fmean(values):.3f}" for values in (cell.recalls, cell.ndcgs))
             rows.setdefault(cell.model, {})[cell.epsilon] = means
-        names = ["no privacy" if epsilon is None else f"{epsilon:g} ({bound:.2f})" for epsilon, bound in bounds.items()]
-        cells = [[model, *(row.get(epsilon, "") for epsilon in bounds)] for model, row in rows.items()]
+        names = []
+        for epsilon in epsilons:
+            costs = [cell.replaced for cell in self.cells if cell.epsilon == epsilon and cell.replaced is not None]
+            ends = dict.fromkeys(f"{cost:.2f}" for cost in (min(costs, default=0.0), max(costs, default=0.0)))
+            names.append("no privacy" if epsilon is None else f"{epsilon:g} ({' to '.join(ends)})")
+        cells = [[model, *(row.get(epsilon, "") for epsilon in epsilons)] for model, row in rows.items()]
         lines = ["| " + " | ".join(row) + " |" for row in (["model", *names], *cells)]
         return "\n".join([lines[0], "|" + "---|" * (1 + len(names)), *lines[1:]])
 

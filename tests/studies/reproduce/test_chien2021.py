@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,8 @@ def test_the_brief_form_has_a_column_for_each_epsilon():
         "| DPALS | 0.110/0.200 | 0.310/0.200 |  |",
         "| EASE |  |  | 0.410/0.200 |",
     ]
+    dearer = replace(cell_of("DPGram", 0.2), replaced=2.5)
+    assert RecallTable("data", {}, (*cells, dearer)).brief().startswith("| model | 1 (2.12 to 2.50) | 5 (2.12) |")
 
 
 def test_the_page_shows_what_the_program_wrote():
