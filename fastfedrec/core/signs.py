@@ -1,4 +1,4 @@
-"""One sign for each column that a decomposition gives with either: libraries and their versions differ in it."""
+"""The sign of eigenvectors, in which libraries of linear algebra and their versions differ."""
 
 import numpy as np
 
@@ -8,12 +8,12 @@ __all__ = ["with_signs"]
 def with_signs(columns: np.ndarray) -> np.ndarray:
     """Give each column the sign by which its product with fixed numbers is at least 0.
 
-    The model that the same noise gives would depend on the library otherwise.
+    Otherwise the library would decide which model the same noise gives.
 
     Parameters
     ----------
     columns : ndarray of shape (n, n_columns)
-        Eigenvectors, say.
+        Eigenvectors or other vectors with a sign that is arbitrary.
 
     Returns
     -------

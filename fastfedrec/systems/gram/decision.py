@@ -68,8 +68,8 @@ class Decision:
     Parameters
     ----------
     chosen : Candidate
-        The best personal candidate if its gain is above 0, else popularity.  DPGram, where popularity can have more of
-        the budget: if its gain is above an error.  ShuffledSketchGram, there: popularity also if noise covers that.
+        The best personal candidate if its gain is above 0, else popularity.  While popularity can have more of the
+        budget, DPGram demands a gain above an error, and ShuffledSketchGram takes popularity if noise covers it.
     scores : mapping of Candidate to float
         Of each candidate that was tried.
     gain : float
