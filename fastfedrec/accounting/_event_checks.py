@@ -1,10 +1,11 @@
-"""What events check of their fields."""
+"""Checks of the fields of events."""
 
 from collections.abc import Collection
 from typing import Any
 
 from fastfedrec.core.check import check_choice, check_epsilon, check_flag, check_instance, check_integer, check_real
 
+# The fields that each kind of sampling requires; all other sampling fields must be None.
 SAMPLING_FIELDS = {
     "none": (),
     "poisson": ("sampling_probability",),
@@ -13,23 +14,27 @@ SAMPLING_FIELDS = {
 
 
 def store(event: Any, **fields: Any) -> None:
-    # The checked value is stored, so that a NumPy number does not reach a saved ledger.
+    """Set fields of a frozen event."""
+    # Checks return plain Python numbers, so a NumPy number does not reach a saved ledger.
     for name, value in fields.items():
         object.__setattr__(event, name, value)
 
 
 def check_name(event: Any) -> None:
-    check_instance("mechanism", event.mechanism, str, "say in words what it was")
+    """Check that the name of the mechanism is text."""
+    check_instance("mechanism", event.mechanism, str, "describe the mechanism in words")
 
 
 def check_release_delta(delta: float) -> float:
+    """Return the delta of one release, which must be in [0, 1)."""
     delta = check_real("delta", delta, low=0.0, high=1.0)
     if delta == 1:
-        raise ValueError("delta must be less than 1, got 1.0: such a release promises nothing")
+        raise ValueError("`delta` must be less than 1, got 1.0; a release with delta 1 has no guarantee")
     return delta
 
 
 def check_contribution(event: Any) -> None:
+    """Check that `contribution` is None or in [0.5, 1] under "replace"."""
     if event.contribution is None:
         return
     if event.neighboring != "replace":
@@ -38,6 +43,7 @@ def check_contribution(event: Any) -> None:
             "the sensitivity itself bounds one unit's contribution there"
         )
     contribution = check_real("contribution", event.contribution, low=0.0)
+    # Two contributions differ by the sensitivity at most, and by the triangle inequality by twice the contribution.
     if not 0.5 <= contribution <= 1:
         raise ValueError(
             f"`contribution` must be from 0.5 to 1, got {contribution!r}; it is the bound of one unit's contribution "
@@ -47,6 +53,7 @@ def check_contribution(event: Any) -> None:
 
 
 def check_replace_sensitivity(event: Any) -> None:
+    """Check that `replace_sensitivity` is None or in [1, 2], without sampling and not under "replace"."""
     if event.replace_sensitivity is None:
         return
     if event.neighboring == "replace":
@@ -69,6 +76,7 @@ def check_replace_sensitivity(event: Any) -> None:
 
 
 def check_reports(event: Any, trust: str) -> None:
+    """Check all fields of local or shuffled reports."""
     check_name(event)
     if trust == "local":
         store(event, separable=check_flag("separable", event.separable))
@@ -91,10 +99,11 @@ def check_reports(event: Any, trust: str) -> None:
 
 
 def check_sampling_fields(event: Any) -> None:
-    wanted: Collection[str] = SAMPLING_FIELDS[event.sampling]
+    """Check that an event has exactly the fields of its sampling, each in its range."""
+    required_fields: Collection[str] = SAMPLING_FIELDS[event.sampling]
     for name in ("sampling_probability", "n_users", "cohort_size"):
-        if (getattr(event, name) is not None) != (name in wanted):
-            takes = " and ".join(wanted) or "no further argument"
+        if (getattr(event, name) is not None) != (name in required_fields):
+            takes = " and ".join(required_fields) or "no further argument"
             raise ValueError(f"sampling={event.sampling!r} takes {takes}, got {name}={getattr(event, name)!r}")
     if event.sampling == "poisson":
         probability = check_real("sampling_probability", event.sampling_probability, low=0.0, high=1.0)

@@ -1,9 +1,9 @@
-"""The least epsilon of events by all accountants: of all events together, or of parts that share delta.
+"""The smallest epsilon of events over all accountants: of all events at once, or of parts that share delta.
 
-Parts may alternate in time, and each event may use all earlier outputs: by the concurrent composition of interactive
+Parts may alternate in time, and each event may use all earlier outputs.  By the concurrent composition of interactive
 mechanisms the epsilons and the deltas of the parts add up (Lyu, "Composition theorems for interactive differential
 privacy", NeurIPS 2022; Vadhan and Zhang, "Concurrent composition theorems for differential privacy", STOC 2023).  So
-every partition of the events and every division of delta gives an upper bound, and the least of them counts.
+every partition of the events and every division of delta gives an upper bound, and the smallest bound counts.
 """
 
 import itertools
@@ -22,9 +22,12 @@ from fastfedrec.accounting.rdp import RDPAccountant
 from fastfedrec.accounting.rounding import count_up, stretched_delta, sum_up
 
 _ACCOUNTANTS: tuple[type[Accountant], ...] = (PLDAccountant, RDPAccountant, ZCDPAccountant)
-_WEIGHTS = (1.0, 1 / 10, 1 / 1000)  # of the parts of delta; any division is valid, a finer one gains below 1%
-_BELOW_ONE = 1 - 2.0**-40  # so that the rounded parts of delta do not exceed it together
-_NEGLIGIBLE = 0.1  # of delta; distances that take less raise epsilon by below 1%, and a search takes seconds
+# Relative shares of delta that a part can have.  Any division is valid, and a finer one gains below 1%.
+_WEIGHTS = (1.0, 1 / 10, 1 / 1000)
+# A factor below 1, so that the sum of the rounded shares of delta does not exceed delta.
+_BELOW_ONE = 1 - 2.0**-40
+# Distances that take less than this share of delta raise epsilon by below 1%, and the search for more takes seconds.
+_NEGLIGIBLE = 0.1
 
 Events = tuple[tuple[Event, int], ...]
 
@@ -36,26 +39,9 @@ class Bound(NamedTuple):
     accountant: str
 
 
-def least_bound(events: Iterable[tuple[Event, int]], delta: float) -> Bound:
-    """The least epsilon at `delta` over all accountants, partitions of the events and divisions of delta.
-
-    Parameters
-    ----------
-    events : iterable of (event, int)
-        Each with the number of times that it happened, all for one neighbouring relation.
-    delta : float
-        In (0, 1).
-
-    Returns
-    -------
-    Bound
-        Infinite only where no partition has a finite figure.
-
-    Raises
-    ------
-    UnsupportedEventError
-        No accountant takes one of the events.
-    """
+def smallest_bound(events: Iterable[tuple[Event, int]], delta: float) -> Bound:
+    """Return the smallest epsilon at `delta` over all accountants, partitions of the events and divisions of delta."""
+    # All events have one neighbouring relation.  The bound is infinite only if no partition has a finite figure.
     counts = Counter[Event]()
     for event, times in _elementary(events):
         counts[event] += times
@@ -67,6 +53,7 @@ def least_bound(events: Iterable[tuple[Event, int]], delta: float) -> Bound:
     bounds = [whole.bound(delta)]
     bounds += [_divided(parts, delta) for parts in _partitions(everything, delta)]
     best = min(bounds)
+    # Blocks of their own pay off only for events that take a large share of delta by their distance.
     distances = [(getattr(event, "distance", 0.0), times * getattr(event, "count", 1)) for event, times in everything]
     if stretched_delta(min(1.0, sum_up(distances)), best.epsilon) > _NEGLIGIBLE * delta:
         bounds += _apart(everything, delta)
@@ -74,6 +61,7 @@ def least_bound(events: Iterable[tuple[Event, int]], delta: float) -> Bound:
 
 
 def _elementary(events: Iterable[tuple[Event, int]]) -> Iterator[tuple[Event, int]]:
+    """Yield each elementary event and its number of times, with every `Composed` event taken apart."""
     for event, times in events:
         if isinstance(event, Composed):
             yield from _elementary((part, times * event.count) for part in event.events)
@@ -82,7 +70,7 @@ def _elementary(events: Iterable[tuple[Event, int]]) -> Iterator[tuple[Event, in
 
 
 class _Part:
-    """Some events, by every accountant that takes all of them."""
+    """Some events, with every accountant that takes all of them."""
 
     def __init__(self, events: Events) -> None:
         self.events = events
@@ -90,6 +78,7 @@ class _Part:
         self._takers: dict[tuple[Event, int], set[str]] = {pair: set() for pair in events}
         self.accountants: list[Accountant] = []
         self._bounds: dict[float, Bound] = {}
+        # Every accountant is tried on every event, so that an error can list all refusals.
         for kind in _ACCOUNTANTS:
             accountant = kind()
             for pair in events:
@@ -103,54 +92,59 @@ class _Part:
                 self.accountants.append(accountant)
 
     def takers(self, pair: tuple[Event, int]) -> set[str]:
+        """Return the names of the accountants that take an event."""
         return self._takers[pair]
 
     @property
     def lost(self) -> float:
-        """The sum of the releases' own deltas."""
+        """The sum of the deltas that the releases state themselves."""
         return self.accountants[0]._lost() if self.accountants else 0.0
 
     def bound(self, delta: float) -> Bound:
+        """Return the smallest bound of one accountant for all events of the part."""
         if not delta > 0:
             return Bound(math.inf, "none")
         if delta not in self._bounds:
-            found = [Bound(one.get_epsilon(delta), type(one).__name__) for one in self.accountants]
-            self._bounds[delta] = min(found, default=Bound(math.inf, "none"))
+            bounds = [Bound(one.get_epsilon(delta), type(one).__name__) for one in self.accountants]
+            self._bounds[delta] = min(bounds, default=Bound(math.inf, "none"))
         return self._bounds[delta]
 
     def epsilon(self, delta: float) -> float:
+        """Return the epsilon of `bound`."""
         return self.bound(delta).epsilon
 
 
-@lru_cache(maxsize=16)  # some parts hold millions of masses
+# The cache is small, because some parts hold millions of masses.
+@lru_cache(maxsize=16)
 def _part(events: Events) -> _Part:
     return _Part(events)
 
 
 class _Repeats:
-    """Uses of one event in equal blocks, each of which is charged for its distance at its own epsilon."""
+    """Uses of one event in equal blocks, each charged for its distance at the epsilon of the block."""
 
     lost = 0.0
 
     def __init__(self, event: Event, times: int) -> None:
-        # An event may state several uses itself, and blocks may divide these as well.
+        # One event may state several uses, and blocks may divide these as well.
         n_uses = getattr(event, "count", 1)
         self._event = replace(event, count=1) if n_uses > 1 else event  # type: ignore[arg-type]
         self._times = times * n_uses
 
     def epsilon(self, delta: float) -> float:
-        """The least epsilon of one block for each use, and of powers of 2 of blocks until more of them cost more."""
+        """Return the smallest total over numbers of blocks: powers of 2 until the total rises, and one for each use."""
         best, n_blocks = math.inf, 1
         while n_blocks < self._times and (total := self._in_blocks(n_blocks, delta)) <= best:
             best, n_blocks = total, 2 * n_blocks
         return min(best, self._in_blocks(self._times, delta))
 
     def _in_blocks(self, n_blocks: int, delta: float) -> float:
+        # The last block may hold fewer uses than the others, so rounding up the size is an upper bound.
         block = _part(((self._event, -(-self._times // n_blocks)),))
         return sum_up([(block.epsilon(delta / count_up(n_blocks)), n_blocks)])
 
 
-class _Together:
+class _PartGroup:
     """A group of parts with equal shares of delta."""
 
     lost = 0.0
@@ -163,12 +157,10 @@ class _Together:
 
 
 def _partitions(events: Events, delta: float) -> Iterator[list[_Part]]:
-    """The partitions that can be better than all events by one accountant.
-
-    Privacy loss distributions alone amplify shuffled reports, and do not take every event: what they take is apart
-    from the rest, or the shuffled reports are, where another accountant is better for the rest.  None is much better
-    where distributions hold all events and no release is of bounded range.
-    """
+    """Yield the partitions that can be better than all events by one accountant."""
+    # Only privacy loss distributions amplify shuffled reports, and they do not take every event.  So the events that
+    # they take are one part.  Shuffled reports alone are a part if another accountant is better for the other events.
+    # No partition is much better where distributions hold all events and no release has a bounded range.
     whole = _part(events)
     by_pld = [pair for pair in events if PLDAccountant.__name__ in whole.takers(pair)]
     if 0 < len(by_pld) < len(events):
@@ -181,44 +173,44 @@ def _partitions(events: Events, delta: float) -> Iterator[list[_Part]]:
             yield parts
 
 
-def _parts(some: Sequence[tuple[Event, int]], events: Events) -> list[_Part]:
-    return [_part(tuple(some)), _part(tuple(pair for pair in events if pair not in some))]
+def _parts(first_events: Sequence[tuple[Event, int]], events: Events) -> list[_Part]:
+    """Return two parts: the given events, and all other events."""
+    return [_part(tuple(first_events)), _part(tuple(pair for pair in events if pair not in first_events))]
 
 
 def _apart(events: Events, delta: float) -> Iterator[Bound]:
-    """Bounds with every event that has a distance in a part of its own."""
+    """Yield bounds with every event that has a distance in a part of its own."""
     exact = tuple(pair for pair in events if not getattr(pair[0], "distance", 0.0))
-    others = _Together([_Repeats(*pair) for pair in events if pair not in exact])
+    repeats = _PartGroup([_Repeats(*pair) for pair in events if pair not in exact])
     for parts in [[_part(exact)], *_partitions(exact, delta)] if exact else [[]]:
-        yield _divided([*parts, others], delta)
+        yield _divided([*parts, repeats], delta)
 
 
-def _divided(parts: Sequence[_Part | _Repeats | _Together], delta: float) -> Bound:
-    """The least sum of the parts' epsilons over some divisions of what the releases' own deltas leave.
-
-    Divisions begin with equal shares.  A part costs no less at a smaller share, so a division is left where the known
-    epsilons already reach the best sum.  The last parts, which have no distributions to compute, come first.
-    """
-    left = delta - sum_up((part.lost, 1) for part in parts)
+def _divided(parts: Sequence[_Part | _Repeats | _PartGroup], delta: float) -> Bound:
+    """Return the smallest sum of the parts' epsilons over some divisions of the available delta."""
+    # The deltas that the releases state themselves are taken off first.
+    available_delta = delta - sum_up((part.lost, 1) for part in parts)
     known: list[dict[float, float]] = [{} for _ in parts]
     best = math.inf
 
     def is_worse(shares: Sequence[float]) -> bool:
+        # A part costs no less at a smaller share, so known epsilons at larger shares bound the sum from below.
         pairs = zip(known, shares, strict=True)
         return (
             sum(max((cost for at, cost in costs.items() if at >= share), default=0.0) for costs, share in pairs) >= best
         )
 
+    # Divisions begin with equal shares.  The last parts have no distributions to compute, so they come first.
     divisions = [weights for weights in itertools.product(_WEIGHTS, repeat=len(parts)) if max(weights) == 1.0]
     for weights in sorted(divisions, key=min, reverse=True):
-        shares = [weight * left * _BELOW_ONE / sum(weights) for weight in weights]
+        shares = [weight * available_delta * _BELOW_ONE / sum(weights) for weight in weights]
         for part, costs, share in reversed(list(zip(parts, known, shares, strict=True))):
             if is_worse(shares):
                 break
             if share not in costs:
                 # Rounded down, since the sum of all shares must not exceed delta.
-                given = math.nextafter(part.lost + share, 0.0)
-                costs[share] = part.epsilon(given) if given > part.lost else math.inf
+                part_delta = math.nextafter(part.lost + share, 0.0)
+                costs[share] = part.epsilon(part_delta) if part_delta > part.lost else math.inf
         else:
             best = min(best, sum_up((costs[share], 1) for costs, share in zip(known, shares, strict=True)))
     return Bound(best, "split")

@@ -15,13 +15,20 @@ from fastfedrec.core.check import check_epsilon, check_flag, check_instance, che
 
 __all__ = ["calibrate_epsilon_per_report", "calibrate_n_reports", "calibrate_n_rounds", "calibrate_noise_multiplier"]
 
-_PRECISION = 1e-3  # of a calibrated real number, relative
-_MOST_ROUNDS = 10**9
+# Relative precision of a calibrated real number.
+_PRECISION = 1e-3
+_MAX_ROUNDS = 10**9
+# Smallest and largest noise multiplier of a search.
 _NOISE_RANGE = (1e-3, 1e6)
-_ABSURD = 1e3  # a target epsilon that hides nobody
-_STEP = 2e-5  # of the target epsilon: the step of the grid of losses
-_ROUNDING = 1e-4  # of a target: how far the figures of a coarser and a finer grid may be apart
-_TOLERANCE = 2.0**-40  # of a target: ten releases of 0.1 are within 1.0, though the binary number is above 1/10
+# A target epsilon above this hides no user.
+_ABSURD = 1e3
+# Step of the grid of losses, as a share of the target epsilon.
+_STEP = 2e-5
+# Relative difference that the figures of a coarser and a finer grid may have.
+_ROUNDING = 1e-4
+# Relative tolerance of a target: ten releases of 0.1 are within 1.0, though the binary number is above 1/10.
+_TOLERANCE = 2.0**-40
+# Smallest and largest epsilon of one report in a search, in nats.
 _EPSILON_RANGE = (1e-9, 40.0)
 
 
@@ -34,34 +41,35 @@ def calibrate_noise_multiplier(
     accountant: Callable[[], Accountant] = PLDAccountant,
     for_replacement: bool = False,
 ) -> float:
-    """The least noise that keeps a run within a target.
+    """Return the smallest noise multiplier that keeps a run within a target.
 
     Parameters
     ----------
     event : Gaussian or Laplace
-        What happens in a round; its own noise multiplier does not matter.
+        The event of one round; its own noise multiplier has no effect.
     epsilon : float
-        Target, in nats.
+        Target epsilon, in nats.
     delta : float
-        Target, in (0, 1).
+        Target delta, in (0, 1).
     count : int
-        Rounds.
+        Number of rounds.
     accountant : callable
-        Makes a new accountant.
+        Factory of a new accountant.
     for_replacement : bool
-        Whether the target is the cost of replacing all data of a user, as ledgers state it, with the event's
+        Whether the target is the cost of replacing all data of a user, which ledgers state, with the event's
         `replace_sensitivity`.  Otherwise it is the cost under the event's own `neighboring`.
 
     Returns
     -------
     float
-        Meets the target by the same accountant; at most a thousandth above the least that does.  Above epsilon 5 the
-        PLD accountant's grid is coarser in the search, so that the cost is at most the target less a ten-thousandth.
+        A multiplier that meets the target by the same accountant, at most a thousandth above the smallest one that
+        does.  Above epsilon 5 the PLD accountant's grid is coarser in the search, so the cost is at most the target
+        less a ten-thousandth.
 
     Raises
     ------
     ValueError
-        No multiplier up to a million meets it.
+        No multiplier up to a million meets the target.
 
     Examples
     --------
@@ -73,22 +81,28 @@ def calibrate_noise_multiplier(
     if not isinstance(event, Gaussian | Laplace):
         raise TypeError(f"event must be Gaussian or Laplace, got {type(event).__name__}; pass the event of one round")
     target = (*_checked(epsilon, delta, count), accountant, check_flag("for_replacement", for_replacement))
-    # Each seed of a study asks again; what else makes accountants may make another each time.
-    least = _least_noise if accountant is PLDAccountant else _least_noise.__wrapped__
-    return least(replace(event, noise_multiplier=1.0), *target)
+    # Each seed of a study repeats the same search, so it is cached.  Other factories may differ in each call.
+    find_noise = _find_noise if accountant is PLDAccountant else _find_noise.__wrapped__
+    return find_noise(replace(event, noise_multiplier=1.0), *target)
 
 
 @lru_cache(maxsize=64)
-def _least_noise(event, epsilon, delta, count, accountant, for_replacement):
+def _find_noise(event, epsilon, delta, count, accountant, for_replacement):
+    """Return the smallest noise multiplier that meets the target."""
     meets = _target(epsilon, delta, count, accountant, is_exact=False, for_replacement=for_replacement)
     if epsilon > _ABSURD:
         # Accounts of huge costs under sampling are slow; without it the cost is higher, and has a closed form.
-        alone: dict[str, Any] = {"sampling": "none", "sampling_probability": None, "n_users": None, "cohort_size": None}
-        if meets(replace(event, noise_multiplier=_NOISE_RANGE[0], **alone)):
+        unsampled: dict[str, Any] = {
+            "sampling": "none",
+            "sampling_probability": None,
+            "n_users": None,
+            "cohort_size": None,
+        }
+        if meets(replace(event, noise_multiplier=_NOISE_RANGE[0], **unsampled)):
             return _NOISE_RANGE[0]
     # More noise costs less: bisect the inverse, which grows with the cost.
-    least, most = 1 / _NOISE_RANGE[1], 1 / _NOISE_RANGE[0]
-    return 1 / _largest("noise_multiplier", lambda x: meets(replace(event, noise_multiplier=1 / x)), least, most)
+    low, high = 1 / _NOISE_RANGE[1], 1 / _NOISE_RANGE[0]
+    return 1 / _largest("noise_multiplier", lambda x: meets(replace(event, noise_multiplier=1 / x)), low, high)
 
 
 def calibrate_epsilon_per_report(
@@ -99,30 +113,31 @@ def calibrate_epsilon_per_report(
     count: int = 1,
     accountant: Callable[[], Accountant] = PLDAccountant,
 ) -> float:
-    """The largest epsilon of one report, or one pure release, that keeps a run within a target.
+    """Return the largest epsilon of one report, or one pure release, that keeps a run within a target.
 
     Parameters
     ----------
     event : LocalReports, ShuffledReports or CentralRelease
-        What happens in a round; its own epsilon does not matter.
+        The event of one round; its own epsilon has no effect.
     epsilon : float
-        Target for the whole run, in nats.
+        Target epsilon of the whole run, in nats.
     delta : float
-        Target, in (0, 1).
+        Target delta, in (0, 1).
     count : int
-        Rounds.
+        Number of rounds.
     accountant : callable
-        Makes a new accountant.
+        Factory of a new accountant.
 
     Returns
     -------
     float
-        Meets the target by the same accountant; at most a thousandth below the largest that does, and at most 40.
+        An epsilon that meets the target by the same accountant, at most a thousandth below the largest one that does,
+        and at most 40.
 
     Raises
     ------
     ValueError
-        Not even an epsilon of 1e-9 meets it.
+        Not even an epsilon of 1e-9 meets the target.
 
     Examples
     --------
@@ -146,26 +161,27 @@ def calibrate_n_rounds(
     accountant: Callable[[], Accountant] = PLDAccountant,
     for_replacement: bool = False,
 ) -> int:
-    """The largest number of rounds within a target.
+    """Return the largest number of rounds within a target.
 
     Parameters
     ----------
     event : event
-        What happens in a round.
+        The event of one round.
     epsilon : float
-        Target, in nats.
+        Target epsilon, in nats.
     delta : float
-        Target, in (0, 1).
+        Target delta, in (0, 1).
     accountant : callable
-        Makes a new accountant.
+        Factory of a new accountant.
     for_replacement : bool
-        As for `calibrate_noise_multiplier`.
+        The same option as in `calibrate_noise_multiplier`.
 
     Returns
     -------
     int
-        0 where a single round is too many; at most a thousand million.  The cost may exceed the target by 2^-40 of it:
-        ten releases of epsilon 0.1 are within 1.0, although the binary number next to 0.1 is larger than 1/10.
+        Number of rounds, from 0 (a single round exceeds the target) to a thousand million.  The cost may exceed the
+        target by 2^-40 of it: ten releases of epsilon 0.1 are within 1.0, although the binary number next to 0.1 is
+        larger than 1/10.
 
     Examples
     --------
@@ -182,32 +198,34 @@ def calibrate_n_rounds(
     def allows(n_rounds: int) -> bool:
         return _target(epsilon, delta, n_rounds, accountant, for_replacement=for_replacement)(event)
 
-    few, many = 0, 1
-    while many <= _MOST_ROUNDS and allows(many):
-        few, many = many, 2 * many
-    while many - few > 1:
-        middle = (few + many) // 2
-        few, many = (middle, many) if allows(middle) else (few, middle)
-    return min(few, _MOST_ROUNDS)
+    allowed, refused = 0, 1
+    # Doubling brackets the answer, and bisection finds it: the cost grows with the number of rounds.
+    while refused <= _MAX_ROUNDS and allows(refused):
+        allowed, refused = refused, 2 * refused
+    while refused - allowed > 1:
+        middle = (allowed + refused) // 2
+        allowed, refused = (middle, refused) if allows(middle) else (allowed, middle)
+    return min(allowed, _MAX_ROUNDS)
 
 
 def calibrate_n_reports(event: ShuffledReports, *, epsilon: float, delta: float) -> int:
-    """The largest number of reports of each user in one round within a target, by the PLD accountant.
+    """Return the largest number of reports of each user in one round within a target, by the PLD accountant.
 
     Parameters
     ----------
     event : ShuffledReports
-        What happens in the round; its own number of reports does not matter.
+        The event of the round; its own number of reports has no effect.
     epsilon : float
-        Target, in nats.
+        Target epsilon, in nats.
     delta : float
-        Target, in (0, 1).
+        Target delta, in (0, 1).
 
     Returns
     -------
     int
-        At most a thousandth below the largest that meets it; 0 where a single report is too many; at most a thousand
-        million.  The cost may exceed the target by 2^-40 of it, as in `calibrate_n_rounds`.
+        Number of reports, at most a thousandth below the largest one that meets the target, from 0 (a single report
+        exceeds the target) to a thousand million.  The cost may exceed the target by 2^-40 of it, as in
+        `calibrate_n_rounds`.
 
     Examples
     --------
@@ -219,24 +237,26 @@ def calibrate_n_reports(event: ShuffledReports, *, epsilon: float, delta: float)
     check_instance("event", event, ShuffledReports, "pass the event of one round")
     epsilon = check_epsilon("epsilon", epsilon)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
-    return _most_reports(event, epsilon, delta)
+    return _find_n_reports(event, epsilon, delta)
 
 
 @lru_cache(maxsize=64)
-def _most_reports(event, epsilon, delta):
-    few, many, guess = 0, None, 1
-    while many is None or many - few > max(1, _PRECISION * few):
-        found = PLDAccountant().compose(replace(event, n_reports=guess)).get_epsilon(delta)
-        few, many = (guess, many) if found <= epsilon * (1 + _TOLERANCE) else (few, guess)
-        if few >= _MOST_ROUNDS:
+def _find_n_reports(event, epsilon, delta):
+    """Return the largest number of reports within a target, but for a thousandth."""
+    allowed, refused, guess = 0, None, 1
+    while refused is None or refused - allowed > max(1, _PRECISION * allowed):
+        cost = PLDAccountant().compose(replace(event, n_reports=guess)).get_epsilon(delta)
+        allowed, refused = (guess, refused) if cost <= epsilon * (1 + _TOLERANCE) else (allowed, guess)
+        if allowed >= _MAX_ROUNDS:
             break
         # The cost grows about as the square root; a step beyond the guess brackets the answer sooner.
-        guess = min(int(guess * min(epsilon / found, 1e2) ** 2), _MOST_ROUNDS) if found else 2 * guess
-        guess = max(guess, few + 1) if many is None else min(max(guess, few + 1), many - 1)
-    return few
+        guess = min(int(guess * min(epsilon / cost, 1e2) ** 2), _MAX_ROUNDS) if cost else 2 * guess
+        guess = max(guess, allowed + 1) if refused is None else min(max(guess, allowed + 1), refused - 1)
+    return allowed
 
 
 def _checked(epsilon, delta, count):
+    """Return the checked epsilon, delta and count."""
     return (
         check_epsilon("epsilon", epsilon),
         check_real("delta", delta, low=0.0, high=1.0, exclusive=True),
@@ -245,15 +265,15 @@ def _checked(epsilon, delta, count):
 
 
 def _target(epsilon, delta, count, accountant, *, is_exact=True, for_replacement=False):
-    """Whether an event, so many times, stays within the target; by a coarser grid where it need not be exact."""
+    """Return a function that tests whether an event, `count` times, costs at most the target."""
     epsilon, delta, count = _checked(epsilon, delta, count)
     if not is_exact and accountant is PLDAccountant and (step := _STEP * epsilon) > PLDAccountant._finest:
-        # Any step gives an upper bound, and a step that grows with the target takes a hundredth of the time.
+        # Any step of the grid gives an upper bound.  A step that grows with the target takes a hundredth of the time.
         accountant = type(PLDAccountant.__name__, (PLDAccountant,), {"_finest": step})
         epsilon *= 1 - _ROUNDING
 
     def meets(event: Event) -> bool:
-        # The public sees every release; None where no finite cost is known.
+        # The public sees every release.  The event is None if no finite cost is known.
         seen = seen_event(event, "public") if for_replacement else event
         return seen is not None and accountant().compose(seen, count).get_epsilon(delta) <= epsilon
 
@@ -261,10 +281,8 @@ def _target(epsilon, delta, count, accountant, *, is_exact=True, for_replacement
 
 
 def _largest(name, meets, low, high):
-    """The largest number that meets the target, but for a thousandth, by bisection of its logarithm.
-
-    It starts from 1 and doubles or halves, because accounting is slow where the cost is absurd.
-    """
+    """Return the largest number that meets the target, but for a thousandth, by bisection of its logarithm."""
+    # The search starts from 1 and doubles or halves, because accounting is slow at absurd costs.
     good, bad = None, None
     guess, factor = 1.0, 2.0
     while good is None or bad is None:
@@ -276,7 +294,7 @@ def _largest(name, meets, low, high):
             if guess <= low:
                 raise ValueError(
                     f"no {name} in the range of this search meets the target epsilon and delta with that count of "
-                    "rounds; relax them, or lower count"
+                    "rounds; relax the target, or lower count"
                 )
             bad, guess = guess, max(low, guess / factor)
     while bad / good > 1 + _PRECISION:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 from fastfedrec.accounting._costs import check_sampling, pure_cost, release_delta
-from fastfedrec.accounting._splits import least_bound
+from fastfedrec.accounting._splits import smallest_bound
 from fastfedrec.accounting.events import (
     ZCDP,
     CentralRelease,
@@ -267,7 +267,7 @@ def stated_cost(events: Mapping[Event, int], view: View, delta: float) -> Cost:
 @lru_cache(maxsize=256)
 def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> Cost:
     """Find the least figure; a summary needs the same one several times."""
-    epsilon, accountant = least_bound(events, delta)
+    epsilon, accountant = smallest_bound(events, delta)
     return Cost(epsilon, delta, accountant)
 
 

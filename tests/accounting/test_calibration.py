@@ -147,7 +147,7 @@ def test_a_large_target_takes_little_work_and_is_met_by_the_accountant_itself(ep
         return total
 
     monkeypatch.setattr(_loss, "convolve", counting)
-    calibration._least_noise.cache_clear()
+    calibration._find_noise.cache_clear()
     z = calibrate_noise_multiplier(POISSON, epsilon=epsilon, delta=1e-6, count=1000)
     assert sum(n_cells) < 5e6  # on the grid of small targets one composition of the largest has 8e6
 

@@ -24,7 +24,7 @@ from fastfedrec.accounting import (
     _loss,
     _splits,
 )
-from fastfedrec.accounting._splits import _divided, _Repeats, _Together, least_bound
+from fastfedrec.accounting._splits import _divided, _Repeats, _PartGroup, smallest_bound
 from fastfedrec.accounting.views import cost_of
 from fastfedrec.core.numbers import float_up
 
@@ -52,7 +52,7 @@ def test_an_event_without_a_privacy_loss_distribution_does_not_undo_shuffling(ot
 
 
 def test_the_smallest_of_some_divisions_counts():
-    found = least_bound([(SHUFFLED, 10), (NOISE, 1)], 1e-6)
+    found = smallest_bound([(SHUFFLED, 10), (NOISE, 1)], 1e-6)
     for share in (0.5, 10 / 11, 1000 / 1001, 1 / 11):
         parts = alone(PLDAccountant, SHUFFLED, 10, share * 1e-6), alone(ZCDPAccountant, NOISE, 1, (1 - share) * 1e-6)
         assert found.epsilon <= sum(parts) * (1 + 1e-5)
@@ -97,7 +97,7 @@ def test_a_distance_is_charged_at_the_epsilon_of_its_own_part(times, distance):
 
 def test_a_delta_that_one_release_takes_is_left_to_its_part():
     taken = CentralRelease("c", 0.1, delta=0.9995e-6, neighboring="replace")
-    found = least_bound([(SHUFFLED, 1), (NOISE, 1), (taken, 1)], 1e-6)
+    found = smallest_bound([(SHUFFLED, 1), (NOISE, 1), (taken, 1)], 1e-6)
     assert found.epsilon < 2
 
 
@@ -120,7 +120,7 @@ def test_equal_blocks_are_each_counted():
 )
 def test_uses_that_an_event_states_are_put_into_blocks_too(event):
     counts = (1, 50, 5000)
-    figures = [least_bound([(replace(event, count=count), 5000 // count)], 1e-5).epsilon for count in counts]
+    figures = [smallest_bound([(replace(event, count=count), 5000 // count)], 1e-5).epsilon for count in counts]
     assert figures == pytest.approx([figures[0]] * 3, rel=1e-6)
     assert math.isfinite(figures[0])
     # The control: without blocks the distances of all uses take more than delta.
@@ -140,7 +140,7 @@ class Shares:
 
 def test_parts_of_a_group_share_delta():
     parts = [Shares(), Shares(), Shares()]
-    assert _Together(parts).epsilon(1e-6) == pytest.approx(3.0)
+    assert _PartGroup(parts).epsilon(1e-6) == pytest.approx(3.0)
     given = [share for part in parts for share in part.given]
     assert 0.999e-6 < math.fsum(given) <= 1e-6
 
@@ -222,7 +222,7 @@ def test_the_deltas_of_parts_stay_within_delta(lost, delta):
 def test_an_event_that_no_accountant_takes_is_named():
     sampled = Gaussian(1.0, neighboring="zero_out", sampling="without_replacement", n_users=9, cohort_size=1)
     with pytest.raises(UnsupportedEventError, match=r"PLDAccountant cannot account for .*RDPAccountant cannot account"):
-        least_bound([(sampled, 1)], 1e-6)
+        smallest_bound([(sampled, 1)], 1e-6)
 
 
 def test_an_infinite_cost_stays_infinite():

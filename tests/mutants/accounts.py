@@ -429,8 +429,8 @@ ACCOUNTS = [
     # ---- the least figure over partitions ---------------------------------------------------------------------------
     Mutant(
         "split-spends-delta-twice", "each part of a partition takes all of delta", "_divided",
-        "weight * left * _BELOW_ONE / sum(weights)",
-        "weight * left * _BELOW_ONE",
+        "weight * available_delta * _BELOW_ONE / sum(weights)",
+        "weight * available_delta * _BELOW_ONE",
         ("test_the_smallest_of_some_divisions_counts",),
     ),
     Mutant(
@@ -493,8 +493,8 @@ ACCOUNTS = [
     ),
     Mutant(
         "one-round-too-many", "calibration grants one round too many", "calibrate_n_rounds",
-        "min(few, _MOST_ROUNDS)",
-        "min(many, _MOST_ROUNDS)",
+        "min(allowed, _MAX_ROUNDS)",
+        "min(refused, _MAX_ROUNDS)",
         ("test_rounds_meet_the_target_and_one_more_does_not",),
     ),
     Mutant(

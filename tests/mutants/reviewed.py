@@ -52,7 +52,7 @@ REVIEWED = [
         ("test_drop_outs_may_all_be_honest",),
     ),
     Mutant(
-        "group-spends-delta-twice", "each part of a group takes all of the group's delta", "_Together.epsilon",
+        "group-spends-delta-twice", "each part of a group takes all of the group's delta", "_PartGroup.epsilon",
         "part.epsilon(delta / len(self._parts) * _BELOW_ONE)",
         "part.epsilon(delta)",
         ("test_parts_of_a_group_share_delta",),
