@@ -1,4 +1,4 @@
-"""Private choice of items: from a public list by the exponential mechanism or noisy counts, else above a threshold."""
+"""Private choice of items, by the exponential mechanism or by noisy item counts."""
 
 import decimal
 from fractions import Fraction
@@ -23,10 +23,10 @@ __all__ = ["CHOICES", "choose_items"]
 
 _SUBSET, _NOISE = "item_choice.subset", "item_choice.noise"
 _DIGITS = decimal.Context(prec=60)
-_MARGIN = decimal.Decimal(10) ** -40  # relative; far above what is lost in 60 digits
+_MARGIN = decimal.Decimal(10) ** -40  # relative; far above the rounding errors of 60 digits
 
 
-#: Names of the releases, by which a fit knows that its ledger has them.
+#: Names of the releases.  `fit` looks for them in its ledger.
 CHOICES = ("exponential mechanism on item counts", "item counts above a threshold", "largest noisy item counts")
 
 
@@ -45,48 +45,49 @@ def choose_items(
     **Guarantee.** Which items are kept is `epsilon`-differentially private where the list of items is public, and
     (`epsilon`, `delta`)-differentially private where it was taken from the data, for adding or removing one user
     ("add_remove", privacy unit "user"), against everyone who sees the items; the server that counts is trusted
-    ("central").  The interactions that are returned are the users' own, of the items that were chosen.
+    ("central").  The returned interactions are the users' own interactions with the chosen items.
 
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or frame
         Each stored interaction is one user's vote for an item.  With a public list of items (`Interactions.catalogue`
-        is "public"), `n` of all of it are chosen.  With one taken from the data, nothing may be shown that one user
-        alone can put there: an item is kept only if its noisy count reaches a threshold.
+        is "public"), `n` of its items are chosen.  With a list taken from the data, an item is kept only if its noisy
+        count reaches a threshold, since an item that a single user has would reveal that user.
     n : int
-        At least 1.  With a list taken from the data at most so many are kept, perhaps none.
+        Number of items to choose, at least 1.  With a list taken from the data, fewer items or none may be kept.
     epsilon : float
-        Of the whole choice, in nats.
+        Epsilon of the whole choice, in nats.
     delta : float or None
-        In (0, 1): needed where the list of items was taken from the data, and not used where it is public.
+        In (0, 1).  It is required where the list of items was taken from the data, and not used where it is public.
     max_items_per_user : int
-        How many of its items, drawn uniformly, a user is counted with where the list was taken from the data, or where
-        more than so many are chosen from a public one; noise and threshold are proportional to it.  A public number,
-        never taken from the data.
+        Maximum number of a user's items that are counted, drawn uniformly.  It applies to a list taken from the data,
+        and to a public list if `n` is larger.  Noise and threshold are proportional to it.  A public number, never
+        taken from the data.
     key : Key or None
-        Source of the draws; None draws a new one from entropy.  An entropy key serves one call.
+        Source of the draws; None draws a new key from entropy.  An entropy key serves one call.
     ledger : fastfedrec.accounting.Ledger or None
-        Takes the event, before anything is drawn; pass the same one to `fit`.
+        Ledger that records the event, before anything is drawn; pass the same ledger to `fit`.
 
     Returns
     -------
     Interactions
-        All users, also those left without an interaction; `catalogue` is "chosen".  Items stand in the order of a
-        public list, else in ascending order, so that it tells nothing.
+        All users, also users without a remaining interaction; `catalogue` is "chosen".  Items have the order of a
+        public list, else ascending order, so that the order depends on the chosen items alone.
 
     Raises
     ------
     TypeError
-        Users whose rows are not here, as an engine's server knows them.
+        The interactions hold no rows, as the `RemoteUsers` of an engine's server.
     ValueError
-        No `delta` for a list taken from the data, a list that was chosen by exact counts before (`top_items`), or one
-        that `choose_items` chose and whose event the ledger does not hold.
+        `delta` is missing for a list taken from the data, the list was chosen by exact counts (`top_items`), or the
+        ledger lacks the event of an earlier `choose_items`.
 
     Notes
     -----
-    Of a public list, `n` up to `max_items_per_user` items are those of the exact `ExponentialMechanism`, whose scores
-    one user changes by at most 1, all in one direction, and whose noise grows with `n`; more are those with the largest
-    noisy counts, whose noise grows with `max_items_per_user`.  See docs/explanation/mechanisms/item-choice.md.
+    From a public list, the exact `ExponentialMechanism` chooses up to `max_items_per_user` items.  One user changes its
+    scores by at most 1, all in one direction, and its noise grows with `n`.  For a larger `n` the items with the
+    largest noisy counts are chosen; that noise grows with `max_items_per_user`.  See
+    docs/explanation/mechanisms/item-choice.md.
 
     References
     ----------
@@ -110,18 +111,18 @@ def choose_items(
     interactions = as_interactions("interactions", interactions, is_private=True)
     if isinstance(interactions, RemoteUsers):
         raise TypeError(
-            "interactions must hold the users' rows, got RemoteUsers, whose rows are elsewhere: their counts would be "
-            "0; choose where the rows are, or give the engine a public list"
+            "interactions must hold the users' rows, got RemoteUsers, which hold none, so that all counts would be 0; "
+            "choose the items where the rows are, or give the engine a public list"
         )
     n, epsilon = check_integer("n", n, low=1), check_epsilon("epsilon", epsilon)
-    most = check_integer("max_items_per_user", max_items_per_user, low=1, high=2**31 - 1)
+    max_items = check_integer("max_items_per_user", max_items_per_user, low=1, high=2**31 - 1)
     if delta is not None:
         delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     ledger = Ledger() if ledger is None else check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
     if interactions.catalogue == "counts":
         raise ValueError(
             "interactions must have a list of items that is public or all of the data's, got one that was chosen by "
-            "exact counts (top_items, filter_core), which no later choice makes private; choose from the data"
+            "exact counts (top_items, filter_core), which no later choice makes private; choose from all items"
         )
     if interactions.catalogue == "chosen" and not any(event.mechanism in CHOICES for event in ledger.events):
         raise ValueError(
@@ -136,12 +137,13 @@ def choose_items(
                 "1e-6, or give a public list when the interactions are built (item_ids=)"
             )
         key.claim("choose_items")
-        return _above_threshold(interactions, n, epsilon, delta, most, key, ledger)
+        return _above_threshold(interactions, n, epsilon, delta, max_items, key, ledger)
     if n >= interactions.n_items:
-        return interactions  # a public list as it is: nothing was chosen
-    if n > most:
+        return interactions  # the whole public list, which is no choice and costs 0
+    if n > max_items:
         key.claim("choose_items")
-        return _largest_noisy(interactions, n, epsilon, most, key, ledger)
+        return _largest_noisy(interactions, n, epsilon, max_items, key, ledger)
+    # One user adds at most 1 to each count and lowers none, so that the scores are monotone.
     mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=True)
     key.claim("choose_items")
     ledger.record(
@@ -153,92 +155,98 @@ def choose_items(
 
 
 def threshold(scale: Fraction, delta: Fraction) -> int:
-    """The noisy count that an item of a single user reaches with probability at most `delta`.
+    """Return the noisy count that an item of a single user reaches with probability at most `delta`.
 
     Parameters
     ----------
     scale : Fraction
-        Of the discrete Laplace noise, greater than 0.
+        Scale of the discrete Laplace noise, greater than 0.
     delta : Fraction
-        In (0, 1).
+        Probability in (0, 1).
 
     Returns
     -------
     int
-        At least 2: 1 + the least k >= 1 with q^k / (1 + q) <= `delta`, q = exp(-1 / scale), or the next, for it is
-        rounded up.
+        At least 2: 1 + the smallest k >= 1 with q^k / (1 + q) <= `delta`, where q = exp(-1 / scale).  Rounding up may
+        make it larger by 1.
     """
     scale = check_exact("scale", scale, low=0, exclusive=True)
     delta = check_exact("delta", delta, low=0, high=1, exclusive=True)
     with decimal.localcontext(_DIGITS):
-        wide = decimal.Decimal(scale.numerator) / scale.denominator
-        rate = (-1 / wide).exp()
-        depth = wide * ((decimal.Decimal(delta.denominator) / delta.numerator).ln() - (1 + rate).ln())
+        decimal_scale = decimal.Decimal(scale.numerator) / scale.denominator
+        rate = (-1 / decimal_scale).exp()  # q
+        # P(1 + noise >= 1 + k) = q^k / (1 + q), solved for k and moved up by more than all rounding errors.
+        depth = decimal_scale * ((decimal.Decimal(delta.denominator) / delta.numerator).ln() - (1 + rate).ln())
         depth += abs(depth) * _MARGIN + _MARGIN
         return 1 + max(1, int(depth.to_integral_value(decimal.ROUND_CEILING)))
 
 
 def _above_threshold(
-    data: Interactions, n: int, epsilon: float, delta: float, most: int, key: Key, ledger: Ledger
+    data: Interactions, n: int, epsilon: float, delta: float, max_items: int, key: Key, ledger: Ledger
 ) -> Interactions:
-    noise = DiscreteLaplace(Fraction(most) / Fraction(epsilon))
-    lowest = threshold(noise.scale, Fraction(delta) / most)
+    # One user changes at most `max_items` counts, each by at most 1, and delta is split evenly among them.
+    noise = DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))
+    min_count = threshold(noise.scale, Fraction(delta) / max_items)
     ledger.record(
-        CentralRelease(CHOICES[1], noise.epsilon(most), delta=delta, neighboring="add_remove"),
+        CentralRelease(CHOICES[1], noise.epsilon(max_items), delta=delta, neighboring="add_remove"),
         simulation=key.is_simulation,
     )
     counts = np.zeros(data.n_items, dtype=np.int64)
-    _kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET), most)
-    there = np.flatnonzero(counts)  # an item that nobody is counted with is as one that does not exist
-    noisy = counts[there] + noise.sample(len(there), key=key, purpose=_NOISE)
-    # What follows looks at items above the threshold alone.  The order of the columns may come from the data, so they
-    # are put in the order of their names, and of equal noisy counts the first by name is the better.
-    above = noisy >= lowest
-    columns, noisy = there[above], noisy[above]
-    by_name = _order_of(data.item_ids[columns])
+    _kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET), max_items)
+    counted = np.flatnonzero(counts)  # an item with a count of 0 is treated as an item that does not exist
+    noisy = counts[counted] + noise.sample(len(counted), key=key, purpose=_NOISE)
+    # The steps below read items above the threshold alone.  The order of the columns may come from the data, so columns
+    # are sorted by their names, and the first name wins among equal noisy counts.
+    is_above = noisy >= min_count
+    columns, noisy = counted[is_above], noisy[is_above]
+    by_name = _sort_order(data.item_ids[columns])
     columns, noisy = columns[by_name], noisy[by_name]
     best = np.argsort(-noisy, kind="stable")[:n]
     return _take(data, columns[np.sort(best)])
 
 
-def _largest_noisy(data: Interactions, n: int, epsilon: float, most: int, key: Key, ledger: Ledger) -> Interactions:
-    noise = DiscreteLaplace(Fraction(most) / Fraction(epsilon))
+def _largest_noisy(
+    data: Interactions, n: int, epsilon: float, max_items: int, key: Key, ledger: Ledger
+) -> Interactions:
+    noise = DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))
     ledger.record(
-        CentralRelease(CHOICES[2], noise.epsilon(most), neighboring="add_remove"), simulation=key.is_simulation
+        CentralRelease(CHOICES[2], noise.epsilon(max_items), neighboring="add_remove"), simulation=key.is_simulation
     )
     counts = np.zeros(data.n_items, dtype=np.int64)
-    _kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET), most)
-    noisy = noise.add_noise(counts, key=key, purpose=_NOISE)  # of all items, also of those that nobody has
-    columns = np.argsort(-noisy, kind="stable")[:n]  # ties go by the public list
+    _kernel.contributed_counts(data.indptr, data.indices, data.global_user_ids, counts, key.subkey(_SUBSET), max_items)
+    # Items without users get noise too: their absence from the draws would reveal a count of 0.
+    noisy = noise.add_noise(counts, key=key, purpose=_NOISE)
+    columns = np.argsort(-noisy, kind="stable")[:n]  # among equal counts the first of the public list wins
     return data.select_items(columns)._replace(catalogue="chosen")
 
 
-def _order_of(ids: np.ndarray) -> np.ndarray:
-    """Places of ids in an order that depends on nothing but these ids."""
+def _sort_order(ids: np.ndarray) -> np.ndarray:
+    """Return the positions that sort ids, in an order that depends on these ids alone."""
     names = list(ids) if ids.dtype.kind in "Mm" else ids.tolist()
     try:
         order = sorted(range(len(names)), key=names.__getitem__)
-    except TypeError:  # of several types
+    except TypeError:  # ids of several types do not compare
         order = sorted(range(len(names)), key=lambda k: (type(names[k]).__name__, repr(names[k])))
     return np.array(order, dtype=np.int64)
 
 
 def _take(data: Interactions, columns: np.ndarray) -> Interactions:
-    """These items in this order, in arrays that tell nothing of the others: not even how long the longest id was."""
-    places = np.full(data.n_items, -1, dtype=np.int32)
-    places[columns] = np.arange(len(columns), dtype=np.int32)
-    kept = data._keep(places[data.indices] >= 0)
-    users = np.repeat(np.arange(data.n_users), kept.interactions_per_user())
-    indptr, order = sort_pairs(users, places[kept.indices], data.n_users, len(columns))
-    changes: dict[str, Any] = {"indptr": indptr, "indices": places[kept.indices]}
+    """Return the data of these items in this order, in new arrays that do not depend on the other items."""
+    new_columns = np.full(data.n_items, -1, dtype=np.int32)
+    new_columns[columns] = np.arange(len(columns), dtype=np.int32)
+    chosen = data._keep(new_columns[data.indices] >= 0)
+    users = np.repeat(np.arange(data.n_users), chosen.interactions_per_user())
+    indptr, order = sort_pairs(users, new_columns[chosen.indices], data.n_users, len(columns))
+    changes: dict[str, Any] = {"indptr": indptr, "indices": new_columns[chosen.indices]}
     if order is not None:
         for name in ("indices", "values", "timestamps"):
-            column = changes.get(name, getattr(kept, name))
+            column = changes.get(name, getattr(chosen, name))
             changes[name] = None if column is None else in_order(column, order)
-    if kept._repeats is not None:
-        changes["repeats"] = kept._repeats if order is None else kept._repeats.select(order, kept.n_interactions)
+    if chosen._repeats is not None:
+        changes["repeats"] = chosen._repeats if order is None else chosen._repeats.select(order, chosen.n_interactions)
+    # A string type of NumPy has the length of the longest id, which may be the id of an item that was not chosen.
     features = {name: _narrow(name, column[columns]) for name, column in data.item_features.items()}
-    return kept._replace(
+    return chosen._replace(
         **changes, item_ids=_narrow("item_ids", data.item_ids[columns]), item_features=features, catalogue="chosen"
     )
 

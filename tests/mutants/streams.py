@@ -81,8 +81,8 @@ STREAMS = [
     Mutant(
         "choice-noise-shares-words", "the noise of a choice is drawn from the words that chose users' items",
         "_above_threshold",
-        "noise.sample(len(there), key=key, purpose=_NOISE)",
-        "noise.sample(len(there), key=key, purpose=_SUBSET)",
+        "noise.sample(len(counted), key=key, purpose=_NOISE)",
+        "noise.sample(len(counted), key=key, purpose=_SUBSET)",
         (f"{ONE}[choose_items]",),
     ),
     Mutant(
