@@ -1,4 +1,4 @@
-"""Membership inference against any fitted model, beside what its guarantee allows.
+"""Membership inference against any fitted model, compared with the bound of its guarantee.
 
 Attacks on FedRec's messages are in `systems.fedrec`.
 """

@@ -1,4 +1,4 @@
-"""What a membership attack found, beside chance, the control, the ceiling, and what a guarantee allows."""
+"""Results of a membership attack, compared with chance, its control, its ceiling, and the bound of a guarantee."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,40 +13,40 @@ from fastfedrec.studies.membership._figures import Estimate, TradeOff, chance_ad
 
 @dataclass(frozen=True)
 class MembershipResult:
-    """How well an attack tells the users a model was fitted on from others of the same population.
+    """Success of an attack that separates members of a model's training data from non-members.
 
     Parameters
     ----------
     attack : str
-        Its name.
+        Name of the attack.
     target : str
-        The attacked model.
+        Class name of the attacked model.
     auc : Estimate
-        Chance that a member has a higher score than another user, ties counting half; .5 is no attack.  The interval
-        is DeLong's, on the scale of the log odds.
+        Probability that a member has a higher score than a non-member, ties counting half; .5 is chance.  The
+        interval is DeLong's, on the scale of the log odds.
     control : Estimate or None
-        The same for the control, which has not seen the target: it must be at chance.  None where there is none.
+        AUC of the control, which has no access to the target and must be at chance.  None if there is no control.
     accuracy : float
-        Share of right answers, if as many users as there are members are called so, from the highest score.
+        Share of correct answers if the `n_members` users with the highest scores are called members.
     advantage : Estimate
-        The largest difference of hits and false alarms over all thresholds.  It is chosen on the users it is counted
-        on, so it is above 0 at chance as well: see `chance_advantage`.
+        Maximum difference of true and false positive rates over all thresholds.  The threshold is chosen on the users
+        that are counted, so the advantage is above 0 at chance as well: see `chance_advantage`.
     hits : dict of float to Estimate
-        Share of the members who are found where at most this share of the others is called a member.
+        True positive rate at each false positive rate: the key is the largest share of non-members called members.
     ceiling : float
-        AUC of the best function of all that the attack looks at: users whom it cannot tell apart get one score.
+        AUC of the best function of the attack's input: users with the same input have the same score.
     ceiling_accuracy : float
-        The most right answers of such a function: whom it cannot tell apart, it calls the same.
+        Accuracy of the best such function: users with the same input get the same answer.
     guarantee : tuple of (float, float)
         The (epsilon, delta) that the target states, for replacing all data of one user; empty without any.
     scores : ndarray of shape (n_users,), float64
-        How strongly the attack holds each user to be a member.
+        The attack's score of each user; a higher one means that membership is more likely.
     is_member : ndarray of shape (n_users,), bool
-        The truth.
+        Whether each user is a member.
     user_ids : ndarray of shape (n_users,)
-        Whose score it is.
+        User id of each score.
     alpha : float
-        Each interval misses with about this probability.
+        Approximate probability that an interval misses the true value.
     """
 
     attack: str
@@ -66,32 +66,32 @@ class MembershipResult:
 
     @property
     def n_members(self) -> int:
-        """Users who were attacked, and whom the target was fitted on."""
+        """Number of attacked users that the target was fitted on."""
         return int(self.is_member.sum())
 
     @property
     def n_others(self) -> int:
-        """Users who were attacked, of the same population, whom it was not fitted on."""
+        """Number of attacked users of the same population that the target was not fitted on."""
         return len(self.is_member) - self.n_members
 
     @property
     def chance_advantage(self) -> float:
-        """What the advantage stays below at chance, but with probability `alpha`.
+        """Limit that the advantage of a random score exceeds with probability `alpha`.
 
-        By Kolmogorov's distribution; with few users it errs upward.
+        The limit is that of Kolmogorov's distribution; with few users it is too large.
         """
         return chance_advantage(self.n_members, self.n_others, self.alpha)
 
     @property
     def beats_chance(self) -> bool:
-        """Whether the whole interval of the AUC is above .5; at chance true with probability about `alpha` / 2."""
+        """Whether the interval of the AUC is above .5; a random score does so with probability about `alpha` / 2."""
         return self.auc.low > 0.5
 
     @property
     def bounds(self) -> dict[str, float]:
-        """What the guarantee leaves to any attack whatever, in expectation over the target's own randomness.
+        """Largest figures that the guarantee allows any attack, in expectation over the target's own randomness.
 
-        "auc", "accuracy", "advantage", and "hits" with each rate; all 1 without a guarantee.
+        The keys are "auc", "accuracy", "advantage", and "hits" with each rate; all values are 1 without a guarantee.
         """
         allowed = TradeOff(self.guarantee)
         advantage = allowed.advantage()
@@ -101,20 +101,22 @@ class MembershipResult:
     def _figures(self) -> list[dict[str, Any]]:
         bounds = self.bounds
         estimates = {"auc": (self.auc, 0.5), "accuracy": (self.accuracy, 0.5), "advantage": (self.advantage, 0.0)}
-        estimates |= {f"hits at {rate:g}": (found, rate) for rate, found in self.hits.items()}
+        estimates |= {f"hits at {rate:g}": (estimate, rate) for rate, estimate in self.hits.items()}
         rows = []
-        for name, (found, chance) in estimates.items():
-            spread = asdict(found) if isinstance(found, Estimate) else {"value": found, "low": None, "high": None}
+        for name, (estimate, chance) in estimates.items():
+            spread = (
+                asdict(estimate) if isinstance(estimate, Estimate) else {"value": estimate, "low": None, "high": None}
+            )
             rows.append({"figure": name, **spread, "chance": chance, "bound": bounds[name]})
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """All figures as plain values that JSON can hold, without the scores of single users.
+        """Return all figures as JSON values, without the scores of single users.
 
         Returns
         -------
         dict
-            "figures" has a row each: value, limits, chance, and what the guarantee allows.
+            "figures" has a row for each figure: value, limits, value at chance, and the bound of the guarantee.
         """
         return {
             "attack": self.attack,
@@ -132,27 +134,27 @@ class MembershipResult:
         }
 
     def to_json(self) -> str:
-        """`to_dict` as JSON text.
+        """Return `to_dict` as JSON text.
 
         Returns
         -------
         str
-            Indented.
+            Indented JSON.
         """
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     def to_dataframe(self) -> Any:
-        """The figures as a table.
+        """Return the figures as a table.
 
         Returns
         -------
         pandas.DataFrame
-            A row a figure, with its limits, chance, and what the guarantee allows.
+            A row for each figure, with its limits, its value at chance, and the bound of the guarantee.
 
         Raises
         ------
         ImportError
-            Without pandas.
+            If pandas is not installed.
         """
         try:
             import pandas as pd
@@ -161,12 +163,12 @@ class MembershipResult:
         return pd.DataFrame(self._figures()).set_index("figure")
 
     def statement(self) -> str:
-        """Put the figures into a sentence, for ``ledger.note``.
+        """Return the figures as a sentence for ``ledger.note``.
 
         Returns
         -------
         str
-            Begins with "not protected", or where the attack does not beat chance with "withstood".
+            A sentence that begins with "not protected", or with "withstood" if the attack does not beat chance.
         """
         return (
             f"{'not protected' if self.beats_chance else 'withstood'}, by experiment: {self.attack} on {self.target}: "

@@ -1,7 +1,7 @@
-"""Membership inference: whose data was a model fitted on?  For any model with `fit` and `score`.
+"""Membership inference attacks on any model with `fit` and `score`.
 
-Both attacks draw members and others from the users at hand, fit the model on the members alone, and ask the fitted
-model about everybody in the same way.  `fastfedrec.attacks` offers them too; docs/how-to/attack-a-model.md.
+Both attacks draw members and non-members from the given users, fit the model on the members alone, and query the fitted
+model for all of them in the same way.  `fastfedrec.attacks` exports both; see docs/how-to/attack-a-model.md.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,9 +34,12 @@ from fastfedrec.studies.membership._runs import (
 __all__ = ["Estimate", "MembershipResult", "membership_loss", "membership_shadow"]
 
 _FOREST = "membership.forest"
-_LEAF = 5  # users in a leaf of the forest, at least: fewer learn shadow users by heart
-_MOST_VALUES = 64  # of a feature, that get a column each
-_RATES = (0.01, 0.001)  # of false alarms, at which hits are counted
+# Minimum number of users in a leaf of the forest; smaller leaves memorise single shadow users.
+_MIN_LEAF_USERS = 5
+# Maximum number of values of a feature that are one-hot encoded.
+_MAX_FEATURE_COLUMNS = 64
+# False positive rates at which the true positive rate is reported.
+_RATES = (0.01, 0.001)
 _LOSSES = ("rank", "cross_entropy", "squared")
 
 
@@ -61,68 +64,70 @@ def membership_shadow(
     n_threads: int = 0,
     show_progress: bool = False,
 ) -> MembershipResult:
-    """Learn on shadow models what a model's answers to its own users look like, and look for it in the target's.
+    """Train a classifier on the answers of shadow models, and classify the target model's users with it.
 
     Parameters
     ----------
     model : object or callable
-        What is attacked, not fitted: something with ``fit(interactions)``, copied by its `get_params`; or a function
-        that returns such a model.  `key` and `n_threads` are handed to `fit` where it takes them.
+        Unfitted target model with a method ``fit(interactions)``, copied by its `get_params`; or a function that
+        returns such a model.  `key` and `n_threads` are passed to `fit` if it accepts them.
     data : Interactions, SciPy sparse matrix or array, or frame
-        The population.  Some of its users belong to the attacker; half of the others become members of the target.
+        The population.  Some of its users belong to the attacker; half of the remaining users become members of the
+        target.
     n_shadows : int
-        Models that the attacker fits, each on other members.
+        Number of shadow models that the attacker fits, each on different members.
     n_shadow_users : int or None
-        Users whose data the attacker has; None for half of all.
+        Number of users with data known to the attacker; None for half of all users.
     shadow_members : float
-        Share of these that each shadow model is fitted on, between 0 and 1.
+        Share of the attacker's users that each shadow model is fitted on, between 0 and 1.
     n_top : int
-        Items of each answer: the best ones, whether the user has them or not.
+        Number of best-scored items in each answer, including items that the user has.
     features : sequence of str or None
         Columns of `data.user_features` that the attacker knows; None for all.
     history : bool
-        Whether the attacker also knows which items a user has; without, it sees features and answers alone.
+        Whether the attacker also knows the items of each user.  If False, it sees only features and answers.
     query : callable or None
-        ``query(fitted_model, profiles, key)`` returns what answers for these users, with `score` or `score_items`.
-        None takes the model's own `personalize`, `with_users` or `serve`; failing these, the fitted model itself.
+        ``query(fitted_model, profiles, key)`` returns an object with `score` or `score_items` for these users.
+        None uses the model's own `personalize`, `with_users` or `serve`, or else the fitted model itself.
     threshold : float
-        An item with a value above it is one that a user has.
+        A user has an item if its value is above this threshold.
     n_trees : int
-        Of the random forest.
+        Number of trees of the random forest.
     guarantee : sequence of (float, float) or None
-        What the target is known to keep, as (epsilon, delta) for replacing all data of one user; None reads the
-        target's `ledger_`, if it has one.
+        Guarantee of the target, as (epsilon, delta) for replacing all data of one user; None reads the target's
+        `ledger_`, if it has one.
     against : {"server", "shuffled_server", "public", "key_holder"}
-        Whose view of that ledger holds; the attacks see the final model alone.
+        View of that ledger which the guarantee is read for; the attacks see the final model alone.
     alpha : float
-        Each interval misses with about this probability; in (0, .5].
+        Approximate probability that an interval misses the true value; in (0, .5].
     n_bootstrap : int
-        Replicates for the intervals of advantage and hits, at least 100.
+        Number of bootstrap replicates for the intervals of advantage and hits, at least 100.
     key : Key or None
         Source of every draw; a seed's key repeats the attack bit for bit, None draws from entropy.
     n_threads : int
-        0 for all.
+        Number of threads; 0 for all.
     show_progress : bool
         Draw a progress bar over the models (needs tqdm).
 
     Returns
     -------
     MembershipResult
-        Its control is the same forest on profiles alone, which must be at chance.
+        Figures of the attack.  Its control is the same forest on profiles alone, which must be at chance.
 
     Raises
     ------
     ImportError
-        Without scikit-learn.
+        If scikit-learn is not installed.
     TypeError
-        The model answers only for users it was fitted on, and there is no `query`.
+        If the model answers only for users it was fitted on and there is no `query`.
 
     Notes
     -----
-    The forest sees the features (one column a value, or their numbers where there are more than 64), with `history` how
-    many items the user has and how popular they are, and of each of the best items its number, its popularity among
-    the attacker's users, its score, and with `history` whether the user has it.  Members are exactly half of the
-    target's users, drawn at random, so whatever does not depend on the fit has an AUC of .5 in expectation.
+    The forest sees the features: one column per value, or the values' codes if there are more than 64.  With `history`
+    it also sees the number of the user's items and their mean popularity.  For each of the best items it sees the
+    item's index, its popularity among the attacker's users, its score, and with `history` whether the user has it.
+    Members are exactly half of the target's users, drawn at random.  A score that does not depend on the fit therefore
+    has an AUC of .5 in expectation.
 
     References
     ----------
@@ -141,46 +146,48 @@ def membership_shadow(
     """
     forest = _import_forest()
     data = as_interactions("data", data)
-    common = _Common(model, data, query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads)
+    checked = _CheckedOptions(model, data, query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads)
     n_shadows = check_integer("n_shadows", n_shadows, low=1)
     shadow_members = check_real("shadow_members", shadow_members, low=0.0, high=1.0, exclusive=True)
     n_top = check_integer("n_top", n_top, low=1, high=data.n_items)
     n_trees = check_integer("n_trees", n_trees, low=1)
     history, show_progress = check_flag("history", history), check_flag("show_progress", show_progress)
-    aside, targets = split_users(data, _n_aside("n_shadow_users", n_shadow_users, data), common.key)
-    shadow_data, target_data = data.select_users(aside), data.select_users(targets)
-    popularity = np.log1p(shadow_data.binarize(common.threshold).interactions_per_item())
+    attacker_rows, target_rows = split_users(data, _n_aside("n_shadow_users", n_shadow_users, data), checked.key)
+    shadow_data, target_data = data.select_users(attacker_rows), data.select_users(target_rows)
+    popularity = np.log1p(shadow_data.binarize(checked.threshold).interactions_per_item())
     profiles = [
-        _profile_columns(part, data, _check_features(features, data), popularity, history, common.threshold)
+        _profile_columns(part, data, _check_features(features, data), popularity, history, checked.threshold)
         for part in (shadow_data, target_data)
     ]
-    seen: list[np.ndarray] = []
+    answers: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     for number in progress_rounds(n_shadows + 1, show=show_progress, description="shadow models", unit="model"):
-        own, share = (shadow_data, shadow_members) if number < n_shadows else (target_data, 0.5)
-        labels.append(draw_members(own.n_users, share, common.key, number))
-        fitted = common.runs.fit(own.select_users(labels[-1]), number)
-        items, scores = best_items(common.runs.serve(fitted, own, number), own, n_top, common.n_threads)
+        model_data, share = (shadow_data, shadow_members) if number < n_shadows else (target_data, 0.5)
+        labels.append(draw_members(model_data.n_users, share, checked.key, number))
+        fitted = checked.runs.fit(model_data.select_users(labels[-1]), number)
+        items, scores = best_items(checked.runs.serve(fitted, model_data, number), model_data, n_top, checked.n_threads)
         parts = [items, popularity[items], scores]
         if history:
-            parts.append(_has(own.binarize(common.threshold), items))
-        seen.append(np.concatenate(parts, axis=1))
-    found = []
+            parts.append(_has(model_data.binarize(checked.threshold), items))
+        answers.append(np.concatenate(parts, axis=1))
+    predictions = []
+    # The second forest is the control: it is trained on profiles without any model's answers.
     for with_answers in (True, False):
         rows = [
-            np.concatenate([profiles[0], answers], axis=1) if with_answers else profiles[0] for answers in seen[:-1]
+            np.concatenate([profiles[0], model_answers], axis=1) if with_answers else profiles[0]
+            for model_answers in answers[:-1]
         ]
         trees = forest(
-            n_trees, min_samples_leaf=_LEAF, class_weight="balanced", n_jobs=common.n_threads,
-            random_state=int(common.key.words(_FOREST, round=int(with_answers), size=1)[0] >> np.uint64(32)),
+            n_trees, min_samples_leaf=_MIN_LEAF_USERS, class_weight="balanced", n_jobs=checked.n_threads,
+            random_state=int(checked.key.words(_FOREST, round=int(with_answers), size=1)[0] >> np.uint64(32)),
         )  # fmt: skip
         trees.fit(np.concatenate(rows), np.concatenate(labels[:-1]))
         trees.n_jobs = 1  # several threads would add up the trees in any order
-        asked = np.concatenate([profiles[1], seen[-1]], axis=1) if with_answers else profiles[1]
-        found.append((trees.predict_proba(asked)[:, 1], asked))
-    (scores, asked), (control, _) = found
+        forest_input = np.concatenate([profiles[1], answers[-1]], axis=1) if with_answers else profiles[1]
+        predictions.append((trees.predict_proba(forest_input)[:, 1], forest_input))
+    (scores, forest_input), (control, _) = predictions
     name = f"shadow models ({n_shadows}) and a random forest"
-    return common.result(name, fitted, scores, labels[-1], target_data.user_ids, control, asked)
+    return checked.result(name, fitted, scores, labels[-1], target_data.user_ids, control, forest_input)
 
 
 def membership_loss(
@@ -200,35 +207,36 @@ def membership_loss(
     n_threads: int = 0,
     show_progress: bool = False,
 ) -> MembershipResult:
-    """Hold the users whose own items a model predicts well for members, compared with models that never saw them.
+    """Infer membership from the model's loss on each user's items, compared with the loss of reference models.
 
     Parameters
     ----------
     model, data : object
         As for `membership_shadow`.
     loss : {"rank", "cross_entropy", "squared"} or callable
-        "rank": the mean rank of the user's items among all, as a share of all: for scores on any scale.
-        "cross_entropy": the mean over own items and the mean over all others, of scores as logits.  "squared": the
-        mean squared error of scores as ratings.  Or a function of a block of scores and of the profiles it is for,
-        which returns one loss a user.
+        "rank": the mean rank of the user's items as a share of all items, for scores on any scale.
+        "cross_entropy": the mean over the user's items plus the mean over all remaining items, with scores as logits.
+        "squared": the mean squared error of scores as ratings.  A function receives a block of scores and their
+        profiles, and returns one loss per user.
     n_references : int
-        Models fitted on the attacker's own users, whose mean loss of a user is how hard that user is; 0 takes the
-        bare loss as it is [1]_, 1 or more the difference [2]_.
+        Number of reference models fitted on the attacker's users.  Their mean loss on a user measures how hard that
+        user is to predict.  With 0 the attack uses the loss itself [1]_, with 1 or more the difference [2]_.
     n_reference_users : int or None
-        Users whose data the attacker has for that; None for half of all, or none without references.
+        Number of users with data known to the attacker for the reference models; None for half of all users, or for
+        no users if `n_references` is 0.
     query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads, show_progress : object
         As for `membership_shadow`.
 
     Returns
     -------
     MembershipResult
-        Its control puts a reference model in the target's place, and must be at chance.  Users without any item above
-        `threshold` are left out.
+        Figures of the attack.  Its control attacks a reference model instead of the target and must be at chance.
+        Users without any item above `threshold` are excluded.
 
     Raises
     ------
     TypeError
-        The model answers only for users it was fitted on, and there is no `query`.
+        If the model answers only for users it was fitted on and there is no `query`.
 
     References
     ----------
@@ -245,35 +253,36 @@ def membership_loss(
     True
     """
     data = as_interactions("data", data)
-    common = _Common(model, data, query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads)
+    checked = _CheckedOptions(model, data, query, threshold, guarantee, against, alpha, n_bootstrap, key, n_threads)
     if not callable(loss):
         check_choice("loss", loss, _LOSSES)
     n_references, show_progress = (
         check_integer("n_references", n_references, low=0),
         check_flag("show_progress", show_progress),
     )
-    has_own = data.binarize(common.threshold).interactions_per_user() > 0
-    data = _check_enough(data.select_users(has_own))
+    has_items = data.binarize(checked.threshold).interactions_per_user() > 0
+    data = _check_enough(data.select_users(has_items))
     if n_references == 0:
         if n_reference_users is not None:
-            raise ValueError("n_reference_users must be None where n_references is 0: there is no model to fit on them")
+            raise ValueError("n_reference_users must be None where n_references is 0: no model would be fitted on them")
         n_aside = 0
     else:
         n_aside = _n_aside("n_reference_users", n_reference_users, data)
-    aside, targets = split_users(data, n_aside, common.key)
-    target_data = data.select_users(targets)
-    is_member = draw_members(len(targets), 0.5, common.key, n_references)
+    attacker_rows, target_rows = split_users(data, n_aside, checked.key)
+    target_data = data.select_users(target_rows)
+    # Numbers below `n_references` draw the reference models, so this draw is independent of them.
+    is_member = draw_members(len(target_rows), 0.5, checked.key, n_references)
     losses = []
     for number in progress_rounds(n_references + 1, show=show_progress, description="references", unit="model"):
-        # As many users as the target has, where there are so many: the size of its data is public.
-        own = target_data.select_users(is_member)
+        # Reference models get the target's number of users if available, because the size of its data is public.
+        fit_data = target_data.select_users(is_member)
         if number < n_references:
-            share = min(own.n_users / len(aside), 1.0)
-            drawn = draw_members(len(aside), share, common.key, number)
-            own = data.select_users(aside[drawn])
-        fitted = common.runs.fit(own, number)
-        served = common.runs.serve(fitted, target_data, number)
-        losses.append(_losses(served, target_data, loss, common.threshold, common.n_threads))
+            share = min(fit_data.n_users / len(attacker_rows), 1.0)
+            reference_members = draw_members(len(attacker_rows), share, checked.key, number)
+            fit_data = data.select_users(attacker_rows[reference_members])
+        fitted = checked.runs.fit(fit_data, number)
+        served = checked.runs.serve(fitted, target_data, number)
+        losses.append(_losses(served, target_data, loss, checked.threshold, checked.n_threads))
     *references, target = losses
     scores = np.mean(references, axis=0) - target if references else -target
     control = None
@@ -281,11 +290,11 @@ def membership_loss(
         control = (np.mean(references[1:], axis=0) if len(references) > 1 else 0.0) - references[0]
     name = f"loss ({loss if isinstance(loss, str) else 'own'}, {n_references} references)"
     rows = np.column_stack([target, scores])
-    return common.result(name, fitted, scores, is_member, target_data.user_ids, control, rows)
+    return checked.result(name, fitted, scores, is_member, target_data.user_ids, control, rows)
 
 
-class _Common:
-    """What both attacks are given, checked."""
+class _CheckedOptions:
+    """Checked arguments that both attacks share."""
 
     def __init__(
         self,
@@ -322,7 +331,7 @@ class _Common:
         control: np.ndarray | None,
         rows: np.ndarray,
     ) -> MembershipResult:
-        """Count how good scores are: of the attack, and of its control if it has one; it looks at `rows` alone."""
+        """Compute all figures of the attack's scores and of its control; `rows` are the attack's whole input."""
         stated = stated_guarantee(fitted, self.against) if self.guarantee is None else self.guarantee
         curve, best = RocCurve(scores, is_member), ceiling_scores(rows, is_member)
         advantage, *hits = curve.resampled(_RATES, self.n_bootstrap, self.alpha, self.key)
@@ -361,18 +370,18 @@ def _import_forest() -> Any:
 
 
 def _check_guarantee(guarantee: Any) -> tuple[tuple[float, float], ...]:
-    found = []
+    pairs = []
     for pair in guarantee:
         if np.shape(pair) != (2,):
             raise ValueError(f"guarantee must hold pairs (epsilon, delta), got {pair!r}")
         epsilon, delta = pair
-        found.append(
+        pairs.append(
             (
                 check_real("epsilon of guarantee", epsilon, low=0.0),
                 check_real("delta of guarantee", delta, low=0.0, high=1.0),
             )
         )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _n_aside(name: str, n: int | None, data: Interactions) -> int:
@@ -392,54 +401,64 @@ def _check_features(features: Sequence[str] | None, data: Interactions) -> list[
 def _profile_columns(
     part: Interactions, data: Interactions, features: list[str], popularity: np.ndarray, history: bool, threshold: float
 ) -> np.ndarray:
-    """What the attacker knows of each user without any model."""
+    """Return the columns that the attacker knows of each user without any model."""
     columns = [np.zeros((part.n_users, 1))]
     for name in features:
         values = np.unique(data.user_features[name])
         codes = np.searchsorted(values, part.user_features[name])
-        many = len(values) > _MOST_VALUES
-        columns.append(codes[:, None].astype(np.float64) if many else np.eye(len(values))[codes])
+        has_many_values = len(values) > _MAX_FEATURE_COLUMNS
+        columns.append(codes[:, None].astype(np.float64) if has_many_values else np.eye(len(values))[codes])
     if history:
-        own = part.binarize(threshold)
-        lengths = own.interactions_per_user()
-        total = np.bincount(np.repeat(np.arange(own.n_users), lengths), popularity[own.indices], own.n_users)
+        profiles = part.binarize(threshold)
+        lengths = profiles.interactions_per_user()
+        total = np.bincount(
+            np.repeat(np.arange(profiles.n_users), lengths), popularity[profiles.indices], profiles.n_users
+        )
         columns.append(np.column_stack([np.log1p(lengths), total / np.maximum(lengths, 1)]))
     return np.concatenate(columns, axis=1)
 
 
-def _has(own: Interactions, items: np.ndarray) -> np.ndarray:
-    """Which of these items each user has."""
-    stored = np.repeat(np.arange(own.n_users), own.interactions_per_user()) * own.n_items + own.indices
-    return np.isin(np.arange(own.n_users)[:, None] * own.n_items + items, stored)
+def _has(profiles: Interactions, items: np.ndarray) -> np.ndarray:
+    """Return a mask of the given items that each user has."""
+    # Each (user, item) pair is encoded as one integer, so that one `isin` compares all pairs.
+    stored = (
+        np.repeat(np.arange(profiles.n_users), profiles.interactions_per_user()) * profiles.n_items + profiles.indices
+    )
+    return np.isin(np.arange(profiles.n_users)[:, None] * profiles.n_items + items, stored)
 
 
 def _losses(served: Any, profiles: Interactions, loss: Any, threshold: float, n_threads: int) -> np.ndarray:
-    found = []
+    blocks = []
     for rows, scores in score_blocks(served, profiles):
-        part = profiles.select_users(rows)
+        block_profiles = profiles.select_users(rows)
         if callable(loss):
-            block = np.asarray(loss(scores, part), dtype=np.float64)
+            block = np.asarray(loss(scores, block_profiles), dtype=np.float64)
             if block.shape != (len(rows),) or not np.isfinite(block).all():
-                raise ValueError(f"loss must return one finite number a user, {len(rows)} of them, got {block!r}")
+                raise ValueError(f"loss must return one finite number per user, {len(rows)} in all, got {block!r}")
         else:
-            block = _loss_of_block(scores, part, loss, threshold, n_threads)
-        found.append(block)
-    return np.concatenate(found)
+            block = _loss_of_block(scores, block_profiles, loss, threshold, n_threads)
+        blocks.append(block)
+    return np.concatenate(blocks)
 
 
-def _loss_of_block(scores: np.ndarray, part: Interactions, loss: str, threshold: float, n_threads: int) -> np.ndarray:
-    own = part._keep(exceed(part.values_or_ones(), threshold))
-    lengths = own.interactions_per_user()
-    rows = np.repeat(np.arange(own.n_users), lengths)
-    own_scores = scores[rows, own.indices]
+def _loss_of_block(
+    scores: np.ndarray, profiles: Interactions, loss: str, threshold: float, n_threads: int
+) -> np.ndarray:
+    positives = profiles._keep(exceed(profiles.values_or_ones(), threshold))
+    lengths = positives.interactions_per_user()
+    rows = np.repeat(np.arange(positives.n_users), lengths)
+    positive_scores = scores[rows, positives.indices]
     if loss == "rank":
-        counts = np.full(len(scores), own.n_items)
-        values = (held_out_ranks(own_scores, scores, counts, rows=rows, n_threads=n_threads) - 1) / own.n_items
+        counts = np.full(len(scores), positives.n_items)
+        values = (
+            held_out_ranks(positive_scores, scores, counts, rows=rows, n_threads=n_threads) - 1
+        ) / positives.n_items
     elif loss == "squared":
-        values = (own_scores - own.values_or_ones()) ** 2
+        values = (positive_scores - positives.values_or_ones()) ** 2
     else:
-        values = np.logaddexp(0.0, -own_scores)
-        kept = np.logaddexp(0.0, own_scores)
-        others = np.logaddexp(0.0, scores).sum(axis=1) - np.bincount(rows, kept, len(scores))
-        values = values + (others / np.maximum(own.n_items - lengths, 1))[rows]
+        # A positive item with logit s has the cross-entropy log(1 + e^-s), a negative one log(1 + e^s).
+        values = np.logaddexp(0.0, -positive_scores)
+        positive_terms = np.logaddexp(0.0, positive_scores)
+        negative_terms = np.logaddexp(0.0, scores).sum(axis=1) - np.bincount(rows, positive_terms, len(scores))
+        values = values + (negative_terms / np.maximum(positives.n_items - lengths, 1))[rows]
     return np.bincount(rows, values, len(scores)) / lengths

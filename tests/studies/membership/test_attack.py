@@ -359,7 +359,7 @@ def test_bad_inputs(data, attack, changed, error, message):
         (shadow, {"features": "age"}, TypeError, "features must be a list of names"),
         (shadow, {"n_top": 41}, ValueError, "n_top must be"),
         (loss, {"loss": "hinge"}, ValueError, "loss must be"),
-        (loss, {"loss": lambda scores, users: scores}, ValueError, "loss must return one finite number a user"),
+        (loss, {"loss": lambda scores, users: scores}, ValueError, "loss must return one finite number per user"),
         (loss, {"threshold": 2.0}, ValueError, "data must have at least 8 users with an item, got 0"),
         (
             loss, {"n_references": 0, "n_reference_users": 20}, ValueError,
