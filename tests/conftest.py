@@ -48,7 +48,7 @@ def pytest_configure(config):
 
 
 # What a model without a guarantee says where values vary and it looks at items alone.
-VALUES_IGNORED = "ignore:.* looks at which items each user has:UserWarning"
+VALUES_IGNORED = "ignore:.* ignores values, which vary here:UserWarning"
 
 
 def pytest_collection_modifyitems(config, items):

@@ -185,7 +185,7 @@ def test_counts_of_nobody_are_noise_around_zero():
 
 @pytest.mark.parametrize("name", OF_SOMEBODY)
 def test_where_the_number_of_users_is_public_nobody_is_refused_by_name(name):
-    with pytest.raises(ValueError, match="interactions must have a user, whose number is public, got"):
+    with pytest.raises(ValueError, match="interactions must have at least one user, got"):
         fit(name, nobody_has_anything(0))
 
 

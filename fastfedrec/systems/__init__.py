@@ -1,6 +1,6 @@
-"""The systems and baselines, a package each, and what all have in common: `recommender`, `rating_model`, files, claims.
+"""Recommender systems and baselines, one package for each, and the base classes and file formats that they share.
 
-The contract with engines is in `rounds`; deployments on nodes are in `engines`.
+`rounds` defines the contract with engines, and `engines` runs deployments on nodes.
 """
 
 __all__: list[str] = []

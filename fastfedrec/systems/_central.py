@@ -1,4 +1,4 @@
-"""Models whose server adds Gaussian noise to sums over all users: one budget, one `fit`, a public number of users."""
+"""Base class of models whose server adds Gaussian noise to sums over all users, within one budget per fit."""
 
 import math
 from abc import abstractmethod
@@ -19,17 +19,17 @@ from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._substitute import all_phases
 from fastfedrec.systems._transaction import transactional
 
-_MOST_EPSILON = 1e12  # of a run whose noise stays above the least that LayeredGaussian draws
+_MAX_EPSILON = 1e12  # a run's noise stays above the smallest standard deviation that LayeredGaussian draws
 
 
 class CentralModel(OwnRows):
-    """A model of sums with noise that cost (`epsilon`, `delta`) together, for all data of one user against none.
+    """A model of noisy sums; a run costs (`epsilon`, `delta`) in total, for all data of one user against none.
 
-    A subclass plans the rounds (`_plan`) and says what is made of them (`_release`).
+    A subclass plans the rounds (`_plan`) and runs them (`_release`).
     """
 
     _communicates = True
-    _most_users: ClassVar[int]  # whose sums stay far from the ends of int64
+    _max_users: ClassVar[int]  # keeps sums far from the ends of int64
 
     epsilon: float
     delta: float
@@ -37,12 +37,12 @@ class CentralModel(OwnRows):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MOST_EPSILON, exclusive=True)
+        self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MAX_EPSILON, exclusive=True)
         for name in ("delta", "mean_share"):
-            if hasattr(self, name):  # not every model releases a mean
+            if hasattr(self, name):  # some models release no mean
                 setattr(self, name, check_real(name, getattr(self, name), low=0.0, high=1.0, exclusive=True))
         if self.n_users is not None:
-            self.n_users = check_integer("n_users", self.n_users, low=1, high=self._most_users)
+            self.n_users = check_integer("n_users", self.n_users, low=1, high=self._max_users)
 
     @transactional
     def fit(
@@ -55,18 +55,18 @@ class CentralModel(OwnRows):
         *,
         engine: Engine | None = None,
     ) -> Self:
-        """Add up what all users contribute, release the sums with noise, and learn from these alone.
+        """Sum the contributions of all users, release the sums with noise, and learn from these alone.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
+            Users' data.  Entries with value 0 are no interactions, values above 0 are ignored, negative ones refused.
         """
         self._check_parameters()
         data = check_interactions(interactions, may_be_empty=True)
         self._check_n_users(data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        phases = self._plan(data, fit.key)  # by its public sizes
+        phases = self._plan(data, fit.key)  # depends on the public sizes of the data only
         data = check_counts(self, data, is_private=True).binarize()
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self.ledger_.note(self._claim(data.n_users))
@@ -75,34 +75,34 @@ class CentralModel(OwnRows):
 
     @abstractmethod
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return all rounds, which together cost the budget, by public numbers alone and before any data are read."""
+        """Return all rounds, which cost the budget in total; they depend on public numbers only."""
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
         """Return the plan, then the plans of equal cost that a release may choose instead."""
-        return [phases]
+        """Return the plan, then the alternative plans of equal cost that a release may choose."""
 
     def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return all rounds that users may be asked for: the plan, then those that may come in place of its rest."""
+        """Return all rounds of the plan, then the rounds of alternative plans."""
         return all_phases(self._plans(self._plan(data, key)))
 
     @abstractmethod
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
-        """Run the rounds, and set what is made of them; what else the ledger is to say comes before."""
+        """Run the rounds and set the fitted attributes; further notes for the ledger come first."""
 
     # ---- the number of users ------------------------------------------------------------------------------------
 
     def _check_n_users(self, n_users: int) -> None:
-        """Refuse more users than sums are exact for, before any of their data are read."""
+        """Refuse more users than sums are exact for, before the fit reads their data."""
         check_summands(
-            "the number of users in interactions", n_users, n_users, self._most_users, "fit a random part of the users"
+            "the number of users in interactions", n_users, n_users, self._max_users, "fit a random part of the users"
         )
 
     def _public_users(self, data: Interactions) -> int:
-        """What sums are divided by: of nobody's data, one."""
+        """Return the divisor of sums: the public number of users, or 1 if there are no users."""
         return self.n_users or max(data.n_users, 1)
 
     def _claim(self, n_in_data: int) -> str:
-        """The nominal epsilon; the number of users in the data is told only where it is the one that is used."""
+        """Return the nominal epsilon; the note states the number of users in the data only if the model uses it."""
         public = f"its number of users ({self.n_users}) is public"
         if self.n_users is None:
             public = (
@@ -114,38 +114,40 @@ class CentralModel(OwnRows):
             f"none, the user still counted (zero_out), the whole run together; {public}"
         )
 
-    # ---- what draws take of delta -------------------------------------------------------------------------------
+    # ---- the draws' share of delta ------------------------------------------------------------------------------
 
     def _within_delta(self, mu: float, phases_at: Callable[[float], list[Phase]], n_items: int) -> list[Phase]:
-        """Rounds whose noise, and whose draws' distance from normal ones, cost no more than delta together.
+        """Return rounds with total cost delta: their noise, and the draws' total-variation distance from normal ones.
 
-        `phases_at` makes them of what noise may cost; `mu` is the most of that, were draws free.
+        `phases_at` returns the rounds for a cost mu of the noise; `mu` is the cost if the draws were exactly normal.
         """
-        room, phases = 0.0, phases_at(mu)
-        while (distance := max(map(sum_distances, self._plans(phases)))) > room:
-            room = 2 * distance  # with a little more noise it is about the same
-            phases = phases_at(self._mu_beside(room, n_items))
+        # Reserving more of delta needs more noise, which has its own distance, until the reserve covers it.
+        reserved, phases = 0.0, phases_at(mu)
+        while (distance := max(map(sum_distances, self._plans(phases)))) > reserved:
+            reserved = 2 * distance  # slightly more noise changes the distance little
+            phases = phases_at(self._mu_after_draws(reserved, n_items))
         return phases
 
-    def _mu_beside(self, distance: float, n_items: int) -> float:
-        """What noise may cost where its draws are as far as this from normal ones, all rounds together."""
-        taken = stretched_delta(distance, self.epsilon)
-        if taken >= self.delta / 2:
-            # Where e^epsilon times the distance is delta / 2; the distance is no larger at a smaller epsilon.
-            enough = 0.99 * math.log(self.delta / 2 / distance)
-            if 2 * taken >= 1:
+    def _mu_after_draws(self, distance: float, n_items: int) -> float:
+        """Return the cost mu that remains for the noise if all draws are at this distance from normal ones."""
+        charge = stretched_delta(distance, self.epsilon)
+        # More than half of delta for the draws would leave too little for the noise.
+        if charge >= self.delta / 2:
+            # At `max_epsilon`, e^epsilon times the distance is delta / 2; a smaller epsilon has no larger distance.
+            max_epsilon = 0.99 * math.log(self.delta / 2 / distance)
+            if 2 * charge >= 1:
                 raise ValueError(
                     f"`epsilon` must be smaller for {n_items} items, got {self.epsilon:g}: the noise would be too far "
-                    f"from Gaussian noise. Pass at most {enough:.3g} at delta {self.delta:g}"
+                    f"from Gaussian noise. Pass at most {max_epsilon:.3g} at delta {self.delta:g}"
                 )
-            other = f", or an epsilon of at most {enough:.3g}" if enough > 0 else ""
+            other = f", or an epsilon of at most {max_epsilon:.3g}" if max_epsilon > 0 else ""
             raise ValueError(
-                f"`delta` must be above {2 * taken:g} at epsilon {self.epsilon:g} for {n_items} items, got "
+                f"`delta` must be above {2 * charge:g} at epsilon {self.epsilon:g} for {n_items} items, got "
                 f"{self.delta:g}; pass a larger delta{other}"
             )
-        return gaussian_mu(self.epsilon, self.delta - taken)
+        return gaussian_mu(self.epsilon, self.delta - charge)
 
 
 def sum_distances(phases: list[Phase]) -> float:
-    """How far the draws of all rounds are from normal ones, in total variation."""
+    """Return the total-variation distance of the draws of all rounds from normal ones."""
     return math.fsum(n_rounds * system.round_event(1).distance for system, _, n_rounds in phases)

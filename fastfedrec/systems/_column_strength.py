@@ -4,42 +4,27 @@ import math
 
 import numpy as np
 
-_LEAST_REST = 0.1  # of the trace of the diagonal, which only much noise brings near 0
-_ROWS = 4096  # of a block, whose products are made in double precision
+_MIN_DIAGONAL_SHARE = 0.1  # of n_users; only much noise brings the diagonal's trace near 0
+_ROWS = 4096  # rows of a block that is converted to float64
 
 
 def strength_of(sums: np.ndarray, encoder: np.ndarray, diagonal: np.ndarray, n_users: int) -> float:
-    """kappa, by which the sums of a round are longer than hollow(A) E.
+    """Return kappa > 0, the factor by which the sums C of a round exceed hollow(A) E.
 
-    A user's part is w z p' for p = E'z, less its diagonal, and w is 1 / (|z| |p|).  Were |p| / |z| = c for everybody,
-    then kappa = 1 / c, and trace(E'(C + kappa diag(A) E)) = c n_users.  So kappa^2 q + kappa trace(E'C) = n_users, with
-    q = sum_i A_ii |E_i|^2.
-
-    Parameters
-    ----------
-    sums : ndarray of shape (n_items, n_columns), float64
-        C, in units of a user's norm.
-    encoder : ndarray of shape (n_items, n_columns), int16
-        E, not 0.
-    diagonal : ndarray of shape (n_items,), float64
-        Of A.
-    n_users : int
-        The public number.
-
-    Returns
-    -------
-    float
-        Above 0.
+    `sums` is C in units of the L2 bound, `encoder` is E (not 0), `diagonal` is that of A, `n_users` is public.
     """
-    trace, own, squared = 0.0, 0.0, 0.0
+    # A user contributes w z p' less its diagonal, with p = E'z and w = 1 / (|z| |p|).  If |p| / |z| = c for all users,
+    # then kappa = 1 / c, and trace(E'(C + kappa diag(A) E)) = c n_users.  With q = sum_i A_ii |E_i|^2 this becomes
+    # kappa^2 q + kappa trace(E'C) = n_users.
+    trace, diagonal_trace, squared = 0.0, 0.0, 0.0
     for start in range(0, len(sums), _ROWS):
         part = slice(start, start + _ROWS)
-        asked = encoder[part].astype(np.float64)
-        lengths = np.square(asked).sum(axis=1)
-        trace += float(np.vdot(asked, sums[part]))
-        own += float(lengths @ diagonal[part])
+        encoder_rows = encoder[part].astype(np.float64)
+        lengths = np.square(encoder_rows).sum(axis=1)
+        trace += float(np.vdot(encoder_rows, sums[part]))
+        diagonal_trace += float(lengths @ diagonal[part])
         squared += float(lengths.sum())
-    # A mean whose norm noise has brought to 1 leaves no diagonal; trace(A) is n_users nevertheless.
-    own = max(own, _LEAST_REST * n_users * squared / len(sums))
-    root = math.sqrt(trace**2 + 4 * own * n_users)
-    return 2 * n_users / (trace + root) if trace > 0 else (root - trace) / (2 * own)
+    # Noise may bring the mean's norm to 1, which leaves no diagonal, although trace(A) is n_users.
+    diagonal_trace = max(diagonal_trace, _MIN_DIAGONAL_SHARE * n_users * squared / len(sums))
+    root = math.sqrt(trace**2 + 4 * diagonal_trace * n_users)
+    return 2 * n_users / (trace + root) if trace > 0 else (root - trace) / (2 * diagonal_trace)

@@ -1,4 +1,4 @@
-"""Models that may be given public features of items: the parameter, what a file keeps of it, and what a ledger says."""
+"""Base class of models that accept public item features: the parameter, its digest in a file, and the ledger's note."""
 
 from typing import Any, ClassVar, Self
 
@@ -10,7 +10,7 @@ from fastfedrec.systems._saved import SavedModel
 
 
 class FeaturedModel(OwnRows):
-    """A model with the parameter `item_features`, which the server alone uses, after the noise."""
+    """A model with the parameter `item_features`, which only the server uses, after the noise."""
 
     item_features: ItemFeaturesLike
 
@@ -20,16 +20,16 @@ class FeaturedModel(OwnRows):
             self.item_features = ItemFeatures.of("item_features", self.item_features)
 
     def _features_of(self, data: Interactions) -> AlignedFeatures | None:
-        """In the order of the items; what does not fit them is refused: to be asked before the first round."""
+        """Return the features in the order of the items, or raise; to be called before the first round."""
         if self.item_features is None:
             return None
         return self.item_features.align("item_features", data.item_ids)
 
-    #: How the features enter the model, for the ledger.
+    #: Use of the features, for the ledger.
     _feature_use: ClassVar[str] = "how far they are believed is fitted to the noisy release"
 
     def _note_features(self, features: AlignedFeatures | None, *, are_used: bool) -> None:
-        """Say in the ledger what was given and what is assumed of it."""
+        """Note in the ledger which features were given and which assumption they need."""
         if features is None:
             return
         n_items, given = features.blocks[0].shape[0], self.item_features
@@ -55,6 +55,6 @@ class FeaturedModel(OwnRows):
         return model
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """A file keeps the features' digest: what was made of them is in the factors."""
+        """Return the arguments with the digest instead of the features, since the factors contain their effect."""
         features = self.item_features
         return super()._saved_parameters() | {"item_features": None if features is None else features.digest}

@@ -1,4 +1,4 @@
-"""Models of item neighbours: their scores, their files, and their answers about items."""
+"""Base class of item-neighbour models: scores, files, similar items, and the steps that their fits share."""
 
 import weakref
 from collections.abc import Mapping
@@ -18,59 +18,44 @@ from fastfedrec.systems._from_items import contributions_of_neighbors, similar_n
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.recommender import Recommender
 
-#: The number of neighbours of each item, and the columns and falling similarities of all of them.
+#: The number of neighbours of each item, then columns and falling similarities of all neighbours.
 Neighbors = tuple[np.ndarray, np.ndarray, np.ndarray]
 
-_NEIGHBOR_BYTES = 24  # a column and a similarity, in the fitted arrays and in `_table`
+_NEIGHBOR_BYTES = 24  # per neighbour: column and similarity, in the fitted arrays and in `_table`
 _FEWER_NEIGHBORS = "keep fewer neighbours (n_neighbors=), or drop items that no user has (top_items)"
-_BLOCK_CELLS = 2**23  # marks of unused columns held at once
+_BLOCK_CELLS = 2**23  # marks of unused columns in memory at a time
 
-_Table = tuple[np.ndarray, np.ndarray, np.ndarray]  # compressed rows: starts, columns and entries
+_Table = tuple[np.ndarray, np.ndarray, np.ndarray]  # CSR rows: starts, columns and entries
 _tables: dict[int, _Table] = {}  # by the identity of the fitted similarities
 
 
 def score_neighbors(
-    own: Interactions,
+    user_rows: Interactions,
     neighbor_items: np.ndarray,
     neighbor_similarities: np.ndarray,
     *,
     weights: np.ndarray | None = None,
 ) -> NDArray[np.float64]:
-    """Score every item by its similarities to those of a user's items that are among its neighbours.
+    """Return scores (n_users, n_items): weighted sums of similarities to the user's items among an item's neighbours.
 
-    Parameters
-    ----------
-    own : Interactions
-        The users' data.
-    neighbor_items : ndarray of shape (n_items, n_kept), int
-        Columns of the neighbours of each item; a fitted array.
-    neighbor_similarities : ndarray of shape (n_items, n_kept), float64
-        How similar they are; falling, at least 0.
-    weights : ndarray of shape (n_interactions,), float64, or None
-        A factor for each of the users' interactions; None takes the values.
-
-    Returns
-    -------
-    ndarray of shape (n_users, n_items), float64
-        Sums of similarities times weights, as `fastfedrec.compute.row_sums.sum_rows` adds them up.
+    `weights` has a factor for each interaction, and None takes the values; `fastfedrec.compute.row_sums.sum_rows` adds
+    in the same order.
     """
-    weights = own.values_or_ones() if weights is None else weights
-    scores = np.empty(own.shape)
+    weights = user_rows.values_or_ones() if weights is None else weights
+    scores = np.empty(user_rows.shape)
     if scores.size:
         table = _table(neighbor_items, neighbor_similarities)
-        _kernel.sum_sparse_rows(own.indptr, own.indices, weights, *table, scores, resolve_n_threads(0))
+        _kernel.sum_sparse_rows(user_rows.indptr, user_rows.indices, weights, *table, scores, resolve_n_threads(0))
     return scores
 
 
 def _table(neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> _Table:
-    """Row i holds the similarity of item i to each item that has i among its neighbours, without those that are 0.
-
-    It is made once for fitted arrays, and lives as long as they do.
-    """
+    """Return the transposed table: row i has the nonzero similarities to i of the items with i as a neighbour."""
+    # The table is made once for fitted arrays, and is dropped when they are.
     fitted = id(neighbor_similarities)
     if (table := _tables.get(fitted)) is None:
         n_items = len(neighbor_items)
-        rows = np.flatnonzero(neighbor_similarities[:, :1].any(axis=1))  # similarities fall, so others are all 0
+        rows = np.flatnonzero(neighbor_similarities[:, :1].any(axis=1))  # similarities fall: a first 0 means all are 0
         similarities = neighbor_similarities[rows]
         stored = similarities != 0
         lengths = np.zeros(n_items + 1, dtype=np.int64)
@@ -84,7 +69,7 @@ def _table(neighbor_items: np.ndarray, neighbor_similarities: np.ndarray) -> _Ta
 
 
 class NeighborModel(Recommender):
-    """Sums of similarities to a user's items, and which users have an item, as far as that was released."""
+    """A model that scores by sums of similarities to a user's items, and knows item counts if they were released."""
 
     _saved: ClassVar[tuple[str, ...]] = ("neighbor_items_", "neighbor_similarities_", "item_counts_")
     _not_in_0_1_0 = ("item_counts_",)
@@ -105,29 +90,18 @@ class NeighborModel(Recommender):
         return self.item_counts_ if self.item_counts_.any() else None
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
-        return score_neighbors(own, self.neighbor_items_, self.neighbor_similarities_)
+        user_rows = self.interactions_._take_users(users)
+        return score_neighbors(user_rows, self.neighbor_items_, self.neighbor_similarities_)
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)
 
-    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
-        return contributions_of_neighbors(own, column, self.neighbor_items_, self.neighbor_similarities_)
+    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
+        return contributions_of_neighbors(user_rows, column, self.neighbor_items_, self.neighbor_similarities_)
 
 
 def neighbor_rules(n_items: int) -> Mapping[str, ArrayRule]:
-    """Return the rules for neighbours of items in a file.
-
-    Parameters
-    ----------
-    n_items : int
-        Number of items.
-
-    Returns
-    -------
-    mapping of str to ArrayRule
-        By name.
-    """
+    """Return the rules for the arrays of neighbours in a file."""
     return {
         "neighbor_items_": ArrayRule(np.int32, (n_items, None), 0, n_items - 1),
         "neighbor_similarities_": ArrayRule(np.float64, (n_items, None)),
@@ -135,127 +109,77 @@ def neighbor_rules(n_items: int) -> Mapping[str, ArrayRule]:
 
 
 def neighbor_disagreement(items: np.ndarray, similarities: np.ndarray, n_neighbors: int) -> str | None:
-    """Return how the widths of a file's neighbours and similarities disagree, or None.
-
-    Parameters
-    ----------
-    items, similarities : ndarray of shape (n_items, ...)
-        As `neighbor_rules` has them.
-    n_neighbors : int
-        The most there may be.
-
-    Returns
-    -------
-    str or None
-        For the message.
-    """
+    """Return how the shapes of a file's neighbours and similarities disagree, or None."""
     widths = items.shape[1], similarities.shape[1]
     if widths[0] != widths[1]:
         return f"items have {widths[0]} neighbours, and {widths[1]} similarities"
-    most = max(min(n_neighbors, len(items) - 1), 0)
-    return f"items must have at most {most} neighbours, and have {widths[0]}" if widths[0] > most else None
+    max_neighbors = max(min(n_neighbors, len(items) - 1), 0)
+    return (
+        f"items must have at most {max_neighbors} neighbours, and have {widths[0]}"
+        if widths[0] > max_neighbors
+        else None
+    )
 
 
 # ---- fitting ---------------------------------------------------------------------------------------------------------
 
 
 def blocks_of_rows(work: np.ndarray, block: int) -> list[NDArray[np.int64]]:
-    """Divide rows into blocks of about `block` units of work.
-
-    Parameters
-    ----------
-    work : ndarray of shape (n_rows,), float64
-        Of each row, at least 0.
-    block : int
-        A block exceeds it by less than the work of one row.
-
-    Returns
-    -------
-    list of ndarray of int64
-        Consecutive rows.
-    """
+    """Divide rows into blocks of consecutive rows, each with `block` units of work plus less than one row's."""
+    # A row belongs to the block that contains the work before it.
     numbers = (np.cumsum(work) - work) // block
     edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(work)]
     return [np.arange(start, stop) for start, stop in pairwise(edges)]
 
 
-def most_similar(
-    owners: np.ndarray, others: np.ndarray, similarities: np.ndarray, n_rows: int, n_neighbors: int
+def select_neighbors(
+    owners: np.ndarray, neighbors: np.ndarray, similarities: np.ndarray, n_rows: int, n_neighbors: int
 ) -> Neighbors:
-    """Keep the most similar items of each row; ties go to the earlier item.
-
-    Parameters
-    ----------
-    owners, others, similarities : ndarray of shape (n_pairs,)
-        The row, ascending, the column, and the similarity, above 0.
-    n_rows, n_neighbors : int
-        Number of rows, and of neighbours kept for each.
-
-    Returns
-    -------
-    Neighbors
-        Of all rows.
-    """
-    order = np.lexsort((others, -similarities, owners))
+    """Return the most similar items of each row, from pairs sorted by row; ties go to the earlier item."""
+    order = np.lexsort((neighbors, -similarities, owners))
     n_found = np.bincount(owners, minlength=n_rows)
-    order = order[_places(n_found) < n_neighbors]
-    return np.minimum(n_found, n_neighbors), others[order], similarities[order]
+    # `order` lists each row's items, best first, so that the first `n_neighbors` of each row stay.
+    order = order[_ranks_in_rows(n_found) < n_neighbors]
+    return np.minimum(n_found, n_neighbors), neighbors[order], similarities[order]
 
 
 def neighbor_arrays(
-    name: str, found: list[Neighbors], parts: list[NDArray[np.int64]], n_items: int
+    name: str, lists: list[Neighbors], parts: list[NDArray[np.int64]], n_items: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-    """Write neighbours as the two arrays that a model holds.
+    """Return neighbours as the two arrays (n_items, n_kept) that a model holds, padded with similarity 0.
 
-    Parameters
-    ----------
-    name : str
-        The model's name, for messages.
-    found : list of Neighbors
-        Of each part; emptied.
-    parts : list of ndarray of int64
-        Consecutive items.
-    n_items : int
-        Number of items.
-
-    Returns
-    -------
-    neighbor_items : ndarray of shape (n_items, n_kept), int32
-        `n_kept` is the most that one item has.
-    neighbor_similarities : ndarray of shape (n_items, n_kept), float64
-        0 behind the last neighbour.
-
-    Raises
-    ------
-    ValueError
-        Memory does not hold them.
+    `n_kept` is the largest number of neighbours of an item.  The list is emptied to save memory; arrays that do not fit
+    into memory raise `ValueError`.
     """
-    n_kept = max((int(n_found.max()) for n_found, _, _ in found if len(n_found)), default=0)
+    n_kept = max((int(n_found.max()) for n_found, _, _ in lists if len(n_found)), default=0)
     check_memory(name, n_items, _NEIGHBOR_BYTES * n_items * n_kept, _FEWER_NEIGHBORS, growth="number")
-    best, falling = np.empty((n_items, n_kept), dtype=np.int32), np.zeros((n_items, n_kept))
+    items, falling = np.empty((n_items, n_kept), dtype=np.int32), np.zeros((n_items, n_kept))
+    # From the end, since popping the last entry frees its memory at no cost.
     for rows in reversed(parts):
-        _write(*found.pop(), rows, best, falling)
-    return best, falling
+        _write(*lists.pop(), rows, items, falling)
+    return items, falling
 
 
-def _places(lengths: np.ndarray) -> NDArray[np.int64]:
-    """0, 1, ... in each of the rows of these lengths."""
+def _ranks_in_rows(lengths: np.ndarray) -> NDArray[np.int64]:
+    """Return 0, 1, ... within each of the rows with these lengths."""
     return np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
 
 
 def _write(
-    n_found: np.ndarray, others: np.ndarray, similarities: np.ndarray, rows: np.ndarray,
-    best: np.ndarray, falling: np.ndarray,
+    n_found: np.ndarray, neighbors: np.ndarray, similarities: np.ndarray, rows: np.ndarray,
+    items: np.ndarray, falling: np.ndarray,
 ) -> None:  # fmt: skip
-    """Write the neighbours of consecutive items; the first items that are not among a row's follow them, at 0."""
-    n_items, n_kept = best.shape
-    cells = np.repeat(rows, n_found), _places(n_found)
-    part = best[rows[0] : rows[-1] + 1]
+    """Write the neighbours of consecutive items, then pad each row with the first unused items, at similarity 0."""
+    n_items, n_kept = items.shape
+    cells = np.repeat(rows, n_found), _ranks_in_rows(n_found)
+    part = items[rows[0] : rows[-1] + 1]
     part[:] = np.arange(n_kept, dtype=np.int32)
-    alone = np.flatnonzero((n_found == 0) & (rows < n_kept))
-    part[alone] += np.arange(n_kept, dtype=np.int32) >= rows[alone, None]
-    best[cells], falling[cells] = others, similarities
-    width = min(n_items, 2 * n_kept + 1)  # there are enough among them
+    isolated = np.flatnonzero((n_found == 0) & (rows < n_kept))
+    # An item without neighbours is padded with 0, 1, ... and skips itself.
+    part[isolated] += np.arange(n_kept, dtype=np.int32) >= rows[isolated, None]
+    items[cells], falling[cells] = neighbors, similarities
+    # At most n_kept neighbours and the item itself are used, so the first 2 n_kept + 1 columns hold n_kept unused ones.
+    width = min(n_items, 2 * n_kept + 1)
     short = np.flatnonzero((n_found > 0) & (n_found < n_kept))
     step = max(1, _BLOCK_CELLS // width)
     for start in range(0, len(short), step):
@@ -263,8 +187,9 @@ def _write(
         behind = np.arange(n_kept) - n_found[some, None]
         free = np.ones((len(some), width), dtype=bool)
         for columns in (rows[some, None], np.where(behind < 0, part[some], width)):
-            at, places = np.nonzero(columns < width)
-            free[at, columns[at, places]] = False
+            at, ranks = np.nonzero(columns < width)
+            free[at, columns[at, ranks]] = False
+        # A stable sort of the marks lists the unused columns first, in ascending order.
         unused = np.argsort(~free, axis=1, kind="stable")
         filled = np.take_along_axis(unused, np.clip(behind, 0, width - 1), axis=1)
         part[some] = np.where(behind >= 0, filled, part[some])

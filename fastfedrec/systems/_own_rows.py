@@ -1,7 +1,7 @@
-"""Models whose devices need nothing but what was released and their own rows.
+"""Base class of models that serve a user with the released arrays and the user's row only.
 
-A subclass overrides `_as_fitted` where `fit` takes rows otherwise, and `_serving` where a device computes something of
-its user's own: from that user's row alone, so that whoever else is served with it makes no difference.
+A subclass overrides `_as_fitted` if `fit` transforms rows, and `_serving` if a device computes something from its
+user's row.  That result must depend on this row alone, not on the other users of the call.
 """
 
 from collections.abc import Callable
@@ -14,30 +14,30 @@ from fastfedrec.systems.recommender import Recommender
 
 
 class OwnRows(Recommender):
-    """A model that serves anybody who has rows over its items."""
+    """A model that serves any user with a row over its items."""
 
-    #: Whether it does: some need who they were fitted on.
+    #: False for a model that serves only the users of its fit.
     serves_others: ClassVar[bool] = True
 
     def with_users(self, interactions: InteractionsLike) -> Self:
-        """Serve other users with what was released, without refitting and at no cost to anybody.
+        """Serve other users with the released arrays, without another fit and at no cost to any user.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Their data, over the same items and as `fit` takes them; a user may have nothing.
+            The users' data, over the same items and in the form that `fit` takes; a user may have no items.
 
         Returns
         -------
         Recommender
-            A model of its own for these users.
+            A new model for these users.
 
         Raises
         ------
         TypeError
-            The model serves only those whom it was fitted on.
+            The model serves only the users of its fit.
         ValueError
-            Other items than the model was fitted on, no user, or a value below 0 where the model is of counts.
+            The items differ from the model's, there is no user, or a model of counts got a value below 0.
         """
         model = self._fitted()
         if not self.serves_others:
@@ -46,14 +46,14 @@ class OwnRows(Recommender):
                 "a model that learns of items"
             )
         items = model.interactions_.item_ids
-        data = check_interactions(interactions, may_be_empty=True, least_users=1, item_ids=items)
-        if not hasattr(model, "predict"):  # which models of ratings have
+        data = check_interactions(interactions, may_be_empty=True, min_users=1, item_ids=items)
+        if not hasattr(model, "predict"):  # models of ratings predict, and their values may be negative
             check_not_negative(model, data)
         return model._serving(model._as_fitted(data))
 
-    def _bring(self, people: Callable[[], InteractionsLike]) -> Self:
-        return self.with_users(people())
+    def _bring(self, read_rows: Callable[[], InteractionsLike]) -> Self:
+        return self.with_users(read_rows())
 
     def _as_fitted(self, data: Interactions) -> Interactions:
-        """Rows as `fit` looks at them."""
+        """Return rows in the form that `fit` uses."""
         return data.binarize()

@@ -1,4 +1,4 @@
-"""Alternative plans of equal cost for zero_out may differ for a replaced user: the ledger states the largest cost."""
+"""The replace cost that a ledger states for alternative plans with equal costs for zero_out: the largest of them."""
 
 import math
 from collections.abc import Sequence
@@ -8,39 +8,28 @@ from fastfedrec.core.numbers import float_up
 from fastfedrec.rounds.fit import Phase
 from fastfedrec.systems._noisy_sum import NoisySum, StatedCost
 
-_DIGITS = 256  # binary digits behind the point of a root
-_ROUNDING = Fraction(1, 2**30)  # largest relative difference between the costs of plans, from the rounding of noise
+_DIGITS = 256  # binary digits after the point of a root
+_ROUNDING = Fraction(1, 2**30)  # largest relative difference between the costs of plans from the rounding of noise
 
 
 def state_largest_replacement(plans: Sequence[Sequence[Phase]]) -> None:
     """Make the events of every plan state the replace cost of the most expensive plan.
 
-    Parameters
-    ----------
-    plans : sequence of sequences of Phase
-        All plans that a release chooses between, each from its first round on, of rounds of `NoisySum`.  Plans share
-        the systems of the rounds that they have in common, and cost the same for zero_out.
-
-    Raises
-    ------
-    ValueError
-        A plan costs less than another even with replace sensitivity 2 in all of its own rounds.
-
-    Notes
-    -----
-    The cost of a round for a replaced user is mu^2 times the square of its replace sensitivity, and a plan's is the sum
-    over its rounds.  A release may choose the next round if a bound of that sum is fixed beforehand (Smith, Thakurta
-    2022, for Gaussian differential privacy); the ledger of a run states this bound, whichever plan is run.  Each
-    `stated_cost` is at least the cost of its round, so the ledger's sum is valid for the run as well.
+    The plans share the systems of common rounds and cost the same for zero_out.  Raise `ValueError` if a plan costs
+    less than another even with replace sensitivity 2 in all of its rounds.
     """
+    # The cost of a round for a replaced user is mu^2 times the square of its replace sensitivity, and a plan's cost is
+    # the sum over its rounds.  A release may choose the next round if a bound of that sum is fixed beforehand (Smith,
+    # Thakurta 2022, for Gaussian differential privacy).  The ledger states this bound for every plan.  Each
+    # `stated_cost` is at least the cost of its round, so the ledger's sum is valid for the run as well.
     phases = {id(phase.system): phase for plan in plans for phase in plan}
-    costs = {key: _cost(phase.system.own_cost, phase) for key, phase in phases.items()}
+    costs = {key: _cost(phase.system.round_cost, phase) for key, phase in phases.items()}
     totals = [sum((costs[id(phase.system)] for phase in plan), Fraction(0)) for plan in plans]
     largest = max(totals)
     # Dictionaries keep the order of insertion: a shared round is raised before the rounds that plans differ in.
     for key, phase in phases.items():
         plan_numbers = [number for number, plan in enumerate(plans) if any(id(other.system) == key for other in plan)]
-        noise_multiplier, sensitivity = phase.system.own_cost
+        noise_multiplier, sensitivity = phase.system.round_cost
         # No plan with this round may exceed the largest cost, and no replace sensitivity exceeds 2.
         headroom = _cost(StatedCost(noise_multiplier, 2.0), phase) - costs[key]
         added = min(headroom, *(largest - totals[number] for number in plan_numbers))
@@ -64,7 +53,7 @@ def _add_rounding(phase: Phase, missing: Fraction, largest: Fraction) -> None:
         )
     system: NoisySum = phase.system
     # With replace sensitivity 2, one round costs 4 / noise_multiplier^2.
-    square = 1 / (1 / Fraction(system.own_cost.noise_multiplier) ** 2 + missing / (4 * phase.n_rounds))
+    square = 1 / (1 / Fraction(system.round_cost.noise_multiplier) ** 2 + missing / (4 * phase.n_rounds))
     system.stated_cost = StatedCost(-float_up(-_root_down(square)), 2.0)
 
 
@@ -74,8 +63,10 @@ def _cost(cost: StatedCost, phase: Phase) -> Fraction:
 
 
 def _root_down(square: Fraction) -> Fraction:
+    """Return the square root, rounded down to a multiple of 2^-256."""
     return Fraction(math.isqrt(math.floor(square * 4**_DIGITS)), 2**_DIGITS)
 
 
 def _root_up(square: Fraction) -> float:
+    """Return the square root as a float, rounded up."""
     return float_up(Fraction(math.isqrt(math.ceil(square * 4**_DIGITS)) + 1, 2**_DIGITS))

@@ -1,4 +1,4 @@
-"""Rounds in place of planned ones, at the same privacy cost, where a release chooses them."""
+"""Alternative rounds with the same privacy cost, which a release may choose instead of planned rounds."""
 
 import math
 from collections.abc import Sequence
@@ -12,79 +12,47 @@ from fastfedrec.systems.claims import layered_noise
 
 __all__ = ["all_phases", "number_phases", "pooled", "substitute"]
 
-_BELOW_ONE = 1 - 2.0**-40  # keeps the cost of substitutes below that of the rounds after rounding
+_BELOW_ONE = 1 - 2.0**-40  # so that rounding cannot raise the cost of substitutes above the planned rounds'
 
 
-def substitute(phases: Sequence[Phase], others: Sequence[Phase], shares: Sequence[float]) -> list[Phase]:
-    """Return rounds that together cost as much as several planned rounds.
+def substitute(phases: Sequence[Phase], new_phases: Sequence[Phase], shares: Sequence[float]) -> list[Phase]:
+    """Return `new_phases` with noise that costs no more than the remaining planned rounds, `phases`.
 
-    Parameters
-    ----------
-    phases : sequence of Phase
-        The rounds that are replaced: the rest of a plan.
-    others : sequence of Phase
-        The rounds in their place, each run once, with any noise.
-    shares : sequence of float
-        Of the squared cost that each of them takes; they add up to 1 at most.
-
-    Returns
-    -------
-    list of Phase
-        `others` with noise that costs no more than that of the replaced rounds together.  Their events state at least
-        the distance from normal draws of the replaced ones.  A release chooses them, so `state_largest_replacement`
-        sets the cost that their events state.
+    `shares` are the shares of the squared cost; they add up to at most 1.  The events state at least the distance
+    from normal draws of the planned rounds, and `state_largest_replacement` sets the cost that they state.
     """
+    # mu of Gaussian differential privacy composes as the root of a sum of squares.
     mu = _BELOW_ONE * math.sqrt(math.fsum(n_rounds / system.width**2 for system, _, n_rounds in phases))
     systems = [
         system.with_noise(layered_noise(system._unit / (mu * math.sqrt(share)), ""))
-        for (system, *_), share in zip(others, shares, strict=True)
+        for (system, *_), share in zip(new_phases, shares, strict=True)
     ]
-    found = [Phase(system, state) for system, (_, state, _) in zip(systems, others, strict=True)]
-    for system, state, _ in found:
+    substitutes = [Phase(system, state) for system, (_, state, _) in zip(systems, new_phases, strict=True)]
+    for system, state, _ in substitutes:
         system.distance = system.noise.total_distance(math.prod(system._shape(state)))
+    # The first event takes the difference in distance, so that the substitutes state at least the planned total.
     paid = math.fsum(n_rounds * system.distance for system, _, n_rounds in phases)
     systems[0].distance = max(systems[0].distance, paid - math.fsum(system.distance for system in systems[1:]))
-    return found
+    return substitutes
 
 
 def all_phases(plans: Sequence[Sequence[Phase]]) -> list[Phase]:
-    """Return the phases of all plans, each once: those of the first plan, then those that each other plan adds.
+    """Return the phases of all plans without repetition: the first plan's, then those that each other plan adds.
 
-    Parameters
-    ----------
-    plans : sequence of sequences of Phase
-        They share the systems of the rounds that they have in common.
-
-    Returns
-    -------
-    list of Phase
-        In the order by which nodes number the rounds that they may be asked for.
+    Nodes number the rounds in this order; plans share the systems of common rounds.
     """
     return list({id(phase.system): phase for plan in plans for phase in plan}.values())
 
 
 def number_phases(plans: Sequence[Sequence[Phase]]) -> None:
-    """State for each phase how many phases lie between it and the one before it in its plan, in `all_phases`."""
-    places = {id(phase.system): place for place, phase in enumerate(all_phases(plans))}
+    """Set for each phase the number of phases in `all_phases` between it and its predecessor in a plan."""
+    positions = {id(phase.system): position for position, phase in enumerate(all_phases(plans))}
     for plan in plans:
         for (before, *_), (system, *_) in pairwise(plan):
-            system.n_skipped = places[id(system)] - places[id(before)] - 1
+            system.n_skipped = positions[id(system)] - positions[id(before)] - 1
 
 
 def pooled(releases: Sequence[np.ndarray], noises: Sequence[float]) -> NDArray[np.float64]:
-    """Return the mean of several noisy releases of the same numbers, weighted by their precision.
-
-    Parameters
-    ----------
-    releases : sequence of ndarray of shape (n_items,), float64
-        With independent noise.
-    noises : sequence of float
-        Standard deviations.
-
-    Returns
-    -------
-    ndarray of shape (n_items,), float64
-        The unbiased combination with the smallest variance.
-    """
+    """Return the mean of independent noisy releases of the same numbers, weighted by 1 / variance."""
     precisions = np.array(noises, dtype=float) ** -2
     return (precisions / precisions.sum()) @ np.asarray(releases)

@@ -1,7 +1,7 @@
-"""A fit that ends well changes a model in one step; one that does not leaves nothing but what it has spent.
+"""Transactions of fits: a successful fit changes a model in one step, and a failed one leaves only its privacy cost.
 
-`fit` runs on a new model with the same parameters, and the model takes over all of it when it is done.  What a fit has
-done to people's data before it failed cannot be undone, so it stays on the model, and every later ledger has it.
+`fit` runs on a new model with the same parameters, and the model takes over its attributes at the end.  The releases of
+a failed fit cannot be undone, so their cost stays with the model and enters every later ledger.
 """
 
 import copy
@@ -20,32 +20,32 @@ from fastfedrec.core.docstrings import complete_docstring
 Model = TypeVar("Model")
 P = ParamSpec("P")
 
-#: What a `fit` takes, and in its docstring does not describe otherwise.
+#: The common parameters of `fit`, which complete its docstring.
 _PARAMETERS = """\
 key : Key or None
-    Source of every draw; None draws one from entropy.  An entropy key serves one fit.
+    Source of every draw; None draws a key from entropy, which serves one fit.
 n_threads : int
-    0 for all; the model does not depend on it.
+    Number of threads, 0 for all; the model does not depend on it.
 show_progress : bool
-    Draw a progress bar (needs tqdm).
+    Whether to draw a progress bar (needs tqdm).
 ledger : Ledger or None
-    An earlier ledger on the same people, to which this fit is added; None starts one.
+    An earlier ledger on the same users, to which this fit is added; None creates one.
 engine : Engine or None
-    Where shards run; None runs one shard in this process."""
+    Engine that runs the shards; None runs one shard in this process."""
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """What a fit that did not finish has done to people's data.
+    """The privacy cost of a fit that did not finish.
 
     Parameters
     ----------
     ledger : Ledger
-        Of that fit alone.
+        Ledger of that fit alone.
     note : str
-        Distinct from all others: a ledger that has this note has the cost too.
+        A unique note: a ledger with this note includes the cost.
     run : str or None
-        Name of the kept run that the fit was a part of, wherever its folder is: who resumes it has these rounds too.
+        Name of the checkpointed run that the fit was a part of, if any: a resumed run includes these rounds.
     """
 
     ledger: Ledger
@@ -53,7 +53,7 @@ class Unfinished:
     run: str | None
 
     def add_to(self, ledger: Ledger) -> None:
-        """Make a ledger tell of this fit, once."""
+        """Add this fit to a ledger, unless it has it."""
         if self.note in ledger.notes:
             return
         for event, times in self.ledger.events.items():
@@ -64,18 +64,18 @@ class Unfinished:
 
 
 class Account:
-    """The ledger that a fit writes to, and where it stood before.
+    """The ledger that a fit writes to, and its state before the fit.
 
     Parameters
     ----------
     ledger : Ledger
-        The caller's, or a new one; it gets what earlier fits of the same model have spent without finishing.
+        The caller's, or a new one; it gets the costs of unfinished fits of the same model.
     unfinished : tuple of Unfinished
-        Those fits.
+        Earlier fits of the model that did not finish.
     simulation : bool
         Whether the noise comes from a seed.
     run : str or None
-        Name of the run, if it is kept in a checkpoint.
+        Name of the run, if a checkpoint keeps it.
     """
 
     def __init__(
@@ -88,46 +88,52 @@ class Account:
     ):
         self.unfinished, self.simulation, self.run = unfinished, simulation, run
         self._closed: Unfinished | None = None
-        self._parts: tuple[Unfinished, ...] = ()  # earlier fits that were parts of the run that this one resumes
+        self._parts: tuple[Unfinished, ...] = ()  # earlier fits of the run that this one resumes
         self.open(ledger)
 
     def open(self, ledger: Ledger) -> Ledger:
-        """Begin to write to a ledger."""
+        """Open a ledger and add the unfinished fits."""
         for fit in self.unfinished:
             fit.add_to(ledger)
         self.ledger, self._before, self._notes = ledger, Counter(ledger.events), set(ledger.notes)
         return ledger
 
     def resume(self, ledger: Ledger) -> Ledger:
-        """Write to the ledger of the run that is resumed from the checkpoint; all of it counts as this fit's."""
-        others = tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)
-        parts = self._parts + tuple(fit for fit in self.unfinished if fit not in others)
-        before: Counter[Event] = Counter()
-        for fit in others:
+        """Write to the checkpoint's ledger of a resumed run, all of which counts as this fit's cost."""
+        other_fits = tuple(fit for fit in self.unfinished if self.run is None or fit.run != self.run)
+        parts = self._parts + tuple(fit for fit in self.unfinished if fit not in other_fits)
+        charged_before: Counter[Event] = Counter()
+        for fit in other_fits:
             if fit.note not in ledger.notes:
                 fit.add_to(ledger)
-                before.update(fit.ledger.events)
-        notes = {note for fit in others for note in fit.ledger.notes}
-        # One step, so that an interruption leaves an account of this run or of none.
-        self.unfinished, self._parts, self.ledger, self._before, self._notes = others, parts, ledger, before, notes
+                charged_before.update(fit.ledger.events)
+        notes = {note for fit in other_fits for note in fit.ledger.notes}
+        # One statement, so that an interruption leaves either no run or this run in the account.
+        self.unfinished, self._parts, self.ledger, self._before, self._notes = (
+            other_fits,
+            parts,
+            ledger,
+            charged_before,
+            notes,
+        )
         return ledger
 
     def spent(self) -> Ledger:
-        """Return what was recorded since the account was opened."""
+        """Return the cost since the account was opened."""
         spent = Ledger(self.ledger.delta)
-        # A correction may have restated a round of before; the total is what counts, and no event is negative.
+        # A correction may have restated an earlier round; only the total matters, and no count is negative.
         spent.events = +(Counter(self.ledger.events) - self._before)
         return spent
 
     def close(self, name: str) -> Unfinished:
-        """State in the ledger that the fit of a `name` did not finish, and return what it has spent, once."""
+        """Note in the ledger that a fit of a `name` did not finish, and return its cost, once."""
         if self._closed is not None:
             return self._closed
         spent = self.spent()
-        for part in self._parts:  # which may have come further, if an older copy of the folder was put back
+        for part in self._parts:  # they may have got further, if an older copy of the folder was restored
             spent.events |= part.ledger.events
         spent.is_simulation = self.simulation
-        # The number tells it from any other such fit, so that no ledger counts it twice.
+        # The random number makes the note unique, so that no ledger counts the fit twice.
         note = f"a fit of {name} that did not finish ({secrets.token_hex(4)}): what it had spent is included"
         spent.notes = [text for text in self.ledger.notes if text not in self._notes] + [note] * bool(spent.events)
         closed = Unfinished(spent, note, self.run)
@@ -143,15 +149,14 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
     Parameters
     ----------
     fit : callable
-        A method that gets a model without anything of an earlier fit, sets its attributes as it goes, and opens its
-        account before it does anything to people's data; what callbacks see of it is ready to use.  Its docstring says
-        what is its own, and gets what all have in common.
+        A method that gets a model without attributes of an earlier fit, and opens its account before it reads users'
+        data.  Callbacks may see a model that is ready to use.  The common parameters complete its docstring.
 
     Returns
     -------
     callable
-        The method.  Where it raises, whatever it raises, the model is as it was before, but for what was spent: that is
-        in the caller's ledger, in the exception's `ledger`, and in every later ledger of the model.
+        The method.  If it raises, the model is unchanged except for the cost, which is in the caller's ledger, in the
+        exception's `ledger`, and in every later ledger of the model.
     """
 
     @functools.wraps(fit)
@@ -168,7 +173,7 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
             except BaseException as error:
                 _keep_what_was_spent(self, state, finished, error)
                 raise
-        except BaseException as error:  # as a second Ctrl-C, while the first one was handled
+        except BaseException as error:  # such as a second Ctrl-C while the first one is handled
             _keep_what_was_spent(self, state, finished, error)
             raise
         return self
@@ -179,45 +184,38 @@ def transactional(fit: Callable[Concatenate[Model, P], Model]) -> Callable[Conca
 
 
 def fit_inside(model: Any, *arguments: Any, **options: Any) -> None:
-    """Fit a new model as a part of another's `fit`, whose transaction keeps what is spent where it fails.
-
-    Parameters
-    ----------
-    model : Recommender
-        Not fitted.
-    *arguments, **options : object
-        Of its `fit`; the ledger is one in which the outer `fit` has opened its account.
-    """
+    """Fit a new model as a part of another model's `fit`, which has opened its account in the ledger that is passed."""
     _fit_and_finish(type(model).fit.__wrapped__, model, *arguments, **options)
     model.__dict__ = _without_account(vars(model))
 
 
 def _fit_and_finish(fit: Callable[..., Any], model: Any, *arguments: Any, **options: Any) -> None:
-    parameters = model._copied_parameters()  # before anything is spent: not everything can be copied
+    """Fit a model and mark it as fitted."""
+    parameters = model._copied_parameters()  # first, since a value that cannot be copied must not cost anything
     fit(model, *arguments, **options)
     model._finish(parameters)
 
 
 def _without_account(state: dict[str, Any]) -> dict[str, Any]:
-    """Return what a model keeps of a fit; `state` keeps the account until the model has all of it."""
-    kept = {name: value for name, value in state.items() if name not in ("_account_", "_unfinished_")}
+    """Return the attributes of a finished fit without its account; unfinished fits stay."""
+    fitted = {name: value for name, value in state.items() if name not in ("_account_", "_unfinished_")}
     account = state.get("_account_")
     unfinished = state.get("_unfinished_", ()) if account is None else account.unfinished
-    return kept | ({"_unfinished_": unfinished} if unfinished else {})
+    return fitted | ({"_unfinished_": unfinished} if unfinished else {})
 
 
 def _keep_what_was_spent(model: Any, state: dict[str, Any], finished: dict[str, Any], error: BaseException) -> None:
-    """Add to a model what a fit with this state has spent, unless the model has it already."""
+    """Add the cost of a fit with this state to a model, unless the model has it already."""
     if finished and model.__dict__ is finished:
         return
     account = state.get("_account_")
     fit = (Account(Ledger()) if account is None else account).close(type(model).__name__)
-    with suppress(AttributeError):  # of a class that lets nothing be added
+    with suppress(AttributeError):  # some exception classes allow no new attributes
         error.ledger = fit.ledger  # type: ignore[attr-defined]
     if account is None or not fit.ledger.events or any(known is fit for known in model._unfinished_):
         return
     changed = vars(model) | {"_unfinished_": (*account.unfinished, fit)}
     if "ledger_" in changed and fit.note not in changed["ledger_"].notes:
-        changed["ledger_"] = copy.deepcopy(changed["ledger_"])  # others may hold the old one
+        changed["ledger_"] = copy.deepcopy(changed["ledger_"])  # a caller may hold the old ledger
         fit.add_to(changed["ledger_"])
     model.__dict__ = changed

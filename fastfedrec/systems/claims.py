@@ -1,4 +1,4 @@
-"""What a system tells its ledger of its claim: whom its epsilon covers, and where the list of items came from."""
+"""Notes of a system's ledger about the list of items, and the noise of one round."""
 
 from fractions import Fraction
 
@@ -7,36 +7,28 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import LayeredGaussian
 from fastfedrec.mechanisms.item_choice import CHOICES
 
-__all__ = ["FEWER_ITEMS", "catalogue_note", "layered_noise", "tell_catalogue"]
+__all__ = ["FEWER_ITEMS", "catalogue_note", "layered_noise", "note_catalogue"]
 
-_WIDEST = 2**56  # of its standard deviations
+_MAX_STDDEV = 2**56  # in steps: larger noise could overflow sums of int64
 
-#: By `Interactions.catalogue`; of a public list there is nothing to say.
+#: Note by `Interactions.catalogue`; a public list needs no note.
 _CATALOGUES = {
     "data": "the list of items was taken from the data: not covered; an item that one user alone has gives this user "
     "away",
     "counts": "the list of items was chosen by exact counts: not covered; one user may decide which items are in it",
     "chosen": "the list of items was chosen privately (choose_items), and what that cost is not in this ledger",
 }
-#: What to do where a private model of pairs of items does not fit into memory: no list taken from the data.
+#: Remedies if a private model of item pairs does not fit into memory; none of them is a list taken from the data.
 FEWER_ITEMS = "fit a shorter public list of items, or a private choice (choose_items), or DPALS, which has no pairs"
 
 
 def catalogue_note(data: Interactions) -> str | None:
-    """Where the list of items came from, as a ledger without an event of it says it; None of a public one."""
+    """Return the ledger's note on the source of the list of items, or None for a public list."""
     return _CATALOGUES.get(data.catalogue)
 
 
-def tell_catalogue(ledger: Ledger, data: Interactions) -> None:
-    """Note where the list of items came from, if it was not public: every fit begins with it.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        Gets the note.
-    data : Interactions
-        What is fitted.
-    """
+def note_catalogue(ledger: Ledger, data: Interactions) -> None:
+    """Note the source of the list of items, unless it is public or the ledger has the event of a private choice."""
     if data.catalogue == "chosen" and any(event.mechanism in CHOICES for event in ledger.events):
         return
     if note := catalogue_note(data):
@@ -44,23 +36,10 @@ def tell_catalogue(ledger: Ledger, data: Interactions) -> None:
 
 
 def layered_noise(stddev: Fraction | float, remedy: str) -> LayeredGaussian:
-    """The noise on the sums of one round, or a refusal that names what the model was given.
-
-    Parameters
-    ----------
-    stddev : Fraction or float
-        In steps.
-    remedy : str
-        What else would do but a larger budget, after an "or".
-
-    Returns
-    -------
-    LayeredGaussian
-        Of this standard deviation.
-    """
-    if stddev > _WIDEST:
+    """Return the noise for the sums of one round, or raise with `remedy`, an alternative that begins with "or"."""
+    if stddev > _MAX_STDDEV:
         raise ValueError(
             f"epsilon or delta must be larger{remedy}: a round's noise would have the standard deviation "
-            f"{float(stddev):.3g}, and {_WIDEST:.3g} is the most on 64-bit sums"
+            f"{float(stddev):.3g}, and sums of 64 bits hold at most {_MAX_STDDEV:.3g}"
         )
     return LayeredGaussian(stddev)

@@ -1,4 +1,4 @@
-"""DPLCF: item neighbours from randomized interaction bits, and nearest neighbours on the device (Gao et al. 2020)."""
+"""DPLCF: item neighbours from randomized interaction bits, and recommendations on the device (Gao et al. 2020)."""
 
 import math
 from collections.abc import Iterator
@@ -27,44 +27,44 @@ from fastfedrec.systems.claims import FEWER_ITEMS
 __all__ = ["DPLCF"]
 
 _BITS = "dplcf.bits"
-_BLOCK_CELLS = 2**23  # answers held at once
-_MAX_USERS = 2**31 - 1  # products of two answers, each of size 1, add up in int32
-_CACHED_CELLS = 2**17  # similarities held at once: they stay in a cache from one operation to the next
+_BLOCK_CELLS = 2**23  # answers in memory at a time
+_MAX_USERS = 2**31 - 1  # the product of two answers is -1 or 1, and their sums are int32
+_CACHED_CELLS = 2**17  # similarities of a block of rows, which fit into a cache
 
 
 @dataclass(repr=False, eq=False)
 class DPLCF(NeighborModel, Baseline):
     """Item-based nearest neighbours under local differential privacy.
 
-    **Guarantee.** Everything a user sends is ``n_items * epsilon``-differentially private in the local model, for
-    replacing all of that user's data ("replace", privacy unit "user"), trusting nothing but the user's own device;
-    `epsilon` itself holds for one interaction bit only.  The figure of the fit is in `ledger_`.
+    **Guarantee.** All messages of a user are ``n_items * epsilon``-differentially private in the local model, for
+    replacing all of that user's data ("replace", privacy unit "user"); the user trusts only the user's own device.
+    `epsilon` itself holds for one interaction bit only.  `ledger_` has the epsilon of the fit.
 
     Parameters
     ----------
     epsilon : float
-        Per interaction bit, in nats.
+        Epsilon per interaction bit, in nats, above 0.
     n_neighbors : int
-        Most similar items kept for each item.
+        Number of neighbours stored for each item.
 
     Attributes
     ----------
-    neighbor_items_ : ndarray of shape (n_items, n_kept), int32
+    neighbor_items_ : ndarray of shape (n_items, n_neighbors), int32
         Columns of the most similar other items, best first; ties go to the earlier item.
-    neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
-        Falling, at least 0.
+    neighbor_similarities_ : ndarray of shape (n_items, n_neighbors), float64
+        Similarities, in falling order, at least 0.
     item_counts_ : ndarray of shape (n_items,), float64
-        Unbiased estimates, from the same answers, of how many users have each item: what somebody without items is
-        offered.
+        Unbiased estimates, from the same answers, of the number of users with each item; they rank the items for a
+        user without items.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        Privacy cost of the fit for each user.
 
     Notes
     -----
-    Each user answers for every item by binary response on its bit (1 for an item it has).  The server debiases the
-    counts of items and pairs (`estimate_cooccurrences`), and takes the cosine of each pair's estimates; counts count as
-    at least their own standard deviation, or noise on a rare item would pass for similarity.  A user's device scores
-    item i with the sum of its similarities to those of the user's items that are among its neighbours.
+    Each user reports every interaction bit (1 for an item that the user has) by binary response.  The server debiases
+    the counts of items and of pairs (`estimate_cooccurrences`) and computes the cosine of each pair.  A count below its
+    own standard deviation is raised to it, since the noise of a rare item would look like similarity.  A user's device
+    scores item i with the sum of its similarities to the user's items that are among its neighbours.
 
     References
     ----------
@@ -106,34 +106,34 @@ class DPLCF(NeighborModel, Baseline):
 def sum_answers(
     data: Interactions, key: Key, channel: BinaryResponse, *, n_threads: int = 1, show_progress: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Ask every user about every item, and add up answers and products of two answers.
+    """Sum over users the randomized answers for all items, and the products of two answers.
 
     Parameters
     ----------
     data : Interactions
-        Binarised.
+        Interactions; values are ignored.
     key : Key
-        Source of the answers.
+        Source of the randomness.
     channel : BinaryResponse
-        The randomizer of one bit.
+        Randomizer of one bit.
     n_threads : int
-        At least 1; the sums are integers and do not depend on it.
+        Number of threads, at least 1; the sums are integers and do not depend on it.
     show_progress : bool
-        Draw a bar.
+        Whether to draw a progress bar.
 
     Returns
     -------
     sums : ndarray of shape (n_items,), int64
-        Sum of the +-1 answers about each item.
+        Sum of the answers, -1 or 1, of each item.
     gram : ndarray of shape (n_items, n_items), int32
-        Sum over users of the product of two answers.  Only a block of users is ever in memory beside it.
+        Sum over users of the product of two answers.  Memory also holds the answers of one block of users.
     """
     n_users, n_items = data.shape
     check_summands("the number of users in data", n_users, n_users, _MAX_USERS, "fit a random part of the users")
     sums = np.zeros(n_items, dtype=np.int64)
     subkey = key.subkey(_BITS)
     step = max(1, _BLOCK_CELLS // n_items)
-    # Written by one block after the other: new memory costs as much as what is done with it.
+    # The blocks share these arrays: allocating new ones costs as much time as filling them.
     all_answers, all_reals = (np.empty((min(step, n_users), n_items), dtype=dtype) for dtype in (np.int8, np.float32))
 
     def blocks() -> Iterator[np.ndarray]:
@@ -155,28 +155,28 @@ def sum_answers(
 def estimate_cooccurrences(
     gram: np.ndarray, row_sums: np.ndarray, sums: np.ndarray, n_users: int, decoder: float
 ) -> NDArray[np.float64]:
-    """Estimate how many users have both items, without bias for any two different items.
+    """Estimate the number of users with both items, without bias for two different items.
 
     Parameters
     ----------
     gram : ndarray of shape (n_rows, n_items)
-        Some rows of the sums of products of two answers.
+        Some rows of the sums of products.
     row_sums : ndarray of shape (n_rows,)
-        Sums of the answers of those rows' items.
+        Sums of the answers of these rows' items.
     sums : ndarray of shape (n_items,)
         Sums of the answers of all items.
     n_users : int
-        Users who answered.
+        Number of reporting users.
     decoder : float
-        The channel's.
+        Factor that debiases an answer, `BinaryResponse.decoder`.
 
     Returns
     -------
     ndarray of shape (n_rows, n_items), float64
-        With answers a, bits are estimated by (1 + decoder * a) / 2, independently for different items, so the sum of
-        the product of two such estimates is unbiased.  An item with itself is not.
+        Estimated counts of pairs.  An answer a estimates its bit by (1 + decoder * a) / 2, independently for different
+        items, so the sum of products of two estimates is unbiased.  The entry of an item with itself is biased.
     """
-    # In place: the array is the largest thing there is.
+    # In place, since no other array of the fit is as large.
     products = decoder**2 / 4 * gram
     products += decoder / 4 * row_sums[:, None]
     products += n_users / 4 + decoder / 4 * sums
@@ -184,22 +184,24 @@ def estimate_cooccurrences(
 
 
 def _find_neighbors(
-    sums: np.ndarray, gram: np.ndarray, counts: np.ndarray, n_users: int, channel: BinaryResponse, n_kept: int,
+    sums: np.ndarray, gram: np.ndarray, counts: np.ndarray, n_users: int, channel: BinaryResponse, n_neighbors: int,
     n_threads: int,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """The most similar other items of each item, a block of rows at a time."""
+    """Return the most similar other items of each item, computed for a block of rows at a time."""
     n_items = len(sums)
+    # Standard deviation of a debiased count.
     noise = math.sqrt(n_users * channel.value_variance(1.0)) / 2
     lengths = np.sqrt(np.maximum(counts, max(1.0, noise)))
-    items = np.empty((n_items, n_kept), dtype=np.int32)
-    similarities = np.empty((n_items, n_kept), dtype=np.float64)
+    items = np.empty((n_items, n_neighbors), dtype=np.int32)
+    similarities = np.empty((n_items, n_neighbors), dtype=np.float64)
     step = max(16, _CACHED_CELLS // n_items)
     for start in range(0, n_items, step):
         rows = slice(start, min(n_items, start + step))
         cosines = estimate_cooccurrences(gram[rows], sums[rows], sums, n_users, channel.decoder)
+        # The noise may push a cosine out of [0, 1].
         cosines /= lengths[rows, None] * lengths
         np.clip(cosines, 0.0, 1.0, out=cosines)
-        np.fill_diagonal(cosines[:, start:], -1.0)  # no item is its own neighbour
-        best, falling = ranking.top_k(cosines, max(n_kept, 1), n_threads=n_threads)
-        items[rows], similarities[rows] = best[:, :n_kept], falling[:, :n_kept]
+        np.fill_diagonal(cosines[:, start:], -1.0)  # an item is not its own neighbour
+        nearest, falling = ranking.top_k(cosines, max(n_neighbors, 1), n_threads=n_threads)
+        items[rows], similarities[rows] = nearest[:, :n_neighbors], falling[:, :n_neighbors]
     return items, similarities

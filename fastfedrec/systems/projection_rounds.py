@@ -1,7 +1,7 @@
-"""Rounds of projections: sums of item shares, then of items times projected users.  DPSubspace and DPGram plan them.
+"""Rounds of DPSubspace and DPGram: sums of item shares, then sums of items times projected user rows.
 
-All are sums of whole numbers to which one user adds an array of norm at most `UNIT`, and to which the server adds
-Gaussian noise: see docs/explanation/systems/subspace/dp-subspace-privacy.md.
+Each round adds up whole numbers; one user's array has norm at most `UNIT`, and the server adds Gaussian noise to the
+sums.  See docs/explanation/systems/subspace/dp-subspace-privacy.md.
 """
 
 import itertools
@@ -21,8 +21,8 @@ from fastfedrec.systems._noisy_sum import ItemShares, NoisySum
 __all__ = [
     "FEWER_COLUMNS",
     "FINEST",
+    "MAX_COLUMNS",
     "MAX_USERS",
-    "MOST_COLUMNS",
     "SCALE",
     "UNIT",
     "ProjectionSum",
@@ -34,28 +34,29 @@ __all__ = [
     "public_signs",
 ]
 
-UNIT = 2**40  # norm of one user's contribution, in every round
-SCALE = 2**11  # of a user's row, and of the mean: only accuracy rests on it
-FINEST = 2**13  # largest entry of an encoder
-MAX_USERS = 2**22  # sums stay far from the ends of int64
-MOST_COLUMNS = _kernel.MOST_COLUMNS
-#: What to do where the sums do not fit into memory.
+UNIT = 2**40  # L2 bound of one user's contribution, in every round
+SCALE = 2**11  # units of a user's row and of the mean; it affects accuracy only
+FINEST = 2**13  # largest absolute entry of an encoder
+MAX_USERS = 2**22  # keeps sums far from the ends of int64
+MAX_COLUMNS = _kernel.MOST_COLUMNS
+#: Remedies if the sums do not fit into memory.
 FEWER_COLUMNS = "lower n_columns, or fit a shorter public list of items, or a private choice (choose_items)"
 _SIGNS = "dp_subspace.signs"
-_BLOCK = 2**18  # interactions and users of a block: what is projected stays near a cache
+_BLOCK = 2**18  # interactions plus users of a block, so that its projections stay in a cache
 
 
 @dataclass(frozen=True)
 class SubspaceState:
-    """What the server broadcasts, and what it has at the end of the round.
+    """The state that the server broadcasts, and the round's result.
 
     Parameters
     ----------
     mean : ndarray of shape (n_items,), int32
-        Public mean of the users' rows, in units of 1 / `SCALE`, of norm at most `SCALE`; zeros before there is one.
+        Public mean of the users' rows, in units of 1 / `SCALE`, of norm at most `SCALE`; zeros in the first round.
     encoder : ndarray of shape (n_items, n_columns), int16
-        What users project their rows on, from -`FINEST` to `FINEST`; without rows, `public_signs` are meant.
+        Columns that users project their rows on, from -`FINEST` to `FINEST`; without rows, `public_signs` is used.
     noisy : ndarray of int64
+        Noisy sums; empty before the end of the round.
         The noisy sums; empty until the round is over.
     """
 
@@ -65,18 +66,7 @@ class SubspaceState:
 
 
 def public_signs(n_items: int, n_columns: int) -> NDArray[np.int16]:
-    """The first encoder: random signs that everybody can make, the same ones each time.
-
-    Parameters
-    ----------
-    n_items, n_columns : int
-        Its shape.
-
-    Returns
-    -------
-    ndarray of shape (n_items, n_columns), int16
-        Of -1 and 1.
-    """
+    """Return the first encoder, -1 and 1 of this shape: random but public, so the same signs every time."""
     n_bytes = -(-n_columns // 8)
     words = Key.from_seed(0).words(_SIGNS, size=-(-n_items * n_bytes // 8))
     rows = words.astype("<u8").view(np.uint8)[: n_items * n_bytes].reshape(n_items, n_bytes)
@@ -87,14 +77,14 @@ def public_signs(n_items: int, n_columns: int) -> NDArray[np.int16]:
 
 
 class SubspaceSum(NoisySum):
-    """A round of DPSubspace."""
+    """A round of sums with L2 bound `UNIT`."""
 
     _unit = UNIT
 
     def _objection(self, state: SubspaceState) -> str | None:
-        """Say what lies outside of what the norm of a contribution is bounded for."""
+        """Return why a state is outside the ranges that the L2 bound is proved for, or None."""
         mean = state.mean.astype(np.int64)
-        # Entries first: the squares of others might not fit.
+        # Check the entries first: the squares of larger ones could overflow.
         if len(mean) and (mean.min() < 0 or mean.max() > SCALE or int(mean @ mean) > SCALE**2):
             return f"mean must be from 0 to {SCALE} and of no larger norm, got {mean.min()} to {mean.max()}"
         encoder = state.encoder
@@ -103,39 +93,31 @@ class SubspaceSum(NoisySum):
         return None
 
     def traffic(self, state: SubspaceState, n_clients: int) -> RoundTraffic:
-        """What the round moves: mean and encoder down, where there are any; up, an int64 a sum."""
+        """Traffic of the round: non-zero mean and encoder down, one int64 for each sum up."""
         down = int(state.mean.any()) * state.mean.nbytes + state.encoder.nbytes
         return RoundTraffic(down, self._sent_bytes(state), n_clients)
 
 
 class ShareSum(ItemShares, SubspaceSum):
-    """The first round."""
+    """The first round, of item shares."""
 
     _purpose = "dp_subspace.item_shares"
 
 
 class ShareSumAgain(ShareSum):
-    """The second round, if the first mean has much noise."""
+    """The second round, which repeats the item shares if the first mean is noisy."""
 
     _purpose = "dp_subspace.item_shares_again"
 
 
 class ShareSumInstead(ShareSum):
-    """The round instead of the last projections, if the decision is for popularity."""
+    """The round of item shares that replaces the last projections if the gate selects popularity."""
 
     _purpose = "dp_subspace.item_shares_instead"
 
 
 class ProjectionSum(SubspaceSum):
-    """Users add up their centred rows, each item's times the projection of all others: one of the later rounds.
-
-    Parameters
-    ----------
-    noise, key, distance : object
-        As for `NoisySum`.
-    number : int
-        Which of them: each has noise of its own.
-    """
+    """A later round, number `number` of its plan: sums of each centred entry times the projection of the user's row."""
 
     _field = "item_projections"
     _owner, _remedy = "DPSubspace", FEWER_COLUMNS
@@ -145,6 +127,7 @@ class ProjectionSum(SubspaceSum):
         self.number = number
 
     @property
+    # Each round draws its noise from a stream of its own.
     def _purpose(self) -> str:  # type: ignore[override]
         return f"dp_subspace.item_projections.{self.number}"
 
@@ -153,22 +136,23 @@ class ProjectionSum(SubspaceSum):
 
     def _sums(self, state, shard, n_threads):
         n_items, n_columns = self._shape(state)
-        # On a worker or node, of whose memory the fit knows nothing.
+        # A shard may run on a worker or node that has less memory than the process of the fit.
         n_needed = n_items * (n_columns * (8 + state.encoder.itemsize) + 16)
         check_memory(f"a shard of {self._owner}", n_items, n_needed, self._remedy, speaks=False, growth="number")
         mean = state.mean.astype(np.int64)
         encoder = state.encoder if len(state.encoder) else public_signs(n_items, n_columns)
         squares = np.empty(n_items, dtype=np.int64)
-        nobody = _kernel.Nobody(mean, encoder, squares)
+        no_user = _kernel.Nobody(mean, encoder, squares)
         sums, item_weights = (np.zeros((n_items, n), dtype=np.uint64) for n in (n_columns, 2))
         totals = np.zeros(n_columns + 1, dtype=np.uint64)
+        # A block's pairs are sorted by item, so that each thread adds to rows of its own.
         for first, last in _blocks(shard.indptr):
             indptr = shard.indptr[first : last + 1]
             weights, rows = (np.empty((last - first, n), dtype=np.uint64) for n in (3, n_columns))
             _kernel.project_users(
-                nobody, indptr, shard.indices, mean, encoder, squares, weights, rows, SCALE, UNIT, n_threads
+                no_user, indptr, shard.indices, mean, encoder, squares, weights, rows, SCALE, UNIT, n_threads
             )
-            totals[-1] += weights[:, 0].sum()  # modulo 2^64, as all of it
+            totals[-1] += weights[:, 0].sum()  # modulo 2^64, like all sums of the kernels
             items = shard.indices[indptr[0] : indptr[-1]]
             users = np.repeat(np.arange(last - first, dtype=np.int32), np.diff(indptr))
             starts, order = sort_pairs(items, users, n_items, last - first, n_threads=n_threads)
@@ -180,7 +164,8 @@ class ProjectionSum(SubspaceSum):
 
 
 def _blocks(indptr: np.ndarray) -> list[tuple[int, int]]:
-    """First user and the one after the last of each block, none of which is empty."""
+    """Return the first user and the end of each block; no block is empty."""
+    # A user counts as one unit of work more than the user's interactions, so that empty rows have a size.
     so_far = indptr + np.arange(len(indptr))
     ends = np.searchsorted(so_far, np.minimum(np.arange(_BLOCK, so_far[-1] + _BLOCK, _BLOCK), so_far[-1]))
     return list(itertools.pairwise(np.unique(np.concatenate([[0], ends])).tolist()))

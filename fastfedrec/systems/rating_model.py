@@ -1,4 +1,4 @@
-"""What every fitted model of ratings offers beside score and recommend: predictions on the scale of the ratings."""
+"""Base classes of models of ratings, with predictions on the scale of the ratings."""
 
 import warnings
 from abc import abstractmethod
@@ -37,52 +37,52 @@ __all__ = [
 STARS = (1.0, 2.0, 3.0, 4.0, 5.0)
 HALF_STARS = tuple(j / 2 for j in range(1, 11))
 
-_MAX_GRID = 32  # values of which a rating is reported as one
-_MAX_SCALE = 2**16  # values of a grid of which the ends alone count
-LARGEST_RATING = 1e100  # whose square is a number
-_BLOCK_CELLS = 2**22  # entries of users' systems held at once
-_LEAST_RIDGE = 1e-9  # keeps a user with fewer ratings than factors from having no solution
+_MAX_GRID = 32  # values of a grid if each rating is reported as one of them
+_MAX_SCALE = 2**16  # values of a grid if only its ends matter
+LARGEST_RATING = 1e100  # its square is finite in float64
+_BLOCK_CELLS = 2**22  # entries of users' systems in memory at a time
+_MIN_RIDGE = 1e-9  # makes the system of a user with fewer ratings than factors solvable
 
 
 class ValueModel(Recommender):
-    """A model whose scores are values that users have for items."""
+    """A model that scores items with predicted values."""
 
     @property
     @abstractmethod
     def _bounds(self) -> tuple[float, float]:
-        """The least and the largest value that is predicted."""
+        """The smallest and the largest predicted value."""
 
     def _popular_values(self, popularity: np.ndarray | None) -> np.ndarray | None:
-        """What is popular on the scale of the values: in their middle on average, where both are above 0."""
+        """Return popularity rescaled to average the middle of the values' range, if both are above 0."""
         if popularity is None:
             return None
         mean, middle = float(popularity.mean()), sum(self._bounds) / 2
         return popularity * (middle / mean) if mean > 0 and middle > 0 else popularity
 
     def predict(self, user_ids: Column, item_ids: Column) -> NDArray[np.float64]:
-        """The rating, or other value, that each user is predicted to have for the item beside it.
+        """Predict each user's rating, or other value, of the item at the same position.
 
         Parameters
         ----------
         user_ids, item_ids : array_like of shape (n,)
-            External ids, taken in pairs.
+            External ids, one item for each user.
 
         Returns
         -------
         ndarray of shape (n,), float64
-            Within `grid`, or `value_range`: scores are cut off only here, at the end.
+            Scores, clipped to `grid` or `value_range`; `score` itself does not clip.
 
         Raises
         ------
         KeyError
-            An id the model was not fitted on.
+            An id is not in the model.
         """
         model = self._fitted()
         return np.clip(model.score(user_ids, item_ids), *model._bounds)
 
 
 class RatingModel(ValueModel):
-    """A model whose scores are ratings."""
+    """A model that scores items with predicted ratings."""
 
     grid: Sequence[float]
 
@@ -91,32 +91,32 @@ class RatingModel(ValueModel):
         return self.grid[0], self.grid[-1]
 
     def evaluate(self, test: InteractionsLike, metrics: Sequence[str] = ("rmse", "mae")) -> dict[str, float]:
-        """The errors of predicted test ratings, by `fastfedrec.evaluation.evaluate_ratings`.
+        """Compute the errors of predicted test ratings with `fastfedrec.evaluation.evaluate_ratings`.
 
         Parameters
         ----------
         test : Interactions, SciPy sparse matrix or array, or frame
             With ratings as values.
         metrics : sequence of {"rmse", "mae"}
-            Which errors.
+            Names of the errors.
 
         Returns
         -------
         dict of str to float
-            Each metric under its name, on the scale of the ratings.
+            Error by name, on the scale of the ratings.
         """
         return evaluate_ratings(self, test, metrics=metrics)
 
     def _check_grid(self, *, by_ends: bool = False) -> None:
-        """Check the grid, of which the ends alone may count: where ratings are not reported as values of it."""
-        most = _MAX_SCALE if by_ends else _MAX_GRID
-        self.grid = tuple(map(float, check_grid("grid", self.grid, high=most)))
+        """Check the grid; `by_ends` allows a longer one, for models that only use its ends."""
+        max_values = _MAX_SCALE if by_ends else _MAX_GRID
+        self.grid = tuple(map(float, check_grid("grid", self.grid, high=max_values)))
         if max(map(abs, self.grid)) > LARGEST_RATING:
             raise ValueError(f"grid must hold numbers from -1e100 to 1e100, got {self.grid}; use another scale")
 
 
 def warn_off_grid(data: Interactions, grid: Sequence[float], stacklevel: int) -> None:
-    """Warn of ratings that are not on the grid: a figure of raw data, for fits without a guarantee alone."""
+    """Warn of ratings off the grid; the count is a figure of raw data, so private fits must not call this."""
     if n_off := int((~np.isin(_as_float32(data.values_or_ones()), _as_float32(grid))).sum()):
         warnings.warn(
             f"{n_off} of {data.n_interactions} ratings are not on the grid {list(grid)} and count as the nearest value "
@@ -127,7 +127,7 @@ def warn_off_grid(data: Interactions, grid: Sequence[float], stacklevel: int) ->
 
 
 def warn_beyond_ends(data: Interactions, grid: Sequence[float], what: str, stacklevel: int) -> None:
-    """Warn of ratings beyond the ends of the grid: a figure of raw data, for fits without a guarantee alone."""
+    """Warn of ratings beyond the grid's ends; the count is a figure of raw data, so private fits must not call this."""
     values, (low, high) = _as_float32(data.values_or_ones()), _as_float32([grid[0], grid[-1]])
     if n_beyond := np.count_nonzero((values < low) | (values > high)):
         warnings.warn(
@@ -139,13 +139,13 @@ def warn_beyond_ends(data: Interactions, grid: Sequence[float], what: str, stack
 
 
 def _as_float32(numbers: Any) -> NDArray[np.float32]:
-    """Ratings as the type that they may have been rounded to before."""
+    """Return ratings in float32: callers may have stored ratings and grid in different types."""
     with np.errstate(over="ignore"):
         return np.asarray(numbers, dtype=np.float64).astype(np.float32)
 
 
 class AdditiveModel(RatingModel):
-    """Mean + user bias + item bias + product of factors."""
+    """Mean + user bias + item bias + inner product of factors."""
 
     _saved: ClassVar[tuple[str, ...]] = ("mean_", "user_biases_", "item_biases_", "user_factors_", "item_factors_")
 
@@ -176,9 +176,9 @@ class AdditiveModel(RatingModel):
         popularity = popularity_of_factors(self.item_factors_)
         return None if popularity is None else self.mean_ + popularity
 
-    def _unheard(self, rows: np.ndarray) -> np.ndarray:
-        # Users' factors may come from their reports, so that there is something to score by without a row.
-        return super()._unheard(rows) & (not self.item_biases_.any()) & ~self.user_factors_[rows].any(axis=1)
+    def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
+        # User factors may come from reports, and then they score items for a user without a row.
+        return super()._lack_scores(rows) & (not self.item_biases_.any()) & ~self.user_factors_[rows].any(axis=1)
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         if not self.item_factors_.any():
@@ -190,21 +190,20 @@ class AdditiveModel(RatingModel):
         return self.mean_ + self.user_biases_[users] + self.item_biases_[items] + products
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        # Biases are two more factors, so that a block of scores is written once.
+        # The biases act as two more factors, so that one product computes the whole block.
         ones = np.ones(len(users)), np.ones(len(self.item_factors_))
-        left = np.column_stack([self.user_factors_[users], self.mean_ + self.user_biases_[users], ones[0]])
-        right = np.column_stack([self.item_factors_, ones[1], self.item_biases_])
+        user_side = np.column_stack([self.user_factors_[users], self.mean_ + self.user_biases_[users], ones[0]])
+        item_side = np.column_stack([self.item_factors_, ones[1], self.item_biases_])
         with one_blas_thread():
-            return left @ right.T
+            return user_side @ item_side.T
 
 
-def check_ratings(interactions: InteractionsLike, *, is_private: bool = False, least_users: int = 0) -> Interactions:
-    """Return interactions with ratings as values, or raise.
+def check_ratings(interactions: InteractionsLike, *, is_private: bool = False, min_users: int = 0) -> Interactions:
+    """Return interactions with ratings as values, or raise; a private fit reads missing values as ones.
 
-    A private fit asks for nothing, and takes each as a 1 where there are none: ratings that are all 1 are not stored,
-    so that one user's other rating would decide whether there is a model.
+    Ratings that are all 1 are not stored, so an error would depend on one user's rating.
     """
-    data = check_interactions(interactions, may_be_empty=is_private, least_users=least_users)
+    data = check_interactions(interactions, may_be_empty=is_private, min_users=min_users)
     if data.values is None and not is_private:
         raise ValueError(
             "interactions must hold ratings as values, got none, or only 1; pass values= to Interactions.from_arrays"
@@ -213,9 +212,9 @@ def check_ratings(interactions: InteractionsLike, *, is_private: bool = False, l
 
 
 def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: float | np.ndarray) -> np.ndarray:
-    """Each user's factors by least squares on the user's ratings, `regularization` for each; zeros without ratings.
+    """Return each user's factors by ridge regression on the user's ratings; zeros without ratings.
 
-    A matrix instead is added once, to what is solved for each user.
+    A number is multiplied by the user's number of ratings; a matrix is added to each user's system as it is.
     """
     n_factors = item_factors.shape[1]
     if not item_factors.any():
@@ -223,6 +222,7 @@ def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: 
     products = (item_factors[:, :, None] * item_factors[:, None, :]).reshape(len(item_factors), -1)
     factors = np.zeros((data.n_users, n_factors))
     step = max(1, _BLOCK_CELLS // n_factors**2)
+    # A user's normal equations are the sum of v v' over the rated items, times the factors, equal to the sum of r v.
     for start in range(0, data.n_users, step):
         block = data._user_range(start, min(start + step, data.n_users))
         rated = np.ones(block.n_interactions)
@@ -230,10 +230,10 @@ def solve_ratings(data: Interactions, item_factors: np.ndarray, regularization: 
         diagonal = np.einsum("uff->uf", systems)
         if isinstance(regularization, np.ndarray):
             systems += regularization
-            diagonal += _LEAST_RIDGE
+            diagonal += _MIN_RIDGE
         else:
-            diagonal += np.maximum(regularization * block.interactions_per_user(), _LEAST_RIDGE)[:, None]
+            diagonal += np.maximum(regularization * block.interactions_per_user(), _MIN_RIDGE)[:, None]
         with one_blas_thread():
-            found = np.linalg.solve(systems, sum_rows(block, item_factors)[:, :, None])
-        factors[start : start + step] = found[:, :, 0]
+            solutions = np.linalg.solve(systems, sum_rows(block, item_factors)[:, :, None])
+        factors[start : start + step] = solutions[:, :, 0]
     return factors

@@ -1,4 +1,4 @@
-"""What every fitted model offers its users: score, recommend, save; and `load`."""
+"""The base class of all fitted models: parameters, scores, recommendations, files; and `load`."""
 
 import copy
 import functools
@@ -22,7 +22,7 @@ from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._answers import Answers
 from fastfedrec.systems._saved import SavedModel, data_fields
 from fastfedrec.systems._transaction import Account, Unfinished
-from fastfedrec.systems.claims import tell_catalogue
+from fastfedrec.systems.claims import note_catalogue
 
 __all__ = ["Recommender", "load"]
 
@@ -33,66 +33,67 @@ class Recommender(Answers):
     Attributes
     ----------
     interactions_ : Interactions
-        What the model was fitted on, after `fit`; the items of each user are that user's own data.
+        Data of the fit, after `fit`; each row belongs to its user.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user, and what fits of this model that did not finish had cost.
+        Privacy cost of the fit for each user, and of earlier fits of this model that did not finish.
     """
 
     _registry: ClassVar[dict[str, type["Recommender"]]] = {}
 
-    #: Fitted arrays that are written by `save`.
+    #: Fitted arrays that `save` writes.
     _saved: ClassVar[tuple[str, ...]] = ()
 
-    #: Those of them that files of 0.1.0 do not have: zeros say that they are not known.
+    #: Arrays of `_saved` that files of version 0.1.0 lack; they are then read as zeros, which mean "unknown".
     _not_in_0_1_0: ClassVar[tuple[str, ...]] = ()
 
-    #: Whether fits tell `communication_` of their rounds.
+    #: Whether fits record their rounds in `communication_`.
     _communicates: ClassVar[bool] = False
 
-    #: Whether the model serves users it was not fitted on.
+    #: Whether the model serves users that it was not fitted on.
     serves_others: ClassVar[bool] = False
     _instead: ClassVar[str] = "fit it again with the others"
 
-    #: Attributes of constructor arguments whose own name a method has.
+    #: Attribute by constructor argument, if a method has the argument's name.
     _attributes: ClassVar[dict[str, str]] = {}
 
     interactions_: Interactions
     ledger_: Ledger
     communication_: CommunicationLedger
 
-    _unfinished_: tuple[Unfinished, ...] = ()  # fits that failed, and what they had spent
+    _unfinished_: tuple[Unfinished, ...] = ()  # fits that failed, with their costs
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         Recommender._registry[cls.__name__] = cls
 
-    # ---- parameters, as scikit-learn users know them ------------------------------------------------------------
+    # ---- parameters, with scikit-learn's interface --------------------------------------------------------------
 
     def __post_init__(self) -> None:
-        """Check the parameters; every constructor ends here."""
+        """Check the parameters at the end of every constructor."""
         given = self.get_params()
         self._check_parameters()
-        # `sklearn.base.clone` demands the very objects that it gave.  Others are kept as they were checked.
+        # `sklearn.base.clone` requires the same objects that it passed, so equal values are put back.
         for name, value in given.items():
             attribute = self._attributes.get(name, name)
             if _is_same(value, getattr(self, attribute)):
                 setattr(self, attribute, value)
 
     def _check_parameters(self) -> None:
-        """Raise for a bad constructor argument, and keep each as the type that it is meant to have."""
+        """Check each constructor argument and convert it to its type; raise if one is not valid."""
 
     @classmethod
-    @functools.cache  # of each class: a fit asks three times, and a class without a constructor of its own takes .2 ms
+    @functools.cache  # a fit needs it three times, and an inherited constructor takes .2 ms to inspect
     def _parameter_names(cls) -> list[str]:
+        """Return the names of the constructor's arguments."""
         return [p.name for p in inspect.signature(cls).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The constructor's arguments.
+        """Return the constructor's arguments.
 
         Parameters
         ----------
         deep : bool
-            Has no effect; here for scikit-learn's tools.
+            Without effect; scikit-learn's tools pass it.
 
         Returns
         -------
@@ -102,7 +103,7 @@ class Recommender(Answers):
         return {name: getattr(self, self._attributes.get(name, name)) for name in self._parameter_names()}
 
     def set_params(self, **parameters: Any) -> Self:
-        """Change constructor arguments; they are checked at once.
+        """Change constructor arguments, after a check.
 
         Parameters
         ----------
@@ -120,7 +121,7 @@ class Recommender(Answers):
             meant = did_you_mean(unknown[0], known)
             raise ValueError(f"unknown parameters {unknown}{meant}; {type(self).__name__} has {known}")
         new = type(self)(**(self.get_params() | parameters)).get_params()
-        # At once: what cannot be is refused before anything is changed, and a number is kept as the constructor has it.
+        # The new constructor call has checked all values, so that an invalid one changes nothing.
         vars(self).update({self._attributes.get(name, name): new[name] for name in parameters})
         return self
 
@@ -129,7 +130,7 @@ class Recommender(Answers):
         return f"{type(self).__name__}({arguments})"
 
     def _facts(self) -> dict[str, Any]:
-        """What a notebook shows beside the parameters."""
+        """Return the rows that a notebook shows below the parameters."""
         if "interactions_" not in vars(self):
             return {"data": "not fitted"}
         return {"data": repr(self.interactions_).strip("<>"), "privacy": repr(self.ledger_).strip("<>")}
@@ -141,44 +142,44 @@ class Recommender(Answers):
     # ---- state --------------------------------------------------------------------------------------------------
 
     def _unfitted(self) -> Self:
-        """A new model with these parameters, and nothing of any fit but what was spent in vain: what `fit` works on."""
+        """Return a new model with these parameters and the costs of unfinished fits, for `fit` to work on."""
         fresh = type(self)(**self.get_params())
         parameters = {self._attributes.get(name, name) for name in self._parameter_names()}
-        # What a caller has set stays: names that begin or end in _ are ours.
-        others = {name for name in vars(self) if not name.startswith("_") and not name.endswith("_")} - parameters
-        vars(fresh).update({name: getattr(self, name) for name in others})
+        # A caller may have set attributes, and they are kept; names that begin or end with _ belong to the package.
+        names = {name for name in vars(self) if not name.startswith("_") and not name.endswith("_")} - parameters
+        vars(fresh).update({name: getattr(self, name) for name in names})
         if self._unfinished_:
             fresh._unfinished_ = self._unfinished_
         return fresh
 
     def _open_account(self, ledger: Ledger, data: Interactions, *, simulation: bool, run: str | None = None) -> Ledger:
-        """The ledger that a fit writes to, before it does anything to people's data."""
+        """Open the account and return the ledger that a fit writes to, before the fit reads users' data."""
         self._account_ = Account(ledger, self._unfinished_, simulation=simulation, run=run)
-        tell_catalogue(ledger, data)
+        note_catalogue(ledger, data)
         return ledger
 
     def _copied_parameters(self) -> dict[str, Any]:
-        """Return a copy of the parameters that no one else can change, or raise for what cannot be copied."""
+        """Return a deep copy of the parameters; raise if a value cannot be copied."""
         copied = {}
         for name, value in self.get_params().items():
             try:
                 copied[name] = copy.deepcopy(value)
             except Exception as error:
                 raise TypeError(
-                    f"`{name}` must be a value that can be copied, got {value!r}, which holds what cannot ({error}); "
+                    f"`{name}` must be a value that can be copied, got {value!r}, which cannot ({error}); "
                     "pass a list, dict or array"
                 ) from error
         return copied
 
     def _finish(self, parameters: dict[str, Any] | None = None) -> None:
-        """Everything is fitted: methods go by these parameters, None for those of now, from here on."""
+        """Mark the model as fitted; methods use these parameters (None: the current ones) from here on."""
         self._parameters_ = self._copied_parameters() if parameters is None else parameters
 
     def _fitted(self) -> Self:
-        """The model with the parameters that it was fitted with, whatever `set_params` has said since."""
+        """Return the model with the parameters of its fit, even if `set_params` has changed them."""
         if "interactions_" not in vars(self):
             raise RuntimeError(f"this {type(self).__name__} is not fitted yet; call fit(interactions) first")
-        then = vars(self).get("_parameters_", {})  # there are none while it is being fitted, in a callback
+        then = vars(self).get("_parameters_", {})  # empty in a callback during the fit
         changed = {
             attribute: value
             for name, value in then.items()
@@ -191,27 +192,27 @@ class Recommender(Answers):
         return model
 
     def with_users(self, interactions: InteractionsLike) -> Any:
-        """Serve other users, if the model can, without another fit and at no cost to any user.
+        """Serve other users if the model can, without another fit and at no cost to any user.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Their data, over the same items.
+            The users' data, over the same items.
 
         Returns
         -------
         Recommender
-            A model of its own for these users.
+            A new model for these users.
 
         Raises
         ------
         TypeError
-            The model serves only the users it was fitted on.
+            The model serves only the users of its fit.
         """
         raise TypeError(f"{type(self._fitted()).__name__} serves only the users it was fitted on; {self._instead}")
 
     def _serving(self, data: Interactions) -> Self:
-        """A copy that serves these users with what the server released; a subclass sets what is theirs."""
+        """Return a copy that serves these users with the released arrays; subclasses set what depends on the rows."""
         items = self.interactions_.item_ids
         if not np.array_equal(data.item_ids, items):
             raise ValueError(
@@ -223,30 +224,30 @@ class Recommender(Answers):
         return model
 
     def save(self, path: str | os.PathLike[str], *, include_users: bool = True) -> None:
-        """Write the fitted model to one file, without pickle and without any key.
+        """Write the fitted model to one file, without pickle and without keys.
 
         Parameters
         ----------
         path : path-like
-            The file; an ordinary one is replaced when the new one is whole, and anything else is refused.
+            File to write; an existing file is replaced after the new one is complete, and only a regular file is.
         include_users : bool
-            Write what belongs to the users as well: their ids, which items each has, with values and timestamps, user
-            factors, and the columns of features of users and items (with a warning where a file cannot hold one).  No
-            guarantee covers that part, so only the file's owner may read it.  False: the file holds what the server
-            knows, to be given to others (of features what the model has learnt from), and serves users whose rows are
-            brought by `with_users`.  A pickle always holds the users.
+            Whether to write users' data as well: ids, interactions with values and timestamps, user factors, and the
+            columns of user and item features (with a warning if a file cannot hold one).  No guarantee covers this
+            part, so only the file's owner can read the file.  With False the file holds the server's knowledge, which
+            may be given away (including the features that the model learned from), and serves users whose rows
+            `with_users` supplies.  A pickle always holds the users.
 
         Raises
         ------
         RuntimeError
-            Not fitted.
+            The model is not fitted.
         ValueError
             `path` is a link, a folder or a device.
         """
         model = self._fitted()
         data = model.interactions_
         if not check_flag("include_users", include_users):
-            # Empty arrays, too, have a type, and that of ids or values may be due to one user alone.
+            # The type of ids or values may depend on one user, even in an empty array.
             data = data.select_users(np.empty(0, dtype=np.int64))
             data = data._replace(user_ids=np.empty(0, dtype=np.int64), values=None, timestamps=None, repeats=None)
         fields, arrays = data_fields(data, with_features=include_users)
@@ -255,14 +256,15 @@ class Recommender(Answers):
         write_model(path, self._as_saved(header), arrays, private=include_users)
 
     def _as_saved(self, header: dict[str, Any]) -> dict[str, Any]:
-        """The header of a file; of a model that holds another, which `_fitted` is, with both."""
+        """Return the header of the file; a wrapper that `_fitted` unwraps adds its own fields."""
         return header
 
     def _saved_parameters(self) -> dict[str, Any]:
-        """The constructor's arguments as a file has them, which the constructor takes too."""
+        """Return the constructor's arguments in the form that a file stores."""
         return self.get_params()
 
     def _fitted_arrays(self, include_users: bool) -> dict[str, np.ndarray]:
+        """Return the arrays of a file, with no user-side rows unless they are included."""
         whole = {name: getattr(self, name) for name in self._saved}
         return {
             f"model.{name}": array if include_users or not name.startswith("user_") else array[:0]
@@ -270,25 +272,22 @@ class Recommender(Answers):
         }
 
     def _header(self) -> dict[str, Any]:
-        """What is saved beside the arrays; `_read_header` reads it."""
+        """Return the fields of the file's header, which `_read_header` reads."""
         rounds = {"rounds": [astuple(traffic) for traffic in self.communication_.rounds]} if self._communicates else {}
         return {"ledger": self.ledger_.to_dict()} | rounds
 
     def _read_header(self, saved: SavedModel) -> None:
-        """Take what a subclass added to `_header`, and what its arrays' rules rest on."""
+        """Read the fields that `_header` added, and those that the rules of the arrays depend on."""
         self.ledger_ = saved.ledger()
         if self._communicates:
             self.communication_ = saved.communication()
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
-        """Type, shape and range of the arrays of `_saved`, from the parameters and what `_read_header` has read.
-
-        Without a rule an array is a vector of ids.
-        """
+        """Return type, shape and range of the arrays of `_saved`; an array without a rule is a vector of ids."""
         return {}
 
     def _disagreement(self) -> str | None:
-        """Why saved arrays, each of which keeps its rule, do not belong together; None where they do."""
+        """Return why saved arrays do not match each other, or None if they do."""
         return None
 
     @classmethod
@@ -317,33 +316,33 @@ def load(path: str | os.PathLike[str]) -> Recommender:
     Parameters
     ----------
     path : path-like
-        The file.
+        File that `save` wrote.
 
     Returns
     -------
     Recommender
-        Of the class that was saved, ready to score and recommend.
+        A model of the saved class, ready to score and recommend.
 
     Raises
     ------
     ValueError
-        Not a model of this package.
+        The file is not a model of this package.
     """
     saved = SavedModel(path)
     name = saved.class_name
     if name in HOMES:
-        find(name)  # names are imported when they are first used, and only then is a class known
+        find(name)  # a class registers itself when its module is imported
     kind = Recommender._registry.get(name)
     if kind is None or inspect.isabstract(kind):
         raise ValueError(f"path {os.fsdecode(path)!r} holds a {name!r}, which this version does not know")
     try:
         return kind._from_saved(saved)
-    except Exception as error:  # what a constructor says of its parameters does not say where they come from
+    except Exception as error:  # a constructor's message does not name the file
         raise (error if str(error).startswith("path ") else not_a_model(path, error)) from error
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Whether two parameters, and all that tuples and dictionaries hold, are equal and of one type."""
+    """Return whether two parameters, and all entries of tuples and dictionaries, are equal and of one type."""
     if one is other or type(one) is not type(other):
         return one is other
     if isinstance(one, tuple):

@@ -1,4 +1,4 @@
-"""Every system and baseline by the name that a command line gives it; a class is imported when it is asked for."""
+"""Systems and baselines by their names on the command line; a class is imported at its first use."""
 
 from typing import Any
 
@@ -7,28 +7,12 @@ from fastfedrec.core.text import did_you_mean
 
 __all__ = ["SYSTEMS", "make_system", "system_class"]
 
-#: Name to class, as `fastfedrec` has it.
+#: Name on the command line to the name of the class in `fastfedrec`.
 SYSTEMS: dict[str, str] = {name: place.rpartition(".")[2] for name, place in names.SYSTEMS.items()}
 
 
 def system_class(name: str) -> Any:
-    """The class of a system, by its name here or its own, in either case and with or without hyphens.
-
-    Parameters
-    ----------
-    name : str
-        As "dp-gram" or "DPGram".
-
-    Returns
-    -------
-    type
-        A `Recommender`.
-
-    Raises
-    ------
-    ValueError
-        There is none.
-    """
+    """Return the class of a system by either name, ignoring case, hyphens and underscores; raise if it is unknown."""
     plain = str(name).lower().replace("-", "").replace("_", "")
     for known, home in SYSTEMS.items():
         if plain in (known.replace("-", ""), home.lower()):
@@ -38,25 +22,7 @@ def system_class(name: str) -> Any:
 
 
 def make_system(name: str, parameters: dict[str, Any]) -> Any:
-    """A system with these parameters.
-
-    Parameters
-    ----------
-    name : str
-        As for `system_class`.
-    parameters : dict
-        Of its constructor; all others keep their defaults.
-
-    Returns
-    -------
-    Recommender
-        Not fitted.
-
-    Raises
-    ------
-    ValueError
-        A parameter that it does not have, or a value that it refuses.
-    """
+    """Return an unfitted system with these constructor arguments; raise for an unknown name or a refused value."""
     kind = system_class(name)
     known = kind._parameter_names()
     for parameter in parameters:

@@ -1,4 +1,4 @@
-"""The ledger of a saved model, without its people's rows."""
+"""The ledger of a saved model, read without the users' rows."""
 
 import os
 from typing import Any, NamedTuple
@@ -10,14 +10,14 @@ __all__ = ["SavedLedger", "read_ledger"]
 
 
 class SavedLedger(NamedTuple):
-    """What a file of a model says of its privacy.
+    """The privacy record in a model file.
 
     Parameters
     ----------
     ledger : Ledger
-        What the fit cost; figures are computed anew from its events.
+        Cost of the fit; epsilons are computed from its events, not read.
     about : str
-        The model's class and parameters, as the file states them.
+        The model's class and parameters, from the file's header.
     """
 
     ledger: Ledger
@@ -25,22 +25,22 @@ class SavedLedger(NamedTuple):
 
 
 def read_ledger(path: str | os.PathLike[str]) -> SavedLedger:
-    """Read a saved model's ledger, and nothing of the arrays that hold its people.
+    """Read a saved model's ledger, without the arrays that hold users' data.
 
     Parameters
     ----------
     path : path-like
-        As `save` wrote it.
+        A file that `save` wrote.
 
     Returns
     -------
     SavedLedger
-        The ledger, and what it is of.
+        The ledger and the model that it belongs to.
 
     Raises
     ------
     ValueError
-        Not a model of this package, or one whose ledger is none.
+        The file is no model of this package, or its ledger is not valid.
 
     Examples
     --------
@@ -49,8 +49,8 @@ def read_ledger(path: str | os.PathLike[str]) -> SavedLedger:
     >>> from fastfedrec.systems.saved_ledger import read_ledger
     >>> path = pathlib.Path(tempfile.mkdtemp(), "model.npz")
     >>> DPLCF(epsilon=2.5).fit(Interactions.from_arrays([1, 1, 2], [10, 30, 10])).save(path)
-    >>> found = read_ledger(path)
-    >>> found.about, found.ledger.epsilon()
+    >>> saved = read_ledger(path)
+    >>> saved.about, saved.ledger.epsilon()
     ('DPLCF(epsilon=2.5, n_neighbors=50)', 5.0)
     """
     header = read_header(path)
@@ -65,6 +65,7 @@ def read_ledger(path: str | os.PathLike[str]) -> SavedLedger:
 
 
 def _field(path: str | os.PathLike[str], header: dict[str, Any], name: str) -> Any:
+    """Return a field of the header, or raise if it is missing."""
     if name not in header:
         raise not_a_model(path, f"{name}: it is missing")
     return header[name]

@@ -162,7 +162,7 @@ def test_a_plan_whose_substitute_states_a_smaller_sensitivity_would_cost_less_th
         return sum((min(least, event.replace_sensitivity or 2.0) / event.noise_multiplier) ** 2 for event in events)
 
     assert square(other, 2.0) == pytest.approx(square(plan, 2.0), rel=1e-9)
-    own = other[-1].system.own_cost
+    own = other[-1].system.round_cost
     assert own.replace_sensitivity == math.sqrt(2)
     cheaper = square(other[:-1], 2.0) + (own.replace_sensitivity / own.noise_multiplier) ** 2
     assert cheaper < 0.9 * square(plan, 2.0)

@@ -245,14 +245,14 @@ def test_columns_of_features_are_kept(data, tmp_path):
 def test_a_column_that_no_file_can_hold_is_named(bad, data, tmp_path):
     people = data.with_features(user_features={"age": np.arange(30), "odd": (bad * 15)[:30]})
     model = Popularity().fit(people, key=KEY)
-    with pytest.warns(UserWarning, match=r"user_features\['odd'\] is not saved: it holds what is no number") as caught:
+    with pytest.warns(UserWarning, match=r"user_features\['odd'\] is not saved: it holds values other than numbers") as caught:
         model.save(tmp_path / "model")
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
     assert list(load(tmp_path / "model").interactions_.user_features) == ["age"]
 
 
 def test_long_texts_that_compress_well_can_be_read_again(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(model_files, "_LEAST_TEXT", 2**10)
+    monkeypatch.setattr(model_files, "_MIN_TEXT_BYTES", 2**10)
     people = data.with_features(item_features={"genres": [("a very long name of a genre" * 50,)] * 40})
     Popularity().fit(people, key=KEY).save(tmp_path / "model")
     loaded = load(tmp_path / "model").interactions_

@@ -22,7 +22,7 @@ def columns(data):
     return [getattr(data, name) for name in ("indptr", "indices", "timestamps")] + [data.values_or_ones()]
 
 
-@pytest.mark.filterwarnings("ignore:ItemKNN looks at which items:UserWarning")
+@pytest.mark.filterwarnings("ignore:ItemKNN ignores values:UserWarning")
 @pytest.mark.parametrize("splitter", [TemporalSplit(time=500), LeaveOneOut(latest=True)])
 @pytest.mark.parametrize(
     "data",
@@ -53,7 +53,7 @@ def test_a_file_without_users_has_none_of_their_rows(tmp_path):
     assert {name for name in arrays if "repeats" in name} >= {"data.repeats_positions", "data.repeats_timestamps"}
 
 
-@pytest.mark.filterwarnings("ignore:ItemKNN looks at which items:UserWarning")
+@pytest.mark.filterwarnings("ignore:ItemKNN ignores values:UserWarning")
 @pytest.mark.parametrize(
     ("change", "message"),
     [

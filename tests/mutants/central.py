@@ -67,7 +67,7 @@ CENTRAL = [
         (f"{WIDTH}[DPGram]",),
     ),
     Mutant(
-        "dpgram-nine-tenths", "DPGram's noise is a tenth too narrow for what its ledger says", "NoisySum.own_cost",
+        "dpgram-nine-tenths", "DPGram's noise is a tenth too narrow for what its ledger says", "NoisySum.round_cost",
         "self.noise.noise_multiplier(self._unit)",
         "1.1 * self.noise.noise_multiplier(self._unit)",
         (f"{WIDTH}[DPGram]", f"{COST}[DPGram]"),
@@ -151,8 +151,8 @@ CENTRAL = [
     ),
     # ---- what central models have in common -------------------------------------------------------------------------
     Mutant(
-        "central-samplers-are-free", "what the samplers take of delta is spent twice", "CentralModel._mu_beside",
-        "self.delta - taken",
+        "central-samplers-are-free", "what the samplers take of delta is spent twice", "CentralModel._mu_after_draws",
+        "self.delta - charge",
         "self.delta",
         tuple(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")),
     ),
@@ -164,7 +164,7 @@ CENTRAL = [
     ),
     Mutant(
         "central-no-search", "what samplers take is not looked for", "CentralModel._within_delta",
-        "(distance := max(map(sum_distances, self._plans(phases)))) > room",
+        "(distance := max(map(sum_distances, self._plans(phases)))) > reserved",
         "(distance := 0.0)",
         tuple(f"{ROOM}[{name}]" for name in ("DPGram", "DPSubspace", "DPALS", "DPFMF")),
     ),

@@ -55,7 +55,7 @@ DECISION = [
     Mutant(
         "substitute-not-counted", "a node counts the mean in place of columns as the round after the last one",
         "number_phases",
-        "places[id(system)] - places[id(before)] - 1",
+        "positions[id(system)] - positions[id(before)] - 1",
         "1",
         (NODE,),
     ),

@@ -28,16 +28,16 @@ SUBSPACE = [
     ),
     Mutant(
         "subspace-norm-of-another-row", "the norm is that of the row before it is centred", "ProjectionSum._sums",
-        "nobody = _kernel.Nobody(mean, encoder, squares)",
-        "nobody = _kernel.Nobody(np.zeros_like(mean), encoder, squares)",
+        "no_user = _kernel.Nobody(mean, encoder, squares)",
+        "no_user = _kernel.Nobody(np.zeros_like(mean), encoder, squares)",
         (TWIN,),
     ),
     Mutant(
         "subspace-norm-by-another-encoder", "the norm is not that of the encoder in whole numbers",
         "ProjectionSum._sums",
-        "nobody = _kernel.Nobody(mean, encoder, squares)",
+        "no_user = _kernel.Nobody(mean, encoder, squares)",
         """
-        nobody = _kernel.Nobody(mean, encoder, squares)
+        no_user = _kernel.Nobody(mean, encoder, squares)
         squares //= 2
         """,
         (TWIN, NORM),

@@ -271,7 +271,7 @@ def test_people_are_served_by_their_ids_alone(model, data):
 def test_similar_items(model, data):
     asked = data.item_ids[[3, 31, 3]]
     if name(model) in WITHOUT_ITEMS | {"IndividualNMF"}:
-        with pytest.raises(TypeError, match="has nothing that items could be compared by"):
+        with pytest.raises(TypeError, match="has no factors or neighbours to compare items by"):
             model.similar_items(asked)
         return
     if hasattr(held(model), "item_means_") and not held(model).item_factors_.any():
@@ -279,7 +279,7 @@ def test_similar_items(model, data):
             model.similar_items(asked)
         return
     if hasattr(model, "mean_") and hasattr(model, "item_factors_") and not model.item_factors_.any():
-        with pytest.raises(TypeError, match="has nothing that items could be compared by"):
+        with pytest.raises(TypeError, match="has no factors or neighbours to compare items by"):
             model.similar_items(asked)
         return
     ids, scores = model.similar_items(asked, n=1000)

@@ -83,7 +83,7 @@ def test_many_dimensions_keep_the_strongest(monkeypatch):
     vectors = rng.normal(size=(60, 40)) * 0.7 ** np.arange(40)
     features, popularity = aligned(vectors, 60), rng.random(60)
     (whole,) = prior_factors(features, popularity)
-    monkeypatch.setattr(feature_prior, "_MOST_COLUMNS", 12)
+    monkeypatch.setattr(feature_prior, "_MAX_COLUMNS", 12)
     (few,) = prior_factors(features, popularity)
     assert few.shape[1] == 12
     values = np.linalg.eigvalsh(whole @ whole.T)[::-1]

@@ -16,7 +16,7 @@ from fastfedrec.systems import projection_rounds as rounds
 from fastfedrec.systems.projection_rounds import (
     FINEST,
     MAX_USERS,
-    MOST_COLUMNS,
+    MAX_COLUMNS,
     SCALE,
     UNIT,
     ProjectionSum,
@@ -83,7 +83,7 @@ def test_projected_sums_equal_naive_twin_over_blocks(monkeypatch):
     assert sums_of(rows, mean, encoder).tolist() == expected
 
 
-@given(n_items=st.integers(1, 50), n_columns=st.sampled_from([1, 8, 13, 64, MOST_COLUMNS]))
+@given(n_items=st.integers(1, 50), n_columns=st.sampled_from([1, 8, 13, 64, MAX_COLUMNS]))
 @settings(max_examples=20)
 def test_public_signs_are_the_first_encoder(n_items, n_columns):
     rows, (mean, _) = [{0}, set(range(n_items))], public(n_items, 1)
@@ -117,7 +117,7 @@ def test_long_projected_rows_come_near_the_unit(n_items, n_own, seed):
 def test_the_largest_states_that_devices_answer_stay_within_the_unit(sign):
     """Every product at its bound: the widest encoder, all of its entries and a mean as large as they may be."""
     n_items = 64
-    encoder = np.full((n_items, MOST_COLUMNS), sign * FINEST, np.int16)
+    encoder = np.full((n_items, MAX_COLUMNS), sign * FINEST, np.int16)
     for mean in (np.full(n_items, SCALE // 8, np.int32), np.eye(n_items, dtype=np.int32)[3] * SCALE):
         for row in ({5}, {3}, set(range(n_items)), set(range(0, n_items, 2))):
             sums = sums_of([row], mean, encoder)

@@ -43,7 +43,7 @@ class SignedSum(ShareSum):
 
 def own(plan):
     """The square of mu of a plan's rounds for a replaced user, exactly."""
-    costs = [(phase.n_rounds, phase.system.own_cost) for phase in plan]
+    costs = [(phase.n_rounds, phase.system.round_cost) for phase in plan]
     return sum(n * (Fraction(c.replace_sensitivity) / Fraction(c.noise_multiplier)) ** 2 for n, c in costs)
 
 
@@ -59,7 +59,7 @@ def check(plans):
     largest = max(map(own, plans))
     for plan in plans:
         for one in plan:
-            event, cost = one.system.round_event(5), one.system.own_cost
+            event, cost = one.system.round_event(5), one.system.round_cost
             assert Fraction(event.noise_multiplier) <= Fraction(cost.noise_multiplier)
             assert (event.replace_sensitivity or 2.0) >= cost.replace_sensitivity
         assert largest <= stated(plan) <= largest * (1 + Fraction(1, 2**45))
@@ -104,7 +104,7 @@ def test_a_cheaper_substitute_states_what_the_plan_would_have_cost():
     assert mean.system.round_event(1).replace_sensitivity == root  # both plans have it
     assert pairs.system.round_event(1).replace_sensitivity is None
     assert again.system.round_event(1).replace_sensitivity is None
-    assert again.system.own_cost.replace_sensitivity == root
+    assert again.system.round_cost.replace_sensitivity == root
     # Between: a plan of both kinds.
     cross = phase(0.8 * math.sqrt(0.5), 2.0)
     again = in_place_of([pairs := phase(0.8 * math.sqrt(0.5), root), cross], ShareSumAgain)
@@ -127,7 +127,7 @@ def test_a_dearer_substitute_makes_the_plan_state_as_much():
 def test_without_it_a_substitute_states_2():
     pairs = phase(0.8, math.sqrt(2))
     again = in_place_of([pairs], ShareSumAgain)
-    assert again.system.own_cost.replace_sensitivity == math.sqrt(2)
+    assert again.system.round_cost.replace_sensitivity == math.sqrt(2)
     assert again.system.round_event(1).replace_sensitivity is None
 
 

@@ -163,7 +163,7 @@ class FitDeployment(Deployment):
         return shard._replace(global_user_ids=np.uint64(own) + np.arange(shard.n_users, dtype=np.uint64))
 
     def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
-        most = min(_MOST_USERS, getattr(self.model, "_most_users", _MOST_USERS))
+        most = min(_MOST_USERS, getattr(self.model, "_max_users", _MOST_USERS))
         if n_users > most:
             raise ValueError(f"n_users must be at most {most}, got {n_users}")
         asked = n_users, len(item_ids)

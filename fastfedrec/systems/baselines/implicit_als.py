@@ -10,7 +10,7 @@ from fastfedrec.accounting import Unprotected
 from fastfedrec.compute import als
 from fastfedrec.core.arrays import Column, FloatArray
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real
-from fastfedrec.core.log import tell_done
+from fastfedrec.core.log import log_done
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
@@ -206,7 +206,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
             self._take_epoch(data, by_item, users, items, n_threads)
             if tracks:
                 losses.append(self._loss(data, by_item, users, items))
-            tell_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
+            log_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
         self.item_factors_ = items
         if tracks:
             self.loss_ = np.array(losses)
@@ -313,7 +313,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         with one_blas_thread():
             scores = self.user_factors_[users].astype(np.float64) @ self.item_factors_.T.astype(np.float64)
-        scores[self._unheard(users)] = self.item_counts_
+        scores[self._lack_scores(users)] = self.item_counts_
         return scores
 
     def _popularity(self) -> np.ndarray:

@@ -20,8 +20,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
-from fastfedrec.systems._from_items import nothing_similar
-from fastfedrec.systems._neighbors import NeighborModel, Neighbors, blocks_of_rows, most_similar, neighbor_arrays
+from fastfedrec.systems._from_items import no_neighbors
+from fastfedrec.systems._neighbors import NeighborModel, Neighbors, blocks_of_rows, select_neighbors, neighbor_arrays
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.popularity import Baseline
 
@@ -240,7 +240,7 @@ class ItemKNN(NeighborModel, ExactModel):
         is_other = pairs.indices != rows[owners]
         owners, others = owners[is_other], pairs.indices[is_other].astype(np.int32, copy=False)
         similarities = pairs.data[is_other] / (lengths[rows[owners]] * lengths[others] + self.shrinkage)
-        return most_similar(owners, others, similarities, len(rows), self.n_neighbors)
+        return select_neighbors(owners, others, similarities, len(rows), self.n_neighbors)
 
 
 @dataclass(repr=False, eq=False)
@@ -320,7 +320,7 @@ class EASE(ExactModel):
         return self.item_counts_ if self.item_counts_.any() else None
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        places, weights = nothing_similar(columns, n)
+        places, weights = no_neighbors(columns, n)
         step = max(1, _BLOCK_CELLS // len(self.item_weights_))
         for start in range(0, len(columns) if n else 0, step):
             part = columns[start : start + step]

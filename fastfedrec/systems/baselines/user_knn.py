@@ -106,7 +106,7 @@ class UserKNN(ExactModel):
         entries = self.user_similarities_[users].ravel(), where.ravel(), starts
         similarities = scipy.sparse.csr_array(entries, shape=(len(users), len(rows)))
         scores = (similarities @ scipy.sparse.csr_array(data._take_users(rows).to_scipy())).toarray()
-        scores[self._unheard(users)] = self.item_counts_
+        scores[self._lack_scores(users)] = self.item_counts_
         return scores
 
     def _popularity(self) -> np.ndarray:

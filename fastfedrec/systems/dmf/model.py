@@ -14,7 +14,7 @@ from fastfedrec._kernels.systems.dmf import model as _kernel
 from fastfedrec.accounting import Ledger, Unprotected
 from fastfedrec.core.arrays import as_uniform
 from fastfedrec.core.check import check_integer, check_real
-from fastfedrec.core.log import tell_done
+from fastfedrec.core.log import log_done
 from fastfedrec.core.memory import check_memory
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
@@ -214,7 +214,7 @@ class DMF(Baseline):
                 raise DivergenceError(
                     f"training diverged in round {number}: lower learning_rate ({self.learning_rate})"
                 )
-            tell_done(type(self).__name__, number + 1, self.n_rounds, unit="round")
+            log_done(type(self).__name__, number + 1, self.n_rounds, unit="round")
         self._score_all()
         self._attack(data)
 

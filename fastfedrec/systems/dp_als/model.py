@@ -131,7 +131,7 @@ class DPALS(CentralModel, FeaturedModel):
     4.07
     """
 
-    _most_users = MAX_USERS
+    _max_users = MAX_USERS
     _feature_use = "the server factorizes them together with the noisy sums, at the weight feature_weight"
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_", "item_counts_")
 

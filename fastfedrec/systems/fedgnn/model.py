@@ -211,7 +211,7 @@ class FedGNN(OwnRows, RatingModel):
         """
         self._check_parameters()
         takes_ones = not self._is_published or self.negatives > 0
-        data = check_ratings(interactions, is_private=takes_ones, least_users=1)
+        data = check_ratings(interactions, is_private=takes_ones, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
         if recorded and not self._is_published:

@@ -240,7 +240,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             Ratings beyond the ends of the grid, with hybrid filling and without `clip_norm`: nothing is promised there.
         """
         self._check_parameters()
-        data = check_ratings(interactions, is_private=self.clip_norm is not None, least_users=1)
+        data = check_ratings(interactions, is_private=self.clip_norm is not None, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
         self._limit(data.n_users)  # too many users are refused before anybody is asked

@@ -95,7 +95,7 @@ class DPFMF(CentralModel):
     4.32
     """
 
-    _most_users = MAX_USERS
+    _max_users = MAX_USERS
     _saved: ClassVar[tuple[str, ...]] = ("item_factors_",)
 
     epsilon: float = 1.0

@@ -183,7 +183,7 @@ def fitted_prior(
                 products[b] += float(np.vdot(factors[part], rows))
             products[b] -= float(diagonal @ squares(factors))
     inner = hollow_inner(blocks)
-    scales = believed_scales(products, inner, spread_of_pairs(inner, noise**2), least=least)
+    scales = believed_scales(products, inner, spread_of_pairs(inner, noise**2), min_z=least)
     kept = [math.sqrt(scale) * factors for scale, factors in zip(scales[:-1], priors, strict=True) if scale > 0]
     return np.column_stack(kept) if kept else np.zeros((len(matrix), 0))
 

@@ -112,7 +112,7 @@ class DPGram(MeasuredModel):
     1.76
     """
 
-    _most_users = MAX_USERS
+    _max_users = MAX_USERS
     _more_mean, _mean_instead = ShareSumAgain, ShareSumInstead
 
     def __init__(

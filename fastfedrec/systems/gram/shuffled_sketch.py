@@ -218,7 +218,7 @@ class ShuffledSketchGram(GramModel):
             Not even one report fits the budget, or there are too many items for `n_rotations`.
         """
         self._check_parameters()
-        data = check_counts(self, interactions, is_private=True, least_users=1).binarize()
+        data = check_counts(self, interactions, is_private=True, min_users=1).binarize()
         features = self._features_of(data)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         phases = self._plan(data, fit.key)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fastfedrec._kernels.systems.ncf import model as _kernel
 from fastfedrec.accounting import Unprotected
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
-from fastfedrec.core.log import tell_done
+from fastfedrec.core.log import log_done
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
@@ -220,7 +220,7 @@ class NCF(EpochBaseline):
             losses.append(trainer.train(room[:n_examples], self.batch_size))
             if not np.isfinite(losses[-1]):
                 raise DivergenceError(f"{name} diverged in epoch {epoch}: lower {rate_name} ({rate})")
-            tell_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
+            log_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
         parameters = trainer.parameters()
         if not all(np.isfinite(part).all() for part in parameters):  # by the last step, whose loss nobody asks for
             raise DivergenceError(f"{name} diverged in epoch {self.n_epochs - 1}: lower {rate_name} ({rate})")
@@ -274,7 +274,7 @@ class NCF(EpochBaseline):
     def _popularity(self) -> np.ndarray | None:
         return self.item_counts_ if self.item_counts_.any() else None
 
-    def _unheard(self, rows: np.ndarray) -> np.ndarray:
+    def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
         # Without a positive, an embedding is what it was before training.
         return self.interactions_._take_users(rows).binarize(self.threshold).interactions_per_user() == 0
 

@@ -169,7 +169,7 @@ class CentralNMF(ValueModel):
             return None
         return self.item_factors_[0] @ self.user_factors_.mean(axis=0)
 
-    def _unheard(self, rows: np.ndarray) -> np.ndarray:
+    def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
         return ~self.user_factors_[rows].any(axis=1)
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -289,7 +289,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         """
         fitted = self._fitted()
         items = fitted.interactions_.item_ids
-        data = check_interactions(interactions, may_be_empty=True, least_users=1, item_ids=items)
+        data = check_interactions(interactions, may_be_empty=True, min_users=1, item_ids=items)
         if not np.array_equal(data.item_ids, items):
             raise ValueError("interactions must have the items that the model was fitted on; use select_items")
         labels, rows = encode_labels("entities", entities, data.n_users)

@@ -164,7 +164,7 @@ class PrivateRecommender(FeaturedModel):
                 FutureWarning,
                 stacklevel=4,
             )
-        data = check_counts(self, interactions, is_private=True, least_users=int(self.trust != "central"))
+        data = check_counts(self, interactions, is_private=True, min_users=int(self.trust != "central"))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         self._features_of(data)  # which may not fit the items, before anything is spent
         self.n_users_ = self._public_users(data)

@@ -253,7 +253,7 @@ def most_users(system: str) -> float:
     float
         Infinite where there is no bound.
     """
-    return float(getattr(system_class(system), "_most_users", math.inf))
+    return float(getattr(system_class(system), "_max_users", math.inf))
 
 
 # ---- the setting that costs so much ---------------------------------------------------------------------------------

@@ -71,7 +71,7 @@ class _TwoTowerRecommender(OwnRows):
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         if self.features_.context.n_features:
-            if self._unheard(users).all():
+            if self._lack_scores(users).all():
                 return np.tile(self._popularity(), (len(users), 1))
             raise ValueError("this model scores items in a context; use score_items(user_ids, contexts=...)")
         return self._network.score(self.parameters_, users, **self._personal(users)).astype(np.float64)
@@ -85,9 +85,9 @@ class _TwoTowerRecommender(OwnRows):
         network = TwoTower(features, n_factors=self._network.n_factors, hidden=self._network.hidden)
         return network.score(self.parameters_, [0], contexts=[0] if has_contexts else None)[0].astype(np.float64)
 
-    def _unheard(self, rows: np.ndarray) -> np.ndarray:
+    def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
         if not self.features_.context.n_features:
-            return super()._unheard(rows)
+            return super()._lack_scores(rows)
         # Out of a context whoever has nothing is offered what is popular; others are asked about in one.
         indptr = self.interactions_.indptr
         return indptr[rows + 1] == indptr[rows]

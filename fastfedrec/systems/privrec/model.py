@@ -238,7 +238,7 @@ class PrivRec(_TwoTowerRecommender):
         visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
         private = is_private(self.get_params())
         visited = check_counts(
-            self, visited, is_private=private, least_users=1,
+            self, visited, is_private=private, min_users=1,
             ignores_values=visited is interactions and self.threshold == 0,
         )  # fmt: skip
         data = interactions if isinstance(interactions, InteractionLog) else visited

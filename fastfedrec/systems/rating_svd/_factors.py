@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.compute import sgd
-from fastfedrec.core.arrays import first_and_rest
+from fastfedrec.core.arrays import split_permutation
 from fastfedrec.core.randomness import Key
 
 _HELD_OUT = 10  # every how manieth report chooses the number of epochs
@@ -54,7 +54,7 @@ def fit_residual_factors(
         return nothing
     residuals = residuals / scale
     order = key.permutation("laplace_rr_svd.held_out", size=n, n_threads=n_threads)
-    held_out, rest = first_and_rest(order, n_held_out)
+    held_out, rest = split_permutation(order, n_held_out)
     options: dict[str, Any] = {
         "n_users": n_users,
         "n_items": n_items,

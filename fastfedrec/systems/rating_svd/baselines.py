@@ -21,7 +21,7 @@ from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import similar_neighbors
 from fastfedrec.systems._neighbors import (
     blocks_of_rows,
-    most_similar,
+    select_neighbors,
     neighbor_arrays,
     neighbor_disagreement,
     neighbor_rules,
@@ -68,7 +68,7 @@ class RatingBaseline(RatingModel):
             Has no effect; here so that all models are fitted alike.
         """
         self._check_parameters()
-        data = check_ratings(interactions, is_private=self._is_private, least_users=1)
+        data = check_ratings(interactions, is_private=self._is_private, min_users=1)
         key = resolve_key(key)
         ledger = resolve_ledger(ledger)
         n_threads = resolve_n_threads(n_threads)
@@ -348,7 +348,7 @@ class RatingItemKNN(RatingBaseline):
             kept = (cosines > 0) & (common.indices != rows[owners])
             others = common.indices[kept].astype(np.int32, copy=False)
             similarities = np.minimum(cosines[kept], 1.0)
-            found.append(most_similar(owners[kept], others, similarities, len(rows), self.n_neighbors))
+            found.append(select_neighbors(owners[kept], others, similarities, len(rows), self.n_neighbors))
         self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays("RatingItemKNN", found, parts, data.n_items)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:

@@ -206,7 +206,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             Training diverged; the last good epoch is kept, and every prediction is finite.
         """
         self._check_parameters()
-        data = check_ratings(interactions, is_private=self.channel is not None, least_users=1)
+        data = check_ratings(interactions, is_private=self.channel is not None, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._train(self._collect(data, fit), fit.n_threads)
         return self

@@ -14,7 +14,7 @@ import numpy as np
 from fastfedrec.accounting import gaussian_mu
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.log import logger
-from fastfedrec.core.memory import check_memory, in_words
+from fastfedrec.core.memory import check_memory, format_bytes
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.item_features import AlignedFeatures, ItemFeaturesLike
@@ -24,7 +24,7 @@ from fastfedrec.systems._public_mean import floored
 from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.measured_model import MeasuredModel
 from fastfedrec.systems.gram.measurement import candidates_with
-from fastfedrec.systems.projection_rounds import FEWER_COLUMNS, MAX_USERS, MOST_COLUMNS, ShareSumAgain, ShareSumInstead
+from fastfedrec.systems.projection_rounds import FEWER_COLUMNS, MAX_USERS, MAX_COLUMNS, ShareSumAgain, ShareSumInstead
 from fastfedrec.systems.subspace._inference import Projections
 from fastfedrec.systems.subspace.plan import CANDIDATES, MAX_MEASURED_RANK, planned_rounds
 
@@ -124,7 +124,7 @@ class DPSubspace(MeasuredModel):
     4.19
     """
 
-    _most_users = MAX_USERS
+    _max_users = MAX_USERS
     _more_mean, _mean_instead = ShareSumAgain, ShareSumInstead
     _attributes: ClassVar[dict[str, str]] = {}
     scoring = "ease"
@@ -140,7 +140,7 @@ class DPSubspace(MeasuredModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self.n_columns = check_integer("n_columns", self.n_columns, low=1, high=MOST_COLUMNS)
+        self.n_columns = check_integer("n_columns", self.n_columns, low=1, high=MAX_COLUMNS)
         if self.n_rounds != "auto":
             self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1, high=_MOST_ROUNDS)
 
@@ -176,10 +176,10 @@ class DPSubspace(MeasuredModel):
         phases = max(self._plans(self._rounds(1.0, n_items, 1, Key.from_seed(0))), key=len)
         traffic = [phase.system.traffic(phase.state, 1) for phase in phases]
         down, up = sum(one.download for one in traffic), sum(one.upload for one in traffic)
-        held = in_words(_n_bytes(n_items, min(self.n_columns, n_items), self._n_projections))
+        held = format_bytes(_n_bytes(n_items, min(self.n_columns, n_items), self._n_projections))
         return (
-            f"DPSubspace of {n_items:,} items: a user receives {in_words(down)} and sends {in_words(up)} at most, in "
-            f"{len(phases)} rounds; the server holds {held} beside the data"
+            f"DPSubspace of {n_items:,} items: a user receives {format_bytes(down)} and sends {format_bytes(up)} at most, "
+            f"in {len(phases)} rounds; the server holds {held} beside the data"
         )
 
     # ---- privacy ------------------------------------------------------------------------------------------------
