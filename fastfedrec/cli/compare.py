@@ -19,7 +19,7 @@ from fastfedrec.cli.inputs import UsageError, add_data, load_data, make_system, 
 from fastfedrec.cli.outputs import can_show_progress, describe
 from fastfedrec.cli.parts import load_parts, sources, stated_split, tell_dropped
 from fastfedrec.cli.settings import Asked, Choice, add_choice, add_systems
-from fastfedrec.core.files import check_place, write_text
+from fastfedrec.core.files import check_destination, write_text
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import NOT_COVERED, epsilon_to_json, format_epsilon, format_table, plain
 from fastfedrec.core.version import __version__
@@ -94,7 +94,7 @@ def run_compare(arguments: argparse.Namespace) -> dict[str, Any] | str:
     for out in arguments.out:
         if out.suffix.lower() not in _ENDINGS:
             raise UsageError(f"--out {out} must end in {', '.join(_ENDINGS)}")
-        check_place(out)
+        check_destination(out)
     runs = _make_runs(arguments.system or _line_up(0))
     metrics, of_ratings = check_metrics(arguments.metrics, [run.model for run in runs])
     features = read_features(arguments, [run.model for run in runs])

@@ -9,7 +9,7 @@ from typing import Any
 from fastfedrec.cli.features import add_features, give_features, read_features
 from fastfedrec.cli.inputs import UsageError, add_system_and_data, load_data, make_system, natural
 from fastfedrec.cli.outputs import can_show_progress, describe
-from fastfedrec.core.files import check_place
+from fastfedrec.core.files import check_destination
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.text import plain
 from fastfedrec.core.version import __version__
@@ -49,7 +49,7 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if out is not None:  # before the work, not after it
         if out.is_dir() or not out.parent.is_dir():
             raise UsageError(f"--out {out} must be a file in a folder that exists")
-        check_place(out)
+        check_destination(out)
     elif arguments.no_users:
         raise UsageError("--no-users is about the file of --out, which is not given")
     features = read_features(arguments, [model])

@@ -7,7 +7,7 @@ from typing import Any
 
 from fastfedrec.accounting import Ledger
 from fastfedrec.cli.inputs import UsageError
-from fastfedrec.core.files import check_place
+from fastfedrec.core.files import check_destination
 from fastfedrec.systems.saved_ledger import SavedLedger, read_ledger
 
 __all__ = ["add_ledger"]
@@ -36,7 +36,7 @@ def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
             continue
         if page.suffix.lower() != ending or page.is_dir() or not page.parent.is_dir():
             raise UsageError(f"{page} must be a file in a folder that exists, and end in {ending}")
-        check_place(page)
+        check_destination(page)
     ledger, about = _read(arguments.file)
     written = [page for page, _ in pages if page is not None]
     for page in written:

@@ -14,7 +14,7 @@ _C_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_double, ctypes.PO
 
 
 @dataclass(frozen=True)
-class OwnLoss:
+class CompiledLoss:
     """A loss as the kernels take it, and as Python does."""
 
     function: Callable[[float, float], tuple[float, float]]
@@ -28,7 +28,7 @@ class OwnLoss:
 
 
 @functools.lru_cache(maxsize=32)  # or each call would compile the function again
-def compile_loss(function: Callable[[float, float], tuple[float, float]]) -> OwnLoss:
+def compile_loss(function: Callable[[float, float], tuple[float, float]]) -> CompiledLoss:
     """Compile `function`, unless it is; where Numba is switched off, Python itself is called for each rating."""
     compiled = function if isinstance(function, numba.core.dispatcher.Dispatcher) else numba.njit(function)
 
@@ -45,9 +45,9 @@ def compile_loss(function: Callable[[float, float], tuple[float, float]]) -> Own
         if isinstance(result, tuple) and len(result) == 2 and all(np.isscalar(x) for x in result):
             if config.DISABLE_JIT:  # type: ignore[attr-defined]
                 called = _C_FUNCTION(call)
-                return OwnLoss(compiled, ctypes.cast(called, ctypes.c_void_p).value or 0, called)
+                return CompiledLoss(compiled, ctypes.cast(called, ctypes.c_void_p).value or 0, called)
             code = numba.cfunc("void(float64, float64, CPointer(float64))")(call)
-            return OwnLoss(compiled, code.address or 0, code)
+            return CompiledLoss(compiled, code.address or 0, code)
     except Exception as error:
         raise ValueError(
             f"loss must be a function (prediction, rating) -> (loss, derivative) of two floats that Numba compiles; "

@@ -19,7 +19,7 @@ from fastfedrec._kernels.compute import sgd as _kernel
 from fastfedrec.core.randomness import Key
 
 if TYPE_CHECKING:
-    from fastfedrec.compute._sgd_loss import OwnLoss
+    from fastfedrec.compute._sgd_loss import CompiledLoss
 
 # Block borders fall on borders of cache lines, also where a row is one float32 (a bias).
 _ROW_MULTIPLE = _kernel.LINE_BYTES // 4
@@ -115,7 +115,7 @@ class Training:
         shape: tuple[int, int],
         n_factors: int,
         biases: bool,
-        loss: "str | OwnLoss",
+        loss: "str | CompiledLoss",
         mean: float,
         key: Key,
         n_blocks: int,
@@ -128,7 +128,7 @@ class Training:
         self._state_size = (n_blocks * lengths[0], n_blocks * lengths[1], n_factors, ratings.dtype, biases)
         self.state = self.new_state()
         self._weighted = weights.size > 0
-        self._own_loss = None if isinstance(loss, str) else loss
+        self._compiled_loss = None if isinstance(loss, str) else loss
         self._loss = (_kernel.LOSSES[loss], 0) if isinstance(loss, str) else (_kernel.OWN_LOSS, loss.address)
         self._failed = np.zeros((self.n_tasks, 2))  # pairs of which the user's loss has no value
 
@@ -267,8 +267,8 @@ class Training:
     def _all_usable(self, ends: list[int]) -> bool:
         """Whether all tasks of an epoch ended well; raises what the user's loss raised."""
         for end, pair in zip(ends, self._failed.tolist(), strict=True):
-            if end == _kernel.NO_LOSS and self._own_loss is not None:
-                self._own_loss.reraise(*pair)
+            if end == _kernel.NO_LOSS and self._compiled_loss is not None:
+                self._compiled_loss.reraise(*pair)
         return all(end == _kernel.USABLE for end in ends)
 
     def _run(self, work: Callable[[int], Any]) -> list[Any]:

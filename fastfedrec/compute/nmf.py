@@ -8,7 +8,7 @@ import scipy
 from fastfedrec._kernels.compute import nmf as _kernel
 from fastfedrec.core.arrays import FloatArray, zeros_on_lines
 from fastfedrec.core.check import check_array, check_choice, check_instance, check_integer, check_real, plain_array
-from fastfedrec.core.log import tell_done
+from fastfedrec.core.log import log_done
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table, widened
@@ -135,12 +135,12 @@ def fit_nmf(
         for epoch in range(1, n_epochs + 1):
             _multiply(rows, padded[1], n_factors, regularization, padded[0], n_threads)
             _multiply(items, padded[0], n_factors, regularization, padded[1], n_threads)
-            tell_done("fit_nmf", epoch, n_epochs, unit="epoch")
+            log_done("fit_nmf", epoch, n_epochs, unit="epoch")
         return NMF(*(np.ascontiguousarray(side[:, :n_factors]) for side in padded))
     for epoch in range(1, n_epochs + 1):
         _solve(rows, item_factors, regularization, row_factors, 0.0, n_sweeps, n_threads)
         _solve(items, row_factors, regularization, item_factors, 0.0, n_sweeps, n_threads)
-        tell_done("fit_nmf", epoch, n_epochs, unit="epoch")
+        log_done("fit_nmf", epoch, n_epochs, unit="epoch")
     return NMF(row_factors, item_factors)
 
 

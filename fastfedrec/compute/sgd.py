@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastfedrec.core.arrays import FloatArray, first_and_rest
+from fastfedrec.core.arrays import FloatArray, split_permutation
 from fastfedrec.core.check import check_array, check_choice, check_flag, check_integer, check_real, plain_array
-from fastfedrec.core.log import tell_done
+from fastfedrec.core.log import log_done
 from fastfedrec.core.randomness import Key, resolve_key
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, RowsLike, borrow_rows, is_table
 
 if TYPE_CHECKING:
-    from fastfedrec.compute._sgd_loss import OwnLoss
+    from fastfedrec.compute._sgd_loss import CompiledLoss
     from fastfedrec.compute._sgd_training import Ratings, State, Training
 
 __all__ = ["LOSSES", "FactorModel", "fit_factors"]
@@ -258,7 +258,7 @@ def fit_factors(
         for epoch in range(1, n_epochs + 1):
             rate = learning_rate * factor_of(epoch)
             run.epoch(rate, regularization, bias_regularization)
-            tell_done("fit_factors", epoch, n_epochs, unit="epoch")
+            log_done("fit_factors", epoch, n_epochs, unit="epoch")
             if run.stopped:
                 break
         run.settle()
@@ -423,7 +423,7 @@ def _split(data, validation, shape, dtype, loss, key, n_threads):
     if not 0 < n_held_out < n_ratings:
         raise ValueError(f"validation={share:g} of {n_ratings} ratings leaves none on one side; pass ratings, or None")
     order = key.permutation("sgd.validation", size=n_ratings, n_threads=n_threads)
-    parts = first_and_rest(order, n_held_out)
+    parts = split_permutation(order, n_held_out)
     held_out, train = (tuple(x[part] if x.size else x for x in data) for part in parts)
     if any(part[3].size and not part[3].any() for part in (train, held_out)):
         raise ValueError("validation leaves only ratings of weight 0 on one side; pass ratings, or another key")
@@ -444,7 +444,7 @@ def _resolve_schedule(schedule: Any) -> Callable[[int], float]:
     return _SCHEDULES[check_choice("schedule", schedule, _SCHEDULES)]
 
 
-def _compile_loss(function: Callable[..., Any]) -> "OwnLoss":
+def _compile_loss(function: Callable[..., Any]) -> "CompiledLoss":
     from fastfedrec.compute._sgd_loss import compile_loss  # Numba
 
     return compile_loss(function)

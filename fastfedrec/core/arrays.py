@@ -18,9 +18,9 @@ __all__ = [
     "check_rows",
     "distinct",
     "exceed",
-    "first_and_rest",
     "frozen",
     "read_only",
+    "split_permutation",
     "zeros_on_lines",
 ]
 
@@ -140,7 +140,7 @@ def exceed(values: FloatArray, threshold: float) -> NDArray[np.bool_]:
     return values > rounded
 
 
-def first_and_rest(order: np.ndarray, n_first: int) -> tuple[np.ndarray, np.ndarray]:
+def split_permutation(order: np.ndarray, n_first: int) -> tuple[np.ndarray, np.ndarray]:
     """The first numbers of a permutation and the others, both ascending: by a mask, without a sort."""
     is_first = np.zeros(len(order), dtype=bool)
     is_first[order[:n_first]] = True

@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 from fastfedrec.core.numbers import show
 
-__all__ = ["check_folder", "check_path", "check_place", "new_file", "own_folder", "write_text"]
+__all__ = ["check_destination", "check_folder", "check_path", "make_private_folder", "new_file", "write_text"]
 
 
 def check_path(name: str, value: Any) -> Path:
@@ -46,7 +46,7 @@ def check_path(name: str, value: Any) -> Path:
     return Path(path)
 
 
-def own_folder(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder where it is not there; its owner alone may enter it, whatever its mode was.
 
     Parameters
@@ -110,7 +110,7 @@ def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False
         file.write(text.encode())
 
 
-def check_place(path: str | os.PathLike[str]) -> None:
+def check_destination(path: str | os.PathLike[str]) -> None:
     """Raise where `new_file` would: before the work whose result is to be there."""
     path = check_path("path", path)
     _mode_to_keep(path)

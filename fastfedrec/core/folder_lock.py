@@ -6,7 +6,7 @@ import weakref
 from pathlib import Path
 from typing import Any, Self
 
-from fastfedrec.core.files import own_folder
+from fastfedrec.core.files import make_private_folder
 
 __all__ = ["FolderLock"]
 
@@ -39,7 +39,7 @@ class FolderLock:
 
     def __init__(self, folder: str | os.PathLike[str], *, wait: bool = False):
         folder = Path(folder)
-        own_folder(folder)
+        make_private_folder(folder)
         descriptor = os.open(folder / _NAME, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         self._close = weakref.finalize(self, os.close, descriptor)
         _held.add(self)

@@ -7,13 +7,13 @@ which held-out ratings stop has stopped: these are reports where ratings are pri
 
 import logging
 
-__all__ = ["logger", "tell_done"]
+__all__ = ["log_done", "logger"]
 
 logger = logging.getLogger("fastfedrec")
 logger.addHandler(logging.NullHandler())
 
 
-def tell_done(what: str, number: int, n: int, *, unit: str = "round", rest: str = "") -> None:
+def log_done(what: str, number: int, n: int, *, unit: str = "round", details: str = "") -> None:
     """Write the line of a round that is done.
 
     Parameters
@@ -24,7 +24,7 @@ def tell_done(what: str, number: int, n: int, *, unit: str = "round", rest: str 
         Which round it was, from 1, and of how many at most.
     unit : str
         What is counted.
-    rest : str
+    details : str
         What else there is to say.
     """
-    logger.info("%s: %s %d of %d is done%s", what, unit, number, n, rest)
+    logger.info("%s: %s %d of %d is done%s", what, unit, number, n, details)

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 
-__all__ = ["check_memory", "in_words", "memory_bytes", "memory_share"]
+__all__ = ["check_memory", "format_bytes", "memory_bytes", "memory_share"]
 
 _LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"  # of a container, v2 and v1
 _LARGE = 4 * 10**9  # bytes that a fit does not take without a word
@@ -85,14 +85,14 @@ def check_memory(
         More than 4 GB.
     """
     there = memory_bytes()
-    what = f"{model} of {n_items:,} items needs {in_words(n_bytes)} of memory, which grows with their {growth}"
+    what = f"{model} of {n_items:,} items needs {format_bytes(n_bytes)} of memory, which grows with their {growth}"
     if there is not None and n_bytes > there:
-        raise ValueError(f"interactions must have fewer items: {what}, and there are {in_words(there)}; {remedy}")
+        raise ValueError(f"interactions must have fewer items: {what}, and there are {format_bytes(there)}; {remedy}")
     if speaks and n_bytes > _LARGE:
         warnings.warn(f"{what}, and may take minutes; where that is too much, {remedy}", UserWarning, stacklevel=5)
 
 
-def in_words(n_bytes: int) -> str:
+def format_bytes(n_bytes: int) -> str:
     """A number of bytes as people say it."""
     for power, unit in ((15, "PB"), (12, "TB"), (9, "GB"), (6, "MB")):
         if n_bytes >= 10**power:

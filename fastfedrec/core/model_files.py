@@ -27,7 +27,7 @@ _FORMAT, _FORMER = "fastfedrec model 2", "fastfedrec model 1"
 Result = TypeVar("Result")
 _TEXT = "json"  # the dtype that a header gives for arrays of objects, which are kept as JSON
 # Bytes of JSON that any file may hold, and for each of its own: JSON takes up to 24 times as much memory when read.
-_LEAST_TEXT, _TEXT_RATIO = 2**22, 8
+_MIN_TEXT_BYTES, _TEXT_RATIO = 2**22, 8
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def write_model(
     document = {"format": _FORMAT, "header": header, "arrays": promised}
     text = json.dumps(document, default=_to_python).encode()
     longest = max(longest, len(text))
-    least_size = -(-longest // _TEXT_RATIO) if longest > _LEAST_TEXT else 0
+    least_size = -(-longest // _TEXT_RATIO) if longest > _MIN_TEXT_BYTES else 0
     with new_file(path, private=private) as file:
         write_archive(file, {"json": np.frombuffer(text, dtype=np.uint8)} | plain, least_size)
 
@@ -153,7 +153,7 @@ def _opened(path: str | os.PathLike[str], read: Callable[[Archive, int], Result]
 
 
 def _most_text(file_size: int) -> int:
-    return max(_LEAST_TEXT, _TEXT_RATIO * file_size)
+    return max(_MIN_TEXT_BYTES, _TEXT_RATIO * file_size)
 
 
 def _document(archive: Archive, file_size: int) -> dict[str, Any]:

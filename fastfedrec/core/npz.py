@@ -1,7 +1,6 @@
 """NumPy archives from anywhere: nothing is unpickled, and nothing unpacked beyond what a file of its size may hold.
 
-A zip can hold a thousand times its own size.  Here its directory is looked at first: what all members unpack to must be
-below `LEAST` + `RATIO` times the size of the file, and a writer of ours never writes a file that is above.
+A zip file can expand to a thousand times its size, so `Archive` checks the directory before it unpacks anything.
 """
 
 import io
@@ -16,8 +15,8 @@ import numpy as np
 
 __all__ = ["KINDS", "Archive", "write_archive"]
 
-LEAST = 2**26  # bytes that any file may unpack to
-RATIO = 100
+MIN_CONTENT_BYTES = 2**26  # bytes that any file may unpack to
+MAX_CONTENT_RATIO = 100
 MAX_MEMBERS = 10_000
 _MAX_DIMENSIONS = 8
 _CHUNK = 2**20
@@ -28,7 +27,7 @@ _ENCRYPTED = 1
 
 def largest_content(file_size: int) -> int:
     """How much a file of this many bytes may unpack to, in bytes."""
-    return LEAST + RATIO * file_size
+    return MIN_CONTENT_BYTES + MAX_CONTENT_RATIO * file_size
 
 
 class Archive:

@@ -23,7 +23,7 @@ __all__ = ["Key", "claim_call", "resolve_key"]
 
 _SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
 _PERSON = b"fastfedrec-1"
-_LEAST_WORDS = 16_384  # that are worth a thread to sort them
+_MIN_WORDS_PER_THREAD = 16_384  # that are worth a thread to sort them
 
 #: Of a method that draws from a stream, its docstring's part that all of them have in common.
 _draws_words = shares_docstring("""\
@@ -269,7 +269,7 @@ class Key:
         """
         words = self.words(purpose, round=round, user=user, size=size, n_threads=n_threads)
         order = np.empty(len(words), dtype=np.int64)
-        n_threads = threads_for_rows(len(words), resolve_n_threads(n_threads), least=_LEAST_WORDS)
+        n_threads = threads_for_rows(len(words), resolve_n_threads(n_threads), least=_MIN_WORDS_PER_THREAD)
         _kernel.sort_places(words, order, n_threads)
         return order
 

@@ -104,7 +104,7 @@ class DaskEngine(Engine):
         self.worker_timeout = check_real("worker_timeout", worker_timeout, low=0.0, exclusive=True)
 
     @contextmanager
-    def _place(self, shards: Mapping[str, Interactions], key: Key) -> Iterator[Mapping[str, "Future[Any]"]]:
+    def _distribute(self, shards: Mapping[str, Interactions], key: Key) -> Iterator[Mapping[str, "Future[Any]"]]:
         if not key.is_simulation:
             raise ValueError(
                 "key must be Key.from_seed(...) with DaskEngine: an entropy key never leaves its process; got one"
@@ -112,28 +112,30 @@ class DaskEngine(Engine):
         # As many on each worker, which Dask alone does not see to.
         workers = self._workers()
         home = {name: workers[place % len(workers)] for place, name in enumerate(shards)} if workers else {}
-        placed = {
+        handles = {
             name: self.client.submit(_hold, shard, workers=home.get(name), allow_other_workers=name in home, pure=False)
             for name, shard in shards.items()
         }
         try:
-            while late := self._wait(placed.values(), while_there=home.values()):
+            while late := self._wait(handles.values(), while_there=home.values()):
                 there = self._workers()
-                for name in [name for name, future in placed.items() if future in late and home.get(name) not in there]:
-                    placed[name].release()
-                    placed[name] = self.client.submit(_hold, shards[name], pure=False)
+                for name in [
+                    name for name, future in handles.items() if future in late and home.get(name) not in there
+                ]:
+                    handles[name].release()
+                    handles[name] = self.client.submit(_hold, shards[name], pure=False)
                     home.pop(name, None)
             # From here on anywhere: what a lost worker held would wait for it for ever if all others are lost as well.
-            free: dict[Any, list[str]] = {future.key: [] for future in placed.values()}
+            free: dict[Any, list[str]] = {future.key: [] for future in handles.values()}
             self.client.sync(self.client.scheduler.set_restrictions, worker=free)  # type: ignore[union-attr]
-            yield placed
+            yield handles
         except CancelledError as error:
             raise RuntimeError(
                 "the tasks of this run were cancelled, as client.restart() and client.cancel() do, by this client or "
                 f"another one of the cluster ({error}); start the run anew"
             ) from error
         finally:
-            for future in placed.values():  # not cancel: the scheduler closes on a client that cancels what was lost
+            for future in handles.values():  # not cancel: the scheduler closes on a client that cancels what was lost
                 future.release()
 
     def _workers(self) -> list[str]:
@@ -161,20 +163,20 @@ class DaskEngine(Engine):
                     f"({len(self._workers())} are there), so it ends; see the workers' logs, and start it anew"
                 )
 
-    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, "Future[Any]"], key: Key, n_threads: int) -> None:
+    def _collect(self, receiver: RoundReceiver, handles: Mapping[str, "Future[Any]"], key: Key, n_threads: int) -> None:
         # Whole numbers add up to the same sum in any order, so workers check and add them, two and two.  Floats are
         # added here, in the order of shards, as in one process; and what devices remember comes here in any case.
         system = receiver.system
         has_floats = any(np.dtype(rule.dtype).kind not in "biu" for rule in system.rules(receiver.state, 1).values())
         if has_floats or type(system).take_devices is not FederatedSystem.take_devices:
-            super()._collect(receiver, placed, key, n_threads)
+            super()._collect(receiver, handles, key, n_threads)
             return
         bare, state, round_number = _without_results(system), receiver.state, receiver.round
         level = [
             self.client.submit(
                 _hear, bare, state, shard, key, round_number, name, receiver.expected[name], n_threads, pure=False
             )
-            for name, shard in placed.items()
+            for name, shard in handles.items()
         ]
         while len(level) > 1:
             pairs = zip(level[::2], level[1::2], strict=False)
@@ -184,7 +186,7 @@ class DaskEngine(Engine):
         receiver.add(level[0].result())
 
     def _answers(
-        self, receiver: RoundReceiver, placed: Mapping[str, "Future[Any]"], key: Key, n_threads: int
+        self, receiver: RoundReceiver, handles: Mapping[str, "Future[Any]"], key: Key, n_threads: int
     ) -> Iterable[Update]:
         system, state, round_number = receiver.system, receiver.state, receiver.round
         bare = _without_results(system)
@@ -192,10 +194,10 @@ class DaskEngine(Engine):
             self.client.submit(
                 _answer, bare, system.take_devices(name), state, shard, key, round_number, name, n_threads, pure=False
             )
-            for name, shard in placed.items()
+            for name, shard in handles.items()
         ]
         self._wait(answers)
-        for name, (update, devices) in zip(placed, self.client.gather(answers), strict=True):
+        for name, (update, devices) in zip(handles, self.client.gather(answers), strict=True):
             system.put_devices(name, devices)
             yield update
 

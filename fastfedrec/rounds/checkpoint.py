@@ -18,7 +18,7 @@ import numpy as np
 from fastfedrec.accounting import RoundTraffic
 from fastfedrec.core.arithmetic import describe_arithmetic
 from fastfedrec.core.check import check_integer
-from fastfedrec.core.files import check_path, own_folder
+from fastfedrec.core.files import check_path, make_private_folder
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.kept_files import DamagedFileError, checking, is_kept, read_document, write_document
 from fastfedrec.core.model_files import read_model, write_model
@@ -93,7 +93,7 @@ class Checkpoint:
 
     def new_key(self, key: Key | None) -> Key:
         """The key of a new run, whatever key was here; refused where a run has left more than that."""
-        own_folder(self.folder)
+        make_private_folder(self.folder)
         if left := sorted(path.name for path in self.folder.iterdir() if _belongs_to_run(path.name)):
             gone = "state" if is_kept(self.folder / "key.json") else "key (key.json)"
             raise DamagedFileError(self.folder / left[0], f"it is of a run whose {gone} is gone", self._way_out)
@@ -174,7 +174,7 @@ class Checkpoint:
     def _write(self, name: str, header: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
         path = self.folder / name
         self._check_bound(path, self._bound_to | describe_arithmetic(), self._bound_to)  # a callback may change it
-        own_folder(self.folder)
+        make_private_folder(self.folder)
         write_model(path, {**header, "bound_to": self._bindings()}, dict(arrays), private=True)
 
     def _bindings(self) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 from fastfedrec.accounting import CommunicationLedger, Ledger
 from fastfedrec.accounting.events import Event
 from fastfedrec.core.check import check_integer
-from fastfedrec.core.log import tell_done
+from fastfedrec.core.log import log_done
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import default_threads
@@ -122,13 +122,13 @@ class Engine(ABC):
         # A run that is resumed has its notes in the ledger.
         was_answered = any(_unanswered(name, number) not in ledger.notes for number in range(first_round))
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=name)
-        with self._place(shards, key) as placed, default_threads(n_threads):
+        with self._distribute(shards, key) as handles, default_threads(n_threads):
             for round_number in (first_round + number for number in rounds):
                 event = self._as_carried(system.round_event(n_clients))
                 ledger.record(event, simulation=key.is_simulation)
                 communication.record(system.traffic(state, n_clients))
                 receiver = self._receiver(system, state, round_number, expected)
-                self._collect(receiver, placed, key, n_threads)
+                self._collect(receiver, handles, key, n_threads)
                 heard = receiver.close()
                 self.rejections += receiver.rejections
                 self._amend(ledger, event, heard.n_clients)
@@ -142,7 +142,7 @@ class Engine(ABC):
                 state = system.apply(state, heard)
                 n_refused = len(receiver.rejections)
                 refused = f"; {n_refused} messages were refused (see rejections)" if n_refused else ""
-                tell_done(name, round_number + 1, n_in_all or n_rounds, rest=refused)
+                log_done(name, round_number + 1, n_in_all or n_rounds, details=refused)
                 if after_round is not None:
                     after_round(round_number, state)
         return state
@@ -167,20 +167,20 @@ class Engine(ABC):
         """Correct a round's entry once it is known who was heard."""
         ledger.amend(event, n_heard)
 
-    def _place(self, shards: Mapping[str, Interactions], key: Key) -> AbstractContextManager[Mapping[str, Any]]:
+    def _distribute(self, shards: Mapping[str, Interactions], key: Key) -> AbstractContextManager[Mapping[str, Any]]:
         """Bring the shards to where they answer, for the time of a run."""
         return nullcontext(shards)
 
-    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> None:
+    def _collect(self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int) -> None:
         """Have every shard answer the receiver's round, and the receiver look at each answer."""
-        for message in self._answers(receiver, placed, key, n_threads):
+        for message in self._answers(receiver, handles, key, n_threads):
             receiver.receive(message)
 
     def _settle(self, receiver: RoundReceiver) -> None:  # noqa: B027 -- most engines keep nothing
         """What is to be done once it is certain that the server moves by what was heard, and before it does."""
 
     @abstractmethod
-    def _answers(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> Iterable[Any]:
+    def _answers(self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int) -> Iterable[Any]:
         """What each shard answers in the receiver's round, in the shards' order: updates of floats are added in it."""
 
 

@@ -26,8 +26,8 @@ class LocalEngine(Engine):
     """
 
     def _answers(
-        self, receiver: RoundReceiver, placed: Mapping[str, Interactions], key: Key, n_threads: int
+        self, receiver: RoundReceiver, handles: Mapping[str, Interactions], key: Key, n_threads: int
     ) -> Iterable[Update]:
         system, state, round_number = receiver.system, receiver.state, receiver.round
-        for name, shard in placed.items():
+        for name, shard in handles.items():
             yield system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)

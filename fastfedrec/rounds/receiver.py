@@ -144,9 +144,9 @@ class RoundReceiver:
                 self.rejections.append(Rejection(self.round, sender, "no acceptable message arrived"))
         return self.total
 
-    def _can_speak_for(self, n_clients: int, n_asked: int) -> bool:
+    def _accepts_count(self, n_clients: int, n_expected: int) -> bool:
         """Whether an answer counts for those who were asked: a shard that answers does so for all of its users."""
-        return n_clients == n_asked
+        return n_clients == n_expected
 
     def _reason_to_reject(self, message: Any) -> str | None:
         if type(message) is not Update:
@@ -157,9 +157,9 @@ class RoundReceiver:
             return f"it answers round {message.round!r}, and round {self.round} is open (late or replayed)"
         if message.sender in self._answered:
             return "the sender has answered this round before (replayed)"
-        n_asked = self.expected[message.sender]
-        if type(message.n_clients) is not int or not self._can_speak_for(message.n_clients, n_asked):
-            return f"it claims {message.n_clients!r} clients, and {n_asked} were asked"
+        n_expected = self.expected[message.sender]
+        if type(message.n_clients) is not int or not self._accepts_count(message.n_clients, n_expected):
+            return f"it claims {message.n_clients!r} clients, and {n_expected} were asked"
         if violation := find_violation(self.system.rules(self.state, message.n_clients), message.arrays):
             return violation
         return self.system.inconsistency(self.state, message)

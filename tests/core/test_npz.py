@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from fastfedrec.core.npz import LEAST, Archive, largest_content, write_archive
+from fastfedrec.core.npz import MIN_CONTENT_BYTES, Archive, largest_content, write_archive
 
 
 def opened(path, content):
@@ -64,7 +64,7 @@ def test_arrays_come_back_as_numpy_has_them(array, fortran, ours, tmp_path_facto
 
 
 def test_what_is_written_is_never_above_what_is_read(tmp_path):
-    zeros = np.zeros(LEAST // 8 + 10**6)  # a thousandth of itself when it is packed
+    zeros = np.zeros(MIN_CONTENT_BYTES // 8 + 10**6)  # a thousandth of itself when it is packed
     with open(tmp_path / "zeros", "wb") as file:
         write_archive(file, {"zeros": zeros})
     with open(tmp_path / "zeros", "rb") as file:

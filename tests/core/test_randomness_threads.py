@@ -28,7 +28,7 @@ def test_bits_do_not_depend_on_threads(n_threads):
 @pytest.mark.parametrize("n_threads", [2, 3, 7])
 @pytest.mark.parametrize("size", [1, 2, 100, 2**13, 2**13 + 1, 70_000])
 def test_a_permutation_does_not_depend_on_threads(monkeypatch, size, n_threads):
-    monkeypatch.setattr(randomness, "_LEAST_WORDS", 1)
+    monkeypatch.setattr(randomness, "_MIN_WORDS_PER_THREAD", 1)
     order = Key.from_seed(3).permutation("p", size=size, n_threads=n_threads)
     words = Key.from_seed(3).words("p", size=size)
     np.testing.assert_array_equal(order, np.argsort(words, kind="stable"))

@@ -245,7 +245,9 @@ def test_columns_of_features_are_kept(data, tmp_path):
 def test_a_column_that_no_file_can_hold_is_named(bad, data, tmp_path):
     people = data.with_features(user_features={"age": np.arange(30), "odd": (bad * 15)[:30]})
     model = Popularity().fit(people, key=KEY)
-    with pytest.warns(UserWarning, match=r"user_features\['odd'\] is not saved: it holds values other than numbers") as caught:
+    with pytest.warns(
+        UserWarning, match=r"user_features\['odd'\] is not saved: it holds values other than numbers"
+    ) as caught:
         model.save(tmp_path / "model")
     assert [Path(warning.filename).name for warning in caught] == [Path(__file__).name]
     assert list(load(tmp_path / "model").interactions_.user_features) == ["age"]

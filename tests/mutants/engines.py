@@ -16,12 +16,12 @@ ENGINES = [
         ledger.record(event, simulation=key.is_simulation)
         communication.record(system.traffic(state, n_clients))
         receiver = self._receiver(system, state, round_number, expected)
-        self._collect(receiver, placed, key, n_threads)
+        self._collect(receiver, handles, key, n_threads)
         """,
         """
         communication.record(system.traffic(state, n_clients))
         receiver = self._receiver(system, state, round_number, expected)
-        self._collect(receiver, placed, key, n_threads)
+        self._collect(receiver, handles, key, n_threads)
         ledger.record(event, simulation=key.is_simulation)
         """,
         ("test_ledger_is_written_before_messages_are_made",),
@@ -85,8 +85,8 @@ ENGINES = [
         ("test_replayed_message_counts_once",),
     ),
     Mutant(
-        "crowds-are-claimed", "a sender may stand for any number of users", "RoundReceiver._can_speak_for",
-        "n_clients == n_asked",
+        "crowds-are-claimed", "a sender may stand for any number of users", "RoundReceiver._accepts_count",
+        "n_clients == n_expected",
         "True",
         ("test_bad_messages_are_named_and_count_as_zero",),
     ),
@@ -195,7 +195,7 @@ ENGINES = [
         ("test_a_run_without_its_key_does_not_go_on_with_another",),
     ),
     Mutant(
-        "folder-readable", "others may read the key of a checkpoint or of a node", "own_folder",
+        "folder-readable", "others may read the key of a checkpoint or of a node", "make_private_folder",
         "folder.chmod(0o700)",
         "folder.chmod(0o755)",
         ("test_a_checkpoint_keeps_its_secrets", "test_a_nodes_folder_is_its_owners_alone"),
@@ -300,9 +300,9 @@ ENGINES = [
         ("test_a_batch_hides_a_report_among_the_agreed_crowd_and_no_more",),
     ),
     Mutant(
-        "batch-of-few", "a server takes a batch of fewer users than were agreed on", "_BatchReceiver._can_speak_for",
-        "self.min_crowd <= n_clients <= n_asked",
-        "n_clients <= n_asked",
+        "batch-of-few", "a server takes a batch of fewer users than were agreed on", "_BatchReceiver._accepts_count",
+        "self.min_crowd <= n_clients <= n_expected",
+        "n_clients <= n_expected",
         ("test_a_batch_speaks_for_the_crowd_at_least_and_for_no_more_than_there_are",),
     ),
     Mutant(

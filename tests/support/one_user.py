@@ -63,16 +63,16 @@ class Recorder(LocalEngine):
         super().__init__()
         self.stops, self.shards, self.runs = stops, None, {}
 
-    def _answers(self, receiver, placed, key, n_threads):
+    def _answers(self, receiver, handles, key, n_threads):
         if self.shards is None:
-            self.shards = dict(placed)
+            self.shards = dict(handles)
         if self.stops:
             raise Stop
         fresh = copy.deepcopy(receiver.system)
         _, rounds = self.runs.setdefault(id(receiver.system), (fresh, []))
         rounds.append((receiver.state, receiver.round))
         self.kept = [*getattr(self, "kept", []), receiver.system]  # so that no id is used twice
-        yield from super()._answers(receiver, placed, key, n_threads)
+        yield from super()._answers(receiver, handles, key, n_threads)
 
 
 def shards_of(model, data, engine):

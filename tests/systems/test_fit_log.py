@@ -57,7 +57,7 @@ def test_every_round_and_epoch_of_every_model_is_a_line(model, data, caplog):
 
 
 def test_what_is_not_told_is_seen(data, caplog, monkeypatch):
-    monkeypatch.setattr("fastfedrec.systems.baselines.implicit_als.tell_done", lambda *told, **more: None)
+    monkeypatch.setattr("fastfedrec.systems.baselines.implicit_als.log_done", lambda *told, **more: None)
     model = ImplicitALS(3, 2)
     lines = lines_of(lambda: model.fit(data.binarize(), key=Key.from_seed(1)), caplog)
     with pytest.raises(AssertionError):
@@ -66,8 +66,8 @@ def test_what_is_not_told_is_seen(data, caplog, monkeypatch):
 
 @pytest.mark.ignores_values
 def test_a_line_that_names_another_class_is_seen(data, caplog, monkeypatch):
-    tell_done = engine.tell_done
-    monkeypatch.setattr(engine, "tell_done", lambda _, *told, **more: tell_done("ShareSum", *told, **more))
+    log_done = engine.log_done
+    monkeypatch.setattr(engine, "log_done", lambda _, *told, **more: log_done("ShareSum", *told, **more))
     model = DPGram()
     lines = lines_of(lambda: model.fit(data, key=Key.from_seed(1)), caplog)
     with pytest.raises(AssertionError):

@@ -14,7 +14,7 @@ from fastfedrec.compute.networks._client_steps import (
     trains_clients,
 )
 from fastfedrec.compute.networks.client_updates import ClientUpdates
-from fastfedrec.compute.networks.tiles import check_width, share_out, tile_of
+from fastfedrec.compute.networks.tiles import check_width, run_in_threads, tile_of
 from fastfedrec.core.arrays import FloatArray, check_rows, distinct, frozen
 from fastfedrec.core.check import check_instance, check_integer, check_real, plain_array
 from fastfedrec.core.randomness import Key
@@ -163,7 +163,7 @@ class GRUEncoder(ClientModel):
         def work(counter: np.ndarray, thread: int) -> None:
             _kernel.encode(frozen(parameters), items, starts, order, counter, out, *tile_of(parameters))
 
-        share_out(work, min(n_threads, max(len(out), 1)))
+        run_in_threads(work, min(n_threads, max(len(out), 1)))
         return out
 
     def encode_items(self, parameters: np.ndarray) -> FloatArray:
@@ -232,7 +232,7 @@ class GRUEncoder(ClientModel):
 
         def train(*places: Any) -> None:
             *arrays, n_threads = places
-            shape, memory = self._rooms(parameters, data, sizes[1], n_threads)
+            shape, memory = self._make_buffers(parameters, data, sizes[1], n_threads)
 
             def work(counter: np.ndarray, thread: int) -> None:
                 _kernel.train_clients(
@@ -240,7 +240,7 @@ class GRUEncoder(ClientModel):
                     steps.learning_rate, *sizes, *weights, *tile_of(parameters),
                 )  # fmt: skip
 
-            share_out(work, n_threads)
+            run_in_threads(work, n_threads)
 
         return self._train(steps, parameters.dtype, lengths, self._touched(*data), train)
 
@@ -263,7 +263,7 @@ class GRUEncoder(ClientModel):
             raise ValueError(f"examples.indptr must end at the number of examples, {n}, got {indptr[-1]}")
         return indptr, items, starts, candidates
 
-    def _rooms(
+    def _make_buffers(
         self, parameters: np.ndarray, examples: tuple[np.ndarray, ...], batch_size: int, n_threads: int
     ) -> tuple[tuple[int, int, int], np.ndarray]:
         """Columns, sequences and items of the largest batch, in whole vectors, and room for them in every thread.

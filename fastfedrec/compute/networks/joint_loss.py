@@ -15,7 +15,7 @@ from fastfedrec.compute.networks._client_steps import (
 from fastfedrec.compute.networks.client_examples import ClientExamples
 from fastfedrec.compute.networks.client_updates import ClientUpdates
 from fastfedrec.compute.networks.gru import ContrastiveExamples, GRUEncoder
-from fastfedrec.compute.networks.tiles import share_out, tile_of
+from fastfedrec.compute.networks.tiles import run_in_threads, tile_of
 from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.core.arrays import FloatArray, distinct, frozen
 from fastfedrec.core.check import check_array, check_instance, check_integer, check_real, plain_array
@@ -202,7 +202,7 @@ class JointNetwork(ClientModel):
 
         def train(*places: Any) -> None:
             *arrays, n_threads = places
-            shape, memory = self.encoder._rooms(parameters, sequences, batches[1], n_threads)
+            shape, memory = self.encoder._make_buffers(parameters, sequences, batches[1], n_threads)
 
             def work(counter: np.ndarray, thread: int) -> None:
                 _kernel.train_clients(
@@ -211,7 +211,7 @@ class JointNetwork(ClientModel):
                     steps.learning_rate * weight, steps.n_epochs, *batches, *tile_of(parameters),
                 )  # fmt: skip
 
-            share_out(work, n_threads)
+            run_in_threads(work, n_threads)
 
         of_network = self.network._touched(users, indptr, items, contexts)
         touched = self._touched(of_network, self.encoder._touched(*sequences))

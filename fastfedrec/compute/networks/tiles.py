@@ -9,7 +9,7 @@ from fastfedrec._kernels.core import hardware as _hardware
 from fastfedrec.core import hardware
 from fastfedrec.core.check import check_integer
 
-__all__ = ["check_width", "check_widths", "share_out", "tile_of", "worth_threads"]
+__all__ = ["check_width", "check_widths", "run_in_threads", "tile_of", "worth_threads"]
 
 _WIDTH_MULTIPLE = 16
 _WORTH_THREADS = 2**20
@@ -28,7 +28,7 @@ def worth_threads(n_threads: int, n_numbers: int) -> int:
     return n_threads if n_numbers >= _WORTH_THREADS else 1
 
 
-def share_out(work: Callable[[np.ndarray, int], None], n_threads: int) -> None:
+def run_in_threads(work: Callable[[np.ndarray, int], None], n_threads: int) -> None:
     """Call `work` in so many threads, with a counter of what has been begun and its own number.
 
     The kernels release the GIL.  What is not finite is for the caller to find.

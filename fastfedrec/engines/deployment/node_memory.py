@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.core.check import check_integer
-from fastfedrec.core.files import check_path, own_folder
+from fastfedrec.core.files import check_path, make_private_folder
 from fastfedrec.core.folder_lock import FolderLock
 from fastfedrec.core.kept_files import checking, is_kept
 from fastfedrec.core.randomness import Key
@@ -39,7 +39,7 @@ class NodeMemory:
 
     def __init__(self, folder: str | os.PathLike[str], max_runs: int | None):
         self._folder, self._max_runs = check_path("folder", folder), max_runs
-        own_folder(self._folder)
+        make_private_folder(self._folder)
 
     def alone(self) -> FolderLock:
         """One request at a time, of all processes: two at once could be answered with the same noise."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from fastfedrec.core.check import check_integer
 from fastfedrec.core.kept_files import DamagedFileError
-from fastfedrec.core.memory import in_words, memory_bytes
+from fastfedrec.core.memory import format_bytes, memory_bytes
 from fastfedrec.core.model_files import objects_to_json
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.digest import data_parts, digests
@@ -227,8 +227,8 @@ class Node:
         needed, there = _COPIES * self._deployment.largest_update(rounds.system, state, n_clients), memory_bytes()
         if there is not None and needed > there:
             raise RefusalError(
-                f"this node's answer may take {in_words(needed)} of memory, and there are {in_words(there)}; fit fewer "
-                "items, or run the node on a larger machine"
+                f"this node's answer may take {format_bytes(needed)} of memory, and there are {format_bytes(there)}; "
+                "fit fewer items, or run the node on a larger machine"
             )
 
     def _read_request(self, content: "RecordDict") -> _Request:

@@ -255,7 +255,7 @@ class FlowerEngine(Engine):
     def _shards_of(self, interactions: Interactions | Mapping[str, Interactions]) -> dict[str, Any]:
         return self.shards()
 
-    def _collect(self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int) -> None:
+    def _collect(self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int) -> None:
         found = None if self.records is None else self.records.recall(self._phase, receiver)
         self._to_keep = None
         if found is not None:  # a server that was killed has heard it before, and noise is not drawn for another sum
@@ -263,7 +263,7 @@ class FlowerEngine(Engine):
             receiver.add(heard)
             self.messages.record(traffic)
             return
-        super()._collect(receiver, placed, key, n_threads)
+        super()._collect(receiver, handles, key, n_threads)
         self._to_keep = receiver.heard()
 
     def _settle(self, receiver: RoundReceiver) -> None:
@@ -278,13 +278,13 @@ class FlowerEngine(Engine):
         return replace(event, separable=False) if isinstance(event, LocalReports) else event
 
     def _answers(
-        self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int
+        self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int
     ) -> Iterable[Update]:
         system, state, round_number = receiver.system, receiver.state, receiver.round
         question = self._question(state, round_number)
-        replies = self._exchange(question, placed)
+        replies = self._exchange(question, handles)
         self._count(question, replies)
-        order = {name: place for place, name in enumerate(placed)}  # floats are added in it
+        order = {name: place for place, name in enumerate(handles)}  # floats are added in it
         for name, reply in sorted(replies, key=lambda answer: order[answer[0]]):
             try:
                 largest = self._deployment.largest_update(system, state, self.members[name])

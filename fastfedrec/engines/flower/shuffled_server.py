@@ -30,8 +30,8 @@ class _BatchReceiver(RoundReceiver):
 
     min_crowd: int = 1
 
-    def _can_speak_for(self, n_clients: int, n_asked: int) -> bool:
-        return self.min_crowd <= n_clients <= n_asked
+    def _accepts_count(self, n_clients: int, n_expected: int) -> bool:
+        return self.min_crowd <= n_clients <= n_expected
 
 
 class ShuffledFlowerEngine(FlowerEngine):
@@ -56,7 +56,7 @@ class ShuffledFlowerEngine(FlowerEngine):
             ledger.note("a round's reports left their users and no batch came: it is counted as without a shuffler")
 
     def _answers(
-        self, receiver: RoundReceiver, placed: Mapping[str, Any], key: Key, n_threads: int
+        self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int
     ) -> Iterable[Update]:
         state, round_number = receiver.state, receiver.round
         question = self._question(state, round_number)
@@ -69,7 +69,7 @@ class ShuffledFlowerEngine(FlowerEngine):
                 if self._open(state, round_number):  # released to this server before it was killed
                     batch = self._release(round_number, 0)
                     break
-                replies = self._exchange(question, placed)
+                replies = self._exchange(question, handles)
                 batch = self._fetch(replies, round_number, is_last)
                 break
             except ShufflerError as error:

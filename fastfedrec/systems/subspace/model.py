@@ -24,7 +24,7 @@ from fastfedrec.systems._public_mean import floored
 from fastfedrec.systems.gram.decision import Candidate
 from fastfedrec.systems.gram.measured_model import MeasuredModel
 from fastfedrec.systems.gram.measurement import candidates_with
-from fastfedrec.systems.projection_rounds import FEWER_COLUMNS, MAX_USERS, MAX_COLUMNS, ShareSumAgain, ShareSumInstead
+from fastfedrec.systems.projection_rounds import FEWER_COLUMNS, MAX_COLUMNS, MAX_USERS, ShareSumAgain, ShareSumInstead
 from fastfedrec.systems.subspace._inference import Projections
 from fastfedrec.systems.subspace.plan import CANDIDATES, MAX_MEASURED_RANK, planned_rounds
 
@@ -178,8 +178,8 @@ class DPSubspace(MeasuredModel):
         down, up = sum(one.download for one in traffic), sum(one.upload for one in traffic)
         held = format_bytes(_n_bytes(n_items, min(self.n_columns, n_items), self._n_projections))
         return (
-            f"DPSubspace of {n_items:,} items: a user receives {format_bytes(down)} and sends {format_bytes(up)} at most, "
-            f"in {len(phases)} rounds; the server holds {held} beside the data"
+            f"DPSubspace of {n_items:,} items: a user receives {format_bytes(down)} and sends {format_bytes(up)} at "
+            f"most, in {len(phases)} rounds; the server holds {held} beside the data"
         )
 
     # ---- privacy ------------------------------------------------------------------------------------------------
