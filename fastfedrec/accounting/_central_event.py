@@ -1,4 +1,4 @@
-"""What every event of a trusted holder of data states: who may differ, who was sampled, and how often."""
+"""Fields that all releases of a trusted data holder share: neighbouring relation, sampling, number of releases."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,24 +11,25 @@ Neighboring = Literal["replace", "add_remove", "zero_out"]
 PrivacyUnit = Literal["user", "interaction"]
 Sampling = Literal["none", "poisson", "without_replacement"]
 
-#: Of every release of a trusted holder of data, where its docstring does not describe it otherwise.
+#: Parameters of every release of a trusted data holder that its own docstring does not describe.
 _RELEASE = """\
 neighboring : {"replace", "add_remove", "zero_out"}
-    Required: what happens to one unit's data.
+    Neighbouring relation; required.
 sampling : {"none", "poisson", "without_replacement"}
-    Required: how the units of each release were drawn, independently each time and in secret.
+    Sampling of the units of each release, independent each time and secret; required.
 sampling_probability : float or None
-    For "poisson": in (0, 1].
+    For "poisson": probability of each unit, in (0, 1].
 n_users, cohort_size : int or None
     For "without_replacement": exactly `cohort_size` of `n_users`, uniformly.
 count : int
-    How many such releases.
+    Number of such releases.
 privacy_unit : {"user", "interaction"}
-    Whose data neighbours differ in, and what is sampled.
+    Unit in which neighbouring data sets differ, and which is sampled.
 trust : {"central", "entity"}
-    Who is trusted with the data: the server, or only the entity that holds them and sends the release to a server.
+    Party that is trusted with the data: the server, or only the entity that holds them and sends the release to a
+    server.
 distance : float
-    Total variation distance of one release from what is described here: that of noise from a table,
+    Total-variation distance of one release from the mechanism described here; for noise from a table,
     ``noise.total_distance(n_draws)``."""
 
 described = shares_docstring(_RELEASE)
@@ -36,12 +37,10 @@ described = shares_docstring(_RELEASE)
 
 @dataclass(frozen=True, kw_only=True)
 class CentralEvent:
-    """What every release of a trusted holder of data states; relation and sampling have no default.
+    """Base class of all releases of a trusted data holder; the relation and the sampling have no default."""
 
-    One unit's data are replaced by any others ("replace"), or by none ("zero_out": the unit is still counted, and adds
-    nothing to any sum), or the unit comes or goes ("add_remove": then nothing may depend on how many there are).
-    """
-
+    # "replace": one unit's data are replaced by any others.  "zero_out": by none, but the unit is still counted, and
+    # adds nothing to any sum.  "add_remove": the unit comes or goes, so no output may depend on the number of units.
     neighboring: Neighboring
     sampling: Sampling
     sampling_probability: float | None = None

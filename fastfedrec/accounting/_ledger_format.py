@@ -1,4 +1,4 @@
-"""The ledger's JSON: its schema, which is docs/reference/ledger.schema.json, and a reader that takes nothing else."""
+"""The ledger's JSON: its schema, which is docs/reference/ledger.schema.json, and a reader that accepts nothing else."""
 
 import hashlib
 import json
@@ -26,7 +26,8 @@ from fastfedrec.core.check import LARGEST_INTEGER
 from fastfedrec.core.numbers import show
 from fastfedrec.core.text import epsilon_from_json
 
-FORMAT = "fastfedrec ledger 2"  # 1 is that of 0.1.0, which did not say so
+# Format 1 is that of 0.1.0, which does not state its number.
+FORMAT = "fastfedrec ledger 2"
 
 #: Elementary events by name.
 KINDS: dict[str, Any] = {
@@ -43,16 +44,19 @@ KINDS: dict[str, Any] = {
     )
 }
 
-#: Names under which a later version may state what neighbours and third parties see, beside `VIEWS`; none does yet.
+#: Names that a later version may use for the views of neighbours and third parties, in addition to `VIEWS`.
 RESERVED_VIEWS = ("neighbours", "third_party")
 
-_MOST_DIGITS = 400  # of a whole number: floats end at 309
-_ROOM = 1e-6  # relative, for the last digits of another machine's mathematical functions
+# Maximum number of digits of a whole number in a document; the largest float has 309.
+_MAX_DIGITS = 400
+# Relative tolerance of a stated figure, for the last digits of another machine's mathematical functions.
+_TOLERANCE = 1e-6
 
 _Schema = dict[str, Any]
 
 
 def _object(properties: Mapping[str, _Schema], optional: Mapping[str, _Schema] | None = None) -> _Schema:
+    """Return the schema of an object with these properties and no others."""
     return {
         "type": "object",
         "properties": {**properties, **(optional or {})},
@@ -62,28 +66,19 @@ def _object(properties: Mapping[str, _Schema], optional: Mapping[str, _Schema] |
 
 
 def _is_optional(field: Field[Any]) -> bool:
+    """Return whether a document may lack a field."""
     return "optional" in field.metadata
 
 
 def event_fields(event: Event) -> dict[str, Any]:
-    """The fields of an event as a document holds them: optional ones only where they differ from their default.
-
-    Parameters
-    ----------
-    event : event
-        An elementary one.
-
-    Returns
-    -------
-    dict
-        Values by name.
-    """
+    """Return the fields of an elementary event for a document; optional ones only if they differ from their default."""
     optional = {field.name: field.default for field in fields(event) if _is_optional(field)}
     return {name: value for name, value in asdict(event).items() if name not in optional or value != optional[name]}
 
 
 def _field(annotation: Any) -> _Schema:
-    """The schema of one field of an event, from its type; its range is checked by the event itself."""
+    """Return the schema of one field of an event, from its type."""
+    # The schema states types only: each event checks the ranges of its fields.
     parts = typing.get_args(annotation)
     if isinstance(annotation, types.UnionType):
         return {"anyOf": [_field(part) for part in parts]}
@@ -98,6 +93,7 @@ _COSTS = _object(dict.fromkeys(VIEWS, _COST), dict.fromkeys(RESERVED_VIEWS, _COS
 
 
 def _event(kind: type) -> _Schema:
+    """Return the schema of one kind of event."""
     hints = typing.get_type_hints(kind)
     return _object(
         {
@@ -113,7 +109,7 @@ def _event(kind: type) -> _Schema:
     )
 
 
-#: What `Ledger.to_dict` writes and `Ledger.from_dict` reads, as a JSON Schema (2020-12).
+#: Schema of the documents of `Ledger.to_dict` and `Ledger.from_dict`, as a JSON Schema (2020-12).
 SCHEMA: _Schema = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Privacy ledger of fastfedrec",
@@ -134,7 +130,7 @@ SCHEMA: _Schema = {
             "epsilon": _COSTS,
             "notes": {"type": "array", "items": {"type": "string"}, "uniqueItems": True},
         },
-        # Documents of earlier versions have neither.
+        # Documents of earlier versions have neither of these.
         {"pure_epsilon": _COSTS, "digest": {"type": "string"}},
     ),
 }
@@ -146,68 +142,56 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def _is_type(value: Any, name: str) -> bool:
-    # JSON has no infinity, nor have we a number beyond the largest float; and True is no number.
+    """Return whether a value has a type of JSON."""
+    # JSON has no infinity, and a number beyond the largest float is refused.  True is not a number here.
     is_finite = name != "number" or abs(value) <= sys.float_info.max if type(value) in (int, float) else True
     return type(value) in _TYPES[name] and is_finite
 
 
 def violation(value: Any, schema: _Schema, path: str) -> str | None:
-    """Where a value of JSON departs from a schema of the kind above, in words.
-
-    Parameters
-    ----------
-    value : object
-        As `json.loads` gives it.
-    schema : dict
-        Of the few words that `SCHEMA` uses.
-    path : str
-        Names the value.
-
-    Returns
-    -------
-    str or None
-        None where nothing is wrong.
-    """
+    """Return in words where a value of JSON departs from a schema with the keywords of `SCHEMA`, or None."""
     if "anyOf" in schema:
-        found = [violation(value, part, path) for part in schema["anyOf"]]
-        return None if None in found else f"{path} must be {_in_words(schema)}, got {show(value)}"
+        violations = [violation(value, part, path) for part in schema["anyOf"]]
+        return None if None in violations else f"{path} must be {_in_words(schema)}, got {show(value)}"
     if "const" in schema or "enum" in schema:
         allowed = schema.get("enum", [schema.get("const")])
         is_one = any(type(value) is type(one) and value == one for one in allowed)
         return None if is_one else f"{path} must be {_in_words(schema)}, got {show(value)}"
     is_number = type(value) in _TYPES["number"]
-    beyond = is_number and not schema.get("minimum", -math.inf) <= value <= schema.get("maximum", math.inf)
-    outside = is_number and not (
+    is_out_of_range = is_number and not schema.get("minimum", -math.inf) <= value <= schema.get("maximum", math.inf)
+    is_out_of_open_range = is_number and not (
         schema.get("exclusiveMinimum", -math.inf) < value < schema.get("exclusiveMaximum", math.inf)
     )
-    if not _is_type(value, schema["type"]) or beyond or outside:
+    if not _is_type(value, schema["type"]) or is_out_of_range or is_out_of_open_range:
         return f"{path} must be {_in_words(schema)}, got {show(value)}"
-    return next(_inside(value, schema, path), None)
+    return next(_find_violations(value, schema, path), None)
 
 
-def _inside(value: Any, schema: _Schema, path: str) -> Iterator[str]:
+def _find_violations(value: Any, schema: _Schema, path: str) -> Iterator[str]:
+    """Yield the violations within an object or an array."""
     if schema["type"] == "object":
         properties = schema["properties"]
         if missing := sorted(set(schema["required"]) - set(value)):
             yield f"{path} must have {missing[0]!r}, got none"
         unknown = [] if schema.get("any") else sorted(map(str, set(value) - set(properties)))
         if unknown:
-            yield f"{path} holds {unknown[0]!r}, which this version does not know; it may be of a later one"
+            yield f"{path} holds {unknown[0]!r}, which this version does not know; read it with a later version"
         for name in value:
-            if name in properties and (found := violation(value[name], properties[name], f"{path}.{name}")):
-                yield found
+            if name in properties and (problem := violation(value[name], properties[name], f"{path}.{name}")):
+                yield problem
     if schema["type"] == "array":
         seen = set()
-        for place, entry in enumerate(value):
-            if found := violation(entry, schema["items"], f"{path}[{place}]"):
-                yield found
+        for position, entry in enumerate(value):
+            if problem := violation(entry, schema["items"], f"{path}[{position}]"):
+                yield problem
             if schema.get("uniqueItems") and entry in seen:
-                yield f"{path}[{place}] repeats an earlier entry, {show(entry)}"
+                yield f"{path}[{position}] repeats an earlier entry, {show(entry)}"
             if schema.get("uniqueItems"):
                 seen.add(entry)
 
 
 def _in_words(schema: _Schema) -> str:
+    """Return a schema in words, for messages."""
     if "anyOf" in schema:
         return " or ".join(map(_in_words, schema["anyOf"]))
     if "const" in schema or "enum" in schema:
@@ -218,43 +202,26 @@ def _in_words(schema: _Schema) -> str:
 
 
 def read(document: Any) -> tuple[dict[str, Any], list[tuple[Event, int]]]:
-    """Check a document and build its events; costs are not looked at beyond their type.
-
-    Parameters
-    ----------
-    document : object
-        As from `Ledger.to_dict`, of this version or of 0.1.0.
-
-    Returns
-    -------
-    document : dict
-        In this version's format.
-    events : list of (event, int)
-        Each with how many times it happened.
-
-    Raises
-    ------
-    ValueError
-        Names the field at fault.
-    """
+    """Check a document without its costs, and return it in this version's format with its events and their times."""
     if not isinstance(document, dict):
         raise ValueError(f"ledger must be an object of JSON, got {show(document)}")
     if "format" not in document and not _states_infinite(document.get("epsilon")):
         document = _from_first(document)
-    if found := violation(document, _WITHOUT_EVENTS, "ledger"):
-        raise ValueError(found)
+    if problem := violation(document, _WITHOUT_EVENTS, "ledger"):
+        raise ValueError(problem)
     for name in ("epsilon", "pure_epsilon"):
         _refuse_reserved(document.get(name, {}), f"ledger.{name}")
-    places: dict[Event, int] = {}
-    for place, entry in enumerate(document["events"]):
-        event = _read_event(entry, f"ledger.events[{place}]")
-        if event in places:
-            raise ValueError(f"ledger.events[{place}] repeats ledger.events[{places[event]}]; add up their times")
-        places[event] = place
-    return document, [(event, document["events"][place]["times"]) for event, place in places.items()]
+    # Two entries for one event would be ambiguous, since a ledger counts each event in one entry.
+    positions: dict[Event, int] = {}
+    for position, entry in enumerate(document["events"]):
+        event = _read_event(entry, f"ledger.events[{position}]")
+        if event in positions:
+            raise ValueError(f"ledger.events[{position}] repeats ledger.events[{positions[event]}]; add up their times")
+        positions[event] = position
+    return document, [(event, document["events"][position]["times"]) for event, position in positions.items()]
 
 
-# Events are looked at one by one, by their kind, for messages that say what is wrong with this kind.
+# Each event is checked by the schema of its kind, so that messages name the fault of this kind.
 _WITHOUT_EVENTS = {
     **SCHEMA,
     "properties": {
@@ -265,20 +232,22 @@ _WITHOUT_EVENTS = {
 
 
 def _refuse_reserved(costs: Mapping[str, Any], path: str) -> None:
+    """Raise if costs state a view that only later versions can account for."""
     for view in RESERVED_VIEWS:
         if view in costs:
             raise ValueError(f"{path} states what {view!r} see, which this version cannot account for; use a later one")
 
 
 def _read_event(entry: dict[str, Any], path: str) -> Event:
+    """Build one event from its entry, and check that the entry is as this version writes it."""
     kind = KINDS.get(entry.get("kind", "")) if isinstance(entry.get("kind"), str) else None
     if kind is None:
         raise ValueError(
             f"{path}.kind must be one of {sorted(KINDS)}, got {show(entry.get('kind'))}, which this version cannot "
             "account for"
         )
-    if found := violation(entry, _event(kind), path):
-        raise ValueError(found)
+    if problem := violation(entry, _event(kind), path):
+        raise ValueError(problem)
     for name in ("epsilon_per_round", "epsilon_whole_run"):
         _refuse_reserved(entry[name], f"{path}.{name}")
     try:
@@ -293,16 +262,18 @@ def _read_event(entry: dict[str, Any], path: str) -> Event:
 
 
 def _states_infinite(costs: Any) -> bool:
+    """Return whether costs have the word of formats after 0.1.0 for no guarantee."""
     return isinstance(costs, dict) and "infinite" in costs.values()
 
 
 def _from_first(document: dict[str, Any]) -> dict[str, Any]:
-    """A ledger of 0.1.0, which wrote null where nothing is guaranteed, in today's format."""
+    """Return a ledger of 0.1.0, which has null for no guarantee, in this version's format."""
 
     def costs(of: Any) -> Any:
         return {view: "infinite" if cost is None else cost for view, cost in of.items()} if isinstance(of, dict) else of
 
     def part_of(name: str, part: Any, kind: Any) -> Any:
+        # Version 0.1.0 has binary responses only, which have one candidate.
         if name == "fields" and kind == "ShuffledReports" and isinstance(part, dict):
             return {"n_candidates": 1} | part
         return costs(part) if name.startswith("epsilon_") else part
@@ -319,48 +290,27 @@ def _from_first(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def digest(document: Mapping[str, Any]) -> str:
-    """The SHA-256 of a document's content, without the figures that are computed from it.
-
-    Parameters
-    ----------
-    document : mapping
-        As `Ledger.to_dict` writes it; costs may be missing.
-
-    Returns
-    -------
-    str
-        In hexadecimal, of JSON with sorted names.
-    """
+    """Return the SHA-256, in hexadecimal, of a document's content without the figures that are computed from it."""
     content = {name: document[name] for name in ("format", "delta", "is_simulation", "notes")}
     content["events"] = [[entry["kind"], entry["fields"], entry["times"]] for entry in document["events"]]
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def refuse_understatement(document: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-    """Raise where a document states less than its own events cost, or has the digest of other content.
-
-    Parameters
-    ----------
-    document : mapping
-        As `read` returned it.
-    own : mapping
-        The document of its events, with costs computed anew.
-
-    Raises
-    ------
-    ValueError
-        Names the figure and its cost, or the digest.
-    """
-    pairs = [(document, own, "ledger", name) for name in ("epsilon", "pure_epsilon") if name in document]
-    for place, (entry, mine) in enumerate(zip(document["events"], own["events"], strict=True)):
-        pairs += [(entry, mine, f"ledger.events[{place}]", name) for name in ("epsilon_per_round", "epsilon_whole_run")]
-    for stated, found, path, name in pairs:
-        for view, cost in found[name].items():
-            least, figure = epsilon_from_json(cost), epsilon_from_json(stated[name][view])
-            if figure < least * (1 - _ROOM):
+def refuse_understatement(document: Mapping[str, Any], recomputed: Mapping[str, Any]) -> None:
+    """Raise if a document states less than its events cost in `recomputed`, or has the digest of other content."""
+    pairs = [(document, recomputed, "ledger", name) for name in ("epsilon", "pure_epsilon") if name in document]
+    for position, (entry, expected_entry) in enumerate(zip(document["events"], recomputed["events"], strict=True)):
+        pairs += [
+            (entry, expected_entry, f"ledger.events[{position}]", name)
+            for name in ("epsilon_per_round", "epsilon_whole_run")
+        ]
+    for stated, expected_costs, path, name in pairs:
+        for view, cost in expected_costs[name].items():
+            smallest, figure = epsilon_from_json(cost), epsilon_from_json(stated[name][view])
+            if figure < smallest * (1 - _TOLERANCE):
                 raise ValueError(
-                    f"{path}.{name}.{view} states {figure:g}, and its events cost {least:g}: the file was changed, or "
-                    "the version that wrote it erred; check_costs=False reads it with the cost of its events"
+                    f"{path}.{name}.{view} states {figure:g}, and its events cost {smallest:g}: the file was changed, "
+                    "or the version that wrote it was wrong; pass check_costs=False to read it with its events' cost"
                 )
     if document.get("digest", expected := digest(document)) != expected:
         raise ValueError(
@@ -370,35 +320,18 @@ def refuse_understatement(document: Mapping[str, Any], own: Mapping[str, Any]) -
 
 
 def parse(text: str) -> Any:
-    """JSON text as `json.loads`, without what JSON does not have and without two fields of one name.
+    """Return the values of JSON text; refuse constants that JSON does not have, and repeated names of fields."""
 
-    Parameters
-    ----------
-    text : str
-        A document.
-
-    Returns
-    -------
-    object
-        Plain values.
-
-    Raises
-    ------
-    TypeError
-        Not text.
-    ValueError
-        Not JSON, or ambiguous.
-    """
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
+    def refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        fields_by_name = dict(pairs)
+        if len(fields_by_name) < len(pairs):
             names = [name for name, _ in pairs]
             raise ValueError(f"ledger holds a field twice: {next(name for name in names if names.count(name) > 1)!r}")
-        return found
+        return fields_by_name
 
-    def whole(digits: str) -> int:
-        if len(digits) > _MOST_DIGITS:
+    def parse_integer(digits: str) -> int:
+        # Python refuses or takes long for integers of thousands of digits.
+        if len(digits) > _MAX_DIGITS:
             raise ValueError(f"ledger holds a whole number of {len(digits):,} digits, got {digits[:20]}...")
         return int(digits)
 
@@ -408,6 +341,6 @@ def parse(text: str) -> Any:
     if not isinstance(text, str | bytes | bytearray):
         raise TypeError(f"ledger must be JSON text as written by to_json, got {show(text)} ({type(text).__name__})")
     try:
-        return json.loads(text, object_pairs_hook=once, parse_constant=refuse, parse_int=whole)
+        return json.loads(text, object_pairs_hook=refuse_repeats, parse_constant=refuse, parse_int=parse_integer)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ValueError(f"ledger must be JSON text as written by to_json: {error}") from None

@@ -1,4 +1,4 @@
-"""A ledger's events in words: what they rest on, and what stands behind each figure."""
+"""A ledger's events in words: the conditions of the figures, and the source of each figure."""
 
 import math
 from collections.abc import Mapping
@@ -31,17 +31,17 @@ _PRECONDITIONS = {
 
 
 def preconditions(events: Mapping[Event, int], is_simulation: bool, delta: float) -> list[str]:
-    """What must be true for the figures to hold."""
+    """Return the conditions under which the figures hold."""
     reports = [event for event in events if isinstance(event, LocalReports | ShuffledReports)]
     shuffled = any(isinstance(seen_event(event, "shuffled_server"), ShuffledReports) for event in reports)
-    told = [_PRECONDITIONS["shuffled"], _PRECONDITIONS["public"]] if shuffled else []
+    shuffler_conditions = [_PRECONDITIONS["shuffled"], _PRECONDITIONS["public"]] if shuffled else []
     costs = [stated_cost(events, view, delta) for view in VIEWS]
     fixed = [_PRECONDITIONS["fixed"]] if any(cost.delta and math.isfinite(cost.epsilon) for cost in costs) else []
-    return told + fixed + ([_PRECONDITIONS["seed"]] if is_simulation else [])
+    return shuffler_conditions + fixed + ([_PRECONDITIONS["seed"]] if is_simulation else [])
 
 
 def describe(event: Event) -> str:
-    """How many reports of whom, and for which neighbours an event was proved."""
+    """Return the numbers of reports and users of an event, and the relation that it was proved for."""
     if isinstance(event, LocalReports | ShuffledReports):
         reports = f", {event.n_reports:,} reports a user and round, {event.n_users:,} users"
         return reports + RESTATED.get(event.neighboring, "")
@@ -51,7 +51,7 @@ def describe(event: Event) -> str:
 
 
 def theorem(event: Event, view: View, delta: float) -> str:
-    """What a finite figure comes from; a delta of 0 is not mentioned."""
+    """Return the source of a finite figure; a delta of 0 is not mentioned."""
     at_delta = f", delta {delta:g}" if delta else ""
     seen = seen_event(event, view)
     if isinstance(seen, ShuffledReports):
@@ -66,7 +66,7 @@ def theorem(event: Event, view: View, delta: float) -> str:
 
 
 def no_theorem(event: Event, view: View) -> str:
-    """Why there is no figure."""
+    """Return the reason why there is no figure."""
     if isinstance(event, Unprotected):
         return "no noise"
     return "the key undoes the noise" if view == "key_holder" else "it sees the data"

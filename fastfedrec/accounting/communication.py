@@ -1,4 +1,4 @@
-"""The communication ledger: what each client downloads and uploads."""
+"""The communication ledger: the bytes that each client downloads and uploads."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,16 +11,16 @@ __all__ = ["CommunicationLedger", "RoundTraffic"]
 
 @dataclass(frozen=True)
 class RoundTraffic:
-    """Bytes of one round.
+    """Bytes that clients move in one round.
 
     Parameters
     ----------
     download : int
-        What one client receives.
+        Bytes that one client receives.
     upload : int
-        What one client sends.
+        Bytes that one client sends.
     n_clients : int
-        Clients asked.
+        Number of clients requested.
     """
 
     download: int
@@ -34,14 +34,14 @@ class RoundTraffic:
 
 @dataclass
 class CommunicationLedger:
-    """Bytes down and up, per client and round.
+    """Bytes downloaded and uploaded, per client and round.
 
     Parameters
     ----------
     rounds : list of RoundTraffic
-        In order.
+        Traffic of each round, in order.
     n_clients : int or None
-        A public number of clients that is written for every round, where the number that was asked must not be known.
+        Public number of clients that is written for every round if the number of requested clients must stay secret.
     """
 
     rounds: list[RoundTraffic] = field(default_factory=list)
@@ -57,17 +57,17 @@ class CommunicationLedger:
         Parameters
         ----------
         traffic : RoundTraffic
-            What it moves.
+            Traffic of the round.
         """
         self.rounds.append(traffic if self.n_clients is None else replace(traffic, n_clients=self.n_clients))
 
     def to_dict(self) -> dict[str, Any]:
-        """Totals and the last round's figures.
+        """Return the totals and the last round's figures.
 
         Returns
         -------
         dict
-            Bytes, as ints.
+            Numbers of bytes, as ints.
         """
         last = self.rounds[-1] if self.rounds else RoundTraffic(0, 0, 0)
         return {
@@ -82,12 +82,12 @@ class CommunicationLedger:
         }
 
     def summary(self) -> str:
-        """A table of what one client and all clients move.
+        """Return a table of the bytes of one client and of all clients.
 
         Returns
         -------
         str
-            Several lines.
+            Text of several lines.
         """
         totals = self.to_dict()
         rows = [

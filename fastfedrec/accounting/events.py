@@ -1,4 +1,4 @@
-"""Events: frozen records of what happened to people's data. What it costs is the accountants' business."""
+"""Events: frozen records of the messages and releases of a run. The accountants compute their cost."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -31,38 +31,40 @@ __all__ = [
     "UnsupportedEventError",
 ]
 
-_OPTIONAL = {"optional": True}  # a field that a ledger's document may lack; it was added to a format in use
-_MOST_PARTS, _DEEPEST = 100_000, 100  # of a `Composed`
+# Metadata of a field that a ledger's document may lack, because documents were written before the field existed.
+_OPTIONAL = {"optional": True}
+# Limits of a `Composed`: elementary events in total, and levels of nesting.
+_MAX_PARTS, _MAX_DEPTH = 100_000, 100
 
 
 class UnsupportedEventError(TypeError):
-    """An event whose cost is not known: there is no theorem for it here, and no guess is made."""
+    """Error for an event for which this package knows no theorem that states its cost."""
 
 
 @dataclass(frozen=True)
 class LocalReports:
-    """Every user sent some randomized reports, protected on the user's own device.
+    """Randomized reports of every user, protected on the user's own device.
 
     Parameters
     ----------
     mechanism : str
         Name of the local randomizer.
     epsilon : float
-        Of one report, in nats, exact for what ran (rounded up).
+        Epsilon of one report, in nats, exact for the sampler that ran (rounded up).
     n_reports : int
-        Reports of one user in one round.
+        Number of reports of one user in one round.
     n_users : int
-        Users who were asked.
+        Number of users who were requested.
     separable : bool
-        Whether each report is a binary response that means something alone, and what it is about is drawn without
-        regard to the user's data: then a shuffler may break the link between any two reports, and hides each among
-        the others'.
+        Whether each report is a binary response that is useful alone, about a subject that is drawn independently of
+        the user's data.  Then a shuffler may break the link between any two reports, and hides each among the reports
+        of the other users.
     neighboring : {"replace"}
-        One user's data are replaced by any others.
+        Neighbouring relation: one user's data are replaced by any others.
     privacy_unit : {"user"}
-        All of one person's data.
+        All data of one user.
     trust : {"local"}
-        Nothing beyond the user's own device is trusted.
+        Only the user's own device is trusted.
     """
 
     mechanism: str
@@ -80,29 +82,30 @@ class LocalReports:
 
 @dataclass(frozen=True)
 class ShuffledReports:
-    """Every user sent some binary or largest responses, and a shuffler took the senders off before anybody saw them.
+    """Binary or largest responses of every user, with the senders removed by a shuffler before the server sees them.
 
     Parameters
     ----------
     mechanism : str
-        Name of the local randomizer, binary or largest response.  But for the latter's choice among its candidates,
-        data must not choose how many reports there are, nor what they are about.
+        Name of the local randomizer, binary or largest response.  Data must not choose the number of reports or their
+        subjects, except for the choice of a largest response among its candidates.
     epsilon : float
-        Of one report, in nats, exact for what ran (rounded up).
+        Epsilon of one report, in nats, exact for the sampler that ran (rounded up).
     n_reports : int
-        Reports of one user in one round; no two of them can be linked.
+        Number of reports of one user in one round; no two of them can be linked.
     n_users : int
-        Users who were asked, each sending as many.
+        Number of users who were requested; each sends `n_reports` reports.
     honest_fraction : float
-        Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.
+        Share of the users, in (0, 1], who follow the protocol and do not reveal their reports.
     neighboring : {"replace", "zero_out"}
-        One user's data are replaced by any others, or by none, so that each of its reports is drawn uniformly.
+        Neighbouring relation: one user's data are replaced by any others, or by none, so that each of the user's
+        reports is drawn uniformly.
     privacy_unit : {"user"}
-        All of one person's data.
+        All data of one user.
     trust : {"shuffle"}
         The shuffler is trusted to break every link, and not to collude with the server.
     n_candidates : int
-        Of `LargestResponse`; 1 for binary response.
+        Number of candidates of `LargestResponse`; 1 for binary response.
     """
 
     mechanism: str
@@ -120,32 +123,33 @@ class ShuffledReports:
 
     @property
     def n_honest_users(self) -> int:
-        """Users among whom a report hides, rounded down.
+        """Number of honest users, rounded down; a report hides among these.
 
         Returns
         -------
         int
             At least 1.
         """
-        return min(self.n_users, int(self.honest_fraction * self.n_users))  # a float may round up beyond 2^53
+        # Beyond 2^53 users the product may round up, so the number of users bounds it.
+        return min(self.n_users, int(self.honest_fraction * self.n_users))
 
 
 @described
 @dataclass(frozen=True)
 class Gaussian(CentralEvent):
-    """A trusted server released sums with Gaussian noise, continuous or rounded after it was added.
+    """Sums with Gaussian noise, continuous or rounded after it was added, released by a trusted server.
 
     Parameters
     ----------
     noise_multiplier : float
-        Standard deviation of the noise over the l2 sensitivity under `neighboring`.  For vectors clipped to norm S the
-        sensitivity is S if a user is added, removed, or left without data, and at most 2 S if one is replaced; either
+        Standard deviation of the noise over the L2 sensitivity under `neighboring`.  For vectors clipped to norm S the
+        sensitivity is S if a user is added, removed, or left without data, and at most 2 S if one is replaced.  Either
         covers leaving a user out, as sampling does.
     mechanism : str
         Name, for the ledger.
     contribution : float or None
-        Under "replace": the largest norm of one unit's contribution over the sensitivity, in [0.5, 1]; only Poisson
-        sampling uses it.  None where it is not stated, which counts as 1.
+        Under "replace": the largest norm of one unit's contribution over the sensitivity, in [0.5, 1].  Only Poisson
+        sampling uses it.  None means not stated, and counts as 1.
     replace_sensitivity : float or None
         Under "add_remove" or "zero_out" without sampling: the largest distance between the contributions of two units
         over the sensitivity, in [1, 2].  The square root of 2 holds for contributions with non-negative inner products.
@@ -167,7 +171,7 @@ class Gaussian(CentralEvent):
 @described
 @dataclass(frozen=True)
 class Laplace(CentralEvent):
-    """A trusted server released one number with continuous Laplace noise.
+    """One number with continuous Laplace noise, released by a trusted server.
 
     Parameters
     ----------
@@ -176,12 +180,12 @@ class Laplace(CentralEvent):
     mechanism : str
         Name, for the ledger.
     contribution : float or None
-        Under "replace": the most that leaving one unit out changes the number, over the sensitivity, in [0.5, 1].  Only
-        Poisson sampling uses it, and is refused without it.
+        Under "replace": the maximum change of the number when one unit is left out, over the sensitivity, in [0.5, 1].
+        Only Poisson sampling uses it, and Poisson sampling requires it.
 
     Notes
     -----
-    A vector with l1 sensitivity, or discrete Laplace noise, is a `CentralRelease` with its pure epsilon.
+    For a vector with an L1 sensitivity, or discrete Laplace noise, use a `CentralRelease` with the pure epsilon.
     """
 
     noise_multiplier: float
@@ -197,24 +201,24 @@ class Laplace(CentralEvent):
 @described
 @dataclass(frozen=True)
 class CentralRelease(CentralEvent):
-    """A trusted server saw the data and released something with an epsilon, and perhaps a delta, of its own.
+    """Release of a trusted server that saw the data, with an epsilon and an optional delta of its own.
 
     Parameters
     ----------
     mechanism : str
         Name of the mechanism.
     epsilon : float
-        Of one release, in nats, before any sampling.
+        Epsilon of one release, in nats, before any sampling.
     neighboring : {"add_remove", "replace", "zero_out"}
-        What happens to one unit's data; the default is one that costs more in the ledger.
+        Neighbouring relation; the default is one that costs more in the ledger.
     sampling : {"none", "poisson", "without_replacement"}
         How the units of each release were drawn; the default is the one that costs more.
     delta : float
-        Of one release, in [0, 1): 0 where the guarantee is pure.
+        Delta of one release, in [0, 1): 0 if the guarantee is pure.
     n_choices : int or None
-        One release is this number of exponential mechanisms, one after the other, each of bounded range epsilon /
-        n_choices: then less is lost than by other releases with this epsilon.  None for any other mechanism, as
-        permute-and-flip, noisy maxima with other noise than Gumbel's, or randomized response.  Needs delta 0.
+        Number of exponential mechanisms that one release runs, one after the other, each of bounded range epsilon /
+        n_choices.  Such a release costs less than others with this epsilon, and requires delta 0.  None for any other
+        mechanism, such as permute-and-flip, noisy maxima with other noise than Gumbel's, or randomized response.
     """
 
     mechanism: str
@@ -239,20 +243,20 @@ class CentralRelease(CentralEvent):
 @described
 @dataclass(frozen=True)
 class ZCDP(CentralEvent):
-    """A trusted server released something that is rho-zero-concentrated differentially private.
+    """Release of a trusted server that is rho-zero-concentrated differentially private.
 
     Parameters
     ----------
     mechanism : str
-        Name of the mechanism, as the discrete Gaussian.
+        Name of the mechanism, such as the discrete Gaussian.
     rho : float
-        Of one release; nothing is known of it under sampling.
+        Rho of one release; no theorem states it under sampling.
     sampling : {"none"}
-        Required; any other raises, for there is no amplification theorem for zCDP alone.
+        Required; any other value raises, because zCDP alone has no amplification theorem.
     sampling_probability, n_users, cohort_size : None
-        Not for this event.
+        Not used by this event.
     privacy_unit : {"user", "interaction"}
-        Whose data neighbours differ in.
+        Unit in which neighbouring data sets differ.
     """
 
     mechanism: str
@@ -267,26 +271,26 @@ class ZCDP(CentralEvent):
 @described
 @dataclass(frozen=True)
 class DiscreteGaussianRelease(CentralEvent):
-    """A trusted server released one whole number with discrete Gaussian noise.
+    """One whole number with discrete Gaussian noise, released by a trusted server.
 
     Parameters
     ----------
     stddev : float
-        The noise is x with a probability in proportion to exp(-x^2 / (2 stddev^2)).
+        Parameter of the noise, which is x with a probability in proportion to exp(-x^2 / (2 stddev^2)).
     sensitivity : int
-        The most that the number changes under `neighboring`.
+        Maximum change of the number under `neighboring`.
     mechanism : str
         Name, for the ledger.
     sampling : {"none"}
-        Required; any other raises.
+        Required; any other value raises.
     sampling_probability, n_users, cohort_size : None
-        Not for this event.
+        Not used by this event.
     privacy_unit : {"user", "interaction"}
-        Whose data neighbours differ in.
+        Unit in which neighbouring data sets differ.
 
     Notes
     -----
-    Several numbers of one unit, with an l2 sensitivity together, are a `ZCDP`.
+    For several numbers of one unit with a joint L2 sensitivity, use a `ZCDP`.
     """
 
     stddev: float
@@ -302,14 +306,14 @@ class DiscreteGaussianRelease(CentralEvent):
 
 @dataclass(frozen=True)
 class Unprotected:
-    """Something was sent or released without any formal protection.
+    """Message or release without any formal protection.
 
     Parameters
     ----------
     mechanism : str
-        What was sent, in words.
+        Description of the content.
     privacy_unit : {"user"}
-        All of one person's data.
+        All data of one user.
     """
 
     mechanism: str
@@ -322,14 +326,14 @@ class Unprotected:
 
 @dataclass(frozen=True)
 class Composed:
-    """Several events on the same people, fixed beforehand; later ones may use the outputs of earlier ones.
+    """Several events on the same users, fixed beforehand; later ones may use the outputs of earlier ones.
 
     Parameters
     ----------
     events : tuple of events
-        All with the same neighbouring relation and privacy unit; at most 100,000 in all, nested at most 100 deep.
+        Events with the same neighbouring relation and privacy unit; at most 100,000 in total, nested at most 100 deep.
     count : int
-        How many times all of them happened.
+        Number of times that all of them happened.
     mechanism : str
         Name, for the ledger.
     """
@@ -342,13 +346,13 @@ class Composed:
         check_instance("events", self.events, tuple, "pass a tuple of events")
         for event in self.events:
             check_event("events", event)
-        # Parts may be shared, so that 40 pairs of pairs are 2^40 events: known before anybody walks through them.
+        # Parts may be shared, so 40 nested pairs are 2^40 events.  Sizes are summed without a walk through all events.
         size = sum(getattr(event, "_size", 1) for event in self.events)
         depth = 1 + max((getattr(event, "_depth", 0) for event in self.events), default=0)
-        if size > _MOST_PARTS or depth > _DEEPEST:
+        if size > _MAX_PARTS or depth > _MAX_DEPTH:
             raise ValueError(
-                f"events must hold at most {_MOST_PARTS:,} events, nested at most {_DEEPEST} deep, got {size:,} and "
-                f"{depth}; say how often with count"
+                f"events must hold at most {_MAX_PARTS:,} events, nested at most {_MAX_DEPTH} deep, got {size:,} and "
+                f"{depth}; use count for repeated events"
             )
         store(self, count=check_integer("count", self.count, low=1), _size=size, _depth=depth)
 
@@ -372,9 +376,9 @@ def check_event(name: str, value: Any) -> Any:
     Parameters
     ----------
     name : str
-        The argument's name, for the message.
+        Name of the argument, for the message.
     value : object
-        What the caller passed.
+        Value that the caller passed.
 
     Returns
     -------
@@ -384,7 +388,7 @@ def check_event(name: str, value: Any) -> Any:
     Raises
     ------
     TypeError
-        Anything else.
+        The value is not an event.
     """
     if not isinstance(value, Event):
         raise TypeError(f"{name} must hold events of fastfedrec.accounting, got {value!r} ({type(value).__name__})")

@@ -1,4 +1,4 @@
-"""What an epsilon and a delta mean for somebody who guesses."""
+"""The meaning of an epsilon and a delta for an adversary that guesses."""
 
 import math
 
@@ -8,14 +8,14 @@ __all__ = ["most_right_guesses"]
 
 
 def most_right_guesses(epsilon: float, delta: float = 0.0) -> float:
-    """How often a guesser between two given histories of a person can be right, each as likely before, at most.
+    """Return the largest probability of a right guess between two given histories of a user, equally likely before.
 
     Parameters
     ----------
     epsilon : float
-        Of a guarantee for replacing all data of the person, in nats.
+        Epsilon of a guarantee for replacing all data of the user, in nats.
     delta : float
-        Of the same guarantee.
+        Delta of the same guarantee.
 
     Returns
     -------
@@ -25,7 +25,7 @@ def most_right_guesses(epsilon: float, delta: float = 0.0) -> float:
     Raises
     ------
     ValueError
-        An infinite or negative epsilon, or a delta outside of [0, 1].
+        The epsilon is infinite or negative, or the delta is outside of [0, 1].
 
     References
     ----------
@@ -37,6 +37,7 @@ def most_right_guesses(epsilon: float, delta: float = 0.0) -> float:
     >>> [round(most_right_guesses(epsilon), 3) for epsilon in (0.5, 1.0, 4.0)]
     [0.622, 0.731, 0.982]
     """
+    # Both terms are divided by e^epsilon, so that a large epsilon does not overflow.
     odds = math.exp(-check_real("epsilon", epsilon, low=0.0))
     delta = check_real("delta", delta, low=0.0, high=1.0)
     return min(1.0, (1.0 + delta * odds) / (1.0 + odds))

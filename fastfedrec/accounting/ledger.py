@@ -1,4 +1,4 @@
-"""The privacy ledger: the events of one or more runs on the same people, and who is protected how much."""
+"""The privacy ledger: the events of one or more runs on the same users, and the cost of each adversary's view."""
 
 import json
 import math
@@ -30,36 +30,36 @@ __all__ = ["Ledger"]
 
 
 class Ledger:
-    """What was done to people's data, who is protected from whom, and how much.
+    """Record of the uses of the users' data, and of their privacy cost against each adversary.
 
-    Pass one ledger to several ``fit`` calls to add up what runs on the same people cost together.
+    Pass one ledger to several ``fit`` calls to add up the costs of all runs on the same users.
 
     Parameters
     ----------
     delta : float
-        In (0, 1): at which figures are stated.
+        Delta at which figures are stated, in (0, 1).
 
     Attributes
     ----------
     events : Counter
-        Each event and how many times (rounds) it happened, in order of first appearance.
+        Each event and the number of times (rounds) that it happened, in order of first appearance.
     is_simulation : bool
-        Whether any run took its noise from a seed: then nothing is claimed against whoever holds the seed.
+        Whether any run took its noise from a seed.  Then there is no claim against a holder of the seed.
     notes : list of str
-        What else a reader must know.
+        Further remarks that a reader must know.
 
     Notes
     -----
-    Every figure is for replacing all data of one user ("replace", privacy unit "user"), and an upper bound for any data
-    and any use of earlier outputs by later events; an event that was proved for another relation says so.  A figure
-    is the least over all accountants at its delta, so a further event lowers it by no more than discretization, 1e-4 of
-    itself.
+    Every figure is for replacing all data of one user ("replace", privacy unit "user").  It is an upper bound for any
+    data and any use of earlier outputs by later events.  An event that was proved for another relation states that
+    relation.  A figure is the minimum over all accountants at its delta, so a further event lowers it by at most the
+    discretization error, 1e-4 of itself.
 
     The kind, parameters and number of events must be fixed before the first release, or be chosen without regard to
-    releases.  Whoever fits again until a released model is good, or stops a fit by what it released, chooses events by
-    releases.  Then ``epsilon(against, delta=0)``, the sum of pure epsilons, holds, and so does a figure whose events
-    are part of a plan that was fixed beforehand, computed for the whole plan.  See "Adaptive choices" in
-    docs/explanation/accounting/accounting.md.
+    releases.  A user of this package who fits again until a released model is good, or who stops a fit because of a
+    release, chooses events by releases.  Then two figures hold: ``epsilon(against, delta=0)``, the sum of pure
+    epsilons, and a figure computed for a whole plan that was fixed beforehand and that includes the events.  See
+    "Adaptive choices" in docs/explanation/accounting/accounting.md.
 
     References
     ----------
@@ -96,65 +96,67 @@ class Ledger:
         Parameters
         ----------
         event : event
-            What is about to happen.
+            Event that is about to happen.
         simulation : bool
             Whether the noise comes from a seed.
 
         Raises
         ------
         TypeError
-            Not an event, or one whose cost to a user is not known here (`UnsupportedEventError`).
+            The value is no event, or no theorem here states its cost to a user (`UnsupportedEventError`).
         """
         if type(check_event("event", event)).__name__ not in KINDS:
-            raise TypeError(f"event must be an elementary event, got {event!r}; record its parts one by one")
+            raise TypeError(f"event must be an elementary event, got {event!r}; record each of its parts")
         simulation = check_flag("simulation", simulation)
+        # An event of unknown cost raises here, before it is in the ledger.
         for view in VIEWS:
             seen_event(event, view)
         self.events[event] += 1
         self.is_simulation |= simulation
 
     def amend(self, event: Event, n_users_heard: int) -> None:
-        """Correct the last record of some reports: fewer users were heard, so each hides among fewer.
+        """Correct the last record of some reports: fewer users answered, so each report hides among fewer.
 
         Parameters
         ----------
         event : LocalReports or ShuffledReports
-            As recorded.
+            Event as recorded.
         n_users_heard : int
-            How many users' reports arrived.  Users who dropped out may all be honest ones: with a share h of honest
-            users, ``n_users_heard - (1 - h) * n_users`` honest users are left.  Where none is left there is no crowd,
-            and reports that may have left their users all the same are counted as without a shuffler.
+            Number of users with a received report.  All users who dropped out may be honest.  With a share h of honest
+            users, at least ``n_users_heard - (1 - h) * n_users`` honest users remain.  If none remains there is no
+            crowd, and reports that may have left their users are counted as without a shuffler.
         """
         n_users_heard = check_integer("n_users_heard", n_users_heard, low=0)
         if isinstance(event, LocalReports | ShuffledReports) and n_users_heard < event.n_users:
             self._restate(event, after_dropouts(event, n_users_heard))
 
     def confirm_shuffled(self, event: LocalReports, n_users: int, honest_fraction: float = 1.0) -> None:
-        """Correct the last record of some reports: they did go through a shuffler, in a batch that was large enough.
+        """Correct the last record of some reports: they passed a shuffler, in a batch that was large enough.
 
         Parameters
         ----------
         event : LocalReports
-            As recorded, before it was known whether a batch would come; its users are those who were asked.
+            Event as recorded before the batch arrived; its users are those who were requested.
         n_users : int
-            The public number of users that the shuffler waits for; above the number of users who were asked it counts
-            as that number, since others may be dishonest.
+            Public number of users that the shuffler waits for.  A number above the number of requested users counts as
+            the latter, because the additional users may be dishonest.
         honest_fraction : float
-            Share of the users who were asked, in (0, 1], who follow the protocol and do not reveal their reports.  All
-            others may be in the batch; where they may fill it, the reports are counted as without a shuffler.
+            Share of the requested users, in (0, 1], who follow the protocol and do not reveal their reports.  All other
+            users may be in the batch.  If they can fill it, the reports are counted as without a shuffler.
 
         Raises
         ------
         TypeError, ValueError
-            Not local reports, or not in the ledger.
+            The event is not local reports, or is not in the ledger.
         """
-        # Other reports have an honest share and candidates, which a new event would forget.
+        # Other reports have an honest share and candidates, which a new event would lose.
         check_instance("event", event, LocalReports, "pass the reports as they were recorded, before their batch came")
         n_users = check_integer("n_users", n_users, low=1)
-        asked = ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)
-        self._restate(event, after_dropouts(asked, n_users) if n_users < asked.n_users else asked)
+        requested = ShuffledReports(event.mechanism, event.epsilon, event.n_reports, event.n_users, honest_fraction)
+        self._restate(event, after_dropouts(requested, n_users) if n_users < requested.n_users else requested)
 
     def _restate(self, event: Event, as_event: Event) -> None:
+        """Move one occurrence of an event to another event."""
         if not self.events[event]:
             raise ValueError(f"the ledger holds no {event!r}")
         self.events[event] -= 1
@@ -163,7 +165,7 @@ class Ledger:
         self.events[as_event] += 1
 
     def note(self, text: str) -> None:
-        """Add a remark, once.
+        """Add a remark, unless the ledger has it already.
 
         Parameters
         ----------
@@ -180,12 +182,12 @@ class Ledger:
         Parameters
         ----------
         ledgers : sequence of Ledger
-            Of disjoint sets of users.
+            Ledgers of disjoint sets of users.
 
         Returns
         -------
         Ledger
-            What one user paid, with the users of all shards to hide among.
+            Cost of one user, whose reports hide among the users of all shards.
 
         Raises
         ------
@@ -194,12 +196,13 @@ class Ledger:
 
         Notes
         -----
-        The order of events may differ.  At least the sum of the shards' honest users is honest.  Shards with several
-        sizes of crowd for one event count with the smallest, as it is unknown which of their rounds coincide.  Of
-        releases of samples of fixed size, the one with the highest rate counts: a user is in one shard.
+        The order of events may differ.  The number of honest users is at least the sum of the shards' numbers.  If
+        several shards have crowds of several sizes for one event, each counts with its smallest, because it is unknown
+        which of their rounds coincide.  Among releases of samples of fixed size, the one with the highest rate counts,
+        because a user is in one shard.
         """
         if not ledgers:
-            raise ValueError("ledgers must not be empty")
+            raise ValueError("`ledgers` must not be empty; pass at least one ledger")
         if len({ledger.delta for ledger in ledgers}) > 1:
             deltas = ", ".join(f"{ledger.delta:g}" for ledger in ledgers)
             raise ValueError(f"`ledgers` must state their figures at the same delta, got {deltas}; set one for all")
@@ -219,18 +222,18 @@ class Ledger:
         Parameters
         ----------
         against : {"server", "shuffled_server", "public", "key_holder"}
-            Who must not learn about the user: the server, which sees every message and its sender; the same server
-            behind a shuffler that it cannot bribe; everybody who sees only what the server releases; whoever has the
-            key that the noise came from.
+            View of the adversary: the server, which sees every message and its sender; the same server behind a
+            shuffler that does not collude with it; any party that sees only the server's releases; a holder of the key
+            of the noise.
         delta : float or None
-            In [0, 1); 0 gives the sum of the pure epsilons.  None takes the ledger's own.  At the ledger's own delta,
-            the sum is stated where a delta lowers it by less than a ten-thousandth.
+            Delta in [0, 1); 0 gives the sum of the pure epsilons.  None uses the ledger's own delta.  At the ledger's
+            own delta, the sum is stated if a delta lowers it by less than a ten-thousandth.
 
         Returns
         -------
         float
-            The least figure over all accountants at that delta (`composed_epsilon`); infinite where nothing is
-            guaranteed, as at delta 0 where an event is not pure; 0 for an empty ledger.
+            Smallest figure over all accountants at that delta (`composed_epsilon`).  It is infinite without a
+            guarantee, such as at delta 0 with an event that is not pure, and 0 for an empty ledger.
         """
         view = cast(View, check_choice("against", against, VIEWS))
         delta = self.delta if delta is None else check_real("delta", delta, low=0.0, high=1.0)
@@ -239,7 +242,7 @@ class Ledger:
         return composed_epsilon(self.events, view, delta)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ledger as plain numbers and strings.
+        """Return the ledger as plain numbers and strings.
 
         Returns
         -------
@@ -251,7 +254,7 @@ class Ledger:
         return self._document(stated_cost)
 
     def _document(self, cost: Callable[[Mapping[Event, int], View, float], Cost]) -> dict[str, Any]:
-        """With the figures that `cost` finds."""
+        """Return the document with the figures that `cost` computes."""
 
         def costs(events: Mapping[Event, int], delta: float) -> dict[str, float | str]:
             return {view: epsilon_to_json(cost(events, view, delta).epsilon) for view in VIEWS}
@@ -265,7 +268,7 @@ class Ledger:
         return document | {"digest": digest(document)}
 
     def _content(self) -> dict[str, Any]:
-        """All of the document that is not computed from the rest of it."""
+        """Return the part of the document that is not computed from the events."""
         events = [(type(event).__name__, event_fields(event), times) for event, times in self.events.items()]
         return {
             "format": FORMAT,
@@ -280,26 +283,26 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], *, check_costs: bool = True) -> Self:
-        """Read what `to_dict` gave, and nothing else; costs are computed anew from the events.
+        """Read a document that `to_dict` wrote, and compute all costs again from its events.
 
         Parameters
         ----------
         document : mapping
-            As from `to_dict`, of this version or of 0.1.0.
+            Document of `to_dict`, of this version or of 0.1.0.
         check_costs : bool
-            Refuse a document with a figure below that of its events, or with a digest that is not that of its content:
-            an event or remark was changed.  Larger figures are read, as those of earlier versions can be larger, and a
-            document of a version without digests is checked for its figures alone.
+            Whether to refuse a document with a figure below the cost of its events, or with a digest that differs from
+            the digest of its content: then an event or remark was changed.  Larger figures are read, because earlier
+            versions can have larger ones.  For a document of a version without digests only the figures are checked.
 
         Returns
         -------
         Ledger
-            Equal in events, delta, mark and notes.
+            Ledger with equal events, delta, simulation mark and notes.
 
         Raises
         ------
         ValueError
-            Names the field that `to_dict` would not have written, the figure that is too low, or the digest.
+            A field is not as `to_dict` writes it, a figure is too low, or the digest differs; the message names it.
         """
         current, events = read(document)
         ledger = cls(current["delta"])
@@ -311,48 +314,49 @@ class Ledger:
         return ledger
 
     def _refuse_understatement(self, document: Mapping[str, Any]) -> None:
-        # Versions without digests stated the figure at delta where the larger one at delta 0 is stated now.
+        """Raise if a document states less than its events cost."""
+        # Versions without digests state the figure at delta even if the figure at delta 0 is hardly larger.
         cost = stated_cost if "digest" in document else cost_of
         try:
-            own = self._document(cost)
+            recomputed = self._document(cost)
         except (UnsupportedEventError, ArithmeticError) as error:
-            raise ValueError(f"ledger.events cannot be accounted for together: {error}") from None
-        refuse_understatement(document, own)
+            raise ValueError(f"ledger.events have no known total cost: {error}") from None
+        refuse_understatement(document, recomputed)
 
     def to_json(self) -> str:
-        """`to_dict` as JSON text.
+        """Return `to_dict` as JSON text.
 
         Returns
         -------
         str
-            Indented.
+            Indented text.
         """
         return json.dumps(self.to_dict(), indent=2, allow_nan=False)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` gave.
+        """Read text that `to_json` wrote.
 
         Parameters
         ----------
         text : str
-            JSON.
+            JSON text.
 
         Returns
         -------
         Ledger
-            As from `from_dict`.
+            The ledger, as from `from_dict`.
         """
         return cls.from_dict(parse(text))
 
     def digest(self) -> str:
-        """Name the ledger's content, so that two people know that they speak of the same.
+        """Compute a digest of the ledger's content, which shows whether two ledgers are the same.
 
         Returns
         -------
         str
-            SHA-256, in hexadecimal, of the format, delta, marks, events and remarks in their order, as JSON with sorted
-            names; what is computed from them has no part in it.
+            SHA-256, in hexadecimal, of the format, delta, simulation mark, events and remarks in their order, as JSON
+            with sorted names.  Figures that are computed from these have no effect on it.
 
         Examples
         --------
@@ -363,25 +367,25 @@ class Ledger:
         return digest(self._content())
 
     def report(self, path: str | os.PathLike[str], *, about: str | None = None) -> None:
-        """Write a page for somebody who must sign: what is protected, from whom, on which assumptions, and what is not.
+        """Write a page for a reader who must approve the run: guarantees, adversaries, assumptions and limits.
 
         Parameters
         ----------
         path : path-like
-            Ends in ``.html`` (one file without scripts, for a browser or the printer) or ``.md``.
+            Path that ends in ``.html`` (one file without scripts, for a browser or the printer) or ``.md``.
         about : str or None
-            What was run, in a line, such as a model's name; for the title.
+            Description of the run in one line, such as a model's name; for the title.
 
         Raises
         ------
         ValueError
-            Another ending, or a place that is no ordinary file.
+            The path has another ending, or is not an ordinary file.
 
         Notes
         -----
-        The page says in its first line where there is no guarantee.  It states the best that a guesser between two
-        histories of a person can reach, (e^epsilon + delta) / (1 + e^epsilon) [1]_, and nothing that the events and
-        remarks do not prove.  Every text in it is escaped, whoever wrote it.
+        If there is no guarantee, the first line of the page states it.  The page states the largest share of right
+        guesses between two histories of a user, (e^epsilon + delta) / (1 + e^epsilon) [1]_.  Every claim on it follows
+        from the events and remarks.  Every text on it is escaped.
 
         References
         ----------
@@ -394,12 +398,12 @@ class Ledger:
         write_text(path, pages[path.suffix.lower()](make_report(self, about)))
 
     def summary(self) -> str:
-        """Tell who is protected from whom, per report, per round and in the whole run.
+        """Return tables of the cost against each adversary, per report, per round and in the whole run.
 
         Returns
         -------
         str
-            A table for each event and, where there are several, one for all of them; then what the figures rest on.
+            A table for each event and, if there are several, one for all of them; then the conditions of the figures.
         """
         lines = ["Privacy ledger: epsilon in nats, for replacing all data of one user"]
         for event, times in self.events.items():
@@ -411,6 +415,7 @@ class Ledger:
         return "\n".join(lines)
 
     def _table(self, event: Event, times: int) -> str:
+        """Return the table of one event, with a row for each adversary."""
         rows = []
         for view in VIEWS:
             per_report = "-"
@@ -424,10 +429,10 @@ class Ledger:
         return format_table(("protected from", "per report", "per round", "whole run", "at delta 0", "by"), rows)
 
     def _totals(self) -> list[tuple[str, str, str]]:
-        """In words, who is protected; and the figures at the ledger's delta and at delta 0."""
+        """Return for each adversary its description, and the figures at the ledger's delta and at delta 0."""
         views = VIEWS if self.events else {}
         figures = {view: (self.epsilon(view), self.epsilon(view, 0.0)) for view in views}
-        return [(VIEWS[view], format_epsilon(least), format_epsilon(pure)) for view, (least, pure) in figures.items()]
+        return [(VIEWS[view], format_epsilon(total), format_epsilon(pure)) for view, (total, pure) in figures.items()]
 
     def _cost(self, event: Event, times: int, view: View) -> float:
         return stated_cost({event: times}, view, self.delta).epsilon

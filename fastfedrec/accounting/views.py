@@ -1,4 +1,4 @@
-"""Who sees what of an event, and what that costs one user: one view an adversary."""
+"""The view of each adversary of an event, and the cost of that view to one user."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ __all__ = ["TRUST_VIEWS", "VIEWS", "Cost", "View", "composed_epsilon", "cost_of"
 
 View = Literal["server", "shuffled_server", "public", "key_holder"]
 
-#: Each view in words, from the one who sees most without the key.
+#: Each view in words, from the adversary that sees most without the key.
 VIEWS: dict[View, str] = {
     "server": "the server, seeing who sent what",
     "shuffled_server": "the server, behind a shuffler",
@@ -39,10 +39,10 @@ VIEWS: dict[View, str] = {
     "key_holder": "whoever holds the key",
 }
 
-#: Those against whom a system can protect, by the word that heads their column in a comparison.
+#: The views against which a system can protect, with the heading of their column in a comparison.
 SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
 
-#: Against whom a guarantee must hold where this is all that is trusted.
+#: The view against which a guarantee must hold if nothing but this is trusted.
 TRUST_VIEWS: dict[str, View] = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
 TRUST_WORDS = {
     "local": "only one's own device is trusted",
@@ -50,9 +50,12 @@ TRUST_WORDS = {
     "central": "the server is trusted with the data; the guarantee is against those who see what it releases",
 }
 
-_WORTH_A_DELTA = 1 + 1e-4  # a figure at delta 0 promises more, so one that is hardly larger is stated instead
-_LEAST_NOISE = 1e-154  # below it even the rho of one release is beyond the largest float
-_LEAST_LAPLACE_NOISE = 1.2e-308  # below it twice the epsilon of one release is
+# A figure at delta 0 is a stronger guarantee, so it is stated if it is larger by at most this factor.
+_WORTH_A_DELTA = 1 + 1e-4
+# Below this noise multiplier even the rho of one release is beyond the largest float.
+_MIN_NOISE = 1e-154
+# Below this noise multiplier twice the epsilon of one release is beyond the largest float.
+_MIN_LAPLACE_NOISE = 1.2e-308
 
 
 def seen_event(event: Event, view: View) -> Event | None:
@@ -61,14 +64,14 @@ def seen_event(event: Event, view: View) -> Event | None:
     Parameters
     ----------
     event : event
-        What happened.
+        Event that happened.
     view : {"server", "shuffled_server", "public", "key_holder"}
-        Whose view.
+        View of the adversary.
 
     Returns
     -------
     event or None
-        With neighbouring relation "replace"; None where nothing is guaranteed.
+        Event with neighbouring relation "replace"; None without a guarantee.
 
     Raises
     ------
@@ -77,15 +80,17 @@ def seen_event(event: Event, view: View) -> Event | None:
 
     Notes
     -----
-    The server behind a shuffler sees the reports without their senders.  The public sees sums over all users'
-    reports, which can be computed from the shuffled reports, so what hides a report behind a shuffler hides it
-    there as well.  Those stated for "zero_out" are restated by their own theorem for "replace".  Reports that must
-    stay together keep their cost without a shuffler.  Against a trusted server, which sees the data, there is no
-    guarantee; against the public, and where an entity was trusted also against the server, there is the event's
-    own.  Replacing a user is two steps, to the data without that user ("add_remove") or with none of that user's data
-    ("zero_out") and from there to the others: twice the epsilon, or four times the rho (group privacy; Bun and
-    Steinke, TCC 2016, Proposition 27).  A sum moves by at most twice as much, which is half the noise multiplier; a
-    Gaussian event that states a smaller `replace_sensitivity` has its noise multiplier divided by that.
+    The server behind a shuffler sees the reports without their senders.  The public sees sums over all users' reports.
+    These sums can be computed from the shuffled reports, so a report is at least as well hidden from the public as
+    behind a shuffler.  Shuffled reports stated for "zero_out" are restated by the theorem for "replace".  Reports that
+    must stay together keep their cost without a shuffler.
+
+    Against a trusted server, which sees the data, there is no guarantee.  Against the public the event keeps its own
+    guarantee, and if an entity was trusted, also against the server.  Replacing a user is two steps: to the data
+    without that user ("add_remove") or with none of that user's data ("zero_out"), and from there to the new data.  The
+    cost is twice the epsilon, or four times the rho (group privacy; Bun and Steinke, TCC 2016, Proposition 27).  A sum
+    changes by at most twice as much, so half the noise multiplier counts.  For a Gaussian event that states a smaller
+    `replace_sensitivity` the noise multiplier is divided by that.
     """
     check_event("event", event)
     check_choice("view", view, VIEWS)
@@ -103,8 +108,10 @@ def seen_event(event: Event, view: View) -> Event | None:
 
 
 def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
+    """Return the reports as local or shuffled ones, for replacing a user."""
     honest = getattr(event, "honest_fraction", 1.0)
     separable = isinstance(event, ShuffledReports) or event.separable
+    # A crowd needs at least two honest users; otherwise the local guarantee is all that holds.
     if view == "server" or not separable or int(honest * event.n_users) < 2:
         return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
     candidates = getattr(event, "n_candidates", 1)
@@ -114,15 +121,15 @@ def _seen_reports(event: LocalReports | ShuffledReports, view: View) -> Event:
 
 
 def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | DiscreteGaussianRelease) -> Event | None:
-    """None where the cost is beyond the largest float, or delta reaches 1."""
+    """Restate a release for replacing a user; None if its cost is beyond the largest float, or its delta reaches 1."""
     if event.neighboring == "replace":
         return event
     if isinstance(event, Gaussian | Laplace) and event.sampling != "without_replacement":
         check_sampling(event)
-        if event.noise_multiplier < (_LEAST_NOISE if isinstance(event, Gaussian) else _LEAST_LAPLACE_NOISE):
+        if event.noise_multiplier < (_MIN_NOISE if isinstance(event, Gaussian) else _MIN_LAPLACE_NOISE):
             return None
-        # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, D0 without the user or with none of the user's data: twice
-        # the sensitivity, unless the event states a smaller bound.
+        # |f(D) - f(D')| <= |f(D) - f(D0)| + |f(D0) - f(D')|, where D0 is without the user or with none of the user's
+        # data.  This is at most twice the sensitivity, unless the event states a smaller bound.
         stated = getattr(event, "replace_sensitivity", None)
         cleared: dict[str, Any] = {} if stated is None else {"replace_sensitivity": None}
         return replace(
@@ -134,12 +141,12 @@ def _for_replacement(event: Gaussian | Laplace | CentralRelease | ZCDP | Discret
         )
     if isinstance(event, CentralRelease):
         _, uses = pure_cost(event)
-        # Two steps, by way of D0: without sampling 2 epsilon, and delta once and once more times e^epsilon.
+        # Two steps by way of D0.  Without sampling they cost 2 epsilon, and delta plus e^epsilon times delta.
         both = replaced_epsilon(event.epsilon, event.sampling_rate)
         delta = stretched_delta(release_delta(event), both - event.epsilon)
         if delta >= 1 or math.isinf(both):
             return None
-        # The ranges of two steps add up.  Sampling does not keep a range bounded.
+        # The ranges of the two steps add up.  Sampling does not keep a range bounded.
         n_choices = event.n_choices if event.sampling == "none" else None
         return CentralRelease(
             event.mechanism, both, delta=delta, neighboring="replace", sampling="none", count=uses,
@@ -160,12 +167,12 @@ class Cost(NamedTuple):
     Parameters
     ----------
     epsilon : float
-        In nats, rounded up; infinite where nothing is guaranteed.
+        Epsilon in nats, rounded up; infinite without a guarantee.
     delta : float
-        The delta of the figure: 0 only where the sum of pure epsilons is the least figure.
+        Delta of the figure: 0 only if the sum of pure epsilons is the smallest figure.
     accountant : str
-        "sum" for the sum of pure epsilons; the class of the accountant that gave the least figure; "split" for the sum
-        of the figures of parts that share delta; "none" without a guarantee.
+        "sum" for the sum of pure epsilons; the class of the accountant that gave the smallest figure; "split" for the
+        sum of the figures of parts that share delta; "none" without a guarantee.
     """
 
     epsilon: float
@@ -179,23 +186,24 @@ def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> f
     Parameters
     ----------
     events : mapping of event to int
-        How many times each happened.
+        Each event and the number of times that it happened.
     view : {"server", "shuffled_server", "public", "key_holder"}
-        The adversary.
+        View of the adversary.
     delta : float
-        In [0, 1); 0 gives the sum of the epsilons where all are pure, and shuffled reports count as local ones.
+        Delta in [0, 1).  At 0 the result is the sum of the epsilons if all are pure, and shuffled reports count as
+        local ones.
 
     Returns
     -------
     float
-        The least figure over all accountants at `delta`, in nats, rounded up; infinite where nothing is guaranteed.
+        Smallest figure over all accountants at `delta`, in nats, rounded up; infinite without a guarantee.
 
     Raises
     ------
     TypeError
-        No mapping of events to whole numbers.
+        The events are no mapping of events to whole numbers.
     ValueError
-        An unknown view, or a negative number of times.
+        The view is unknown, or a number of times is negative.
     UnsupportedEventError
         No accountant here takes one of the events.
 
@@ -209,29 +217,30 @@ def composed_epsilon(events: Mapping[Event, int], view: View, delta: float) -> f
 
 
 def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
-    """As `composed_epsilon`, with the delta of the figure and the accountant that gave it.
+    """Compute the cost like `composed_epsilon`, with the delta of the figure and the accountant that gave it.
 
     Parameters
     ----------
     events : mapping of event to int
-        How many times each happened.
+        Each event and the number of times that it happened.
     view : {"server", "shuffled_server", "public", "key_holder"}
-        The adversary.
+        View of the adversary.
     delta : float
-        In [0, 1).
+        Delta in [0, 1).
 
     Returns
     -------
     Cost
         The figure, its delta and its accountant.
     """
-    check_instance("events", events, Mapping, "say how many times each event happened")
+    check_instance("events", events, Mapping, "pass a mapping of each event to its number of times")
     check_choice("view", view, VIEWS)
     if (delta := check_real("delta", delta, low=0.0, high=1.0)) == 1:
-        raise ValueError("`delta` must be less than 1, got 1.0; pass the chance with which the guarantee may fail")
+        raise ValueError("`delta` must be less than 1, got 1.0; pass the probability with which the guarantee may fail")
     counts = [(event, check_integer("times", times, low=0)) for event, times in events.items()]
     seen = [(seen_event(event, view), times) for event, times in counts if times]
     known = [(event, times) for event, times in seen if event is not None]
+    # One event without a guarantee leaves the whole run without one.
     if len(known) < len(seen):
         return Cost(math.inf, delta, "none")
     pure = [_pure_total(event) for event, _ in known]
@@ -244,39 +253,41 @@ def cost_of(events: Mapping[Event, int], view: View, delta: float) -> Cost:
 
 
 def stated_cost(events: Mapping[Event, int], view: View, delta: float) -> Cost:
-    """As `cost_of`, but at delta 0 where a delta lowers the figure by less than a ten-thousandth.
+    """Compute the cost like `cost_of`, but at delta 0 if a delta lowers the figure by less than a ten-thousandth.
 
     Parameters
     ----------
     events : mapping of event to int
-        How many times each happened.
+        Each event and the number of times that it happened.
     view : {"server", "shuffled_server", "public", "key_holder"}
-        The adversary.
+        View of the adversary.
     delta : float
-        In [0, 1).
+        Delta in [0, 1).
 
     Returns
     -------
     Cost
         The figure that ledgers, documents and reports state.
     """
-    least, pure = cost_of(events, view, delta), cost_of(events, view, 0.0)
-    return pure if pure.epsilon <= least.epsilon * _WORTH_A_DELTA else least
+    smallest, pure = cost_of(events, view, delta), cost_of(events, view, 0.0)
+    return pure if pure.epsilon <= smallest.epsilon * _WORTH_A_DELTA else smallest
 
 
+# A summary needs the same figure several times, so results are cached.
 @lru_cache(maxsize=256)
 def _compose(events: tuple[tuple[Event, int], ...], delta: float) -> Cost:
-    """Find the least figure; a summary needs the same one several times."""
+    """Return the smallest figure of several events."""
     epsilon, accountant = smallest_bound(events, delta)
     return Cost(epsilon, delta, accountant)
 
 
 def _pure_total(event: Event) -> float | None:
-    """The pure epsilon of one occurrence; None for what is stated at a delta."""
+    """Return the pure epsilon of one occurrence; None for an event that is stated at a delta."""
     if isinstance(event, Composed):
         parts = [_pure_total(part) for part in event.events]
         return None if None in parts else sum_up((part or 0.0, event.count) for part in parts)
-    # Stated at a delta: what has one of its own, or takes some by its distance from what it is said to be.
+    # An event is stated at a delta if it has a delta itself, or if its distance from the described mechanism takes
+    # some.
     takes_delta = getattr(event, "delta", 0.0) or getattr(event, "distance", 0.0)
     if isinstance(event, LocalReports | ShuffledReports | CentralRelease | Laplace) and not takes_delta:
         epsilon, uses = pure_cost(event)

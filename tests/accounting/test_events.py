@@ -106,7 +106,7 @@ def test_bad_gaussian_fields_are_named(fields, message):
         (lambda: Composed([NOISE]), "events must be tuple"),
         (lambda: Composed(("noise",)), "events must hold events of fastfedrec.accounting, got 'noise'"),
         (lambda: Composed((NOISE,), count=0), "count must be at least 1"),
-        (lambda: nested(NOISE, 101), "nested at most 100 deep, got 1 and 101; say how often with count"),
+        (lambda: nested(NOISE, 101), "nested at most 100 deep, got 1 and 101; use count for repeated events"),
         (lambda: nested(NOISE, 40, parts=2), "events must hold at most 100,000 events, .*, got 131,072 and 17"),
     ],
 )

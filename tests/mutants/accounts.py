@@ -448,8 +448,8 @@ ACCOUNTS = [
     Mutant(
         "pure-figure-is-not-stated", "a figure at delta 0 is not stated where a delta hardly lowers it",
         "stated_cost",
-        "pure.epsilon <= least.epsilon * _WORTH_A_DELTA",
-        "pure.epsilon < least.epsilon",
+        "pure.epsilon <= smallest.epsilon * _WORTH_A_DELTA",
+        "pure.epsilon < smallest.epsilon",
         ("test_a_cost_holds_at_its_delta_and_names_who_found_it",),
     ),
     Mutant(
