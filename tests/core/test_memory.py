@@ -99,7 +99,7 @@ def test_what_a_sketch_is_said_to_need_is_what_it_takes(n_rotations, monkeypatch
 def test_a_model_that_does_not_fit_says_how_much_and_what_to_do(name, monkeypatch):
     make, bytes_a_pair = PAIRS[name]
     monkeypatch.setattr(memory, "memory_bytes", lambda: 16 * GB)
-    remedy = r"alone \(top_items=5_000\), or ImplicitALS" if name == "EASE" else r"private choice \(choose_items\)"
+    remedy = r"the most used items \(top_items=5_000\), or ImplicitALS" if name == "EASE" else r"private choice \(choose_items\)"
     message = (
         rf"interactions must have fewer items: {name} of 1,000,000 items needs {bytes_a_pair} TB of memory, which "
         rf"grows with their square, and there are 16 GB; .*{remedy}"

@@ -308,7 +308,7 @@ def test_models_of_the_first_release_know_no_counts(kind, data, tmp_path):
         np.savez(file, **arrays)
     old = load(path)
     np.testing.assert_array_equal(old.recommend([3], 5)[1], model.recommend([3], 5)[1])
-    with pytest.raises(ValueError, match=rf"user 7 has no items, and what {kind.__name__} released does not tell"):
+    with pytest.raises(ValueError, match=rf"user 7 has no items, and {kind.__name__} did not release popularity"):
         old.recommend([7])
     assert old.score([7], [3])[0] == 0
     old.save(path)

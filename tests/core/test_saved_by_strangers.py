@@ -27,8 +27,8 @@ def data():
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ([], r"columns: must be those of \('user', 'item'\), got \[\]"),
-        ({"user": ["age"]}, "columns: must be those of"),
+        ([], r"columns: must have the keys \('user', 'item'\), got \[\]"),
+        ({"user": ["age"]}, "columns: must have the keys"),
         ({"user": "age", "item": []}, "columns: must be lists of names, got age"),
         ({"user": ["age", 1], "item": []}, "columns: must be lists of names"),
         ({"user": ["age", "age"], "item": []}, "columns: must be named once each"),
@@ -57,7 +57,7 @@ def test_the_program_of_the_faults_page(data, tmp_path):
     path = tmp_path / "m.npz"
     Popularity().fit(data, key=KEY).save(path)
     change_array(path, "data.indices", lambda array: array + np.int32(5 * 10**7))
-    with pytest.raises(ValueError, match=r"m.npz' is not a model .*data: indices must lie in \[0, 40\), got 500000"):
+    with pytest.raises(ValueError, match=r"m.npz' is not a model .*data: indices must be in \[0, 40\), got 500000"):
         load(path).recommend(data.user_ids[:5], 5)
 
 

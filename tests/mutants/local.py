@@ -185,7 +185,7 @@ LOCAL = [
         ("test_ledgers_say_what_holds",),
     ),
     Mutant(
-        "popularity-surer", "DPPopularity's users answer with twice the bias", "DPPopularity._ask_locally",
+        "popularity-surer", "DPPopularity's users answer with twice the bias", "DPPopularity._collect_reports",
         "channel.span",
         "min(2 * channel.span, 2**63 - 1)",
         ("test_local_counts_are_unbiased_and_a_wrong_decoder_is_rejected",),

@@ -94,7 +94,7 @@ def own_columns(data, user):
 
 def test_all_users_and_so_many_items_as_there_are(model, data):
     if not knows_popularity(model) and name(model) != "Random":
-        with pytest.raises(ValueError, match=r"user 'user 7' has no items, and what \w+ released does not tell"):
+        with pytest.raises(ValueError, match=r"user 'user 7' has no items, and \w+ did not release popularity"):
             model.recommend()
         data = data.select_users(np.flatnonzero(data.interactions_per_user()))
         ids, scores = model.recommend(data.user_ids)
@@ -182,7 +182,7 @@ def test_what_is_popular_comes_from_the_release_alone(model, data, tmp_path):
     ids, scores = server.recommend(["a stranger"], n=50, unknown="popular")
     np.testing.assert_array_equal(ids, model.recommend(["a stranger"], n=50, unknown="popular")[0])
     assert np.isfinite(scores).all()
-    with pytest.raises(ValueError, match="user_ids must be given, for this model holds no users"):
+    with pytest.raises(ValueError, match="user_ids must be given, since this model holds no users"):
         server.recommend()
 
 
@@ -219,14 +219,14 @@ def test_unknown_users(model, data):
         assert ids[row].tolist() == known[0][0].tolist()
         np.testing.assert_allclose(scores[row], known[1][0], rtol=1e-6)  # last bits of products depend on the batch
     if not knows_popularity(model) or name(model) == "IndividualNMF":
-        with pytest.raises(ValueError, match="unknown='popular' needs what is popular, and what"):
+        with pytest.raises(ValueError, match="unknown='popular' needs popularity, and"):
             model.recommend(users, unknown="popular")
         return
     popular, of = model.recommend(users, n=4, unknown="popular")
     assert popular[0].tolist() == popular[2].tolist()
     assert np.isfinite(of[[0, 2]]).all()
     assert popular[1].tolist() == known[0][0].tolist()
-    with pytest.raises(TypeError, match="user_ids must be of the model's users' type, got numbers for strings"):
+    with pytest.raises(TypeError, match="user_ids must have the type of the model's users, got numbers and strings"):
         model.recommend([1, 2], unknown="popular")
 
 

@@ -158,12 +158,12 @@ def test_bad_questions_are_named(data):
             TypeError,
             "items must be a sequence of ids, got",
         ),
-        (lambda: model.recommend(["user 3"], items=[]), ValueError, "items must name an item, got none of the 50"),
+        (lambda: model.recommend(["user 3"], items=[]), ValueError, "items must name an item, got none of the model's 50"),
         (lambda: model.recommend(["user 3"], exclude=data.item_ids), ValueError, "exclude must leave an item"),
         (
             lambda: model.recommend(["user 3"], exclude=[3]),
             TypeError,
-            "exclude must be of the model's items' type, got numbers for",
+            "exclude must have the type of the model's items, got numbers for",
         ),
         (lambda: model.recommend(["user 3"], unknown="ignore"), ValueError, "unknown must be"),
         (lambda: model.recommend(["user 3"], as_frame="yes"), TypeError, "as_frame must be True or False"),
@@ -176,7 +176,7 @@ def test_bad_questions_are_named(data):
             ValueError,
             "values of interactions must be at least 0, got -1",
         ),
-        (lambda: model.recommend_for(pd.DataFrame({"user": [], "item": []})), ValueError, "of one person at least"),
+        (lambda: model.recommend_for(pd.DataFrame({"user": [], "item": []})), ValueError, "must have at least one user"),
         (
             lambda: model.recommend(exclude={"user 3": [(3, "film")]}),
             TypeError,

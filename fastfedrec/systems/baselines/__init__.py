@@ -1,7 +1,7 @@
-"""Models to stand beside: popularity, with and without privacy, and models of items' similarities.
+"""Baselines for comparison: popularity, with and without privacy, and models of item and user similarities.
 
-Baselines of ratings are in `rating_svd`, those of prototypes in `private_prototypes`; NCF and DMF have their own
-packages.
+`rating_svd` has baselines for ratings, and `private_prototypes` has baselines for prototypes; NCF and DMF are packages
+of their own.
 """
 
 __all__: list[str] = []

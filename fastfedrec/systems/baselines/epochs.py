@@ -1,4 +1,4 @@
-"""Baselines that are trained in epochs: from a start that may be another model's, telling their loss if asked."""
+"""Baselines that train in epochs, with an optional warm start and an optional record of the loss."""
 
 from abc import abstractmethod
 from typing import Any, Self
@@ -19,7 +19,7 @@ __all__ = ["EpochBaseline", "places_before"]
 
 
 class EpochBaseline(Baseline):
-    """A baseline whose `fit` takes a start, and keeps its loss where it is asked for it."""
+    """A baseline that trains in epochs: `fit` accepts a warm start and can track the loss."""
 
     loss_: NDArray[np.float64]
 
@@ -35,28 +35,28 @@ class EpochBaseline(Baseline):
         warm_start: Any = None,
         track_loss: bool = False,
     ) -> Self:
-        """Train for `n_epochs`.
+        """Train for `n_epochs` epochs.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
-            values below 0 are refused; which other values matter is said of the model.
+            Users' data, see `fastfedrec.data.conversion.as_interactions`.  Entries with value 0 are no interactions,
+            and negative values are refused; the model's page states which other values matter.
         key : Key or None
-            Source of where training starts, and of all that it draws; None draws one from entropy.  An entropy key
-            serves one fit.
+            Source of the initial parameters and of all other draws; None draws a key from entropy, which serves one
+            fit.
         show_progress : bool
-            Draw a progress bar for each training (needs tqdm).
+            Whether to draw a progress bar for each training (needs tqdm).
         warm_start : object
-            Where to start instead; what can be one is said of the model.  Of a fitted model, which may be this one,
-            users and items keep what is theirs by id, and others start as they would without it.
+            Parameters to begin with; the model's page states the types.  Users and items of a fitted model keep their
+            parameters by id, and new ones begin as they would without a warm start.  The model itself is accepted.
         track_loss : bool
-            Keep `loss_`, which no guarantee covers.
+            Whether to store `loss_`, which no guarantee covers.
 
         Raises
         ------
         ValueError
-            `warm_start` does not fit, or the data are too large for the model.
+            `warm_start` does not match the model, or the data are too large for it.
 
         Warns
         -----
@@ -64,35 +64,36 @@ class EpochBaseline(Baseline):
             Values vary, and the model ignores them.
         """
         tracks = check_flag("track_loss", track_loss)
-        begun = self._begin(interactions, key, n_threads, show_progress, ledger)
-        self._train(*begun, warm_start, tracks)
+        arguments = self._begin(interactions, key, n_threads, show_progress, ledger)
+        self._train(*arguments, warm_start, tracks)
         return self
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
+        # A fit within another one has no warm start and does not track the loss.
         self._train(data, key, n_threads, show_progress, None, False)
 
     @abstractmethod
     def _train(
         self, data: Interactions, key: Key, n_threads: int, show_progress: bool, warm_start: object, tracks: bool
     ) -> None:
-        """Write to the ledger, then compute."""
+        """Record the event, then compute the fitted arrays."""
 
 
 def places_before(old: Interactions, data: Interactions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where users and items stood in other data.
+    """Find users and items of new data in old data by their ids.
 
     Parameters
     ----------
     old : Interactions
-        The other data.
+        The old data.
     data : Interactions
-        Whose users and items are looked up, by their ids.
+        The new data.
 
     Returns
     -------
     users : ndarray of shape (n_users,), int64
-        Rows of `old`; below 0 where there was no such user.
+        Row of each user in `old`; below 0 for a user who is not there.
     items : ndarray of shape (n_items,), int64
-        Columns of `old`, likewise.
+        Column of each item in `old`; below 0 for an item that is not there.
     """
     return IdIndex("user", old.user_ids).find(data.user_ids), IdIndex("item", old.item_ids).find(data.item_ids)

@@ -1,4 +1,4 @@
-"""ImplicitALS: matrix factorisation of who has what, by alternating least squares, as it is without privacy."""
+"""ImplicitALS: matrix factorisation of implicit feedback by alternating least squares, without privacy."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,82 +23,84 @@ from fastfedrec.systems.baselines.epochs import EpochBaseline, places_before
 __all__ = ["ImplicitALS"]
 
 _START = "implicit_als.start"
-_START_SCALE = 0.1  # norm of a row at the start, about
-_BLOCK_NUMBERS = 2**22  # of factors held at once where the loss is added up
+_START_SCALE = 0.1  # expected norm of an item's initial factors, approximately
+_BLOCK_NUMBERS = 2**22  # factors in memory at a time when the loss is summed
 
 
 @dataclass(repr=False, eq=False)
 class ImplicitALS(FactorScores, EpochBaseline):
     """Matrix factorisation for implicit feedback by alternating least squares: iALS, or weighted matrix factorisation.
 
-    **Guarantee.** None: item factors computed from exact data are released, and the ledger says so.
+    **Guarantee.** None: item factors computed from exact data are released, as the ledger states.
 
     Parameters
     ----------
     n_factors : int
-        1 to 256.
+        Number of factors, from 1 to 256.
     n_epochs : int
-        Each solves for all users, then for all items.
+        Number of epochs, each of which solves for all users, then for all items.
     regularization : float
-        Of factors; above 0.
+        Weight of the L2 penalty of factors, above 0.
     regularization_scaling : float
-        From 0 to 1: how the regularization grows with what there is to fit (see Notes).  0 is the same for all [1]_, 1
-        that of [2]_.
+        Exponent from 0 to 1 by which the regularization grows with the number of terms (see Notes).  0 gives every
+        row the same penalty [1]_, 1 is the scaling of [2]_.
     confidence_weight : float
-        What a user's having an item adds to its confidence; above 0.
+        Additional confidence of an interaction, above 0.
     unobserved_weight : float
-        The confidence in each of all other items; above 0.  Only what the other weights are divided by it matters
-        where `regularization_scaling` is 0.
+        Confidence of every user-item pair, above 0.  With ``regularization_scaling=0`` only the ratios of the other
+        weights to it matter.
     use_values : bool
-        Multiply `confidence_weight` by each value.
+        Whether to multiply `confidence_weight` by each value.
     solver : {"exact", "cg"}
-        "cg" takes a few steps of conjugate gradients from the last epoch's factors instead of solving [3]_.
+        "cg" takes some conjugate gradient steps from the last epoch's factors instead of an exact solution [3]_.
     cg_steps : int
-        Of each half of an epoch.
+        Number of steps in each half of an epoch, at least 1.
     dtype : {"float32", "float64"}
-        Of the factors.
+        Type of the factors.
 
     Attributes
     ----------
     item_factors_ : ndarray of shape (n_items, n_factors)
-        V, after the last epoch.
+        Item factors V after the last epoch.
     user_factors_ : ndarray of shape (n_users, n_factors)
-        The exact solution of each user's least squares with these items, whatever the solver.
+        Exact least squares solution of each user for these items, with either solver.
     item_counts_ : ndarray of shape (n_items,), float64
-        Users of each item; a user without items is served by them.
+        Number of users of each item, which ranks the items for a user without items.
     loss_ : ndarray of shape (n_epochs,), float64
-        The objective after each epoch, where `fit` was asked for it; of this fit, and not saved.
+        Objective after each epoch, if `fit` tracks it; `save` does not write it.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release.
+        Ledger with one unprotected release.
 
     See Also
     --------
-    fastfedrec.als.solve_users : Half an epoch.
+    fastfedrec.als.solve_users : Solver of half an epoch.
     fastfedrec.DPALS : Item factors with differential privacy.
 
     Notes
     -----
-    `fit` takes a fitted ImplicitALS as its `warm_start`, or a tuple of arrays of shape (n_users, n_factors) and
-    (n_items, n_factors); `track_loss` takes about the time of a half epoch of few factors for each.  Values matter only
-    with `use_values`.
+    `fit` accepts a fitted ImplicitALS as `warm_start`, or a tuple of arrays of shape (n_users, n_factors) and
+    (n_items, n_factors).  With `track_loss` each epoch takes about half an epoch of few factors longer.  Values are
+    ignored unless `use_values` is True.
 
-    With value ``r_ui`` (1 without `use_values`), ``c_ui = unobserved_weight + confidence_weight * r_ui`` where user u
-    has item i and ``unobserved_weight`` elsewhere, and ``p_ui`` 1 or 0, an epoch lowers ::
+    Let ``r_ui`` be the value (1 without `use_values`).  If user u has item i, ``p_ui`` is 1 and ``c_ui`` is
+    ``unobserved_weight + confidence_weight * r_ui``; otherwise they are 0 and ``unobserved_weight``.  The objective
+    of an epoch is ::
 
         sum_ui c_ui (p_ui - x_u'v_i)^2 + sum_u lambda_u |x_u|^2 + sum_i mu_i |v_i|^2
 
         lambda_u = regularization * (n_u + unobserved_weight * n_items)^regularization_scaling
         mu_i     = regularization * (n_i + unobserved_weight * n_users)^regularization_scaling
 
-    n_u and n_i being the items of a user and the users of an item.  [1]_ is ``unobserved_weight=1``, and
-    ``confidence_weight`` its alpha.  [2]_ wants x_u'v_i to be 1 with weight 1, beside 0 with weight `unobserved_weight`
-    for all items: that is the same with ``confidence_weight=1``, and `regularization` 1 + `unobserved_weight` times
-    its lambda; factors are then larger than its own by the root of that, and every ranking is the same.
+    with n_u the number of items of a user and n_i the number of users of an item.  [1]_ has ``unobserved_weight=1``,
+    and its alpha is ``confidence_weight``.  [2]_ weights (1 - x_u'v_i)^2 of interactions by 1 and (x_u'v_i)^2 of all
+    items by `unobserved_weight`.  This is equivalent to ``confidence_weight=1`` with a `regularization` of 1 +
+    `unobserved_weight` times its lambda: factors are larger by the root of that ratio, and rankings are the same.
 
-    implicit's ``factors, iterations, regularization`` are ``n_factors, n_epochs, regularization``.  The confidence in
-    what a user has is its ``alpha`` times the value, with no 1 added: of values that are all 1 its ``alpha`` is 1 +
-    `confidence_weight`, and ``alpha=1`` would weigh all items alike.  From the same start its item factors after each
-    epoch are these; its user factors are those before the epoch's items, by half an epoch older than these.
+    The parameters ``factors, iterations, regularization`` of implicit are ``n_factors, n_epochs, regularization``.  Its
+    confidence of an interaction is ``alpha`` times the value, without the 1 that is added here.  For values of 1 its
+    ``alpha`` is 1 + `confidence_weight`, and ``alpha=1`` would weight all items equally.  From the same start its item
+    factors after each epoch equal these.  Its user factors are older by half an epoch, since they precede the epoch's
+    items.
 
     References
     ----------
@@ -138,7 +140,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
     def _check_parameters(self) -> None:
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         self.n_epochs = check_integer("n_epochs", self.n_epochs, low=1)
-        # Between these, products with values and sizes stay in the range of doubles.
+        # Within this range, products with values and sizes do not overflow or underflow doubles.
         for name in ("regularization", "confidence_weight", "unobserved_weight"):
             setattr(self, name, check_real(name, getattr(self, name), low=1e-100, high=1e100))
         self.regularization_scaling = check_real(
@@ -158,33 +160,34 @@ class ImplicitALS(FactorScores, EpochBaseline):
 
     # ---- the start ----------------------------------------------------------------------------------------------
 
-    def _started(self, data: Interactions, key: Key, given: object) -> tuple[np.ndarray, np.ndarray]:
-        """Factors of users and items before the first epoch, of the model's type, that nobody else holds."""
+    def _initial_factors(self, data: Interactions, key: Key, warm_start: object) -> tuple[np.ndarray, np.ndarray]:
+        """Return new arrays of user and item factors to begin with, of the model's type."""
         items = key.normal(_START, size=data.n_items * self.n_factors).reshape(data.n_items, self.n_factors)
         items *= _START_SCALE / np.sqrt(self.n_factors)
         factors = np.zeros((data.n_users, self.n_factors), self.dtype), items.astype(self.dtype)
-        if given is None:
+        if warm_start is None:
             return factors
         names = "user_factors", "item_factors"
-        if isinstance(given, ImplicitALS):
-            model = given._fitted()
-            found = places_before(model.interactions_, data)
+        if isinstance(warm_start, ImplicitALS):
+            model = warm_start._fitted()
+            old_rows = places_before(model.interactions_, data)
             arrays = model.user_factors_, model.item_factors_
-        elif isinstance(given, tuple) and len(given) == 2:
-            arrays, found = given, (np.arange(data.n_users), np.arange(data.n_items))
+        elif isinstance(warm_start, tuple) and len(warm_start) == 2:
+            arrays, old_rows = warm_start, (np.arange(data.n_users), np.arange(data.n_items))
         else:
             raise TypeError(
                 "warm_start must be a fitted ImplicitALS or a tuple of user factors and item factors, got "
-                f"{type(given).__name__}"
+                f"{type(warm_start).__name__}"
             )
-        for name, out, array, rows in zip(names, factors, arrays, found, strict=True):
-            n_rows = len(out) if isinstance(given, tuple) else None
+        for name, out, array, rows in zip(names, factors, arrays, old_rows, strict=True):
+            n_rows = len(out) if isinstance(warm_start, tuple) else None
             array = check_array(f"warm_start's {name}", array, ndim=2, shape=(n_rows, self.n_factors))
+            # Users and items without an old row keep their random start.
             known = rows >= 0
             with np.errstate(over="ignore"):
                 out[known] = array[rows[known]]
             if not np.isfinite(out).all():
-                raise ValueError(f"warm_start's {name} must be numbers that {self.dtype} holds; scale them down")
+                raise ValueError(f"warm_start's {name} must be within the range of {self.dtype}; scale them down")
         return factors
 
     # ---- epochs -------------------------------------------------------------------------------------------------
@@ -192,11 +195,11 @@ class ImplicitALS(FactorScores, EpochBaseline):
     def _train(
         self, data: Interactions, key: Key, n_threads: int, show_progress: bool, warm_start: object, tracks: bool
     ) -> None:
-        users, items = self._started(data, key, warm_start)
+        users, items = self._initial_factors(data, key, warm_start)
         largest = 1.0 if data.values is None else float(data.values.max())
         if largest * self._weight > float(np.finfo(self.dtype).max) / (data.n_users + data.n_items):
             raise ValueError(
-                f"interactions must have values that {self.dtype} holds times confidence_weight / unobserved_weight, "
+                f"interactions must have values that fit {self.dtype} times confidence_weight / unobserved_weight, "
                 f"got {largest:g}; scale them down, or lower confidence_weight"
             )
         self.ledger_.record(Unprotected("factors of items, computed from exact data"))
@@ -220,14 +223,14 @@ class ImplicitALS(FactorScores, EpochBaseline):
         self._solve(data, items, users, n_threads, self.solver)
         self._solve(by_item, users, items, n_threads, self.solver)
 
-    # The objective is that of [1] times unobserved_weight, of other weights and regularizations.
+    # The solver minimizes the objective divided by `unobserved_weight`, so it gets weights relative to it.
 
     @property
     def _weight(self) -> float:
         return self.confidence_weight / self.unobserved_weight
 
     def _regularizations(self, data: Interactions) -> float | np.ndarray:
-        """Of each row, or of all."""
+        """Return the regularization of each row, or one for all rows."""
         if self.regularization_scaling == 0:
             return self.regularization
         terms = data.interactions_per_user() + self.unobserved_weight * data.n_items
@@ -236,7 +239,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
     def _solve(
         self, data: Interactions, factors: np.ndarray, out: np.ndarray, n_threads: int, solver: str
     ) -> np.ndarray:
-        """Solve for the rows of `data`, the users', into `out`, from which conjugate gradients start."""
+        """Solve for the rows of `data` in `out`, which is also the start of conjugate gradients."""
         return als.solve_users(
             data,
             factors,
@@ -251,9 +254,11 @@ class ImplicitALS(FactorScores, EpochBaseline):
         )
 
     def _loss(self, data: Interactions, by_item: Interactions, users: np.ndarray, items: np.ndarray) -> float:
-        """The objective: over all pairs by the grams, then over those that are there."""
-        least = self.unobserved_weight
-        total = least * float((als.regularized_gram(users, 0.0, 1.0) * als.regularized_gram(items, 0.0, 1.0)).sum())
+        """Return the objective: a sum over all pairs from the Gram matrices, then corrections for interactions."""
+        base_weight = self.unobserved_weight
+        # The sum of (x_u'v_i)^2 over all pairs is the inner product of the two Gram matrices.
+        grams = als.regularized_gram(users, 0.0, 1.0), als.regularized_gram(items, 0.0, 1.0)
+        total = base_weight * float((grams[0] * grams[1]).sum())
         for side, factors in ((data, users), (by_item, items)):
             squares = np.square(factors, dtype=np.float64).sum(axis=1)
             total += float((self._regularizations(side) * squares).sum())
@@ -261,11 +266,12 @@ class ImplicitALS(FactorScores, EpochBaseline):
         step = max(1, _BLOCK_NUMBERS // self.n_factors)
         for start in range(0, data.n_interactions, step):
             part = slice(start, start + step)
-            left, right = users[rows[part]].astype(np.float64), items[data.indices[part]]
-            products = np.einsum("nf,nf->n", left, right)
+            user_factors, item_factors = users[rows[part]].astype(np.float64), items[data.indices[part]]
+            products = np.einsum("nf,nf->n", user_factors, item_factors)
             values = 1.0 if data.values is None else data.values[part].astype(np.float64)
-            confidences = least + self.confidence_weight * values
-            total += float((confidences * (1 - products) ** 2 - least * products**2).sum())
+            confidences = base_weight + self.confidence_weight * values
+            # The Gram sum counted each interaction as an unobserved pair, which is replaced here.
+            total += float((confidences * (1 - products) ** 2 - base_weight * products**2).sum())
         return total
 
     # ---- users --------------------------------------------------------------------------------------------------
@@ -277,7 +283,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
         return model
 
     def factors(self, user_ids: Column, item_ids: Column) -> tuple[FloatArray, FloatArray]:
-        """Factors whose inner products are the scores, for `evaluate` and for indexes of vectors.
+        """Return factors with inner products equal to the scores, for `evaluate` and for vector indexes.
 
         Parameters
         ----------
@@ -289,24 +295,25 @@ class ImplicitALS(FactorScores, EpochBaseline):
         Returns
         -------
         user_factors : ndarray of shape (n_users, n_factors) or (n_users, n_factors + 1)
-            A row for each; with one factor more where somebody without items is among them.
+            A row for each user; one additional factor if a user has no items.
         item_factors : ndarray of shape (n_items, n_factors) or (n_items, n_factors + 1)
-            Likewise; the one more is popularity.
+            A row for each item; the additional factor is its popularity.
 
         Raises
         ------
         KeyError
-            An id the model was not fitted on.
+            An id is not in the model.
         """
         model = self._fitted()
         data = model.interactions_
         rows, columns = data.user_index(user_ids), data.item_index(item_ids)
         users, items = model.user_factors_[rows], model.item_factors_[columns]
+        # Popularity is one more factor, of weight 1 for users without items and 0 for all others.
         have_none = data.interactions_per_user()[rows] == 0
         if have_none.any():
             users, items = (
-                np.column_stack([factors, more.astype(factors.dtype)])
-                for factors, more in ((users, have_none), (items, model.item_counts_[columns]))
+                np.column_stack([factors, extra_factor.astype(factors.dtype)])
+                for factors, extra_factor in ((users, have_none), (items, model.item_counts_[columns]))
             )
         return users, items
 
@@ -319,12 +326,12 @@ class ImplicitALS(FactorScores, EpochBaseline):
     def _popularity(self) -> np.ndarray:
         return self.item_counts_
 
-    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
         return explain_least_squares(
-            own,
+            user_rows,
             self.item_factors_,
             column,
-            regularization=float(np.ravel(self._regularizations(own))[0]) / self.unobserved_weight,
+            regularization=float(np.ravel(self._regularizations(user_rows))[0]) / self.unobserved_weight,
             confidence_weight=self._weight,
             use_values=self.use_values,
         )

@@ -1,4 +1,4 @@
-"""What can be had without privacy from which users have which items: own history, item neighbours, and EASE."""
+"""Models of implicit feedback without privacy: a user's own history, item neighbours, and EASE."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from fastfedrec.core.threads import one_blas_thread
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import no_neighbors
-from fastfedrec.systems._neighbors import NeighborModel, Neighbors, blocks_of_rows, select_neighbors, neighbor_arrays
+from fastfedrec.systems._neighbors import NeighborModel, Neighbors, blocks_of_rows, neighbor_arrays, select_neighbors
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems.baselines.popularity import Baseline
 
@@ -30,46 +30,48 @@ if TYPE_CHECKING:
 
 __all__ = ["EASE", "ItemKNN", "OwnHistory"]
 
-_BLOCK_CELLS = 2**23  # answers, or similarities, held at once
-_SORTED_PAIRS = 2**16  # that are sorted together
-_FEWER_ITEMS = "fit the most used items alone (top_items=5_000), or ImplicitALS, which has no pairs"
-_FILLED = 1 / 8  # of all pairs: where users have fewer, most pairs have nobody
-COUNTED_BYTES = 12  # of count_pairs, a pair: float32 as they are added up, and float64 as they are returned
+_BLOCK_CELLS = 2**23  # interactions or similarities in memory at a time
+_SORTED_PAIRS = 2**16  # pairs of a block that are sorted together
+_FEWER_ITEMS = "fit only the most used items (top_items=5_000), or ImplicitALS, which has no pairs"
+_MAX_DENSITY = 1 / 8  # of the matrix of pairs: below it, sorting the nonzero pairs is faster than a dense block
+COUNTED_BYTES = 12  # per pair in count_pairs: float32 of the sum and float64 of the result
 
 
 def count_pairs(data: Interactions, *, show_progress: bool = False) -> NDArray[np.float64]:
-    """Count how many users have both items of each pair.
+    """Count the users of each pair of items.
 
     Parameters
     ----------
     data : Interactions
-        Binarised.
+        Interactions; all count as 1.
     show_progress : bool
-        Draw a bar (needs tqdm).
+        Whether to draw a progress bar (needs tqdm).
 
     Returns
     -------
     ndarray of shape (n_items, n_items), float64
-        Whole numbers; on the diagonal the users of each item.  Only a block of users is ever in memory beside it.
+        Numbers of users who have both items; the diagonal has the users of each item.  Memory also holds the rows of
+        one block of users.
     """
     n_users, n_items = data.shape
     step = max(1, _BLOCK_CELLS // n_items)
     numbers = progress_rounds(-(-n_users // step), show=show_progress, description="pairs of items")
     blocks = (data._user_range(number * step, min(n_users, (number + 1) * step)) for number in numbers)
-    # One after the other is written there: new memory costs as much as what is done with it.
+    # The blocks share this array: allocating new ones costs as much time as filling them.
     dense = np.empty((min(step, n_users), n_items), dtype=np.float32)
     return sum_products((_dense(block, dense[: block.n_users]) for block in blocks), n_items, np.float64)
 
 
 def _dense(block: Interactions, out: np.ndarray) -> np.ndarray:
+    """Write a block of rows as a dense array of ones."""
     return block._replace(values=block.values_or_ones(np.float32)).to_scipy().toarray(out=out)
 
 
 class ExactModel(Baseline):
-    """A model of exact data: the ledger says so."""
+    """A model of exact data, with an unprotected release in its ledger."""
 
     _released: ClassVar[str]
-    _bytes_a_pair: ClassVar[int] = 0  # of items, while it is fitted
+    _bytes_a_pair: ClassVar[int] = 0  # memory for each pair of items during the fit
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         check_memory(type(self).__name__, data.n_items, self._bytes_a_pair * data.n_items**2, _FEWER_ITEMS)
@@ -82,23 +84,23 @@ class ExactModel(Baseline):
 
 
 class OwnHistory(ExactModel):
-    """What a user has had before, most often first; after that, popularity.
+    """A user's earlier items, the most frequent first, then popularity.
 
-    Where people come back to the same items, as with the apps of a phone, it is hard to beat, and it needs no server.
+    It is a strong baseline for repeated consumption, such as the use of a phone's apps, and needs no server.
 
-    **Guarantee.** None: the exact counts of items are released, and the ledger says so.
+    **Guarantee.** None: the exact counts of items are released, as the ledger states.
 
     Attributes
     ----------
     item_counts_ : ndarray of shape (n_items,), float64
-        Users of each item.
+        Number of users of each item.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release.
+        Ledger with one unprotected release.
 
     Notes
     -----
-    A value is how often the user has had the item.  To `recommend` what users have had before, pass
-    ``filter_seen=False``.
+    A value is the number of times that the user had the item.  To recommend users' earlier items, pass
+    ``filter_seen=False`` to `recommend`.
 
     Examples
     --------
@@ -130,54 +132,56 @@ class OwnHistory(ExactModel):
 
     def _popularity(self) -> np.ndarray:
         return self.item_counts_ / (self.item_counts_.max() + 1)
+        # Below 1, so that every item of the user, with a value of at least 1, ranks above all others.
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         data = self.interactions_
         scores = np.tile(self._popularity(), (len(users), 1))
         lengths = np.diff(data.indptr)[users]
         entries = np.repeat(data.indptr[users] - (np.cumsum(lengths) - lengths), lengths) + np.arange(lengths.sum())
+        # Positions of the users' entries: the start of each row, plus 0, 1, ... within the row.
         scores[np.repeat(np.arange(len(users)), lengths), data.indices[entries]] += self.user_values_[entries]
         return scores
 
 
 @dataclass(repr=False, eq=False)
 class ItemKNN(NeighborModel, ExactModel):
-    """Item-based nearest neighbours, by cosine.
+    """Item-based nearest neighbours with cosine similarity.
 
-    **Guarantee.** None: exact similarities are released, and the ledger says so.
+    **Guarantee.** None: exact similarities are released, as the ledger states.
 
     Parameters
     ----------
     n_neighbors : int
-        Most similar items kept for each item.
+        Number of neighbours stored for each item, at least 1.
     shrinkage : float
-        Added to the cosine's denominator, in users: similarities that rest on few users fall.  0 is the plain cosine.
+        Number of users that is added to the cosine's denominator, at least 0; it lowers similarities from few users.
 
     Attributes
     ----------
     neighbor_items_ : ndarray of shape (n_items, n_kept), int32
         Columns of the most similar other items, best first; ties go to the earlier item.  `n_kept` is `n_neighbors`, or
-        the most items that share users with one item where that is less.
+        the largest number of items that share a user with one item if that is smaller.
     neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
-        Falling, at least 0.
+        Falling similarities, at least 0.
     item_counts_ : ndarray of shape (n_items,), float64
-        Users of each item: what somebody without items is offered.
+        Number of users of each item, which ranks the items for a user without items.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release.
+        Ledger with one unprotected release.
 
     See Also
     --------
-    fastfedrec.UserKNN : Neighbours of users.
+    fastfedrec.UserKNN : User neighbours.
 
     Notes
     -----
-    Two items with n and m users, k of them in common, have similarity ``k / (sqrt(n m) + shrinkage)``: values do not
-    matter.  A user's score of item i is the sum of the similarities of i to those of the user's items that are among
-    the `n_neighbors` most similar to i: neighbours are those of the candidate, and the sum is not divided by anything.
-    implicit's ``CosineRecommender`` keeps neighbours of the user's items instead, without shrinkage.
+    Two items with n and m users, k of them in common, have similarity ``k / (sqrt(n m) + shrinkage)``; values are
+    ignored.  A user's score of item i is the sum of similarities of i to the user's items that are among the
+    `n_neighbors` most similar to i, without normalisation.  Neighbours are those of the candidate; implicit's
+    ``CosineRecommender`` stores neighbours of the user's items instead, and has no shrinkage.
 
-    Pairs of items are counted from the users' rows, a block of items at a time: memory grows with the items times
-    `n_neighbors`, time with that and the squares of the users' numbers of items.
+    The fit counts pairs of items from the users' rows, for a block of items at a time.  Memory grows with the number of
+    items times `n_neighbors`, and time with that and with the sum of squared row lengths.
 
     References
     ----------
@@ -208,68 +212,69 @@ class ItemKNN(NeighborModel, ExactModel):
         lengths = np.sqrt(self.item_counts_)
         users = data.to_scipy().astype(np.float64)
         items = users.T.tocsr()
-        # The pairs that the users of each item have: the work of its row.
+        # The number of pairs that each item forms with items of its users is the work of its row.
         n_pairs = items @ np.diff(users.indptr).astype(np.float64)
-        is_sparse = float(n_pairs.sum()) < _FILLED * n_items**2
-        find = self._nearest_of_few if is_sparse else self._nearest
+        is_sparse = float(n_pairs.sum()) < _MAX_DENSITY * n_items**2
+        find = self._nearest_sparse if is_sparse else self._nearest
         work = n_pairs if is_sparse else np.full(n_items, float(n_items))
         parts = blocks_of_rows(work, _SORTED_PAIRS if is_sparse else _BLOCK_CELLS)
         numbers = progress_rounds(len(parts), show=show_progress, description="pairs of items")
-        found = [find(items[parts[k][0] : parts[k][-1] + 1], users, parts[k], lengths, n_threads) for k in numbers]
-        self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays("ItemKNN", found, parts, n_items)
+        neighbors = [find(items[parts[k][0] : parts[k][-1] + 1], users, parts[k], lengths, n_threads) for k in numbers]
+        self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays("ItemKNN", neighbors, parts, n_items)
 
     def _nearest(
         self, items: "csr_array", users: "csr_array", rows: np.ndarray, lengths: np.ndarray, n_threads: int
     ) -> Neighbors:
-        """Neighbours of some items, from a dense block of the numbers of users of both."""
+        """Return the neighbours of some items, from a dense block of pair counts."""
         pairs = sum_rows(items, users, n_threads=n_threads)
         for row, length in zip(pairs, lengths[rows], strict=True):
-            below = length * lengths + self.shrinkage
-            np.divide(row, below, out=row, where=below > 0)
-        pairs[np.arange(len(rows)), rows] = -1.0  # no item is its own neighbour
-        best, falling = ranking.top_k(pairs, min(self.n_neighbors, len(lengths)), n_threads=n_threads)
+            denominators = length * lengths + self.shrinkage
+            np.divide(row, denominators, out=row, where=denominators > 0)
+        pairs[np.arange(len(rows)), rows] = -1.0  # an item is not its own neighbour
+        nearest, falling = ranking.top_k(pairs, min(self.n_neighbors, len(lengths)), n_threads=n_threads)
+        # Items without a common user have similarity 0 and are not stored.
         is_found = falling > 0
-        return np.count_nonzero(is_found, axis=1), best[is_found].astype(np.int32), falling[is_found]
+        return np.count_nonzero(is_found, axis=1), nearest[is_found].astype(np.int32), falling[is_found]
 
-    def _nearest_of_few(
+    def _nearest_sparse(
         self, items: "csr_array", users: "csr_array", rows: np.ndarray, lengths: np.ndarray, n_threads: int
     ) -> Neighbors:
-        """The same where most pairs have no user: the others are sorted."""
+        """Return the neighbours of some items by sorting the nonzero pairs, if these are few."""
         pairs = items @ users
         owners = np.repeat(np.arange(len(rows)), np.diff(pairs.indptr))
         is_other = pairs.indices != rows[owners]
-        owners, others = owners[is_other], pairs.indices[is_other].astype(np.int32, copy=False)
-        similarities = pairs.data[is_other] / (lengths[rows[owners]] * lengths[others] + self.shrinkage)
-        return select_neighbors(owners, others, similarities, len(rows), self.n_neighbors)
+        owners, columns = owners[is_other], pairs.indices[is_other].astype(np.int32, copy=False)
+        similarities = pairs.data[is_other] / (lengths[rows[owners]] * lengths[columns] + self.shrinkage)
+        return select_neighbors(owners, columns, similarities, len(rows), self.n_neighbors)
 
 
 @dataclass(repr=False, eq=False)
 class EASE(ExactModel):
-    """A linear model from items to items, without a diagonal, in closed form.
+    """A linear model from items to items with a zero diagonal, in closed form.
 
-    **Guarantee.** None: weights computed from exact data are released, and the ledger says so.
+    **Guarantee.** None: weights computed from exact data are released, as the ledger states.
 
     Parameters
     ----------
     regularization : float
-        Added to the diagonal of the matrix of pairs, in users; above 0.
+        Number that is added to the diagonal of the matrix of pairs, in users, above 0.
     top_items : int or None
-        Fit so many of the items alone, those that most users have (`Interactions.top_items`), as is done where memory
-        does not hold all pairs.  The model knows no others: it never recommends them, and `evaluate` ranks them behind
-        all that it knows.  None fits all.
+        Number of items to fit, the most frequent ones (`Interactions.top_items`), if all pairs do not fit into memory.
+        The model never recommends other items, and `evaluate` ranks them last.  None fits all items.
 
     Attributes
     ----------
     item_weights_ : ndarray of shape (n_items, n_items), float64
-        Row i holds what having item i says about every other; the diagonal is 0.
+        Weights from item i, in row i, to every other item; the diagonal is 0.
     item_counts_ : ndarray of shape (n_items,), float64
-        Users of each item: what somebody without items is offered.
+        Number of users of each item, which ranks the items for a user without items.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release.
+        Ledger with one unprotected release.
 
     Notes
     -----
-    Memory grows with the square of the items that are fitted, time with the cube.  ``interactions_`` holds these items.
+    Memory grows with the square of the number of fitted items, and time with the cube.  ``interactions_`` contains only
+    these items.
 
     References
     ----------
@@ -306,7 +311,9 @@ class EASE(ExactModel):
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         pairs = count_pairs(data, show_progress=show_progress)
         self.item_counts_ = np.diag(pairs).copy()
+        # The flat step n_items + 1 visits the diagonal.
         pairs.flat[:: data.n_items + 1] += self.regularization
+        # With P the inverse of the regularized Gram matrix, the weights are -P_ij / P_jj (Steck 2019, equation 8).
         precision = _invert(pairs)
         precision /= -np.diag(precision)
         np.fill_diagonal(precision, 0.0)
@@ -320,25 +327,25 @@ class EASE(ExactModel):
         return self.item_counts_ if self.item_counts_.any() else None
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        places, weights = no_neighbors(columns, n)
+        items, weights = no_neighbors(columns, n)
         step = max(1, _BLOCK_CELLS // len(self.item_weights_))
         for start in range(0, len(columns) if n else 0, step):
             part = columns[start : start + step]
-            itself = np.arange(len(part) + 1), part
-            found = ranking.top_k(self.item_weights_[part], n, seen=itself)
-            places[start : start + step], weights[start : start + step] = found
-        return places, weights
+            seen = np.arange(len(part) + 1), part
+            nearest = ranking.top_k(self.item_weights_[part], n, seen=seen)
+            items[start : start + step], weights[start : start + step] = nearest
+        return items, weights
 
-    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
-        return own.values_or_ones() * self.item_weights_[own.indices, column]
+    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
+        return user_rows.values_or_ones() * self.item_weights_[user_rows.indices, column]
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         return sum_rows(self.interactions_._take_users(users), self.item_weights_)
 
 
 def _invert(matrix: np.ndarray) -> np.ndarray:
-    """The inverse of a positive definite matrix, which is overwritten: a third of the work of `numpy.linalg.inv`."""
-    lapack = scipy.linalg.lapack  # loaded before the block, so that its threads are held too
+    """Invert a positive definite matrix in place, with a third of the work of `numpy.linalg.inv`."""
+    lapack = scipy.linalg.lapack  # loaded before the block, so that the limit applies to its threads too
     with one_blas_thread():
         factor, failed = lapack.dpotrf(matrix.T, lower=True, overwrite_a=True)
         inverse, _ = lapack.dpotri(factor, lower=True, overwrite_c=True)
@@ -346,7 +353,8 @@ def _invert(matrix: np.ndarray) -> np.ndarray:
         raise ValueError(
             f"regularization must be larger: column {failed} of the items' matrix is not positive definite"
         )
-    inverse = inverse.T  # whose upper triangle is filled
+    # LAPACK's lower triangle is the upper one in row order; copy it to the other half.
+    inverse = inverse.T
     for row in range(1, len(inverse)):
         inverse[row, :row] = inverse[:row, row]
     return inverse

@@ -1,4 +1,4 @@
-"""What every figure stands beside: random scores, popularity, and popularity under differential privacy."""
+"""Reference baselines: random scores, popularity, and popularity under differential privacy."""
 
 import math
 from abc import abstractmethod
@@ -41,20 +41,20 @@ _SUBSET = "dp_popularity.subset"
 _NOISE = "dp_popularity.noise"
 _REPORTS = "dp_popularity.reports"
 
-# Of one report, where coth(e / 2)^2 * e, the worst variance for a given total, is least: the root of sinh(e) = 2 e.
+# Epsilon of one report with the smallest worst-case variance, coth(e / 2)^2 * e, at a fixed total: sinh(e) = 2 e.
 BEST_REPORT_EPSILON = 2.1773189849653067
-_MOST_REPORTS = 2**24  # of a user: more would change nothing, and each takes 16 bytes of a thread
+_MAX_REPORTS = 2**24  # per user: more would not lower the variance, and each takes 16 bytes of a thread
 
 
 class Baseline(OwnRows):
     """A model that is fitted in one step: checks, then `_fit`."""
 
-    _keeps_values: ClassVar[bool] = False  # otherwise what is stored counts once
-    _is_private: ClassVar[bool] = False  # then a fit releases as much of nobody as of anybody
+    _keeps_values: ClassVar[bool] = False  # False: interactions are binary
+    _is_private: ClassVar[bool] = False  # True: data without interactions are accepted, and values cause no warning
 
     @property
     def _ignores_values(self) -> bool:
-        """Whether all values above 0 count alike, so that a fit without a guarantee says so where they vary."""
+        """Return whether all values above 0 count alike, so that a fit without a guarantee warns if they vary."""
         return not self._keeps_values
 
     @transactional
@@ -66,21 +66,21 @@ class Baseline(OwnRows):
         show_progress: bool = False,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Fit in one step.
+        """Fit the model in one step.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
-            values below 0 are refused; values matter only where the model's own page says so.
+            Users' data, see `fastfedrec.data.conversion.as_interactions`.  Entries with value 0 are no interactions,
+            and negative values are refused; other values matter only if the model's page says so.
         show_progress : bool
-            Draw a progress bar where the work comes in blocks (needs tqdm).
+            Whether to draw a progress bar if the work has several blocks (needs tqdm).
 
         Warns
         -----
         UserWarning
-            Values vary, and the model ignores them.  A model with a guarantee never says so: one user's value may be
-            why.
+            Values vary, and the model ignores them.  A model with a guarantee never warns, since one user's value may
+            be the cause.
         """
         self._fit(*self._begin(interactions, key, n_threads, show_progress, ledger))
         return self
@@ -93,7 +93,7 @@ class Baseline(OwnRows):
         show_progress: bool,
         ledger: Ledger | None,
     ) -> tuple[Interactions, Key, int, bool]:
-        """Check what every `fit` takes, and open the ledger: what `_fit` goes on with."""
+        """Check the arguments of `fit`, open the ledger, and return the arguments of `_fit`."""
         self._check_parameters()
         checked = check_counts(self, interactions, is_private=self._is_private, ignores_values=self._ignores_values)
         data = self._among_items(self._as_fitted(checked))
@@ -109,25 +109,25 @@ class Baseline(OwnRows):
         return data.positive() if self._keeps_values else data.binarize()
 
     def _among_items(self, data: Interactions) -> Interactions:
-        """The items that are fitted, where not all are."""
+        """Return the data of the items that are fitted."""
         return data
 
     @abstractmethod
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
-        """Write to the ledger, then compute."""
+        """Record the event, then compute the fitted arrays."""
 
 
 class Random(Baseline):
-    """Scores that know nothing: a fixed uniform number for each user and item.
+    """Scores that are independent of the data: a fixed uniform number for each user and item.
 
     **Guarantee.** The model depends on no interaction, so its ledger is empty.
 
     Attributes
     ----------
     ledger_ : fastfedrec.accounting.Ledger
-        Without events.
+        Ledger without events.
     seed_ : ndarray of shape (1,), uint64
-        Public: names the scores, and is saved with the model.  It reveals nothing of the key it was drawn from.
+        Public seed of the scores, which is saved with the model.  It reveals no information about the key of the fit.
 
     Examples
     --------
@@ -142,7 +142,7 @@ class Random(Baseline):
 
     _saved: ClassVar[tuple[str, ...]] = ("seed_",)
     _is_private: ClassVar[bool] = True
-    _ignores_values = False  # nothing that anybody has matters
+    _ignores_values = False  # no interaction matters, so there is no warning
     _needs_rows = False
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
@@ -160,7 +160,7 @@ class Random(Baseline):
 
 
 class _CountBaseline(Baseline):
-    """Every user sees the items in one order: that of `item_counts_`."""
+    """A model that ranks the items for every user by `item_counts_`."""
 
     _saved: ClassVar[tuple[str, ...]] = ("item_counts_",)
     _needs_rows = False
@@ -181,16 +181,16 @@ class _CountBaseline(Baseline):
 
 
 class Popularity(_CountBaseline):
-    """The number of users who have the item.
+    """Popularity, the number of users who have the item.
 
-    **Guarantee.** None: the exact counts are released, and the ledger says so.
+    **Guarantee.** None: the exact counts are released, as the ledger states.
 
     Attributes
     ----------
     item_counts_ : ndarray of shape (n_items,), float64
-        Users of each item.
+        Number of users of each item.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release.
+        Ledger with one unprotected release.
 
     Examples
     --------
@@ -211,37 +211,37 @@ class DPPopularity(_CountBaseline):
     """Item counts released once under differential privacy.
 
     **Guarantee.** With ``trust="central"`` the released counts are `epsilon`-differentially private for adding or
-    removing one user ("add_remove", privacy unit "user"), where the server that counts and adds the noise is trusted;
-    with ``trust="local"`` everything that a user sends is `epsilon`-differentially private for replacing all of that
-    user's data ("replace", privacy unit "user"), trusting nothing but the user's own device.
+    removing one user ("add_remove", privacy unit "user"), and the server that counts and adds the noise is trusted.
+    With ``trust="local"`` all messages of a user are `epsilon`-differentially private for replacing all of that user's
+    data ("replace", privacy unit "user"), and the user trusts only the user's own device.
 
     Parameters
     ----------
     epsilon : float
-        Of the whole release, in nats.
+        Epsilon of the whole release, in nats, above 0.
     trust : {"central", "local"}
-        Who sees the interactions.
+        Trust model: the server sees the interactions, or only randomized reports.
     max_items_per_user : int
-        Central only: how many of its items a user is counted with, drawn uniformly; the noise is proportional to it.
-        A public number, never taken from the data.  For users who all have as many, signal and noise grow alike and
-        only the error of the draw falls; users with fewer add noise and no signal, so a low number serves most data.
+        Central only: the number of items, drawn uniformly, that a user contributes at most; the noise is proportional
+        to it.  This is a public number, never taken from the data.  A user with at least this number of items adds
+        signal in proportion to the noise; a user with fewer adds noise only.  A low number suits most data.
     n_reports : int or "auto"
-        Local only: how many items, drawn uniformly with replacement, a user answers for.  "auto" is the number with
-        the least worst-case variance at `epsilon` in total, near one for each 2.18 of it.
+        Local only: the number of items, drawn uniformly with replacement, that a user reports on.  "auto" minimizes
+        the worst-case variance at a total of `epsilon`, with about one report for each 2.18 of it.
 
     Attributes
     ----------
     item_counts_ : ndarray of shape (n_items,), float64
-        Central: unbiased estimates of how many users contributed the item (out of their random subsets), which may be
-        negative.  Local: unbiased estimates of how many users have it; 0 for an item that nobody was asked about.
+        Central: unbiased estimates of the number of users who contributed the item, from their random subsets; they may
+        be negative.  Local: unbiased estimates of the number of users who have the item; 0 for an item without reports.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        Privacy cost of the fit for each user.
 
     References
     ----------
     .. [1] Canonne, Kamath, Steinke, "The discrete Gaussian for differential privacy", NeurIPS 2020 (the noise).
     .. [2] Nguyen et al., "Collecting and analyzing data from smart device users with local differential privacy",
-       2016 (the answers).
+       2016 (the reports).
 
     Examples
     --------
@@ -269,15 +269,15 @@ class DPPopularity(_CountBaseline):
         if isinstance(self.n_reports, str):
             self.n_reports = check_choice("n_reports", self.n_reports, ("auto",))
         else:
-            self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=_MOST_REPORTS)
+            self.n_reports = check_integer("n_reports", self.n_reports, low=1, high=_MAX_REPORTS)
 
     def _fit(self, data: Interactions, key: Key, n_threads: int, show_progress: bool) -> None:
         self.ledger_.record(self._event(data.n_users), simulation=key.is_simulation)
-        release = self._release_centrally if self.trust == "central" else self._ask_locally
+        release = self._release_centrally if self.trust == "central" else self._collect_reports
         self.item_counts_ = release(data, key, n_threads)
 
     def _event(self, n_users: int) -> CentralRelease | LocalReports:
-        """What a fit costs."""
+        """Return the event of a fit."""
         if self.trust == "central":
             epsilon = self._count_noise.epsilon(self.max_items_per_user)
             return CentralRelease("discrete Laplace on item counts", epsilon)
@@ -286,6 +286,7 @@ class DPPopularity(_CountBaseline):
 
     @property
     def _count_noise(self) -> DiscreteLaplace:
+        # The sensitivity of the counts is the number of items that a user contributes, so the scale is that / epsilon.
         return DiscreteLaplace(Fraction(self.max_items_per_user) / Fraction(self.epsilon))
 
     @property
@@ -297,6 +298,7 @@ class DPPopularity(_CountBaseline):
         return BinaryResponse(split_epsilon(self.epsilon, self._n_reports))
 
     def _release_centrally(self, data: Interactions, key: Key, n_threads: int) -> np.ndarray:
+        """Return counts of each user's random subset of items, with discrete Laplace noise."""
         noise = self._count_noise
         counts = np.zeros(data.n_items, dtype=np.int64)
         _kernel.contributed_counts(
@@ -304,7 +306,8 @@ class DPPopularity(_CountBaseline):
         )
         return noise.add_noise(counts, key=key, purpose=_NOISE).astype(np.float64)
 
-    def _ask_locally(self, data: Interactions, key: Key, n_threads: int) -> np.ndarray:
+    def _collect_reports(self, data: Interactions, key: Key, n_threads: int) -> np.ndarray:
+        """Return debiased counts from users' reports on random items."""
         channel, n_reports = self._channel, self._n_reports
         by_thread = np.zeros((2, n_threads, data.n_items), dtype=np.int64)
         failed = np.zeros(n_threads, dtype=np.int64)
@@ -313,25 +316,26 @@ class DPPopularity(_CountBaseline):
             channel.span, n_reports, n_threads,
         )  # fmt: skip
         if failed.any():
-            raise MemoryError("no memory for a thread's marks of items and reports; use fewer threads or n_reports")
-        sums, asked = by_thread.sum(axis=1)
-        # An answer estimates 2 * bit - 1 of a user drawn at random.
-        share = (1 + channel.decoder * sums / np.maximum(asked, 1)) / 2
-        return np.where(asked > 0, data.n_users * share, 0.0)
+            raise MemoryError("a thread's marks of items do not fit into memory; use fewer threads or n_reports")
+        # Integer sums of each thread, so that the result does not depend on the number of threads.
+        sums, n_sampled = by_thread.sum(axis=1)
+        # An answer, debiased, estimates 2 * bit - 1 of a random user.
+        share = (1 + channel.decoder * sums / np.maximum(n_sampled, 1)) / 2
+        return np.where(n_sampled > 0, data.n_users * share, 0.0)
 
 
 def best_n_reports(epsilon: float) -> int:
-    """Choose the number of binary responses with the least worst-case variance at `epsilon` in total.
+    """Choose the number of binary responses with the smallest worst-case variance at a total of `epsilon`.
 
     Parameters
     ----------
     epsilon : float
-        Of all reports of one user, in nats.
+        Epsilon of all reports of one user, in nats.
 
     Returns
     -------
     int
-        From 1 to 2**24.
+        Number of reports, from 1 to 2**24.
     """
     epsilon = check_epsilon("epsilon", epsilon)
 
@@ -340,25 +344,27 @@ def best_n_reports(epsilon: float) -> int:
 
     if epsilon <= BEST_REPORT_EPSILON:
         return 1
-    below = min(math.floor(epsilon / BEST_REPORT_EPSILON), _MOST_REPORTS - 1)
+    below = min(math.floor(epsilon / BEST_REPORT_EPSILON), _MAX_REPORTS - 1)
+    # The real number with the smallest variance lies between these two integers.
     return min(below, below + 1, key=variance)
 
 
 def split_epsilon(epsilon: float, n_reports: int) -> float:
-    """Divide a budget evenly, rounding down: `n_reports` times the result never exceeds `epsilon`.
+    """Divide a budget evenly, rounded down so that `n_reports` times the result never exceeds `epsilon`.
 
     Parameters
     ----------
     epsilon : float
-        Of all reports, in nats.
+        Epsilon of all reports, in nats, at least 0.
     n_reports : int
-        At least 1.
+        Number of reports, at least 1.
 
     Returns
     -------
     float
-        Of one report.
+        Epsilon of one report.
     """
+    # Exact rationals decide whether the rounded quotient is too large.
     total, n_reports = check_exact("epsilon", epsilon, low=0), check_integer("n_reports", n_reports, low=1)
     share = float(total / n_reports)
     return share if Fraction(share) * n_reports <= total else math.nextafter(share, 0.0)

@@ -1,4 +1,4 @@
-"""UserKNN: what the most similar users have."""
+"""UserKNN: recommendations from the items of the most similar users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,45 +17,45 @@ from fastfedrec.systems.baselines.item_models import ExactModel
 
 __all__ = ["UserKNN"]
 
-_BLOCK_CELLS = 2**22  # similarities held at once
+_BLOCK_CELLS = 2**22  # similarities in memory at a time
 
 
 @dataclass(repr=False, eq=False)
 class UserKNN(ExactModel):
-    """User-based nearest neighbours, by cosine.
+    """User-based nearest neighbours with cosine similarity.
 
-    **Guarantee.** None: everybody is shown what others have, and the ledger says so.
+    **Guarantee.** None: recommendations show other users' items, as the ledger states.
 
     Parameters
     ----------
     n_neighbors : int
-        Most similar users kept for each user.
+        Number of neighbours stored for each user, at least 1.
     shrinkage : float
-        Added to the cosine's denominator, in items: similarities that rest on few items fall.
+        Number of items that is added to the cosine's denominator, at least 0; it lowers similarities from few items.
 
     Attributes
     ----------
-    user_neighbors_ : ndarray of shape (n_users, n_kept), int32
+    user_neighbors_ : ndarray of shape (n_users, n_neighbors), int32
         Rows of the most similar other users, best first; ties go to the earlier user.
-    user_similarities_ : ndarray of shape (n_users, n_kept), float64
-        Falling, at least 0.
+    user_similarities_ : ndarray of shape (n_users, n_neighbors), float64
+        Falling similarities, at least 0.
     item_counts_ : ndarray of shape (n_items,), float64
-        Users of each item; a user without items is served by them.
+        Number of users of each item, which ranks the items for a user without items.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release.
+        Ledger with one unprotected release.
 
     See Also
     --------
-    fastfedrec.ItemKNN : Neighbours of items, which serve users who were not in the fit.
+    fastfedrec.ItemKNN : Item neighbours, which serve users who were not in the fit.
 
     Notes
     -----
-    Two users who have n and m items, k of them in common, have similarity ``k / (sqrt(n m) + shrinkage)``: values do
-    not matter.  A user's score of an item is the sum of the similarities of those of its `n_neighbors` who have the
-    item; it is not divided by anything [1]_.
+    Two users with n and m items, k of them in common, have similarity ``k / (sqrt(n m) + shrinkage)``; values are
+    ignored.  A user's score of an item is the sum of similarities to the `n_neighbors` most similar users who have the
+    item, without normalisation [1]_.
 
-    Memory grows with the users times `n_neighbors`, since similarities are found for a block of users at a time; time
-    with the sum over items of their users' squared number.
+    Memory grows with the number of users times `n_neighbors`, since similarities are computed for a block of users at a
+    time.  Time grows with the sum over items of the squared number of users.
 
     References
     ----------
@@ -83,27 +83,29 @@ class UserKNN(ExactModel):
 
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         n_users = data.n_users
-        n_kept = min(self.n_neighbors, n_users - 1)
+        n_neighbors = min(self.n_neighbors, n_users - 1)
         lengths = np.sqrt(data.interactions_per_user())
         by_item = data.to_scipy().T.tocsr()
-        neighbors, similarities = np.empty((n_users, n_kept), dtype=np.int32), np.empty((n_users, n_kept))
+        neighbors, similarities = np.empty((n_users, n_neighbors), dtype=np.int32), np.empty((n_users, n_neighbors))
+        # Similarities of all pairs do not fit into memory, so each block is reduced to its neighbours at once.
         step = max(1, _BLOCK_CELLS // n_users)
         for number in progress_rounds(-(-n_users // step), show=show_progress, description="neighbours of users"):
             rows = slice(number * step, min((number + 1) * step, n_users))
             block = sum_rows(data._user_range(rows.start, rows.stop), by_item, n_threads=n_threads)
-            below = lengths[rows, None] * lengths + self.shrinkage
-            np.divide(block, below, out=block, where=below > 0)
-            block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = -1.0  # no user is its own neighbour
-            best, falling = ranking.top_k(block, max(n_kept, 1), n_threads=n_threads)
-            neighbors[rows], similarities[rows] = best[:, :n_kept], falling[:, :n_kept]
+            denominators = lengths[rows, None] * lengths + self.shrinkage
+            np.divide(block, denominators, out=block, where=denominators > 0)
+            block[np.arange(len(block)), np.arange(rows.start, rows.stop)] = -1.0  # a user is not its own neighbour
+            nearest, falling = ranking.top_k(block, max(n_neighbors, 1), n_threads=n_threads)
+            neighbors[rows], similarities[rows] = nearest[:, :n_neighbors], falling[:, :n_neighbors]
         self.user_neighbors_, self.user_similarities_ = neighbors, similarities
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         data = self.interactions_
-        rows, where = np.unique(self.user_neighbors_[users], return_inverse=True)
+        # Rows of neighbours are read once each, even if several users share them.
+        rows, neighbor_positions = np.unique(self.user_neighbors_[users], return_inverse=True)
         starts = np.arange(len(users) + 1) * self.user_neighbors_.shape[1]
-        entries = self.user_similarities_[users].ravel(), where.ravel(), starts
+        entries = self.user_similarities_[users].ravel(), neighbor_positions.ravel(), starts
         similarities = scipy.sparse.csr_array(entries, shape=(len(users), len(rows)))
         scores = (similarities @ scipy.sparse.csr_array(data._take_users(rows).to_scipy())).toarray()
         scores[self._lack_scores(users)] = self.item_counts_

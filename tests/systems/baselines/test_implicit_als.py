@@ -127,7 +127,7 @@ def test_a_warm_start_keeps_factors_by_id():
     np.testing.assert_array_equal(by_id.item_factors_, by_hand.item_factors_)
     # Who and what was not there starts as without a warm start.
     more = of(ratings(3, 25), item_ids=[*items, *(f"new {n}" for n in range(5))])
-    fresh, warm = (ImplicitALS(4, 1)._started(more, KEY, w) for w in (None, model))
+    fresh, warm = (ImplicitALS(4, 1)._initial_factors(more, KEY, w) for w in (None, model))
     np.testing.assert_array_equal(warm[1][20:], fresh[1][20:])
     np.testing.assert_array_equal(warm[1][:20], model.item_factors_.astype(np.float32))
     assert not warm[0].any()
@@ -260,7 +260,7 @@ def test_a_warm_start_of_other_factors_is_refused():
 def test_a_warm_start_beyond_the_type_is_refused():
     data = of(ratings(30, 20))
     start = np.ones((30, 3)), np.full((20, 3), 1e60)
-    with pytest.raises(ValueError, match=r"warm_start's item_factors must be numbers that float32 holds"):
+    with pytest.raises(ValueError, match=r"warm_start's item_factors must be within the range of float32"):
         ImplicitALS(3, 1).fit(data, key=KEY, warm_start=start)
 
 

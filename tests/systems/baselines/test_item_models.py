@@ -91,7 +91,7 @@ def test_neither_blocks_of_items_nor_how_they_are_sorted_change_a_neighbor(data,
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("fastfedrec.systems.baselines.item_models._BLOCK_CELLS", block)
             patch.setattr("fastfedrec.systems.baselines.item_models._SORTED_PAIRS", block)
-            patch.setattr("fastfedrec.systems.baselines.item_models._FILLED", share)
+            patch.setattr("fastfedrec.systems.baselines.item_models._MAX_DENSITY", share)
             found.append(ItemKNN(n_neighbors).fit(data))
     for name in ("neighbor_items_", "neighbor_similarities_", "item_counts_"):
         np.testing.assert_array_equal(*(getattr(model, name) for model in found), strict=True)
