@@ -42,7 +42,7 @@ CENTRAL = [
     Mutant(
         "dpals-all-kinds-root-2", "the item sums of two users of DPALS are said to be sqrt(2) apart at most",
         "LeastSquaresRound._replace_sensitivity",
-        "2 + beyond / (products + sums)",
+        "2 + excess / (products + sums)",
         "2",
         ("test_no_two_users_of_dpals_are_further_apart_than_its_event_states",),
     ),
@@ -261,8 +261,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpals-rounds-not-divided", "every round of DPALS spends what is there for all of them", "DPALS._phases",
-        "mu * math.sqrt(left * share / self.n_rounds)",
-        "mu * math.sqrt(left * share)",
+        "mu * math.sqrt(remaining_share * share / self.n_rounds)",
+        "mu * math.sqrt(remaining_share * share)",
         (f"{COST}[DPALS]",),
     ),
     Mutant(
@@ -274,7 +274,7 @@ CENTRAL = [
     ),
     Mutant(
         "dpals-rarest-without-limit", "the least-squares rounds take all items of a user", "select_items",
-        "return shard.keep_interactions(kept)",
+        "return shard.keep_interactions(is_selected)",
         "return shard",
         (f"{PARTS}[DPALS]",),
     ),
@@ -317,8 +317,8 @@ CENTRAL = [
     ),
     Mutant(
         "dpals-event-rounded-up", "an event of DPALS says a little more noise than there is", "NoisyRound.round_event",
-        "sum(squares.values()) ** -0.5 * _LESS",
-        "sum(squares.values()) ** -0.5 / _LESS",
+        "sum(squares.values()) ** -0.5 * _BELOW_ONE",
+        "sum(squares.values()) ** -0.5 / _BELOW_ONE",
         (f"{EXACT}[DPALS]",),
     ),
     Mutant(
@@ -352,8 +352,8 @@ CENTRAL = [
     Mutant(
         "dpals-frequencies-for-free", "the item counts of DPALS take nothing of what least squares spends",
         "DPALS._phases",
-        "left -= self.frequency_share",
-        "left -= 0.0",
+        "remaining_share -= self.frequency_share",
+        "remaining_share -= 0.0",
         (f"{COST}[DPALS, adaptive]",),
     ),
     Mutant(
@@ -378,7 +378,7 @@ CENTRAL = [
     ),
     Mutant(
         "dpfmf-no-noise-after-first", "DPFMF adds noise in its first round only", "GradientRound.apply",
-        "length * noisy",
+        "rate * noisy",
         "length * (noisy if update.round == 0 else update.arrays['gradients'])",
         (f"{WIDTH}[DPFMF]",),
     ),
@@ -398,8 +398,8 @@ CENTRAL = [
     Mutant(
         "dpfmf-steps-by-its-users", "the steps of DPFMF are as long as there are users in the data",
         "GradientRound.apply",
-        "length = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)",
-        "length = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev) * update.n_clients / 20",
+        "rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)",
+        "rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev) * update.n_clients / 20",
         (f"{TRACE}[DPFMF]",),
     ),
 ]  # fmt: skip

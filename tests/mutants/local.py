@@ -433,7 +433,7 @@ LOCAL = [
         ("systems/ncf/test_model::test_the_ledger_promises_nothing",),
     ),
     Mutant(
-        "dmf-not-recorded", "DMF, whose neighbours see exact gradients, has a ledger without an entry", "DMF._tell",
+        "dmf-not-recorded", "DMF, whose neighbours see exact gradients, has a ledger without an entry", "DMF._note_claims",
         'self.ledger_.record(Unprotected("each user\'s gradients of items, sent to other users"), '
         "simulation=key.is_simulation)",
         "pass",

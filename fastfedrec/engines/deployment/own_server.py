@@ -83,7 +83,7 @@ class FMFDeployment(OwnDeployment):
         return Ledger(self.model.delta)
 
     def start(self, senders: Sequence[str], key: Key) -> FMFState:
-        self.model._tell(self.model.ledger_)
+        self.model._note_claims(self.model.ledger_)
         return self.model.initial_state(self.model.interactions_.n_items, key)
 
     def check(self, state: FMFState, round_number: int) -> None:
@@ -157,7 +157,7 @@ class PrototypesDeployment(OwnDeployment):
         return Ledger() if self.model.delta is None else Ledger(self.model.delta)
 
     def start(self, senders: Sequence[str], key: Key) -> PrototypeState:
-        self.model._tell(self.model.ledger_, key)
+        self.model._note_claims(self.model.ledger_, key)
         planned = tuple(self.model.n_prototypes_.tolist())
         return self.model.initial_state(tuple(senders), planned, self.model.interactions_.n_items, key)
 

@@ -188,7 +188,7 @@ class DMF(Baseline):
         check_memory("DMF", data.n_items, n_bytes, remedy, growth="number")
         edges = draw_graph(users, self.n_neighbors, key) if graph is None else check_graph(graph, data.n_users)
         self._walks = walk_weights(edges, self.walk_length)
-        self._tell(key)
+        self._note_claims(key)
         self._start(data, key)
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
         heard = self._walks.T.tocsr()
@@ -237,7 +237,7 @@ class DMF(Baseline):
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 
-    def _tell(self, key: Key) -> None:
+    def _note_claims(self, key: Key) -> None:
         listeners = np.diff(self._walks.indptr)
         self.ledger_.record(
             Unprotected("each user's gradients of items, sent to other users"), simulation=key.is_simulation

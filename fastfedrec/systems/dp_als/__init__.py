@@ -1,6 +1,6 @@
-"""DPALS: alternating least squares by noisy sums of a trusted server.
+"""DPALS: alternating least squares from noisy sums of a trusted server.
 
-Exact ALS is `compute.als`; the same sums behind gradients are `systems.fmf.dp_fmf`.
+`compute.als` has exact ALS, and `systems.fmf.dp_fmf` descends gradients with the same kind of sums.
 """
 
 __all__: list[str] = []

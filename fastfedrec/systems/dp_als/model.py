@@ -1,6 +1,6 @@
 """DP-ALS: alternating least squares with differentially private item factors, after Chien et al. (2021).
 
-Users solve for their own factors; the server solves for the items' from sums with Gaussian noise.  See
+Users solve for the users' factors, and the server solves for the items' factors from sums with Gaussian noise.  See
 docs/explanation/systems/dp_als/dp-als.md and docs/explanation/systems/dp_als/dp-als-privacy.md.
 """
 
@@ -32,82 +32,85 @@ from fastfedrec.systems.dp_als.weights import FrequencyWeights
 __all__ = ["DPALS"]
 
 _FIRST = "dp_als.first_projection"
-_START_SHARE = 0.1  # for all power iterations
-_KIND_SHARES = (0.02, 0.1, 0.88)  # of a round of least squares: the users' gram, the items' grams and right-hand sides
+_START_SHARE = 0.1  # share of the squared budget for all power iterations
+# Shares of a round of least squares: the users' Gram matrix, the items' Gram matrices, and right-hand sides.
+_KIND_SHARES = (0.02, 0.1, 0.88)
 
 
 @dataclass(repr=False, eq=False)
 class DPALS(CentralModel, FeaturedModel):
-    """Alternating least squares for implicit feedback with differentially private item factors: a baseline.
+    """Alternating least squares for implicit feedback with differentially private item factors, a baseline.
 
-    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
-    against none, the user still counted ("zero_out", privacy unit "user"), the whole run together, against everyone but
-    the server, which sees exact sums and adds the noise ("central").  A device computes scores from the released
-    factors and its own data, and shows them to its user alone (joint differential privacy).  `ledger_` also states the
-    figure for replacing a user, about twice as large.  The list of items and the number of users are public.
+    **Guarantee.** All releases of the whole run are (`epsilon`, `delta`)-differentially private for all data of one
+    user against none, the user still counted ("zero_out", privacy unit "user"), against everyone but the server, which
+    sees exact sums and adds the noise ("central").  A device computes scores from the released factors and its own
+    data, and shows them to its user only (joint differential privacy).  `ledger_` also has the epsilon for replacing a
+    user, about twice as large.  The list of items and the number of users are public.
 
     Parameters
     ----------
     epsilon : float
-        Of the whole run, in nats; below 1e12.
+        Epsilon of the whole run, in nats, above 0 and below 1e12.
     delta : float
-        Of the whole run.
+        Delta of the whole run, between 0 and 1.
     n_factors : int
-        1 to 256.  Each item has a symmetric matrix of this size, with noise on every entry.
+        Number of factors, from 1 to 256.  Each item has a symmetric matrix of this size, with noise on every entry.
     n_rounds : int
-        Of least squares; the budget is divided by them.
+        Number of least squares rounds, which share the budget.
     n_start_rounds : int
-        Power iterations on the items' common users before them; 0 starts from random factors.
+        Number of power iterations on the matrix of item pairs before them; 0 starts from random factors.
     max_items : int
-        How many of its items a user contributes to; the noise grows with its root.
+        Number of items that a user contributes at most; the noise grows with its root.
     sampling : {"frequency", "uniform"}
-        Which: its rarest by noisy counts, or a random part.
+        Choice of these items: the user's rarest ones by noisy counts, or a random part.
     confidence_weight : float
-        Of an item that the user has, beside 1 for every item.
+        Weight of an item that the user has, in addition to 1 for every item.
     regularization : float
+        L2 penalty of the users' factors, above 0.
         Of the users' factors.
     noise_regularization : float
-        Of the items' factors, in standard deviations of the noise on their right-hand sides.
+        L2 penalty of the items' factors, in standard deviations of the noise on their right-hand sides, above 0.
     n_users : int or None
-        The public number of users, which `communication_` and saved files show; None publishes that of the data, and
-        the ledger states it.  The model does not depend on it.
+        Public number of users, which `communication_` and saved files show; None publishes the number in the data,
+        with a note in the ledger.  The model does not depend on it.
     weights : {"uniform", "adaptive"}
-        "uniform": a user contributes equally to `max_items` of its items.  "adaptive": to all of its items, with
-        weights that fall with the noisy counts; the squares of a user's weights add up to 1.  Then `max_items` bounds
-        the counts alone, and a user with that many equally frequent items contributes as with "uniform".
+        "uniform": a user contributes equally to at most `max_items` items.  "adaptive": a user contributes to all of
+        the user's items, with weights that fall with the noisy counts and have squares that add up to 1.  Then
+        `max_items` bounds only the counts, and a user with `max_items` equally frequent items has the same weights as
+        with "uniform".
     frequency_share : float
-        Part of the squared budget that the counts take, in (0, .5); uniform sampling has no counts.
+        Share of the squared budget for the counts, in (0, .5); uniform sampling has no counts.
     frequency_exponent : float
-        By which adaptive weights fall with counts, from 0 to 4; 0 gives all items of a user the same weight.  Larger
-        ones help rare items, and cost recall over all items.
+        Exponent by which adaptive weights fall with counts, from 0 to 4; 0 weights all items of a user equally.  Larger
+        exponents help rare items, and cost recall over all items.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
         **Public** features of the items, never made from users' rows, as in `fastfedrec.DPGram`.  The server factorizes
         them together with the noisy sums, which costs no budget.
     feature_weight : float
-        Of the features' squared error, at least 0; with 1 its mean curvature is that of the ridge against the noise.
+        Weight of the features' squared error, at least 0; at 1 its mean curvature equals the noise's ridge.
         Features that are unrelated to users' taste cost accuracy.
 
     Attributes
     ----------
     item_factors_ : ndarray of shape (n_items, n_factors), float64
-        Released.
+        Released item factors.
     item_counts_ : ndarray of shape (n_items,), float64
-        Noisy numbers of users, each counted with at most `max_items` items; zeros with "uniform".  A user without items
-        is served by them.
+        Noisy numbers of users, each counted with at most `max_items` items; zeros with "uniform".  They rank the items
+        for a user without items.
     ledger_ : fastfedrec.accounting.Ledger
-        The privacy cost of the run for each user.
+        Privacy cost of the run for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        The traffic of each user.
+        Traffic of each user.
 
     See Also
     --------
-    fastfedrec.DPGram : One release instead of several, and better wherever both were measured.
+    fastfedrec.DPGram : A single release instead of several, and more accurate in all of our measurements.
 
     Notes
     -----
-    From [1]_: users' factors clipped to norm 1, noise on every item's normal equations and on the users' gram,
-    which lose their negative eigenvalues; a noisy spectral start; at most `max_items` items of a user, the rarest
-    first.  Ours: whole numbers, one total budget, and a ridge that follows the noise.
+    From [1]_: users' factors are clipped to norm 1; every item's normal equations and the users' Gram matrix get noise
+    and lose their negative eigenvalues; the start is spectral and noisy; a user contributes at most `max_items` items,
+    the rarest first.  Additions: sums of whole numbers, one total budget, and a ridge that follows the noise.
 
     References
     ----------
@@ -159,7 +162,7 @@ class DPALS(CentralModel, FeaturedModel):
         self.n_start_rounds = check_integer("n_start_rounds", self.n_start_rounds, low=0)
         self.max_items = check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
         self.sampling = check_choice("sampling", self.sampling, ("frequency", "uniform"))
-        # Beyond these, products with them leave the range of doubles.
+        # Larger values would overflow doubles in products.
         self.confidence_weight = check_real("confidence_weight", self.confidence_weight, low=0.0, high=1e300)
         self.regularization = check_real("regularization", self.regularization, low=0.0, exclusive=True)
         self.noise_regularization = check_real(
@@ -171,7 +174,7 @@ class DPALS(CentralModel, FeaturedModel):
                 "weights='adaptive' needs the noisy item counts, which sampling='uniform' does not release; use "
                 "sampling='frequency'"
             )
-        # The power iterations take another tenth, and least squares has to have something left.
+        # The power iterations take another tenth of the squared budget, and least squares needs the remainder.
         self.frequency_share = check_real("frequency_share", self.frequency_share, low=0.0, high=0.5, exclusive=True)
         self.frequency_exponent = check_real("frequency_exponent", self.frequency_exponent, low=0.0, high=4.0)
         self.feature_weight = check_real("feature_weight", self.feature_weight, low=0.0, high=1e6)
@@ -190,31 +193,33 @@ class DPALS(CentralModel, FeaturedModel):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return the rounds, which cost `epsilon` and `delta` together."""
+        """Return the rounds with a total cost of `epsilon` and `delta`."""
         n_items = data.n_items
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
-        first = 2 * key.uniform(_FIRST, size=n_items * self.n_factors) - 1
-        state = ALSState(np.zeros(n_items), first.reshape(n_items, self.n_factors))
+        random_factors = 2 * key.uniform(_FIRST, size=n_items * self.n_factors) - 1
+        state = ALSState(np.zeros(n_items), random_factors.reshape(n_items, self.n_factors))
         mu = gaussian_mu(self.epsilon, self.delta)
         return self._within_delta(mu, lambda mu: self._phases(mu, state, key), n_items)
 
     def _phases(self, mu: float, state: ALSState, key: Key) -> list[Phase]:
+        """Return the rounds with total cost `mu`: counts, power iterations, then least squares."""
         n_items, n_factors = state.item_factors.shape
         shape = self.max_items, n_items, n_factors, key
         phases = []
-        left, weights = 1.0, None
+        remaining_share, weights = 1.0, None
         if self.sampling == "frequency":
-            left -= self.frequency_share
+            remaining_share -= self.frequency_share
             counting = CountRound((mu * math.sqrt(self.frequency_share),), *shape)
             phases.append(Phase(counting, state))
             if self.weights == "adaptive":
                 stddev = float(counting.noises["item_counts"].gaussian.stddev) / UNIT
                 weights = FrequencyWeights(self.frequency_exponent, stddev)
         if self.n_start_rounds:
-            left -= _START_SHARE
-            each = mu * math.sqrt(_START_SHARE / self.n_start_rounds)
-            phases.append(Phase(StartRound((each,), *shape, weights=weights), state, self.n_start_rounds))
-        mus = tuple(mu * math.sqrt(left * share / self.n_rounds) for share in _KIND_SHARES)
+            remaining_share -= _START_SHARE
+            round_mu = mu * math.sqrt(_START_SHARE / self.n_start_rounds)
+            phases.append(Phase(StartRound((round_mu,), *shape, weights=weights), state, self.n_start_rounds))
+        mus = tuple(mu * math.sqrt(remaining_share * share / self.n_rounds) for share in _KIND_SHARES)
+        # Costs mu of Gaussian releases add up in squares, so each share is one of the squared budget.
         system = LeastSquaresRound(
             mus,
             *shape,
@@ -228,26 +233,26 @@ class DPALS(CentralModel, FeaturedModel):
     # ---- the device ---------------------------------------------------------------------------------------------
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
+        user_rows = self.interactions_._take_users(users)
         factors = als.solve_own_users(
-            own, self.item_factors_, regularization=self.regularization, confidence_weight=self.confidence_weight
+            user_rows, self.item_factors_, regularization=self.regularization, confidence_weight=self.confidence_weight
         )
         with one_blas_thread():
             scores = factors @ self.item_factors_.T
         if (popularity := self._popularity()) is not None:
-            scores[own.interactions_per_user() == 0] = popularity
+            scores[user_rows.interactions_per_user() == 0] = popularity
         return scores
 
     def _popularity(self) -> np.ndarray | None:
-        # Uniform sampling has no counts, so popularity is read off the factors.
+        # Uniform sampling has no counts, so popularity comes from the factors.
         return self.item_counts_ if self.item_counts_.any() else popularity_of_factors(self.item_factors_)
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         return similar_by_factors(self.item_factors_, columns, n)
 
-    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
         return explain_least_squares(
-            own,
+            user_rows,
             self.item_factors_,
             column,
             regularization=self.regularization,

@@ -1,6 +1,6 @@
-"""The rounds of private ALS: item counts, power iterations, least squares; `model.DPALS` is the model around them.
+"""Rounds of private ALS for `model.DPALS`: item counts, power iterations, least squares.
 
-Each is a sum of whole numbers, to which one user adds vectors of known norm and the server adds Gaussian noise: see
+Each round sums whole numbers.  One user contributes vectors of bounded norm, and the server adds Gaussian noise: see
 docs/explanation/systems/dp_als/dp-als-privacy.md.
 """
 
@@ -33,33 +33,25 @@ from fastfedrec.systems.dp_als.weights import FrequencyWeights
 
 __all__ = ["MAX_USERS", "SCALE", "UNIT", "ALSState", "CountRound", "LeastSquaresRound", "NoisyRound", "StartRound"]
 
-SCALE = 2**18  # of a user's factors: whole numbers of Euclidean norm at most this
+SCALE = 2**18  # users' factors are whole numbers of Euclidean norm at most this
 UNIT = SCALE**2  # L2 bound of one user's contribution to one row of any sums
-MAX_USERS = 2**25  # sums stay far from the ends of int64
-_LESS = 1 - 2.0**-40  # of a noise multiplier, for the rounding of a few operations
-_ONES = np.empty(0, dtype=np.int32)  # how the kernel is given weights that are all 1
+MAX_USERS = 2**25  # keeps sums far from the ends of int64
+_BELOW_ONE = 1 - 2.0**-40  # lowers a noise multiplier by more than the rounding errors of its computation
+_ONES = np.empty(0, dtype=np.int32)  # the kernel reads no weights as weights of 1
 
 
 @dataclass(frozen=True)
 class Noise:
-    """Gaussian noise on the sums of one kind.
-
-    Parameters
-    ----------
-    gaussian : LayeredGaussian
-        The noise of each sum.
-    sensitivity : Fraction
-        At least the Euclidean norm of one user's contribution to all of them.
-    """
+    """Gaussian noise on the sums of one kind; `sensitivity` bounds the norm of a user's contribution from above."""
 
     gaussian: LayeredGaussian
     sensitivity: Fraction
 
     @classmethod
     def of(cls, n_rows: int, mu: float, count: str) -> "Noise":
-        """Noise that costs `mu` at most, where a user adds a vector of norm `UNIT` to each of `n_rows` rows.
+        """Return noise of cost at most `mu` if a user adds a vector of norm `UNIT` to each of `n_rows` rows.
 
-        `count` names the parameter that the budget is divided by.
+        `count` names the parameter that divides the budget, for the message.
         """
         sensitivity = UNIT * Fraction(math.isqrt(n_rows * 2**80) + 1, 2**40)  # rounded up
         return cls(layered_noise(sensitivity / Fraction(mu), f", or {count} smaller"), sensitivity)
@@ -72,9 +64,9 @@ class ALSState:
     Parameters
     ----------
     item_counts : ndarray of shape (n_items,), float64
-        Noisy, of the entries that users counted; zeros before they are known.
+        Noisy counts of users' contributed items; zeros before they are released.
     item_factors : ndarray of shape (n_items, n_factors), float64
-        V.
+        Item factors V.
     """
 
     item_counts: NDArray[np.float64]
@@ -82,24 +74,14 @@ class ALSState:
 
 
 class NoisyRound(FederatedSystem):
-    """A round in which users add whole numbers up and the server adds noise to each sum, once.
+    """A round in which users' whole numbers are summed and the server adds noise to each sum, once.
 
-    Parameters
-    ----------
-    mus : tuple of float
-        The cost of the release of each kind of sums.
-    max_items : int
-        How many of its items a user contributes to.
-    n_items, n_factors : int
-        Of the model.
-    key : Key
-        The server's; a holder of it can remove the noise.
-    weights : FrequencyWeights or None
-        By which a user contributes to all of its items; None is for the same weight of `max_items` of them.
+    `mus` are the costs of the kinds of sums; `max_items` is the largest number of items of a user, all with weight 1,
+    unless there are `weights`.  A party with the server's `key` can remove the noise.
     """
 
     _purpose: ClassVar[str]
-    _count: ClassVar[str] = "n_rounds"  # names the parameter that divides the budget
+    _count: ClassVar[str] = "n_rounds"  # name of the parameter that divides the budget
 
     def __init__(
         self,
@@ -120,34 +102,34 @@ class NoisyRound(FederatedSystem):
 
     @property
     def _n_rows(self) -> int:
-        """The number of rows to which a user adds a vector of norm `UNIT`: normalised weights count as one row."""
+        """Return the number of rows to which a user adds a vector of norm `UNIT`; normalised weights count as one."""
         return self.max_items if self.weights is None else 1
 
     def _contributions(
         self, state: ALSState, shard: Interactions, key: Key, n_threads: int
     ) -> tuple[Interactions, NDArray[np.int32] | None]:
-        """Return the items to which users contribute, and each one's weight in units of 1 / SCALE; None is for 1."""
+        """Return the users' contributed items, and the weight of each in units of 1 / SCALE, or None for 1."""
         if self.weights is None:
             return select_items(state, shard, self.max_items, key, n_threads), None
         return shard, self.weights.of_users(shard, state.item_counts, SCALE)
 
     @property
     def _restoring(self) -> float:
-        """The factor that gives a user with `max_items` equally weighted items the weights 1 of unweighted sums."""
+        """Return the factor that gives `max_items` equally weighted items of a user the weights 1."""
         return 1.0 if self.weights is None else math.sqrt(self.max_items)
 
     @property
     def _what(self) -> str:
-        """Name the kinds of sums."""
+        """Return the names of the sums, for the ledger."""
         return " and ".join(name.replace("_", " ") for name in self.shapes)
 
     @abstractmethod
     def _kinds(self) -> dict[str, tuple[tuple[int, ...], int]]:
-        """Of each kind of sums the shape, and to how many rows of it a user adds a vector of norm `UNIT` at most."""
+        """Return each kind's shape, and the number of its rows to which a user adds a vector of norm `UNIT`."""
 
     @abstractmethod
     def _sums(self, state: ALSState, shard: Interactions, key: Key, n_threads: int) -> dict[str, np.ndarray]:
-        """The exact sums over a shard's users, int64."""
+        """Return the exact sums over a shard's users, int64."""
 
     @abstractmethod
     def _learn(self, state: ALSState, sums: dict[str, np.ndarray]) -> ALSState:
@@ -156,11 +138,11 @@ class NoisyRound(FederatedSystem):
     def local_round(
         self, state: ALSState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
     ) -> Update:
-        """Add up one shard's contributions, exactly."""
+        """Sum one shard's contributions exactly."""
         return Update(round, sender, shard.n_users, self._sums(state, shard, key, resolve_n_threads(n_threads)))
 
     def apply(self, state: ALSState, update: Update) -> ALSState:
-        """Add the noise, and learn from it."""
+        """Add the noise, and compute the next state."""
         noisy = {
             name: noise.gaussian.add_noise(
                 update.arrays[name], key=self.key, purpose=f"{self._purpose}.{name}", round=update.round
@@ -170,27 +152,27 @@ class NoisyRound(FederatedSystem):
         return self._learn(state, noisy)
 
     def zero_update(self, state: ALSState, round: int) -> Update:
-        """The identity of `merge`."""
+        """Return the identity of `merge`."""
         sums = {name: np.zeros(shape, dtype=np.int64) for name, shape in self.shapes.items()}
         return Update(round, "nobody", 0, sums)
 
     def rules(self, state: ALSState, n_clients: int) -> Mapping[str, ArrayRule]:
-        """Describe a well-formed update: no entry exceeds the bound of `n_clients` users."""
-        most = n_clients * UNIT
-        return {name: ArrayRule(np.int64, shape, -most, most) for name, shape in self.shapes.items()}
+        """Return the rules of an update: no entry exceeds the bound of `n_clients` users."""
+        max_sum = n_clients * UNIT
+        return {name: ArrayRule(np.int64, shape, -max_sum, max_sum) for name, shape in self.shapes.items()}
 
     def _replace_sensitivity(self, squares: Mapping[str, float]) -> float:
-        """Bound the distance of two users' contributions by that of one user's; `squares` holds mu^2 of each kind."""
+        """Return a bound of two users' distance in bounds of one user; `squares` has mu^2 of each kind of sums."""
         return 2.0
 
     def round_event(self, n_clients: int) -> Gaussian:
         """Return the event of the round; its noise does not depend on the number of clients."""
-        # Each kind of sums divided by its standard deviation, all of them are one Gaussian release.
+        # With each kind of sums divided by its standard deviation, all kinds are one Gaussian release.
         noises = self.noises.items()
         squares = {name: noise.gaussian.noise_multiplier(noise.sensitivity) ** -2 for name, noise in noises}
         sensitivity = self._replace_sensitivity(squares)
         return Gaussian(
-            sum(squares.values()) ** -0.5 * _LESS,
+            sum(squares.values()) ** -0.5 * _BELOW_ONE,
             f"Gaussian noise on {self._what}",
             neighboring="zero_out",
             sampling="none",
@@ -199,13 +181,13 @@ class NoisyRound(FederatedSystem):
         )
 
     def traffic(self, state: ALSState, n_clients: int) -> RoundTraffic:
-        """Return the traffic: counts and factors down, and one int64 a sum up."""
+        """Return the traffic: counts and factors down, and one int64 for each sum up."""
         sums = sum(math.prod(shape) for shape in self.shapes.values())
         return RoundTraffic(4 * (state.item_counts.size + state.item_factors.size), 8 * sums, n_clients)
 
 
 class CountRound(NoisyRound):
-    """Users count a uniformly random part of their items."""
+    """A round that counts a uniformly random part of each user's items."""
 
     _purpose = "dp_als.counts"
     _count = "max_items"
@@ -214,18 +196,18 @@ class CountRound(NoisyRound):
         return {"item_counts": ((self.n_items,), self.max_items)}
 
     def _replace_sensitivity(self, squares):
-        return SQRT_2  # counts are not negative
+        return SQRT_2  # counts are not negative, so the inner product of two users is not either
 
     def _sums(self, state, shard, key, n_threads):
-        kept = draw_items(shard, self.max_items, key)
-        return {"item_counts": np.bincount(kept.indices, minlength=self.n_items) * UNIT}
+        contributed = draw_items(shard, self.max_items, key)
+        return {"item_counts": np.bincount(contributed.indices, minlength=self.n_items) * UNIT}
 
     def _learn(self, state, sums):
         return replace(state, item_counts=np.maximum(sums["item_counts"] / UNIT, 0.0))
 
 
 class StartRound(NoisyRound):
-    """One power iteration on the matrix of items that users have together: V becomes a basis of X'X V."""
+    """One power iteration on the matrix of item pairs: V becomes a basis of X'X V."""
 
     _purpose = "dp_als.start"
     _count = "n_start_rounds"
@@ -234,9 +216,11 @@ class StartRound(NoisyRound):
         return {"item_projections": ((self.n_items, self.n_factors), self._n_rows)}
 
     def _sums(self, state, shard, key, n_threads):
-        kept, weights = self._contributions(state, shard, key, n_threads)
-        rows = sum_rows(kept, state.item_factors, weights=np.ones(kept.n_interactions), n_threads=n_threads)
-        return {"item_projections": sum_by_item(kept, to_grid(rows), 0, n_threads, weights)[0]}
+        contributed, weights = self._contributions(state, shard, key, n_threads)
+        rows = sum_rows(
+            contributed, state.item_factors, weights=np.ones(contributed.n_interactions), n_threads=n_threads
+        )
+        return {"item_projections": sum_by_item(contributed, to_grid(rows), 0, n_threads, weights)[0]}
 
     def _learn(self, state, sums):
         with one_blas_thread():
@@ -245,16 +229,10 @@ class StartRound(NoisyRound):
 
 
 class LeastSquaresRound(NoisyRound):
-    """Users solve for their factors; the server solves for those of the items, from noisy normal equations.
+    """A round of least squares: users solve for user factors, the server for item factors from noisy normal equations.
 
-    Parameters
-    ----------
-    mus, max_items, n_items, n_factors, key, weights
-        As for `NoisyRound`; of the three kinds of `_kinds`.
-    regularization, confidence_weight : float
-        As for `fastfedrec.als.solve_users`; the weight serves the items' side too.
-    noise_regularization : float
-        The ridge on the items' diagonals, in standard deviations of the noise on their right-hand sides.
+    `regularization` and `confidence_weight` are as in `fastfedrec.als.solve_users`, and the weight applies to items
+    too.  `noise_regularization` is the ridge of items, in standard deviations of the noise on right-hand sides.
     """
 
     _purpose = "dp_als.least_squares"
@@ -274,8 +252,8 @@ class LeastSquaresRound(NoisyRound):
     ):
         super().__init__(mus, max_items, n_items, n_factors, key, weights)
         self.regularization, self.confidence_weight = regularization, confidence_weight
-        self.side: SideFeatures | None = None  # the server's alone, which sets it before the first round
-        # The smaller eigenvalues of the users' gram are below the noise on the right-hand sides.
+        self.side: SideFeatures | None = None  # set by the server before the first round, and never broadcast
+        # The smaller eigenvalues of the users' Gram matrix are below the noise on the right-hand sides.
         stddev = self._restoring * float(self.noises["item_sums"].gaussian.stddev) / UNIT
         self._ridge = noise_regularization * (1 + confidence_weight) * stddev
 
@@ -288,13 +266,13 @@ class LeastSquaresRound(NoisyRound):
         }
 
     def _replace_sensitivity(self, squares):
-        # With t the inner product of two users' factors, over S^2, the products' squared distances have -t^2 beside
-        # the 2 of norms, and those of the item sums -2 t: the largest total is at a t from -1 to 0.
-        if self.weights is not None:  # weighted products are cut towards 0, and the proof is for exact products
+        # Let t be the inner product of two users' factors over S^2.  The squared distance is 2 - t^2 for products and
+        # 2 - 2 t for item sums, in squared bounds, so the largest total has a t from -1 to 0.
+        if self.weights is not None:  # weighted products are truncated, and the proof needs exact products
             return 2.0
         products, sums = squares["all_products"] + squares["item_products"], squares["item_sums"]
-        beyond = sums**2 / products if sums <= products else 2 * sums - products
-        return math.sqrt(2 + beyond / (products + sums)) / _LESS
+        excess = sums**2 / products if sums <= products else 2 * sums - products
+        return math.sqrt(2 + excess / (products + sums)) / _BELOW_ONE
 
     def _sums(self, state, shard, key, n_threads):
         factors = to_grid(
@@ -306,9 +284,9 @@ class LeastSquaresRound(NoisyRound):
                 n_threads=n_threads,
             )
         )
-        kept, weights = self._contributions(state, shard, key, n_threads)
+        contributed, weights = self._contributions(state, shard, key, n_threads)
         n_products = self.n_factors * (self.n_factors + 1) // 2
-        sums, products = sum_by_item(kept, factors, n_products, n_threads, weights)
+        sums, products = sum_by_item(contributed, factors, n_products, n_threads, weights)
         return {
             "all_products": _sum_products(factors, n_products),
             "item_products": products,
@@ -316,74 +294,69 @@ class LeastSquaresRound(NoisyRound):
         }
 
     def _learn(self, state, sums):
-        everybody = self._gram(sums["all_products"][None])[0]
-        own = self._restoring * self._gram(sums["item_products"])
-        right = self._restoring * (sums["item_sums"] / UNIT)
+        user_gram = self._gram(sums["all_products"][None])[0]
+        item_grams = self._restoring * self._gram(sums["item_products"])
+        vectors = self._restoring * (sums["item_sums"] / UNIT)
         with one_blas_thread():
-            left = self.confidence_weight * own + everybody + self._ridge * np.eye(self.n_factors)
-            right = (1 + self.confidence_weight) * right
-            factors = np.linalg.solve(left, right[:, :, None])[:, :, 0]
+            matrices = self.confidence_weight * item_grams + user_gram + self._ridge * np.eye(self.n_factors)
+            vectors = (1 + self.confidence_weight) * vectors
+            factors = np.linalg.solve(matrices, vectors[:, :, None])[:, :, 0]
             if self.side is not None:
-                factors = self.side.factorize(factors, left, right, self._ridge)
+                factors = self.side.factorize(factors, matrices, vectors, self._ridge)
         return replace(state, item_factors=factors)
 
     def _gram(self, products: np.ndarray) -> np.ndarray:
-        """Return symmetric matrices, with negative eigenvalues set to 0."""
-        left, right = np.triu_indices(self.n_factors)
+        """Return symmetric matrices from their upper triangles, with negative eigenvalues set to 0."""
+        rows, columns = np.triu_indices(self.n_factors)
         matrices = np.zeros((len(products), self.n_factors, self.n_factors))
-        matrices[:, left, right] = matrices[:, right, left] = products / UNIT
+        matrices[:, rows, columns] = matrices[:, columns, rows] = products / UNIT
         with one_blas_thread():
             values, vectors = np.linalg.eigh(matrices)
             return (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
 
 
 def to_grid(factors: np.ndarray) -> NDArray[np.int64]:
-    """Return rows of whole numbers with norms of at most `SCALE`; rows of norm above 1 are scaled down.
+    """Return rows as whole numbers of norm at most `SCALE`; rows of norm above 1 are scaled down.
 
-    Parameters
-    ----------
-    factors : ndarray of shape (n, n_factors), float64
-        A row with squares that overflow becomes zeros: a NaN would become the least integer.
-
-    Returns
-    -------
-    ndarray of shape (n, n_factors), int64
-        Cut towards zero, so the only error upwards is that of the scaling, for which there is room.
+    A row with squares that overflow becomes zeros, since a NaN would become the smallest integer.
     """
     with np.errstate(over="ignore", invalid="ignore"):
+        # Truncation never raises a norm, and 2^-40 covers the rounding of the scaling.
         norms = np.sqrt(np.square(factors).sum(axis=1, keepdims=True))
         scaled = factors * (SCALE * (1 - 2.0**-40) / np.maximum(norms, 1.0))
     return np.trunc(np.nan_to_num(scaled, nan=0.0)).astype(np.int64)
 
 
 def draw_items(shard: Interactions, max_items: int, key: Key) -> Interactions:
-    """A uniformly random part of each user's items, the same in every round."""
+    """Return a uniformly random part of each user's items, the same in every round."""
     return limit_contributions(shard, max_items, value_range=(0.0, 1.0), key=key)
 
 
 def select_items(state: ALSState, shard: Interactions, max_items: int, key: Key, n_threads: int = 0) -> Interactions:
-    """Each user's rarest items by the noisy counts; a random part where there are none."""
+    """Return each user's rarest items by the noisy counts, or a random part if there are no counts."""
     if not state.item_counts.any():
         return draw_items(shard, max_items, key)
     ranks = np.empty(shard.n_items, dtype=np.int32)
     ranks[np.argsort(state.item_counts, kind="stable")] = np.arange(shard.n_items)
-    kept = np.empty(shard.n_interactions, dtype=np.bool_)
-    marks = kept.view(np.uint8)
+    is_selected = np.empty(shard.n_interactions, dtype=np.bool_)
+    marks = is_selected.view(np.uint8)
     if not _kernel.mark_lowest(shard.indptr, shard.indices, ranks, marks, max_items, resolve_n_threads(n_threads)):
         raise MemoryError("no memory for a thread's scratch space; use fewer threads")
-    return shard.keep_interactions(kept)
+    return shard.keep_interactions(is_selected)
 
 
 def sum_by_item(
-    kept: Interactions, rows: np.ndarray, n_products: int, n_threads: int, weights: np.ndarray | None = None
+    contributed: Interactions, rows: np.ndarray, n_products: int, n_threads: int, weights: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each item SCALE times the sum of its users' rows, and the sum of `n_products` of their products; int64.
+    """Return for each item SCALE times the sum of its users' rows, and the sum of `n_products` products of each row.
 
-    Each user's part is multiplied by its weight / SCALE, with products cut towards zero.
+    Each user's part is multiplied by its weight / SCALE, and weighted products are truncated; both sums are int64.
     """
-    users = np.repeat(np.arange(kept.n_users, dtype=np.int32), kept.interactions_per_user())
-    indptr, order = sort_pairs(kept.indices, users, kept.n_items, kept.n_users, n_threads=n_threads)
-    sums, products = (np.empty((kept.n_items, n), dtype=np.int64) for n in (rows.shape[1], n_products))
+    users = np.repeat(np.arange(contributed.n_users, dtype=np.int32), contributed.interactions_per_user())
+    indptr, order = sort_pairs(
+        contributed.indices, users, contributed.n_items, contributed.n_users, n_threads=n_threads
+    )
+    sums, products = (np.empty((contributed.n_items, n), dtype=np.int64) for n in (rows.shape[1], n_products))
     by_item = users if order is None else users[order]
     if weights is None:
         _kernel.sum_by_item(indptr, by_item, _ONES, rows, sums, products, 1, resolve_n_threads(n_threads))
@@ -394,8 +367,8 @@ def sum_by_item(
 
 
 def _sum_products(rows: np.ndarray, n_products: int) -> np.ndarray:
-    """Of all users' rows, the sums of the products alone."""
-    everyone = np.arange(len(rows), dtype=np.int32)
+    """Return the sums of products over all users' rows."""
+    all_rows = np.arange(len(rows), dtype=np.int32)
     sums, products = (np.empty((1, n), dtype=np.int64) for n in (rows.shape[1], n_products))
-    _kernel.sum_by_item(np.array([0, len(rows)]), everyone, _ONES, rows, sums, products, 1, 1)
+    _kernel.sum_by_item(np.array([0, len(rows)]), all_rows, _ONES, rows, sums, products, 1, 1)
     return products[0]

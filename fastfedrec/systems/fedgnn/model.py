@@ -25,11 +25,11 @@ from fastfedrec.systems._from_items import popularity_of_factors, similar_by_fac
 from fastfedrec.systems._own_rows import OwnRows
 from fastfedrec.systems._saved import SavedModel, rules_of
 from fastfedrec.systems._transaction import transactional
+from fastfedrec.systems.fedgnn._claims import note_attacks, note_published_claims
 from fastfedrec.systems.fedgnn._clients import Parameters, draw_entries, find_states
 from fastfedrec.systems.fedgnn._expansion import encrypt_items, find_neighbors
 from fastfedrec.systems.fedgnn._noise import PublishedNoise
 from fastfedrec.systems.fedgnn._rounds import FedGNNRounds, FedGNNState, LocalTraining
-from fastfedrec.systems.fedgnn._told import tell_attacks, tell_published
 from fastfedrec.systems.privrec.grid_noise import GridNoise, check_grid_sums
 from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, warn_beyond_ends
 
@@ -224,7 +224,7 @@ class FedGNN(OwnRows, RatingModel):
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         if self._is_published:
             system.mean_rows = min(data.n_items, (1 + self.negatives) * _mean_length(data) + self.n_pseudo_items)
-            tell_published(self.ledger_, system, data, n_neighbors=self._n_places if len(phases) > 1 else 0)
+            note_published_claims(self.ledger_, system, data, n_neighbors=self._n_places if len(phases) > 1 else 0)
         self.user_neighbors_ = np.zeros((data.n_users, self._n_places, self.n_factors))
         done = 0
         for phase in phases:
@@ -238,7 +238,7 @@ class FedGNN(OwnRows, RatingModel):
         self._take_over(state)
         self.records_ = system.records()
         if self._is_published:
-            tell_attacks(self.ledger_, self.records_, data)
+            note_attacks(self.ledger_, self.records_, data)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:

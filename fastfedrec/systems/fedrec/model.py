@@ -253,7 +253,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             counted = self._noise_event("counts of raters", self.count_noise, replaced, data.n_items)
             self.ledger_.record(counted, simulation=fit.key.is_simulation)
         ((system, state, n_rounds),) = self._plan(data, fit.key)
-        self._tell(data, state, fit.key)
+        self._note_claims(data, state, fit.key)
         self._keep(state, 0)
         try:
             fit.rounds(system, state, data, n_rounds, after_round=lambda number, state: self._keep(state, number + 1))
@@ -348,7 +348,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 
-    def _tell(self, data: Interactions, state: FedRecState, key: Key) -> None:
+    def _note_claims(self, data: Interactions, state: FedRecState, key: Key) -> None:
         """Put into the ledger what the rounds' own events cannot say."""
         ledger = self.ledger_
         channel = self.channel

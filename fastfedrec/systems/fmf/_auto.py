@@ -1,15 +1,14 @@
-"""What "auto" stands for in FMF-LDP."""
+"""The values of "auto" in FMF-LDP."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What "auto" stands for; chosen on MovieLens 1M (docs/explanation/systems/fmf/fmf-ldp.md).
+    """Values of "auto", chosen on MovieLens 1M (docs/explanation/systems/fmf/fmf-ldp.md); see `FIRST_STEP_NOISE`."""
 
-    `learning_rate` is None where it follows the noise: the first round's noise then moves every item factor by a
-    standard deviation of `FIRST_STEP_NOISE`, round t's by that over 1 + t / `STEP_DECAY`.
-    """
+    #: None follows the noise: in round t the noise moves each item factor by a standard deviation of
+    #: `FIRST_STEP_NOISE` / (1 + t / `STEP_DECAY`).
 
     learning_rate: float | None
     init_scale: float
@@ -23,4 +22,4 @@ AUTO = {
 }
 FIRST_STEP_NOISE = 0.06
 STEP_DECAY = 10
-LARGEST_AUTO_RATE = 0.3  # with so many reports that noise is no limit, the step of the non-private twin
+MAX_AUTO_RATE = 0.3  # the non-private learning rate, if noise does not limit the step

@@ -1,7 +1,7 @@
-"""DP-FMF: federated matrix factorisation from noisy sums of gradients of norm 1, with a trusted server: a comparison.
+"""DP-FMF: federated matrix factorisation from noisy sums of gradients of norm 1, with a trusted server, for comparison.
 
-What FMF-LDP's turned reports estimate, without the reports: users add up their normalised gradients exactly, and the
-server adds Gaussian noise.  See docs/explanation/systems/fmf/dp-fmf.md and
+It computes with a trusted server what FMF-LDP estimates from rotated reports: users' normalised gradients are summed
+exactly, and the server adds Gaussian noise.  See docs/explanation/systems/fmf/dp-fmf.md and
 docs/explanation/systems/fmf/dp-fmf-privacy.md.
 """
 
@@ -30,53 +30,53 @@ from fastfedrec.systems.fmf.dp_fmf_rounds import GradientRound
 __all__ = ["DPFMF"]
 
 _START = "dp_fmf.item_factors"
-_INIT_SCALE = 0.01
+_INIT_SCALE = 0.01  # standard deviation of the first item factors
 
 
 @dataclass(repr=False, eq=False)
 class DPFMF(CentralModel):
-    """Federated matrix factorisation whose item factors are differentially private: a baseline with a trusted server.
+    """Federated matrix factorisation with differentially private item factors, a baseline with a trusted server.
 
-    **Guarantee.** Everything that is released is (`epsilon`, `delta`)-differentially private for all data of one user
-    against none, the user still counted ("zero_out", privacy unit "user"), the whole run together, against everyone but
-    the server, which sees exact sums and adds the noise ("central").  What a device computes with the released
-    factors and its own data is shown to its user alone (joint differential privacy).  `ledger_` also states the figure
-    for replacing a user, about twice as large.  The list of items and the number of users are public.
+    **Guarantee.** All releases of the whole run are (`epsilon`, `delta`)-differentially private for all data of one
+    user against none, the user still counted ("zero_out", privacy unit "user"), against everyone but the server, which
+    sees exact sums and adds the noise ("central").  A device's results from the released factors and its own data are
+    for its user only (joint differential privacy).  `ledger_` also has the epsilon for replacing a user, about twice
+    as large.  The list of items and the number of users are public.
 
     Parameters
     ----------
     epsilon : float
-        Of the whole run, in nats; below 1e12.
+        Epsilon of the whole run, in nats, above 0 and below 1e12.
     delta : float
-        Of the whole run.
+        Delta of the whole run, between 0 and 1.
     n_factors : int
-        1 to 256, and no more than there are items.
+        Number of factors, from 1 to 256 and at most the number of items.
     n_rounds : int
-        How often every user is asked; the budget is divided by it.
+        Number of rounds, in each of which all users take part; they share the budget.
     regularization : float
-        Of the users' factors; below 1e100.
+        L2 penalty of the users' factors, above 0 and below 1e100.
     n_users : int or None
-        The public number of users, which `communication_` and saved files show; None publishes that of the data, and
-        the ledger says so.  The model does not depend on it.
+        Public number of users, which `communication_` and saved files show; None publishes the number in the data,
+        with a note in the ledger.  The model does not depend on it.
 
     Attributes
     ----------
     item_factors_ : ndarray of shape (n_items, n_factors), float64
-        Released.
+        Released item factors.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user.
+        Privacy cost of the run for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user received and sent.
+        Traffic of each user.
 
     See Also
     --------
-    fastfedrec.FMFLDP : With `normalize` and `rotate`, the same gradients by one-bit reports.
-    fastfedrec.DPGram : One release instead of several.
+    fastfedrec.FMFLDP : The same gradients from one-bit reports, with `normalize` and `rotate`.
+    fastfedrec.DPGram : A single release instead of several.
 
     Notes
     -----
-    Every user's gradient is divided by its norm, not clipped: then all users count alike, and no bound has to be tuned.
-    A user without items has a gradient of zeros, and is offered what the item factors have in common.
+    Each user's gradient is divided by its norm instead of clipped, so that all users have equal weight and there is no
+    bound to tune.  A user without items has a zero gradient, and gets the items that the mean item factor ranks first.
 
     References
     ----------
@@ -109,7 +109,7 @@ class DPFMF(CentralModel):
         super()._check_parameters()
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=als.MAX_FACTORS)
         self.n_rounds = check_integer("n_rounds", self.n_rounds, low=1)
-        # Beyond, the square of a user's factors is too small for a double, and the norm that it is divided by is wrong.
+        # Above 1e100 the square of a user's factors underflows doubles, and the norm that divides it is wrong.
         self.regularization = check_real("regularization", self.regularization, low=0.0, high=1e100, exclusive=True)
 
     def _release(self, fit: Fit, data: Interactions, phases: list[Phase]) -> None:
@@ -119,15 +119,16 @@ class DPFMF(CentralModel):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """The round whose repetition costs what was asked for."""
+        """Return the phase of gradient rounds that costs the budget."""
         n_items = data.n_items
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=n_items)
-        first = _INIT_SCALE * key.normal(_START, size=n_items * self.n_factors)
-        state = ALSState(np.zeros(n_items), first.reshape(n_items, self.n_factors))
+        initial_factors = _INIT_SCALE * key.normal(_START, size=n_items * self.n_factors)
+        state = ALSState(np.zeros(n_items), initial_factors.reshape(n_items, self.n_factors))
 
         def phases(mu: float) -> list[Phase]:
-            each = mu / math.sqrt(self.n_rounds)
-            system = GradientRound(each, n_items, self.n_factors, key, self.regularization)
+            # Costs of Gaussian releases add up in squares.
+            round_mu = mu / math.sqrt(self.n_rounds)
+            system = GradientRound(round_mu, n_items, self.n_factors, key, self.regularization)
             return [Phase(system, state, self.n_rounds)]
 
         return self._within_delta(gaussian_mu(self.epsilon, self.delta), phases, n_items)
@@ -135,9 +136,9 @@ class DPFMF(CentralModel):
     # ---- the device ---------------------------------------------------------------------------------------------
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
+        user_rows = self.interactions_._take_users(users)
         factors = als.solve_own_users(
-            own, self.item_factors_, regularization=self.regularization, confidence_weight=0.0
+            user_rows, self.item_factors_, regularization=self.regularization, confidence_weight=0.0
         )
         with one_blas_thread():
             return factors @ self.item_factors_.T
@@ -148,9 +149,9 @@ class DPFMF(CentralModel):
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         return similar_by_factors(self.item_factors_, columns, n)
 
-    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
         return explain_least_squares(
-            own, self.item_factors_, column, regularization=self.regularization, confidence_weight=0.0
+            user_rows, self.item_factors_, column, regularization=self.regularization, confidence_weight=0.0
         )
 
     # ---- state --------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
-"""The rounds of FMF with a trusted server: noisy sums of gradients of norm 1; `dp_fmf.DPFMF` is the model around them.
+"""Rounds of FMF with a trusted server: noisy sums of gradients of norm 1, for `dp_fmf.DPFMF`.
 
-What one user adds has norm at most `UNIT` in whole numbers: see docs/explanation/systems/fmf/dp-fmf-privacy.md.
+One user's contribution, in whole numbers, has norm at most `UNIT`: see docs/explanation/systems/fmf/dp-fmf-privacy.md.
 """
 
 from collections.abc import Mapping
@@ -19,23 +19,14 @@ from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 
 __all__ = ["GradientRound"]
 
-_FIRST_STEP_NOISE = 0.06  # as in FMF-LDP: the standard deviation by which a round's noise moves an item factor
-_STEP_DECAY = 10
+_FIRST_STEP_NOISE = 0.06  # standard deviation by which the first round's noise moves an item factor, as in FMF-LDP
+_STEP_DECAY = 10  # rounds after which the step is half as long
 
 
 class GradientRound(NoisyRound):
-    """Users solve for their factors and add up their gradients of norm 1; the server steps along the noisy sum.
+    """A round in which users solve for their factors and sum gradients of norm 1, and the server takes a step.
 
-    Parameters
-    ----------
-    mu : float
-        What one release costs.
-    n_items, n_factors : int
-        Of the model.
-    key : Key
-        The server's; whoever holds it can take the noise off again.
-    regularization : float
-        Of the users' factors.
+    `mu` is the cost of one release in Gaussian differential privacy; a party with `key` can remove the noise.
     """
 
     _purpose = "dp_fmf"
@@ -52,6 +43,7 @@ class GradientRound(NoisyRound):
         triangle = als.regularized_gram(factors, self.regularization, 0.0)  # raises; it depends on no user's data
         with one_blas_thread():
             inverse = np.linalg.inv(np.triu(triangle))
+        # With confidence weight 0 all users share one system, so its inverse is computed once.
         columns, _, _ = NormalGradient(self.n_items, self.n_factors, None, 0).for_kernel(factors)
         sums = np.zeros((n_threads, *columns.shape), dtype=np.int64)
         failed = np.zeros(n_threads, dtype=np.int64)
@@ -63,13 +55,13 @@ class GradientRound(NoisyRound):
         return {"gradients": np.ascontiguousarray(sums.sum(axis=0)[:, : self.n_items].T)}
 
     def apply(self, state: ALSState, update: Update) -> ALSState:
-        """Add the noise, and take a step that its standard deviation sets the length of."""
+        """Add the noise, and take a step with a length that its standard deviation determines."""
         noise = self.noises["gradients"].gaussian
         noisy = noise.add_noise(
             update.arrays["gradients"], key=self.key, purpose=f"{self._purpose}.gradients", round=update.round
         )
-        length = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)
-        return replace(state, item_factors=state.item_factors - length * noisy)
+        rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)
+        return replace(state, item_factors=state.item_factors - rate * noisy)
 
     def _learn(self, state: ALSState, sums: Mapping[str, np.ndarray]) -> ALSState:
         raise NotImplementedError("a step depends on the round, so `apply` takes it")

@@ -1,9 +1,10 @@
 """FMF-LDP: federated implicit matrix factorisation with local differential privacy (Minto et al. 2021).
 
-One round: the server sends the item factors V; each user solves for its own factors, draws `n_reports` coordinates of
-its gradient of the loss, and answers for each with one randomized bit; the server adds the bits up by coordinate, which
-estimates the mean gradient without bias, and takes `server_steps` gradient steps.  `epsilon=None` is the same without
-privacy (Ammad-ud-din et al. 2019; the paper's MF-NP).  Corrections: docs/explanation/systems/fmf/fmf-ldp.md.
+In one round the server sends the item factors V.  Each user solves for the user's factors, draws `n_reports`
+coordinates of the gradient of the loss, and reports one randomized bit for each.  The server sums the bits by
+coordinate, which estimates the mean gradient without bias, and takes `server_steps` gradient steps.  `epsilon=None` is
+the system without privacy (Ammad-ud-din et al. 2019; MF-NP in the paper).  docs/explanation/systems/fmf/fmf-ldp.md
+lists corrections of the paper.
 """
 
 from collections.abc import Callable, Mapping
@@ -32,7 +33,7 @@ from fastfedrec.systems.fmf.fmf_ldp_rounds import FMFRounds, FMFState
 
 __all__ = ["FMFLDP", "FMFState"]
 
-_LARGEST_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so factors beyond this mean that training left the problem
+_MAX_FACTOR = 1e6  # of |V|: preferences are 0 and 1, so larger factors mean that training has diverged
 
 
 @dataclass(repr=False, eq=False)
@@ -40,54 +41,55 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     """Federated matrix factorisation of implicit feedback under local differential privacy.
 
     **Guarantee** (`epsilon` given).  One report is `epsilon`-differentially private, and a run is
-    ``n_rounds * n_reports * epsilon``-differentially private, in the local model: replacing all data of one user
-    ("replace", privacy unit "user"), against everyone who sees every message, trusting nothing but the user's own
-    device.  The figure of a run is in `ledger_`.  Without `epsilon` there is no guarantee.
+    ``n_rounds * n_reports * epsilon``-differentially private, in the local model: for replacing all data of one user
+    ("replace", privacy unit "user"), against everyone who sees all messages; the user trusts only the user's own
+    device.  `ledger_` has the epsilon of a run.  Without `epsilon` there is no guarantee.
 
     Parameters
     ----------
     n_factors : int
-        1 to 256.
+        Number of factors, from 1 to 256.
     epsilon : float or None
-        Per report, in nats; None trains without privacy on exact gradients.
+        Epsilon per report, in nats, above 0; None trains without privacy on exact gradients.
     n_reports : int
-        Gradient coordinates each user answers for in a round, drawn uniformly with replacement.
+        Number of gradient coordinates that each user reports in a round, drawn uniformly with replacement.
     n_rounds : int
-        How often every user is asked.
+        Number of rounds, in each of which all users report.
     server_steps : int
-        Gradient steps on each round's estimate; they cost no privacy.
+        Gradient steps on each round's estimate; they have no privacy cost.
     learning_rate, init_scale, confidence_weight : float or "auto"
         Step size; standard deviation of the first item factors; weight of an interaction beyond 1.  Without `epsilon`
-        "auto" is .3, .1 and 1.5; with it the last two are .01 and 0, and the step follows the estimate's known noise:
-        round t's noise moves every item factor by a standard deviation of .06 / (1 + t/10) (.001 as published).
+        "auto" means .3, .1 and 1.5.  With `epsilon` the last two are .01 and 0, and the step follows the estimate's
+        known noise, which moves every item factor by a standard deviation of .06 / (1 + t/10) in round t (the step is
+        .001 in the published variant).
     regularization : float
-        Weight of ``|x|^2`` of each user's factors and of ``|V|^2`` beside the loss summed over users, as in ALS.
+        Weight of ``|x|^2`` of each user's factors, and of ``|V|^2`` in the loss summed over users, as in ALS.
     delta : float
-        At which a new ledger states the shuffle-model figure.
+        Delta of a new ledger's epsilon in the shuffle model, between 0 and 1.
     variant : {"guaranteed", "published"}
-        "published" keeps the paper's equations (5) and (9): half the gradient is clipped, and the estimate is
-        `n_reports` times too large; and its step, where `regularization` weighs as many times more on items as there
-        are users.  The guarantee is the same, and is not the one the paper states.
+        "published" follows the paper's equations (5) and (9): half the gradient is clipped, and the estimate is
+        `n_reports` times too large.  Its step also weights `regularization` of items by the number of users.  The
+        guarantee is the same, and differs from the paper's claim.
     use_values : bool
-        Multiply the confidence weight by each interaction's value; otherwise values are binarised (> 0).
+        Whether to multiply the confidence weight by each interaction's value; False binarises values (> 0).
     normalize : {"l2"} or None
-        "l2" divides each user's gradient by its norm before reports are drawn, so that little is lost to clipping and
-        nothing to short gradients.  Not the published system.
+        "l2" divides each user's gradient by its norm before the draw, so that clipping loses little and short gradients
+        are scaled up.  It is not part of the published system.
     rotate : bool
-        With `normalize`: turn it by public random signs and a Hadamard matrix, anew each round, so that every number a
-        bit is about tells as much as any other.
+        Whether to rotate the normalised gradient by public random signs and a Hadamard matrix, with new signs in each
+        round, so that all coordinates are about equally informative.  It needs `normalize`.
 
     Attributes
     ----------
     user_factors_, item_factors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors), float32
-        After `fit`.  User factors belong to the users; no guarantee covers them.
+        Factors after `fit`.  User factors belong to the users, and no guarantee covers them.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user.
+        Privacy cost of the run for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user received and sent.
+        Traffic of each user.
     history_ : list of dict
-        One entry per round, only after ``fit(diagnostics=True)``; computed from raw data, so not covered by any
-        guarantee, and not saved.
+        An entry for each round after ``fit(diagnostics=True)``.  It is computed from raw data, so no guarantee covers
+        it, and `save` does not write it.
 
     References
     ----------
@@ -147,11 +149,11 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
                 check_real(name, value, high=1e6)  # squares of factors stay far from the range of float32
             setattr(self, name, value)
         if self.epsilon is None and self.variant == "published":
-            raise ValueError("variant='published' is the private system; give an epsilon, or use variant='guaranteed'")
+            raise ValueError("variant='published' must have an epsilon, got None; pass one, or variant='guaranteed'")
         if self.normalize is not None:
             self.normalize = check_choice("normalize", self.normalize, ("l2",))
             if self.epsilon is None or self._is_published:
-                raise ValueError("normalize is for reports of the guaranteed variant; give an epsilon, or no normalize")
+                raise ValueError("normalize needs an epsilon and variant='guaranteed'; pass these, or normalize=None")
         self.rotate = check_flag("rotate", self.rotate)
         if self.rotate and self.normalize is None:
             raise ValueError("rotate=True needs gradients of a public norm; set normalize='l2'")
@@ -169,22 +171,22 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         *,
         engine: Engine | None = None,
     ) -> Self:
-        """Train by `n_rounds` federated rounds.
+        """Train in `n_rounds` federated rounds.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Entries with value 0 are no interactions, and one below 0 is refused.  A user without any still sends
-            reports, of a zero gradient.
+            Users' data.  Entries with value 0 are no interactions, and negative values are refused.  A user without
+            interactions still sends reports, of a zero gradient.
         callback : callable or None
-            Called as ``callback(model, round)`` after each round, with the model ready to use.
+            Function that is called as ``callback(model, round)`` after each round, with a model that is ready to use.
         diagnostics : bool
-            Keep `history_`: figures computed from raw data, which no guarantee covers.
+            Whether to keep `history_`, figures of raw data that no guarantee covers.
 
         Raises
         ------
         DivergenceError
-            The factors left the finite range; the message names the round and what to change.
+            The item factors grew beyond 1e6; the message names the round and a remedy.
         """
         self._check_parameters()
         data = self._as_fitted(
@@ -193,7 +195,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         diagnostics, callback = check_flag("diagnostics", diagnostics), check_callback("callback", callback)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
-        self._tell(fit.ledger)
+        self._note_claims(fit.ledger)
         history: list[dict[str, Any]] = []
         self._clipped = 0 if diagnostics else None
 
@@ -202,34 +204,37 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
             if diagnostics:
                 history.append(self._diagnose(round_number, state))
             if callback is not None:
-                self._take_over(state, fit.n_threads)
+                self._set_factors(state, fit.n_threads)
                 callback(self, round_number)
 
         ((system, state, n_rounds),) = self._plan(data, fit.key)
         state = fit.rounds(system, state, data, n_rounds, after_round=after_round)
-        self._take_over(state, fit.n_threads)
+        self._set_factors(state, fit.n_threads)
         if diagnostics:
             self.history_ = history
             fit.ledger.note("diagnostics were kept (history_): figures of raw data, not covered by the guarantee")
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """Return the single phase of all rounds."""
         return [Phase(self, self.initial_state(data.n_items, key), self.n_rounds)]
 
-    def _tell(self, ledger: Ledger) -> None:
-        """Put into the ledger what the rounds' own events cannot say."""
+    def _note_claims(self, ledger: Ledger) -> None:
+        """Note in the ledger the claims that events do not state."""
         if self._is_published:
             ledger.note(
                 "variant 'published': the paper states n_reports * epsilon, which is one round's cost; the rounds of a "
                 "run use the same data, so their costs add up"
             )
 
-    def _take_over(self, state: FMFState, n_threads: int) -> None:
-        """Every user solves once more, for the factors that are served."""
+    def _set_factors(self, state: FMFState, n_threads: int) -> None:
+        """Set the item factors, and solve for the user factors that are served."""
         self.item_factors_ = state.item_factors
         self.user_factors_ = self._solve_users(n_threads)
 
     def _solve_users(self, n_threads: int) -> np.ndarray:
+        """Return the users' factors for the released item factors."""
+        # An error of `solve_own_users` does not depend on one user's data.
         solve = als.solve_users if self.epsilon is None else als.solve_own_users
         factors = solve(
             self.interactions_,
@@ -239,7 +244,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
             use_values=self.use_values,
             n_threads=n_threads,
         )
-        # Of whom nothing is known is offered what is popular: see `popularity_of_factors`.
+        # A user without factors gets the most popular items, see `popularity_of_factors`.
         factors[~factors.any(axis=1)] = self.item_factors_.mean(axis=0)
         return factors
 
@@ -251,17 +256,18 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         model.user_factors_ = model._solve_users(resolve_n_threads(0))
         return model
 
-    # ---- after and around a round -------------------------------------------------------------------------------
+    # ---- checks after a round -----------------------------------------------------------------------------------
 
     def _check_convergence(self, state: FMFState, round_number: int) -> None:
+        """Raise if the item factors have diverged."""
         largest = float(np.abs(state.item_factors).max())
-        if not largest <= _LARGEST_FACTOR:
+        if not largest <= _MAX_FACTOR:
             raise DivergenceError(
                 f"training diverged in round {round_number}: the largest item factor is {largest:.3g}, {self._cause()}"
             )
 
     def _cause(self) -> str:
-        """Why factors have grown, and what to change."""
+        """Return the cause of large factors, and a remedy."""
         rate = self._settings.learning_rate
         if self._is_published and rate is not None and rate * self.regularization > 1:
             return (
@@ -275,6 +281,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         )
 
     def _diagnose(self, round_number: int, state: FMFState) -> dict[str, Any]:
+        """Return the round's entry of `history_`."""
         entry = {"round": round_number, "item_factors_norm": float(np.linalg.norm(state.item_factors))}
         if self.epsilon is not None:
             entry["clipped_share"] = (self._clipped or 0) / (self.interactions_.n_users * self.n_reports)
@@ -284,12 +291,12 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     # ---- scoring ------------------------------------------------------------------------------------------------
 
     def factors(self, user_ids: Column, item_ids: Column) -> tuple[FloatArray, FloatArray]:
-        """Factors of users and of items, whose inner products are the scores.
+        """Return factors of users and of items with inner products equal to the scores.
 
         Parameters
         ----------
         user_ids, item_ids : array_like of shape (n_users,) and (n_items,)
-            External ids, each by itself.
+            External ids of users, and of items.
 
         Returns
         -------
@@ -301,7 +308,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         Raises
         ------
         KeyError
-            An id the model was not fitted on.
+            An id is not in the model.
         """
         model = self._fitted()
         data = model.interactions_
@@ -317,9 +324,9 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     def _popularity(self) -> np.ndarray | None:
         return popularity_of_factors(self.item_factors_)
 
-    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
         return explain_least_squares(
-            own,
+            user_rows,
             self.item_factors_,
             column,
             regularization=self.regularization,

@@ -1,4 +1,4 @@
-"""The rounds of FMF-LDP, and what its server accepts; `fmf_ldp.FMFLDP` is the model around them."""
+"""The rounds of FMF-LDP and its server's checks of updates, for `fmf_ldp.FMFLDP`."""
 
 import functools
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from fastfedrec.core.threads import one_blas_thread, resolve_n_threads
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.mechanisms import BinaryResponse
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
-from fastfedrec.systems.fmf._auto import AUTO, FIRST_STEP_NOISE, LARGEST_AUTO_RATE, STEP_DECAY, Settings
+from fastfedrec.systems.fmf._auto import AUTO, FIRST_STEP_NOISE, MAX_AUTO_RATE, STEP_DECAY, Settings
 from fastfedrec.systems.fmf._normal_gradients import NormalGradient
 from fastfedrec.systems.fmf._sparse_sums import add_sums
 
@@ -26,20 +26,20 @@ _REPORTS = "fmf_ldp.reports"
 _SHUFFLE = "fmf_ldp.shuffle"
 _START = "fmf_ldp.item_factors"
 _ROTATION = "fmf_ldp.rotation"
-_GRADIENT_BLOCKS = 8  # of users; fixed, so that float sums do not depend on n_threads
-_channel_of = functools.lru_cache(maxsize=16)(BinaryResponse)  # a round asks several times, and it never changes
+_GRADIENT_BLOCKS = 8  # of users; a fixed number, so that float sums do not depend on n_threads
+_channel_of = functools.lru_cache(maxsize=16)(BinaryResponse)  # a round needs its constant channel several times
 
 
 @dataclass(frozen=True)
 class FMFState:
-    """What the server holds and broadcasts.
+    """The server's state, which it broadcasts.
 
     Parameters
     ----------
     item_factors : ndarray of shape (n_items, n_factors), float32
-        V.
+        Item factors V.
     rotation : int
-        Names the public signs by which normalised gradients are turned; 0 where they are not.
+        Name of the public signs that rotate normalised gradients; 0 without a rotation.
     """
 
     item_factors: NDArray[np.float32]
@@ -47,7 +47,7 @@ class FMFState:
 
 
 class FMFRounds(FederatedSystem):
-    """Rounds of FMF-LDP; the parameters are those of `fmf_ldp.FMFLDP`, which sets and checks them."""
+    """Rounds of FMF-LDP with the parameters of `fmf_ldp.FMFLDP`, which sets and checks them."""
 
     n_factors: int
     epsilon: float | None
@@ -62,20 +62,20 @@ class FMFRounds(FederatedSystem):
     normalize: str | None
     rotate: bool
 
-    _clipped: int | None = None  # clipped values of the current round, counted only for diagnostics
+    _clipped: int | None = None  # clipped values of the current round; None unless diagnostics are on
 
     @property
     def _settings(self) -> Settings:
-        """The three settings with "auto" resolved."""
+        """Return the three settings with "auto" resolved."""
         auto = AUTO["non-private" if self.epsilon is None else "published" if self._is_published else "private"]
         given = {name: getattr(self, name) for name in ("learning_rate", "init_scale", "confidence_weight")}
         return replace(auto, **{name: float(value) for name, value in given.items() if not isinstance(value, str)})
 
     @property
     def _channel(self) -> BinaryResponse:
-        """The randomizer of one report."""
+        """Return the randomizer of one report."""
         if self.epsilon is None:
-            raise ValueError("without an epsilon there are no reports")
+            raise ValueError("epsilon must be a number, got None, which has no reports; pass an epsilon")
         return _channel_of(self.epsilon)
 
     @property
@@ -85,22 +85,22 @@ class FMFRounds(FederatedSystem):
     # ---- the three functions ------------------------------------------------------------------------------------
 
     def initial_state(self, n_items: int, key: Key) -> FMFState:
-        """The server's first item factors.
+        """Return the server's first item factors.
 
         Parameters
         ----------
         n_items : int
-            Number of rows.
+            Number of items.
         key : Key
             Source of the draws; the result is public.
 
         Returns
         -------
         FMFState
-            Normal with standard deviation `init_scale`.
+            Normal draws with standard deviation `init_scale`.
         """
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
-        n_items = check_integer("n_items", n_items, low=1, high=2**35 // self.n_factors)  # draws of one stream
+        n_items = check_integer("n_items", n_items, low=1, high=2**35 // self.n_factors)  # capacity of a random stream
         draws = key.normal(_START, size=n_items * self.n_factors).reshape(n_items, self.n_factors)
         rotation = int(key.words(_ROTATION, size=1)[0] >> 1) if self.rotate else 0
         return FMFState((self._settings.init_scale * draws).astype(np.float32), rotation)
@@ -108,15 +108,16 @@ class FMFRounds(FederatedSystem):
     def local_round(
         self, state: FMFState, shard: Interactions, key: Key, round: int, *, sender: str = "shard-0", n_threads: int = 0
     ) -> Update:
-        """Solve, randomize and add up one shard's reports (or exact gradients without `epsilon`).
+        """Solve, randomize and sum one shard's reports, or its exact gradients without `epsilon`.
 
-        With `epsilon` the update has "coordinate" and "total" of those with a nonzero sum of +-1 answers, and
-        "n_reports"; without, the summed "gradient".  The shard is binarised unless `use_values`.
+        With `epsilon` the update has "coordinate" and "total" of the nonzero sums of +-1 answers, and "n_reports";
+        otherwise it has the summed "gradient".  The shard is binarised unless `use_values` is True.
         """
         n_threads = resolve_n_threads(n_threads)
         if self.epsilon is None:
             arrays = {"gradient": self._summed_gradient(state, shard, n_threads)}
         else:
+            # A second update of the same round would reuse the reports' random words.
             key.claim_message(_REPORTS, round, sender)
             sums, _, _ = self._randomize(state, shard, key, round, n_threads, as_stream=False)
             arrays = self._sums_to_arrays(sums, shard.n_users * self.n_reports)
@@ -133,31 +134,31 @@ class FMFRounds(FederatedSystem):
         sender: str = "shard-0",
         n_threads: int = 0,
     ) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-        """The single reports of `local_round`, in random order: what a proxy forwards to a server elsewhere.
+        """Return the single reports of `local_round` in random order, as a proxy forwards them to a server.
 
         Parameters
         ----------
         state : FMFState
-            What the server broadcast.
+            State that the server broadcast.
         shard : Interactions
-            As for `local_round`.
+            Rows of the shard's users, see `local_round`.
         key : Key
             Source of the reports' draws.
         round : int
-            Names the draws.
+            Number of the round, which names the draws.
         shuffle_key : Key or None
-            Source of the order; None draws one from entropy, which is what a proxy wants.
+            Source of the order; None draws a key from entropy, as a proxy should.
         sender : str
-            The shard's name.
+            Name of the shard.
         n_threads : int
-            0 for all.
+            Number of threads, 0 for all.
 
         Returns
         -------
         index : ndarray of shape (n_users * n_reports,), int64
-            Coordinate ``item * n_factors + factor``; of the turned gradient with `rotate`.
+            Coordinate ``item * n_factors + factor``; of the rotated gradient with `rotate`.
         bit : ndarray of shape (n_users * n_reports,), uint8
-            1 for +, 0 for -.
+            1 for the answer +1, 0 for -1.
         """
         key.claim_message(_REPORTS, round, sender)
         _, index, bit = self._randomize(state, shard, key, round, resolve_n_threads(n_threads), as_stream=True)
@@ -167,25 +168,25 @@ class FMFRounds(FederatedSystem):
     def collect_reports(
         self, state: FMFState, index: np.ndarray, bit: np.ndarray, round: int, *, sender: str, n_clients: int
     ) -> Update:
-        """Add up a stream of single reports, as the server does behind a proxy; bad reports are left out.
+        """Sum a stream of single reports, as the server does behind a proxy; invalid reports are dropped.
 
         Parameters
         ----------
         state : FMFState
-            Gives the range of coordinates.
+            State of the round, which gives the range of coordinates.
         index, bit : ndarray of shape (n_reports_received,)
-            As from `report_stream`.
+            Reports, see `report_stream`.
         round : int
-            The round they answer.
+            Number of the round.
         sender : str
-            The proxy's name.
+            Name of the proxy.
         n_clients : int
-            Users behind the proxy.
+            Number of users behind the proxy.
 
         Returns
         -------
         Update
-            Equal to that of `local_round` if every report arrives; divided by the number of sound reports.
+            The update of `local_round` if all reports arrive; `n_reports` counts the valid ones.
         """
         index, bit = np.asarray(index), np.asarray(bit)
         if index.dtype.kind not in "iu" or bit.dtype.kind not in "iu" or index.ndim != 1 or index.shape != bit.shape:
@@ -194,13 +195,13 @@ class FMFRounds(FederatedSystem):
                 f"{index.dtype} {index.shape} and {bit.dtype} {bit.shape}"
             )
         round, n_clients = check_integer("round", round, low=0), check_integer("n_clients", n_clients, low=0)
-        sound = (index >= 0) & (index < (size := self._n_coordinates(state))) & ((bit == 0) | (bit == 1))
+        is_valid = (index >= 0) & (index < (size := self._n_coordinates(state))) & ((bit == 0) | (bit == 1))
         sums = np.zeros(size, dtype=np.int64)
-        np.add.at(sums, index[sound].astype(np.int64), 2 * bit[sound].astype(np.int64) - 1)
-        return Update(round, sender, n_clients, self._sums_to_arrays(sums, int(sound.sum())))
+        np.add.at(sums, index[is_valid].astype(np.int64), 2 * bit[is_valid].astype(np.int64) - 1)
+        return Update(round, sender, n_clients, self._sums_to_arrays(sums, int(is_valid.sum())))
 
     def merge(self, a: Update, b: Update) -> Update:
-        """Add two updates of one round; integer sums are exact, so in any order."""
+        """Add two updates of one round; integer sums are exact, so their order is arbitrary."""
         n_clients = a.n_clients + b.n_clients
         if self.epsilon is None:
             arrays = {"gradient": a.arrays["gradient"] + b.arrays["gradient"]}
@@ -211,75 +212,75 @@ class FMFRounds(FederatedSystem):
         return Update(a.round, "merged", n_clients, arrays)
 
     def apply(self, state: FMFState, update: Update) -> FMFState:
-        """Take `server_steps` steps down the estimated mean loss; none where no user was heard.
+        """Take `server_steps` gradient steps on the estimated mean loss, or none without reports.
 
-        The loss is the users' sum plus ``regularization |V|^2``, so of the mean the latter has a share of one over the
-        users heard.  Its part of a step is implicit, which no `regularization` makes diverge:
-        ``V <- (V - rate gradient) / (1 + 2 rate regularization / users)``.  As published it is explicit, and is not
-        divided by the users.
+        The loss is the users' sum plus ``regularization |V|^2``, and the mean divides both by the number of users.
+        The step of the second term is implicit, so that no `regularization` diverges:
+        ``V <- (V - rate gradient) / (1 + 2 rate regularization / users)``.  The published variant's step is explicit
+        and lacks the division by the number of users.
         """
         gradient = self.mean_gradient(state, update)
         if gradient is None:
             return state
         factors = state.item_factors.astype(np.float64)
         rate = self.round_learning_rate(state, update)
-        with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
+        with np.errstate(over="ignore", invalid="ignore"):  # `fit` reports divergence
             step = rate * gradient
             shrink = 2 * rate * self.regularization
             if self._is_published:
-                kept, scale = 1 - shrink, 1.0
+                decay, scale = 1 - shrink, 1.0
             else:
-                kept = scale = 1 / (1 + shrink / self._n_heard(update))
+                decay = scale = 1 / (1 + shrink / self._n_effective_users(update))
             step *= scale
             for _ in range(self.server_steps):
-                factors *= kept
+                factors *= decay
                 factors -= step
             return replace(state, item_factors=factors.astype(np.float32))
 
-    def _n_heard(self, update: Update) -> float:
-        """Whose mean `mean_gradient` is, in users; all reports of one user count as one."""
+    def _n_effective_users(self, update: Update) -> float:
+        """Return the number of users in the mean gradient, with all reports of a user counted as one."""
         return update.n_clients if self.epsilon is None else int(update.arrays["n_reports"][0]) / self.n_reports
 
     def round_learning_rate(self, state: FMFState, update: Update) -> float:
-        """The step size of one round; under "auto" it follows the noise of the estimate, which is public.
+        """Return the step size of one round; "auto" derives it from the noise of the estimate, which is public.
 
         Parameters
         ----------
         state : FMFState
-            Of the update's round.
+            State of the update's round.
         update : Update
-            Merged over all shards, from at least one user.
+            Sum over all shards, from at least one user.
 
         Returns
         -------
         float
-            Greater than 0.
+            Step size, above 0.
         """
         fixed = self._settings.learning_rate
         if fixed is not None:
             return fixed
-        # A coordinate's estimate adds up about n_reports / size answers, each off by about the decoder.
+        # A coordinate's estimate is the mean of about n_reports / size answers, each with a deviation of the decoder.
         noise = self._channel.decoder * np.sqrt(self._n_coordinates(state) / update.arrays["n_reports"][0])
         if self.normalize is not None:
             noise *= self._normal(state, update.round).unit
         step = FIRST_STEP_NOISE / (1 + update.round / STEP_DECAY) / noise
-        largest = np.inf if self.normalize is not None else LARGEST_AUTO_RATE  # the twin's gradients have no norm
-        return float(min(step / self.server_steps, largest))
+        max_rate = np.inf if self.normalize is not None else MAX_AUTO_RATE  # non-private gradients have no fixed norm
+        return float(min(step / self.server_steps, max_rate))
 
     def mean_gradient(self, state: FMFState, update: Update) -> NDArray[np.float64] | None:
-        """The gradient that `apply` steps along: an unbiased estimate of the users' mean clipped gradient.
+        """Return an unbiased estimate of the users' mean clipped gradient, which `apply` uses.
 
         Parameters
         ----------
         state : FMFState
-            Of the update's round.
+            State of the update's round.
         update : Update
-            Merged over all shards.
+            Sum over all shards.
 
         Returns
         -------
         ndarray of shape (n_items, n_factors), float64, or None
-            None where no user was heard.  As published it is `n_reports` times too large (equation 9).
+            None without reports.  The published variant's estimate is `n_reports` times too large (equation 9).
         """
         if self.epsilon is None:
             return update.arrays["gradient"] / update.n_clients if update.n_clients else None
@@ -290,6 +291,7 @@ class FMFRounds(FederatedSystem):
         divisor = n_reports / self.n_reports if self._is_published else n_reports
         estimate = np.zeros(size)
         estimate[update.arrays["coordinate"]] = update.arrays["total"]
+        # Each coordinate is reported with probability 1 / size, and the decoder debiases the answer.
         estimate *= self._channel.decoder * size / divisor
         if self.normalize is None:
             return estimate.reshape(state.item_factors.shape)
@@ -297,35 +299,35 @@ class FMFRounds(FederatedSystem):
         return normal.turn_back(normal.unit * estimate)
 
     def _normal(self, state: FMFState, round_number: int) -> NormalGradient:
-        """What reports are about where gradients are normalised."""
+        """Return the layout of normalised gradients in a round."""
         n_items, n_factors = state.item_factors.shape
         return NormalGradient(n_items, n_factors, state.rotation if self.rotate else None, round_number)
 
     def _n_coordinates(self, state: FMFState) -> int:
-        """How many numbers a report may be about."""
+        """Return the number of coordinates that a report may have."""
         return state.item_factors.size if self.normalize is None else self._normal(state, 0).size
 
-    # ---- what a server accepts ----------------------------------------------------------------------------------
+    # ---- checks of updates --------------------------------------------------------------------------------------
 
     def zero_update(self, state: FMFState, round: int) -> Update:
-        """The identity of `merge`."""
+        """Return the identity of `merge`."""
         if self.epsilon is None:
             return Update(round, "nobody", 0, {"gradient": np.zeros(state.item_factors.shape)})
         return Update(round, "nobody", 0, self._sums_to_arrays(np.zeros(0, dtype=np.int64), 0))
 
     def rules(self, state: FMFState, n_clients: int) -> Mapping[str, ArrayRule]:
-        """What a well-formed update looks like."""
+        """Return type, shape and range of the arrays of an update."""
         if self.epsilon is None:
             return {"gradient": ArrayRule(np.float64, state.item_factors.shape)}
-        most = n_clients * self.n_reports
+        max_reports = n_clients * self.n_reports
         return {
             "coordinate": ArrayRule(np.int64, (None,), 0, self._n_coordinates(state) - 1),
-            "total": ArrayRule(np.int64, (None,), -most, most),
-            "n_reports": ArrayRule(np.int64, (1,), 0, most),
+            "total": ArrayRule(np.int64, (None,), -max_reports, max_reports),
+            "n_reports": ArrayRule(np.int64, (1,), 0, max_reports),
         }
 
     def inconsistency(self, state: FMFState, update: Update) -> str | None:
-        """Why an update's fields contradict each other, each of which has passed its rule."""
+        """Return why the fields of an update contradict each other, or None."""
         if self.epsilon is None:
             return None
         coordinate, total, n_reports = (update.arrays[name] for name in ("coordinate", "total", "n_reports"))
@@ -334,18 +336,19 @@ class FMFRounds(FederatedSystem):
         if (np.diff(coordinate) <= 0).any():
             return "its coordinates do not rise"
         answers = int(np.abs(total).sum())
+        # A sum of m answers of +-1 has the parity of m, and an absolute value of at most m.
         if answers > n_reports[0] or (n_reports[0] - answers) % 2:
             return f"its totals need {answers} answers or an even number more, and it claims {n_reports[0]} reports"
         return None
 
     def round_event(self, n_clients: int) -> LocalReports | Unprotected:
-        """What one round is about to cost."""
+        """Return the event of one round."""
         if self.epsilon is None:
             return Unprotected("exact gradients")
         return LocalReports("binary response", self._channel.epsilon, self.n_reports, n_clients, separable=True)
 
     def traffic(self, state: FMFState, n_clients: int) -> RoundTraffic:
-        """What one round moves: V and a rotation's name down; up, an index and a bit a report, or the gradient."""
+        """Return the traffic of one round: V and the rotation's name down; reports or the gradient up."""
         size = state.item_factors.size
         index_bytes = 4 if self._n_coordinates(state) <= 2**32 else 8
         upload = 4 * size if self.epsilon is None else index_bytes * self.n_reports + -(-self.n_reports // 8)
@@ -354,7 +357,7 @@ class FMFRounds(FederatedSystem):
     # ---- kernels ------------------------------------------------------------------------------------------------
 
     def _randomize(self, state, shard, key, round_number, n_threads, *, as_stream):
-        """Run the fused kernel; sums by coordinate, or the single reports in the users' order."""
+        """Run the fused kernel; return sums by coordinate, or the single reports in the users' order."""
         settings = self._settings
         factors = als.check_item_factors(state.item_factors, shard.n_items)
         n_singles = shard.n_users * self.n_reports if as_stream else 0
@@ -395,19 +398,19 @@ class FMFRounds(FederatedSystem):
         return sums.sum(axis=0), index, bit
 
     def _public_gram(self, factors: np.ndarray) -> np.ndarray:
-        """The users' common part of their systems; refused, before anybody is asked, where it is singular.
+        """Return the common part of the users' systems, or raise before any report if it is singular.
 
-        Where the confidence weight is 0 it is all of them, and R^-1 of V'V + regularization * I = R'R is returned:
-        products with it take a fraction of the time of substitutions, whose divisions wait for one another.
+        With confidence weight 0 it is the whole system, and the result is R^-1 with V'V + regularization * I = R'R.
         """
-        triangle = als.regularized_gram(factors, self.regularization, 0.0)  # raises; it depends on no user's data
+        triangle = als.regularized_gram(factors, self.regularization, 0.0)  # raises; independent of users' data
         if self._settings.confidence_weight == 0:
+            # Products with R^-1 are several times faster than substitutions, which divide sequentially.
             with one_blas_thread():
                 return np.linalg.inv(np.triu(triangle))
         return als.regularized_gram(factors, self.regularization, self._settings.confidence_weight)
 
     def _summed_gradient(self, state, shard, n_threads):
-        """The exact summed gradient of the loss over the shard's users, without the regulariser."""
+        """Return the exact gradient of the loss, summed over the shard's users, without the regulariser."""
         settings = self._settings
         factors = als.check_item_factors(state.item_factors, shard.n_items)
         user_factors = als.solve_users(
@@ -430,6 +433,7 @@ class FMFRounds(FederatedSystem):
             n_threads,
         )
         with one_blas_thread():
+            # All pairs, as unobserved ones, contribute the Gram matrix; the kernel's blocks correct for interactions.
             half = factors.astype(np.float64) @ (user_factors.T @ user_factors)
         for block in blocks:
             half += block
@@ -437,6 +441,7 @@ class FMFRounds(FederatedSystem):
 
     @staticmethod
     def _sums_to_arrays(sums: np.ndarray, n_reports: int) -> dict[str, np.ndarray]:
+        """Return the arrays of an update: the nonzero sums, and the number of reports."""
         touched = np.flatnonzero(sums)
         return {
             "coordinate": touched.astype(np.int64),

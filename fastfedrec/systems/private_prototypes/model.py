@@ -253,7 +253,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))
         shards = {name: data.select_users(np.flatnonzero((user_entities == h) & kept)) for h, name in enumerate(names)}
         self._announced = self.budget(data.n_items)
-        self._tell(fit.ledger, fit.key)
+        self._note_claims(fit.ledger, fit.key)
         if self._announced is not None and entities is not None and public_sizes is None:
             fit.ledger.note(
                 "the list of entities was taken from the data: not covered; an entity that has one user alone gives "
@@ -360,7 +360,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             planned = np.minimum(planned, np.bincount(self.user_entities_)).tolist()
         return np.array(planned, dtype=np.int64)
 
-    def _tell(self, ledger: Ledger, key: Key) -> None:
+    def _note_claims(self, ledger: Ledger, key: Key) -> None:
         """Put into the ledger what the round's own event does not say."""
         budget = self._announced
         if budget is None:

@@ -21,11 +21,11 @@ from fastfedrec.rounds.system import ArrayRule
 from fastfedrec.systems._from_items import similar_neighbors
 from fastfedrec.systems._neighbors import (
     blocks_of_rows,
-    select_neighbors,
     neighbor_arrays,
     neighbor_disagreement,
     neighbor_rules,
     score_neighbors,
+    select_neighbors,
 )
 from fastfedrec.systems._saved import rules_of
 from fastfedrec.systems._transaction import transactional

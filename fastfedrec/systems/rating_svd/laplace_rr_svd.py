@@ -220,14 +220,14 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             warn_off_grid(data, self.grid, stacklevel=4)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._measure(data)
-        self._tell(fit.ledger, channel, data.n_users, fit.key)
+        self._note_claims(fit.ledger, channel, data.n_users, fit.key)
         ((system, state, _),) = self._plan(data, fit.key)
         return fit.rounds(system, state, data)
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
         return [Phase(self, self.initial_state(data, key))]
 
-    def _tell(self, ledger: Ledger, channel: Channel | None, n_users: int, key: Key) -> None:
+    def _note_claims(self, ledger: Ledger, channel: Channel | None, n_users: int, key: Key) -> None:
         """Put into the ledger what the round's own event cannot say."""
         if self.variant == "published":
             ledger.note(truth_statement(self.published_mechanism))

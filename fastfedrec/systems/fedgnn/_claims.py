@@ -12,7 +12,7 @@ from fastfedrec.systems.fedgnn._views import Messages
 from fastfedrec.systems.fedgnn.attacks import pseudo_item_intersection, pseudo_item_values
 
 
-def tell_published(ledger: Ledger, system: FedGNNRounds, data: Interactions, *, n_neighbors: int) -> None:
+def note_published_claims(ledger: Ledger, system: FedGNNRounds, data: Interactions, *, n_neighbors: int) -> None:
     """Put into the ledger what the rounds' own event cannot say."""
     noise = system.noise
     assert isinstance(noise, PublishedNoise)
@@ -43,7 +43,7 @@ def tell_published(ledger: Ledger, system: FedGNNRounds, data: Interactions, *, 
         )
 
 
-def tell_attacks(ledger: Ledger, records: Sequence[Messages], data: Interactions) -> None:
+def note_attacks(ledger: Ledger, records: Sequence[Messages], data: Interactions) -> None:
     """Put into the ledger what the attacks reach on what was recorded."""
     if not records:
         ledger.note("what attacks on these data reach is measured, and stated here, by fit(record_views=...)")
