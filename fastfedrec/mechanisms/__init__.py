@@ -1,6 +1,6 @@
 """Randomizers; each states its guarantee in one sentence.
 
-What guarantees add up to is in `accounting`; systems that use them are in `systems`.
+The composition of guarantees is in `accounting`; systems that use the mechanisms are in `systems`.
 """
 
 from fastfedrec.mechanisms.channels.binary_response import BinaryResponse

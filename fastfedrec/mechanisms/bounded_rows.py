@@ -1,4 +1,4 @@
-"""Rows within public bounds, as private k-means takes them: limited, projected at random; and candidate centres."""
+"""Bounded contributions, random projections of rows, and candidate centres for private k-means."""
 
 import math
 from collections.abc import Callable
@@ -20,28 +20,28 @@ from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 __all__ = ["grid_candidates", "limit_contributions", "project_rows", "public_candidates"]
 
 _MAX_GRID_DIMENSIONS = 12
-MAX_DEPTH, MAX_SHIFTS = 30, 2**8  # of `grid_candidates`
+MAX_DEPTH, MAX_SHIFTS = 30, 2**8  # limits of `grid_candidates`, whose streams have 8 bits for each
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
 def limit_contributions(
     interactions: InteractionsLike, max_entries: int, *, value_range: tuple[float, float], key: Key, round: int = 0
 ) -> Interactions:
-    """Bound what a user contributes: at most so many entries, each clipped to a public range.
+    """Bound each user's contribution to `max_entries` entries, each clipped to a public range.
 
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or frame
-        Every stored entry counts, zeros too.
+        Each stored entry counts, also an entry of 0.
     max_entries : int
-        At least 1.  A user with more keeps a uniformly random subset, drawn from the stream of the user's global id:
-        it does not depend on anybody else's data.
+        At least 1.  A user with more entries keeps a uniformly random subset.  It is drawn from the stream of the
+        user's global id, and does not depend on the data of other users.
     value_range : tuple of two floats
-        Public; values below and above are moved to the ends.
+        Public lower and upper bound; values outside are clipped.
     key : Key
-        Source of the draws.  It is not used up here: the caller claims it, once for a whole run.
+        Source of the draws.  This call does not claim the key: the caller claims it once for a whole run.
     round : int
-        Part of the streams' name.
+        Round number, a part of the streams' names.
 
     Returns
     -------
@@ -62,11 +62,11 @@ def limit_contributions(
     low, high = check_value_range(value_range)
     check_instance("key", key, Key, _KEY_REMEDY)
     round_number = check_integer("round", round, low=0, high=2**32 - 1)
-    kept = np.zeros(interactions.n_interactions, dtype=np.uint8)
-    if kept.size:
+    mask = np.zeros(interactions.n_interactions, dtype=np.uint8)
+    if mask.size:
         subkey = key.subkey("projection.entries")
-        _kernel.keep_entries(interactions.indptr, interactions.global_user_ids, kept, subkey, round_number, max_entries)
-    limited = interactions.keep_interactions(kept.astype(bool))
+        _kernel.keep_entries(interactions.indptr, interactions.global_user_ids, mask, subkey, round_number, max_entries)
+    limited = interactions.keep_interactions(mask.astype(bool))
     # The storage type depends on the values of all users.  In float64 a clipped value depends on its own user alone.
     return limited._replace(values=np.clip(limited.values_or_ones(), low, high))
 
@@ -79,22 +79,22 @@ def project_rows(
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or frame
-        As `limit_contributions` returns them; missing entries count as 0.
+        Output of `limit_contributions`; missing entries count as 0.
     n_dimensions : int
         At least 1; the directions have independent normal entries of variance 1 / n_dimensions.
     radius : float
-        From 1e-100 to 1e100: of the ball, public.
+        Public radius of the ball, from 1e-100 to 1e100.
     key : Key
-        Where the directions come from.  They are public, so this may be a key that everybody has.
+        Source of the directions.  They are public, so the key may be public as well.
     round : int
-        Part of the stream's name.
+        Round number, a part of the stream's name.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads, 0 for all; the result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n_users, n_dimensions), float64
-        Still each user's own data.
+        Projected rows, which remain each user's private data.
     """
     interactions = as_interactions("interactions", interactions, is_private=True)
     n_dimensions = check_integer("n_dimensions", n_dimensions, low=1)
@@ -114,23 +114,23 @@ def project_rows(
 def public_candidates(
     n_candidates: int, n_dimensions: int, radius: float, *, key: Key, round: int = 0
 ) -> NDArray[np.float64]:
-    """Candidate centres that cost nothing: uniform points of the ball.
+    """Draw candidate centres at no privacy cost: uniform points of the ball.
 
     Parameters
     ----------
     n_candidates, n_dimensions : int
-        At least 1.
+        Number of points and of their coordinates, at least 1.
     radius : float
-        From 1e-100 to 1e100.
+        Radius of the ball, from 1e-100 to 1e100.
     key : Key
-        Where they come from; they are public.
+        Source of the points, which are public.
     round : int
-        Part of the stream's name.
+        Round number, a part of the streams' names.
 
     Returns
     -------
     ndarray of shape (n_candidates, n_dimensions), float64
-        Within the ball, up to rounding.
+        Points within the ball, up to rounding.
 
     Examples
     --------
@@ -148,6 +148,7 @@ def public_candidates(
     with renamed("size", "n_candidates * n_dimensions"):
         points = key.normal("projection.candidates", round=round, size=n_candidates * n_dimensions)
     points = points.reshape(n_candidates, n_dimensions)
+    # A normal vector has a uniform direction, and U^(1 / n_dimensions) the length of a uniform point of the ball.
     lengths = key.uniform("projection.lengths", round=round, size=n_candidates) ** (1 / n_dimensions)
     return points * (radius * lengths / np.sqrt(np.einsum("if,if->i", points, points)))[:, None]
 
@@ -164,35 +165,35 @@ def grid_candidates(
     key: Key,
     round: int = 0,
 ) -> NDArray[np.float64]:
-    """Candidate centres where points are dense: a cube is halved in every direction as long as noisy counts are high.
+    """Choose candidate centres where points are dense, by halving cubes that have high noisy counts.
 
-    **Guarantee.** n_shifts * depth * epsilon-differentially private for "add_remove" of one user (one row of `points`):
-    every one of the 2^n_dimensions children of an active cell is counted, with discrete Laplace noise of scale
-    1 / epsilon, and a user is counted in one cell of a level.
+    **Guarantee.** The result is n_shifts * depth * epsilon-differentially private for "add_remove" of one user (one row
+    of `points`): every one of the 2^n_dimensions children of an active cell is counted, with discrete Laplace noise of
+    scale 1 / epsilon, and a user is counted in one cell of a level.
 
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
-        As `project_rows` returns them; at most 12 dimensions.  A row that is not finite counts as zeros.
+        Output of `project_rows`; at most 12 dimensions.  A row that is not finite counts as zeros.
     n_candidates : int
-        How many to return: centres of active cells, the deepest first, then as many `public_candidates` as are missing.
+        Number of centres to return: centres of active cells, the deepest first, completed by `public_candidates`.
     radius : float
-        Of the ball that holds the points; the cube has 4 times its length, and a random place each time.
+        Radius of the ball that holds the points.  A cube's side is 4 times as long, and its position is random.
     depth, n_shifts : int
-        Halvings, and cubes; at least 1, at most 30 and 256.
+        Number of halvings (1 to 30) and of cubes (1 to 256).
     epsilon : float
-        Of one level of one cube; from 1e-100 to 1e100.
+        Epsilon of one level of one cube, from 1e-100 to 1e100.
     threshold : float or None
-        Noisy count that keeps a cell active; None takes 2 depth / epsilon.
+        Minimum noisy count of an active cell; None takes 2 depth / epsilon.
     key : Key
-        Source of the noise.  It is not used up here: the caller claims it, once for a whole run.
+        Source of the noise.  This call does not claim the key: the caller claims it once for a whole run.
     round : int
-        Part of the streams' name, below 2^16.
+        Round number below 2^16, a part of the streams' names.
 
     Returns
     -------
     ndarray of shape (n_candidates, n_dimensions), float64
-        Released: no longer private.
+        Released centres, covered by the guarantee.
 
     References
     ----------
@@ -211,46 +212,48 @@ def grid_candidates(
     round_number = check_integer("round", round, low=0, high=2**16 - 1)
     noise = DiscreteLaplace(1 / Fraction(epsilon))
     n_children, bit = 2**n_dimensions, 1 << np.arange(n_dimensions)
-    bits = (np.arange(n_children)[:, None] & bit > 0).astype(np.int64)  # of each child, one a dimension
-    found: list[list[np.ndarray]] = [[] for _ in range(depth)]
-    inside_cube = np.clip(points, -3 * radius, 3 * radius)  # no cube reaches beyond; and nothing overflows
+    bits = (np.arange(n_children)[:, None] & bit > 0).astype(np.int64)  # (n_children, n_dimensions): upper half or not
+    centers_of_level: list[list[np.ndarray]] = [[] for _ in range(depth)]
+    bounded = np.clip(points, -3 * radius, 3 * radius)  # no cube extends further, and the arithmetic cannot overflow
     for shift in range(n_shifts):
+        # The round's 16 bits, the shift's 8 and the level's 8 name the stream of one level of one cube.
         stream = round_number << 16 | shift << 8
         offset = key.uniform("projection.shift", round=stream, size=n_dimensions)
         origin = -radius * (1 + 2 * offset)
-        places = (inside_cube - origin) / (4 * radius) * 2**depth
-        codes = np.clip(places, 0, 2**depth - 1).astype(np.int64)
+        positions = (bounded - origin) / (4 * radius) * 2**depth
+        codes = np.clip(positions, 0, 2**depth - 1).astype(np.int64)
         cells = np.zeros((1, n_dimensions), dtype=np.int64)
-        inside = np.zeros(len(points), dtype=np.int64)  # each user's active cell; -1 where there is none
+        cell_of_user = np.zeros(len(points), dtype=np.int64)  # the index of the active cell; -1 without one
         for level in range(depth):
             children = (2 * cells[:, None, :] + bits).reshape(-1, n_dimensions)
-            child = inside * n_children + (codes >> (depth - 1 - level) & 1) @ bit
-            counts = np.bincount(child[inside >= 0], minlength=len(children))
+            # Each level reads one bit of a code per dimension, so that a user is counted in one child.
+            child = cell_of_user * n_children + (codes >> (depth - 1 - level) & 1) @ bit
+            counts = np.bincount(child[cell_of_user >= 0], minlength=len(children))
             noisy = noise.add_noise(counts, key=key, purpose="projection.grid", round=stream | level)
             active = noisy >= threshold
             renumber = np.where(active, np.cumsum(active) - 1, -1)
-            inside = np.where(inside >= 0, renumber[np.maximum(child, 0)], -1)
+            cell_of_user = np.where(cell_of_user >= 0, renumber[np.maximum(child, 0)], -1)
             cells = children[active]
             if not len(cells):
                 break
-            found[level].append(origin + (cells + 0.5) * (4 * radius / 2 ** (level + 1)))
-    centers = [center for level in reversed(found) for center in level]
-    rest = public_candidates(n_candidates, n_dimensions, radius, key=key, round=round)
-    return np.concatenate([*centers, rest])[:n_candidates]
+            centers_of_level[level].append(origin + (cells + 0.5) * (4 * radius / 2 ** (level + 1)))
+    centers = [center for level in reversed(centers_of_level) for center in level]
+    public = public_candidates(n_candidates, n_dimensions, radius, key=key, round=round)
+    return np.concatenate([*centers, public])[:n_candidates]
 
 
 def check_value_range(value_range: tuple[float, float]) -> tuple[float, float]:
-    """Two numbers, the first below the second.
+    """Check that a range is two numbers of at least 0, the first below the second.
 
     Parameters
     ----------
     value_range : sequence of two numbers
-        What the caller passed.
+        The caller's argument.
 
     Returns
     -------
     tuple of two floats
-        The same.
+        The checked range.
     """
     if not isinstance(value_range, tuple | list | np.ndarray) or np.ndim(value_range) != 1 or len(value_range) != 2:
         raise TypeError(f"value_range must be a pair (low, high), got {value_range!r}")
@@ -264,36 +267,38 @@ def check_radius(radius: float) -> float:
     Parameters
     ----------
     radius : float
-        What the caller passed.
+        The caller's argument.
 
     Returns
     -------
     float
-        From 1e-100 to 1e100, where squares of what lies in the ball, and their sums, keep all their digits.
+        The radius, from 1e-100 to 1e100.  Squares of coordinates in the ball, and their sums, keep all their digits.
     """
     return check_real("radius", radius, low=1e-100, high=1e100)
 
 
 def check_points(points: np.ndarray, most_rows: Callable[[int], int] | None = None) -> np.ndarray:
-    """Check projected rows, and let none of them decide whether there is a release.
+    """Check projected rows, and replace rows that are not finite by zeros.
 
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
-        What the caller passed.  A row that is not finite counts as zeros.
+        The caller's argument.
     most_rows : callable or None
-        The largest number of rows whose sums are exact, from the number of columns.  More are refused unread.
+        Function from the number of columns to the maximum number of rows with exact sums.  A larger number is refused
+        before any row is read.
 
     Returns
     -------
     ndarray
-        C-contiguous.
+        Checked rows, C-contiguous.
     """
     if most_rows is not None and np.ndim(points) == 2:
         n_rows, n_columns = np.shape(points)
         check_summands("points", (n_rows, n_columns), n_rows, most_rows(n_columns), "use fewer rows or columns")
     points = check_array("points", points, ndim=2, dtypes=(np.float64,), finite=False)
     check_integer("the number of points' columns", points.shape[1], low=1)
+    # An error for a row that is not finite would let one user's data decide whether there is a release.
     bad = ~np.isfinite(points).all(axis=1)
     if bad.any():
         points = np.where(bad[:, None], 0.0, points)

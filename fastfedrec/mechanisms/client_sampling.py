@@ -1,4 +1,4 @@
-"""Which clients take part in a round: the two schemes that accountants know, sampled as they assume."""
+"""Sampling of the clients of a round: Poisson, and a fixed size without replacement."""
 
 from fractions import Fraction
 
@@ -14,16 +14,16 @@ from fastfedrec.mechanisms.channels.channel import TOTAL
 
 __all__ = ["FixedSizeSampling", "PoissonSampling"]
 
-_LEAST_MARKED = 250_000  # clients that are worth a thread to list them
+_MIN_MARKED_PER_THREAD = 250_000  # clients; with fewer, starting a thread costs more time than it saves
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
 class PoissonSampling(Immutable):
-    """Each client takes part with the same probability, independently of all others.
+    """Poisson sampling: each client takes part with the same probability, independently of all others.
 
-    **Guarantee.** None alone.  It amplifies the guarantee of what the cohort's data go through, under "add_remove"
-    (privacy unit "user"), as an accountant for Poisson sampling states, as long as nobody learns who took part; the
-    server that samples is trusted ("central").
+    **Guarantee.** None alone.  It amplifies the guarantee of the mechanism that processes the cohort's data, under
+    "add_remove" (privacy unit "user"), as an accountant for Poisson sampling states, as long as it stays secret who
+    took part; the server that samples is trusted ("central").
 
     Parameters
     ----------
@@ -33,12 +33,12 @@ class PoissonSampling(Immutable):
     Attributes
     ----------
     sampling_probability : Fraction
-        Exactly what is sampled: the multiple of 2^-64 at or below what was given, and below 1.
+        The exact probability: the largest multiple of 2^-64 that is at most the given number, and below 1.
 
     Notes
     -----
-    A client is taken if one uniform 64-bit word is below an integer threshold.  The cohort may be empty and its size
-    says something about who is there, so a mean divides by the planned size.  See
+    A client is sampled if one uniform 64-bit word is below an integer threshold.  The cohort may be empty.  Its size
+    depends on which users exist, so a mean divides by the planned size.  See
     docs/explanation/mechanisms/client-sampling.md.
 
     Examples
@@ -63,19 +63,18 @@ class PoissonSampling(Immutable):
         Parameters
         ----------
         n_clients : int
-            Clients are numbered 0 to n_clients - 1 by their global ids; who is taken does not depend on how many
-            follow.
+            Number of clients, whose global ids are 0 to n_clients - 1.  The draw of a client does not depend on it.
         key : Key
-            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+            Source of the bits.  This call does not claim the key: the caller claims it once for a whole run.
         round : int
-            Use a new one for each round, or the cohort repeats.
+            Round number.  Use a new number for each round, or the cohort repeats.
         n_threads : int
-            0 for all; the cohort does not depend on it.
+            Number of threads, 0 for all; the cohort does not depend on it.
 
         Returns
         -------
         ndarray of int64
-            Ascending; of random length.
+            Ids of the sampled clients, ascending; the length is random.
         """
         n_clients = check_integer("n_clients", n_clients, low=0)
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
@@ -90,16 +89,16 @@ class PoissonSampling(Immutable):
 
 
 class FixedSizeSampling(Immutable):
-    """A fixed number of clients takes part, every such cohort equally likely (without replacement).
+    """Sampling without replacement: every cohort of a fixed number of clients is equally likely.
 
-    **Guarantee.** None alone.  It amplifies the guarantee of what the cohort's data go through, under "replace"
-    (privacy unit "user"), as an accountant for sampling without replacement states, as long as nobody learns who took
-    part; the server that samples is trusted ("central").
+    **Guarantee.** None alone.  It amplifies the guarantee of the mechanism that processes the cohort's data, under
+    "replace" (privacy unit "user"), as an accountant for sampling without replacement states, as long as it stays
+    secret who took part; the server that samples is trusted ("central").
 
     Parameters
     ----------
     cohort_size : int
-        At least 1.
+        Number of clients, at least 1.
 
     Attributes
     ----------
@@ -108,8 +107,8 @@ class FixedSizeSampling(Immutable):
 
     Notes
     -----
-    Every subset has exactly the same probability, given uniform bits: Floyd's algorithm, on integers that are drawn
-    without bias.  See docs/explanation/mechanisms/client-sampling.md.
+    Floyd's algorithm [1]_ on unbiased integers gives every subset exactly the same probability if the bits are uniform.
+    See docs/explanation/mechanisms/client-sampling.md.
 
     References
     ----------
@@ -135,23 +134,23 @@ class FixedSizeSampling(Immutable):
         Parameters
         ----------
         n_clients : int
-            Clients are numbered 0 to n_clients - 1; at least `cohort_size`.
+            Number of clients, whose ids are 0 to n_clients - 1; at least `cohort_size`.
         key : Key
-            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+            Source of the bits.  This call does not claim the key: the caller claims it once for a whole run.
         round : int
-            Use a new one for each round, or the cohort repeats.
+            Round number.  Use a new number for each round, or the cohort repeats.
         purpose : str
-            Name of the stream: one for each part of a run that counts its rounds from 0.
+            Name of the random stream: one for each part of a run that counts its rounds from 0.
 
         Returns
         -------
         ndarray of shape (cohort_size,), int64
-            Ascending, all different.
+            Ids of the sampled clients, ascending and distinct.
 
         Raises
         ------
         ValueError
-            Fewer clients than `cohort_size`.
+            There are fewer clients than `cohort_size`.
         """
         n_clients = check_integer("n_clients", n_clients, low=1)
         if n_clients < self.cohort_size:
@@ -167,10 +166,11 @@ class FixedSizeSampling(Immutable):
 
 
 def _no_marks(n_clients: int) -> np.ndarray:
+    # One bit for each client, in words of 64.
     return np.zeros(-(-n_clients // 64), dtype=np.uint64)
 
 
 def _marked_clients(marked: np.ndarray, n_marked: int, n_threads: int) -> np.ndarray:
     cohort = np.empty(n_marked, dtype=np.int64)
-    _kernel.list_marked(marked, cohort, threads_for_rows(n_marked, n_threads, least=_LEAST_MARKED))
+    _kernel.list_marked(marked, cohort, threads_for_rows(n_marked, n_threads, least=_MIN_MARKED_PER_THREAD))
     return cohort

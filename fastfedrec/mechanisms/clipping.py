@@ -1,4 +1,4 @@
-"""Rows scaled into a ball whose radius they never exceed, not even by a rounding error."""
+"""Clipping of rows to a norm that they never exceed, not even by a rounding error."""
 
 import numpy as np
 
@@ -10,22 +10,22 @@ from fastfedrec.core.threads import resolve_n_threads
 
 __all__ = ["clip_rows_l1", "clip_rows_l2"]
 
-_LOWEST, _HIGHEST = 1e-100, 1e100  # where the kernel's products keep all their digits
+_LOWEST, _HIGHEST = 1e-100, 1e100  # the kernel's products keep all their digits in this range
 
 
-#: Of both ways to clip, that part of the docstring.
+#: Parameters that both functions share.
 _clips_rows = shares_docstring("""\
 rows : ndarray of shape (n_rows, n), float32 or float64
-    One client a row.  A row with a NaN or an infinity becomes zeros: an update that is not used.
+    One row for each client.  A row with a NaN or an infinity becomes zeros, so that this update is not used.
 clip_norm : float
-    The bound, from 1e-100 to 1e100; a public number, never taken from the data.
+    Upper bound on the norm, from 1e-100 to 1e100; a public number, never taken from the data.
 out : ndarray or None
-    Where to write, of the shape and type of `rows`; `rows` itself clips in place, None makes a new array.
+    Output array with the shape and type of `rows`.  `rows` itself clips in place; None makes a new array.
 rejected : ndarray of shape (n_rows,), bool, or None
-    Where to write which rows were not finite; for logs.  It depends on the data and is not covered by any
+    Output mask of the rows that were not finite, for logs.  It depends on the data and is not covered by any
     guarantee: do not release it.
 n_threads : int
-    0 for all; the result does not depend on it.""")
+    Number of threads, 0 for all; the result does not depend on it.""")
 
 
 @_clips_rows
@@ -37,7 +37,7 @@ def clip_rows_l2(
     rejected: np.ndarray | None = None,
     n_threads: int = 0,
 ) -> FloatArray:
-    """Scale each row that is longer than `clip_norm` down to it, in Euclidean norm, and put zeros for one not finite.
+    """Scale each row with a Euclidean norm above `clip_norm` down to that norm.
 
     **Guarantee.** In exact arithmetic no row of the result is longer than `clip_norm`, so one row (one client) changes
     a sum of rows by at most `clip_norm` ("add_remove") or twice that ("replace").
@@ -50,16 +50,16 @@ def clip_rows_l2(
     Raises
     ------
     TypeError
-        Rows that are not float32 or float64.
+        `rows` is not float32 or float64.
     ValueError
-        Not two-dimensional, or `clip_norm` out of range.
+        `rows` is not two-dimensional, or `clip_norm` is out of range.
 
     Notes
     -----
     The textbook ``x * min(1, c / |x|)`` exceeds its bound on about half of all rows.  Here the factor is smaller by
-    (n + 4) units in the last place, more than all rounding errors of a row together, and products are cut toward
-    zero.  Rows that are surely within the bound come out unchanged.  A row with NaN or infinite entries becomes
-    zeros: a NaN norm would pass every comparison.  See docs/explanation/mechanisms/clipping.md.
+    (n + 4) units in the last place, which is more than the sum of all rounding errors of a row, and products are
+    rounded toward zero.  Rows that are certainly within the bound are unchanged.  A row with NaN or infinite entries
+    becomes zeros, because a NaN norm would pass every comparison.  See docs/explanation/mechanisms/clipping.md.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def clip_rows_l1(
     rejected: np.ndarray | None = None,
     n_threads: int = 0,
 ) -> FloatArray:
-    """Scale each row whose absolute values add up to more than `clip_norm` down to it; zeros for one not finite.
+    """Scale each row with an L1 norm (sum of absolute values) above `clip_norm` down to that norm.
 
     **Guarantee.** In exact arithmetic the absolute values of no row of the result add up to more than `clip_norm`, so
     one row (one client) changes a sum of rows by at most `clip_norm` ("add_remove") or twice that ("replace").
@@ -96,13 +96,13 @@ def clip_rows_l1(
     Raises
     ------
     TypeError
-        Rows that are not float32 or float64.
+        `rows` is not float32 or float64.
     ValueError
-        Not two-dimensional, or `clip_norm` out of range.
+        `rows` is not two-dimensional, or `clip_norm` is out of range.
 
     See Also
     --------
-    clip_rows_l2 : How the bound is kept.
+    clip_rows_l2 : Clipping in Euclidean norm, with notes on rounding.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Private selection: the best items by score, exactly by peeling exponential mechanisms, or fast by Gumbel noise."""
+"""Private selection of the items with the highest scores: exact by peeling, or fast by Gumbel noise."""
 
 import bisect
 import itertools
@@ -29,15 +29,15 @@ __all__ = ["ExponentialMechanism"]
 
 _PURPOSE = "selection.privatize"
 _WEIGHT_BITS = 64
-# Of the fast path: scores count as at most so many times beta below the best one.
+# The fast path moves scores that are further below the best one, in units of beta, up to this depth.
 _DEPTH = 1000
-# Each noisy score is off by less than (440 + 5 _DEPTH) 2^-53, and the chance that the k-th best and the next are within
-# x is at most k (e^x - 1), for which 441 makes up; see docs/explanation/mechanisms/exponential.md.
+# The error of each noisy score is below (440 + 5 _DEPTH) 2^-53.  The k-th best score and the next one are within x of
+# each other with probability at most k (e^x - 1), which the 441 covers; see docs/explanation/mechanisms/exponential.md.
 _GAP = Fraction(2 * (441 + 5 * _DEPTH), 2**53)
 
 
 class ExponentialMechanism(Immutable):
-    """The indices of high scores: item i is chosen with probability proportional to exp(score / beta).
+    """Private choice of high scores: item i is chosen with probability proportional to exp(score / beta).
 
     **Guarantee.** The indices, in the order they were chosen, are `epsilon`-differentially private if adding or
     removing one user ("add_remove"), or replacing one ("replace"), changes each score by at most `sensitivity`
@@ -47,21 +47,21 @@ class ExponentialMechanism(Immutable):
     Parameters
     ----------
     epsilon : float
-        Greater than 0, in nats: of all chosen indices together.
+        Total epsilon of all chosen indices, in nats, greater than 0.
     sensitivity : Fraction, int or float
-        The most that one user changes any score by; a public number.
+        Maximum change of any score by one user; a public number.
     n_selected : int
-        How many different items are chosen, at epsilon / n_selected each.
+        Number of different items to choose, at epsilon / n_selected each.
     monotone : bool
-        Whether a neighbour changes all scores in the same direction, as counts do under "add_remove" (and do not
-        under "replace").  Noise is half as large then.
+        True if a neighbour changes all scores in the same direction, as counts do under "add_remove" (and do not
+        under "replace").  The noise is half as large then.
     sampler : {"exact", "gumbel"}
         "exact" takes integer scores; "gumbel" takes any real scores, is vectorised, and has a delta.
 
     Attributes
     ----------
     epsilon : float
-        As given; exactly what the ideal mechanism costs, and what runs where the sampler is exact.
+        As given: the exact cost of the ideal mechanism, which the exact sampler implements.
     beta : Fraction
         Scale of the noise: n_selected sensitivity / epsilon for monotone scores, twice that otherwise.
     sensitivity, n_selected, monotone, sampler
@@ -69,9 +69,10 @@ class ExponentialMechanism(Immutable):
 
     Notes
     -----
-    Adding Gumbel noise of scale beta to every score and taking the best n_selected is the same as choosing them one
-    after the other, each with probability proportional to exp(score / beta) among those left.  The exact sampler does
-    the latter in integer arithmetic, without any rounding error in the probabilities.  Values need noise of their own.
+    Two procedures have the same distribution: adding Gumbel noise of scale beta to every score and taking the best
+    n_selected, and choosing items one after the other with probability proportional to exp(score / beta) among the
+    remaining ones.  The exact sampler runs the second in integer arithmetic, without rounding errors in the
+    probabilities.  The guarantee does not cover the scores of the chosen items: to publish them, add noise to them.
     See docs/explanation/mechanisms/exponential.md.
 
     References
@@ -110,23 +111,23 @@ class ExponentialMechanism(Immutable):
             check_exact("beta (n_selected sensitivity / epsilon)", self.beta, low=1e-200, high=1e200)
 
     def delta(self, n_scores: int) -> float:
-        """What floating-point arithmetic adds to the claim: 0 for the exact sampler.
+        """Return the delta that floating-point arithmetic adds to the claim: 0 for the exact sampler.
 
         Parameters
         ----------
         n_scores : int
-            How many scores there are to choose from.
+            Number of scores to choose from.
 
         Returns
         -------
         float
-            (1 + e^epsilon) times a bound of the chance that rounding changes what is chosen, which takes the logarithms
-            of NumPy to be within 4 units in the last place.
+            (1 + e^epsilon) times a bound on the probability that rounding changes the choice.  The bound assumes that
+            NumPy's logarithms are within 4 units in the last place.
         """
         return extra_delta(self.epsilon, self._distance(n_scores))
 
     def event(self, n_scores: int, *, neighboring: Neighboring) -> CentralRelease:
-        """One call of `privatize`, for a ledger or an accountant.
+        """Return the event of one call of `privatize`, for a ledger or an accountant.
 
         The event states that each choice has a bounded range, which costs less than its epsilon alone (see
         docs/explanation/accounting/pure-releases.md).
@@ -134,14 +135,14 @@ class ExponentialMechanism(Immutable):
         Parameters
         ----------
         n_scores : int
-            How many scores there are to choose from; a public number.
+            Number of scores to choose from; a public number.
         neighboring : {"replace", "add_remove", "zero_out"}
-            For which neighbours the sensitivity holds.
+            Neighbouring relation for which the sensitivity holds.
 
         Returns
         -------
         CentralRelease
-            With the sampler's distance from the ideal one.
+            The event, with the sampler's total-variation distance from the ideal mechanism.
 
         Examples
         --------
@@ -157,10 +158,11 @@ class ExponentialMechanism(Immutable):
         )
 
     def _distance(self, n_scores: int) -> Fraction:
-        """The total variation distance between what runs and the ideal mechanism, or more."""
+        """Return an upper bound on the total-variation distance between the sampler and the ideal mechanism."""
         n_scores = check_integer("n_scores", n_scores, low=1)
         if self.sampler == "exact":
             return Fraction(0)
+        # Rank k contributes k * _GAP.  The second term covers words with more leading zeros than doubles can represent.
         return self.n_selected * (self.n_selected + 1) // 2 * _GAP + Fraction(n_scores, 2**74)
 
     @draws_reports
@@ -170,14 +172,13 @@ class ExponentialMechanism(Immutable):
         Parameters
         ----------
         scores : array_like of shape (n,)
-            Integers for the exact sampler; real numbers for "gumbel", among which NaN counts as 0, one that is infinite
-            as the nearest finite number, and an integer beyond 2^53 as that: no score decides whether there is a
-            release.
+            Integers for the exact sampler, real numbers for "gumbel".  There NaN counts as 0, an infinite score as the
+            nearest finite number, and an integer beyond 2^53 as 2^53.  No score decides whether there is a release.
 
         Returns
         -------
         ndarray of shape (n_selected,), int64
-            Different positions in `scores`, in the order they were chosen.
+            Different positions in `scores`, in the order in which they were chosen.
 
         Raises
         ------
@@ -196,37 +197,35 @@ class ExponentialMechanism(Immutable):
             if array.ndim != 1:
                 raise ValueError(f"scores must have 1 dimension, got shape {array.shape}")
         else:
-            # Of integers of Python, NumPy makes floats or objects where one is beyond 64 bits.
+            # NumPy turns Python's integers into floats or objects if one of them is beyond 64 bits.
             if array.dtype.kind in "fO" and python_numbers(scores, int) is not None:
                 array = check_integers("scores", scores, "use whole numbers")
             elif array.dtype.kind == "O":
                 array = check_reals("scores", scores, "use whole numbers or floats")
-            if array.dtype.kind in "iu":  # so that doubles hold them; neighbours' scores come no further apart
+            if array.dtype.kind in "iu":  # doubles hold the clipped scores; clipping moves no neighbours' scores apart
                 bounds = np.iinfo(array.dtype)
                 array = array.clip(max(-(2**53), bounds.min), min(2**53, bounds.max))
             array = np.nan_to_num(check_array("scores", array, ndim=1, dtypes=(np.float64,), finite=False))
         if len(array) < self.n_selected:
-            raise ValueError(f"scores must be at least n_selected={self.n_selected} many, got {len(array)}")
+            raise ValueError(f"scores must have at least n_selected={self.n_selected} entries, got {len(array)}")
         key, round_number, _ = claim_call("ExponentialMechanism.privatize", key, round)
         if self.sampler == "exact":
             return self._peel(array, key, round_number)
         return self._largest_noisy(array, key, round_number)
 
     def _peel(self, array: np.ndarray, key: Key, round_number: int) -> np.ndarray:
-        """One exponential mechanism after the other, each among those that are left.
-
-        An item is proposed with a probability proportional to an integer just above 2^64 exp(-depth), and accepted if
-        a uniform number below that integer is below 2^64 exp(-depth), which is decided exactly.
-        """
+        """Apply one exponential mechanism after the other, each to the remaining items."""
+        # An item is proposed with probability proportional to an integer just above 2^64 exp(-depth).  It is accepted
+        # if a uniform number below that integer is below 2^64 exp(-depth), which is decided exactly.
         bits = words(key, _PURPOSE, round_number)
-        chosen: dict[int, None] = {}  # in order
+        chosen: dict[int, None] = {}  # a dict keeps the order of choice
         scores, by_score = array.tolist(), np.argsort(array, kind="stable").tolist()
         weights = _Weights([])
         while len(chosen) < self.n_selected:
             while by_score[-1] in chosen:
                 by_score.pop()
             if not chosen or weights[by_score[-1]] < 2 ** (_WEIGHT_BITS // 2):
-                # Relative to the best that is left; what it is relative to does not change the probabilities.
+                # Depths are relative to the best remaining score.  The reference does not change the probabilities.
                 best = scores[by_score[-1]]
                 weights = _Weights(self._weights_of(scores, best), chosen)
             while True:
@@ -239,12 +238,12 @@ class ExponentialMechanism(Immutable):
         return np.array(list(chosen), dtype=np.int64)
 
     def _weights_of(self, scores: list[int], best: int) -> list[int]:
-        # Of a score above `best` all items were chosen before.
+        # All items with a score above `best` were chosen before.
         of_score = {s: exp_minus((best - s) / self.beta, _WEIGHT_BITS) + 2 if s <= best else 0 for s in set(scores)}
         return [of_score[s] for s in scores]
 
     def _largest_noisy(self, scores: np.ndarray, key: Key, round_number: int) -> np.ndarray:
-        with np.errstate(over="ignore"):  # to minus infinity, and then to -_DEPTH
+        with np.errstate(over="ignore"):  # an overflow gives minus infinity, which becomes -_DEPTH
             depths = np.maximum((scores - scores.max()) / float(self.beta), -_DEPTH)
         noisy = depths + _gumbel(key.words(_PURPOSE, round=round_number, size=2 * len(scores)))
         return np.argsort(-noisy, kind="stable")[: self.n_selected]
@@ -257,37 +256,33 @@ class ExponentialMechanism(Immutable):
 
 
 class _Weights:
-    """Whole numbers, with sums of ranges of them in a tree [1]_: a place is found or cleared in log2(n) steps.
+    """Integer weights with a Fenwick tree of their sums, which samples or clears an index in log2(n) steps."""
 
-    The tree is made when the first place is cleared: whoever chooses one item needs running sums alone.
-
-    References
-    ----------
-    .. [1] P. M. Fenwick, "A new data structure for cumulative frequency tables", Software: Practice and Experience
-       24(3), 1994.
-    """
+    # P. M. Fenwick, "A new data structure for cumulative frequency tables", Software: Practice and Experience 24(3),
+    # 1994.  The tree is built when the first weight is cleared, since choosing a single item needs running sums alone.
 
     def __init__(self, weights: list[int], cleared: Iterable[int] = ()):
         for i in cleared:
             weights[i] = 0
         self._weights, self._sums = weights, [0, *itertools.accumulate(weights)]
         self.total = self._sums[-1]
-        self._tree: list[int] = []  # at place j, from 1, the sum of the last (j & -j) weights up to it
+        self._tree: list[int] = []  # entry j, from 1, is the sum of the last (j & -j) weights up to weight j
 
     def __getitem__(self, i: int) -> int:
         return self._weights[i]
 
     def find(self, number: int) -> tuple[int, int]:
-        """The place at which the running sum goes above `number`, and how far `number` is above the sum before it."""
+        """Return the index where the running sum exceeds `number`, and the excess of `number` over the sum before."""
         if not self._tree:
-            place = bisect.bisect_right(self._sums, number) - 1
-            return place, number - self._sums[place]
-        place, step = 0, 1 << len(self._weights).bit_length()
+            index = bisect.bisect_right(self._sums, number) - 1
+            return index, number - self._sums[index]
+        index, step = 0, 1 << len(self._weights).bit_length()
+        # Binary descent: before each step, `index` weights are known to sum to at most the original number.
         while step := step >> 1:
-            if place + step < len(self._tree) and self._tree[place + step] <= number:
-                place += step
-                number -= self._tree[place]
-        return place, number
+            if index + step < len(self._tree) and self._tree[index + step] <= number:
+                index += step
+                number -= self._tree[index]
+        return index, number
 
     def clear(self, i: int) -> None:
         """Set a weight to 0."""
@@ -302,11 +297,9 @@ class _Weights:
 
 
 def _gumbel(words: np.ndarray) -> np.ndarray:
-    """Gumbel draws from two words each, good to some 2^-44 however large or small they are.
-
-    E = -log(U) is exponential and -log(E) is Gumbel.  One bit says whether U is below 1/2; the other 127 give U or
-    1 - U, whichever is small, so that E keeps its digits at both ends.
-    """
+    """Return one Gumbel draw for each pair of words, with an error near 2^-44 at any size of the draw."""
+    # E = -log(U) is exponential and -log(E) is Gumbel.  One bit decides whether U is below 1/2.  The other 127 bits
+    # give the smaller one of U and 1 - U, so that E keeps its digits at both ends.
     first, second = words[0::2], words[1::2]
     near = (first & np.uint64(2**63 - 1)).astype(np.float64) + (second.astype(np.float64) + 0.5) * 2.0**-64
     near *= 2.0**-64

@@ -1,4 +1,4 @@
-"""Checks of the arrays of mechanisms: grids of values, codes of values numbered from 0, and arrays of reports."""
+"""Checks of the mechanisms' arrays: grids of values, codes (values numbered from 0), and arrays of reports."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -27,39 +27,24 @@ __all__ = [
     "report_array",
 ]
 
-#: Of a method that draws reports from a key, its docstring's part that all of them have in common.
+#: Parameters that all methods that draw reports from a key share.
 draws_reports = shares_docstring("""\
 key : Key or None
-    Source of the bits; None draws a new one from entropy.  An entropy key serves one call.
+    Source of the bits; None draws a new key from entropy.  An entropy key serves one call.
 round : int
-    Part of the stream's name; use a new one for each call under one seed.
+    Round number, a part of the stream's name; use a new number for each call under one seed.
 n_threads : int
-    0 for all; the bits do not depend on it.""")
+    Number of threads, 0 for all; the bits do not depend on it.""")
 
-#: Integer types the samplers read and write; the least that holds a report is used where the caller does not choose.
+#: Integer types that the samplers read and write.  Reports have the smallest one that holds them, by default.
 CODES = (np.uint8, np.uint16, np.int32, np.int64)
 
-#: Remedy where codes are no integers.
+#: Remedy for codes that are not integers.
 NUMBERING = "number the possible values from 0"
 
 
 def check_grid(name: str, grid: int | Sequence[float], *, high: int) -> tuple[Fraction, ...]:
-    """Return the values of a grid as exact numbers, or raise unless they are finite and increase.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    grid : int or sequence of numbers
-        An integer n stands for 0, 1, ..., n - 1; a float is taken exactly.
-    high : int
-        The most values allowed; the least is 2.
-
-    Returns
-    -------
-    tuple of Fraction
-        The values.
-    """
+    """Return 2 to `high` finite, increasing values as exact numbers; an integer n means 0, 1, ..., n - 1."""
     if isinstance(grid, str) or not isinstance(grid, Iterable) or np.ndim(grid) == 0:
         return tuple(map(Fraction, range(check_integer(name, grid, low=2, high=high))))
     values = tuple(check_exact(f"{name}[{i}]", v) for i, v in enumerate(grid))
@@ -70,22 +55,11 @@ def check_grid(name: str, grid: int | Sequence[float], *, high: int) -> tuple[Fr
 
 
 def present(values: ArrayLike) -> ArrayLike:
-    """Return values with 0 in place of missing entries, since whether a client answers must not depend on its data.
-
-    Parameters
-    ----------
-    values : array_like
-        What is privatized.  Entries are missing where a mask hides them, where a column holds a null, or where a list
-        holds None or a missing value of pandas or NumPy.
-
-    Returns
-    -------
-    array_like
-        Other values as they are.
-    """
+    """Return values with 0 for each missing entry (masked, null, None, or missing in pandas or NumPy)."""
+    # Whether a client answers must not depend on its data, so a missing entry is no error.
     if isinstance(values, list | tuple):
         if all(issubclass(kind, int | float | np.generic) for kind in set(map(type, values))):
-            return values  # as a long list of numbers is; no copy
+            return values  # a list of numbers is not copied
         return [0 if _is_missing(value) else present(value) for value in values]  # type: ignore[return-value]
     if isinstance(values, np.ma.MaskedArray):
         return values.filled(0)
@@ -97,32 +71,17 @@ def present(values: ArrayLike) -> ArrayLike:
 
 
 def _is_missing(entry: Any) -> bool:
-    # By name, since pandas is no dependency.
+    # pandas is no dependency, so its types are compared by name.
     return entry is None or entry is np.ma.masked or type(entry).__name__ in ("NAType", "NaTType")
 
 
 def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
-    """Return an array of integers, or raise with the remedy; one without entries may have any type.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    values : array_like of int
-        Any shape; bool is refused.  An int of Python beyond 64 bits counts as the nearest of those.
-    remedy : str
-        What to do instead.
-
-    Returns
-    -------
-    ndarray
-        Of any integer type.
-    """
+    """Return an array of integers, or raise with the remedy; an empty array may have any type."""
     array = plain_array(name, values)
     if array.dtype.kind == "i" or (array.dtype.kind == "u" and array.dtype != np.uint64):
         return array
-    # NumPy makes uint64, floats or objects of Python's integers beyond int64.  All are clipped to one range, since
-    # scores or sums of neighbours that are 1 apart must not come further apart.
+    # NumPy turns Python's integers beyond int64 into uint64, floats or objects.  All are clipped to the same range, so
+    # that the scores or sums of neighbouring data sets do not move further apart.
     if (numbers := python_numbers(values, int)) is not None:
         return np.clip(numbers, -(2**63), 2**63 - 1).astype(np.int64)
     if array.dtype == np.uint64:
@@ -133,93 +92,37 @@ def check_integers(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
 
 
 def check_reals(name: str, values: ArrayLike, remedy: str) -> np.ndarray:
-    """Return an array of float32, or of float64 for any other real type, or raise with the remedy.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    values : array_like of float or int
-        Any shape; bool is refused.
-    remedy : str
-        What to do instead.
-
-    Returns
-    -------
-    ndarray
-        Copied where it is not float32 or float64.
-    """
+    """Return an array of float32, or of float64 for any other real type, or raise with the remedy."""
     array = plain_array(name, values)
     if array.dtype.kind not in "iuf" and array.size:
         numbers = python_numbers(values, int | float)
         if numbers is None:
             raise TypeError(f"{name} must be real numbers, got dtype {array.dtype}; {remedy}")
-        array = np.clip(numbers, -(2**1000), 2**1000)
-    with np.errstate(over="ignore"):  # a wider type's numbers may become infinite, and no warning depends on them
+        array = np.clip(numbers, -(2**1000), 2**1000)  # a larger integer has no double
+    with np.errstate(over="ignore"):  # a wider type may overflow; a warning would depend on private values
         return array if array.dtype == np.float32 else array.astype(np.float64, copy=False)
 
 
 def python_numbers(values: ArrayLike, kinds: Any) -> np.ndarray | None:
-    """Return numbers of Python, one of which is too large for NumPy, as objects; None where there are others.
-
-    Parameters
-    ----------
-    values : array_like
-        As the caller passed it.  Arrays and columns have a type of their own, and are none.
-    kinds : type or union of types
-        Allowed ones; bool is none.
-
-    Returns
-    -------
-    ndarray of object, or None
-        In the shape of `values`.
-    """
-    if hasattr(values, "__array__"):
+    """Return Python's numbers of the allowed types as an array of objects; None for arrays and other entries."""
+    if hasattr(values, "__array__"):  # arrays and columns have a type already
         return None
     numbers = np.array(values, dtype=object)
     return numbers if all(isinstance(v, kinds) and not isinstance(v, bool) for v in numbers.flat) else None
 
 
 def check_codes(name: str, values: ArrayLike, n_codes: int) -> np.ndarray:
-    """Return a contiguous array of integers in [0, n_codes), or raise; of reports, which are private no more.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    values : array_like of int
-        Of type uint8, uint16, int32 or int64 it is not copied.
-    n_codes : int
-        How many values there are.
-
-    Returns
-    -------
-    ndarray
-        Of one of the four types.
-    """
+    """Return reports as a contiguous array of a type of `CODES`, or raise for one outside [0, n_codes)."""
+    # Reports are released, so an error may depend on them.
     values = check_integers(name, values, NUMBERING)
     if values.size and (values.min() < 0 or values.max() >= n_codes):
-        raise ValueError(f"{name} must lie in [0, {n_codes}), got {values.min()} to {values.max()}")
+        raise ValueError(f"{name} must be in [0, {n_codes}), got {values.min()} to {values.max()}")
     return _as_codes(values)
 
 
 def clip_codes(values: np.ndarray, n_codes: int) -> np.ndarray:
-    """Return a contiguous array of integers in [0, n_codes), to which others are clipped; of what is privatized.
-
-    Whether a client answers must not depend on its data, so no value is refused.
-
-    Parameters
-    ----------
-    values : ndarray of int
-        Of type uint8, uint16, int32 or int64, and within the range, it is not copied.
-    n_codes : int
-        How many values there are.
-
-    Returns
-    -------
-    ndarray
-        Of one of the four types.
-    """
+    """Return private values, clipped to [0, n_codes), as a contiguous array of a type of `CODES`."""
+    # Whether a client answers must not depend on its data, so no value is refused.
     if values.size and (values.min() < 0 or values.max() >= n_codes):
         values = values.clip(0, min(n_codes - 1, np.iinfo(values.dtype).max))
     return _as_codes(values)
@@ -230,45 +133,18 @@ def _as_codes(values: np.ndarray) -> np.ndarray:
 
 
 def code_type(n_codes: int) -> type:
-    """The least of the samplers' integer types that holds n_codes - 1.
-
-    Parameters
-    ----------
-    n_codes : int
-        How many different reports there are.
-
-    Returns
-    -------
-    type
-        A NumPy type.
-    """
+    """Return the smallest type of `CODES` that holds n_codes - 1."""
     return next(kind for kind in CODES if n_codes - 1 <= np.iinfo(kind).max)
 
 
 def report_array(
     out: np.ndarray | None, values: np.ndarray, dtypes: Sequence[type], shape: tuple[int, ...] | None = None
 ) -> np.ndarray:
-    """Return the array that reports are written into, or raise: `out` where it is fit for that, else a new one.
-
-    Parameters
-    ----------
-    out : ndarray or None
-        The caller's.
-    values : ndarray
-        What is privatized; `out` may be this very array, and no other that overlaps it.
-    dtypes : sequence of type
-        Allowed types, the first of them the default.
-    shape : tuple of int or None
-        Of the reports; None for the shape of `values`.
-
-    Returns
-    -------
-    ndarray
-        Writable and C-contiguous.
-    """
+    """Return the output array of the reports: `out` after a check, or a new array of the first type for None."""
     shape = values.shape if shape is None else shape
     dtype, in_place = dtypes[0], False
     if isinstance(out, np.ndarray):
         dtype = next((kind for kind in dtypes if out.dtype == kind), dtype)
+        # `out` may be `values` itself, but no other array that overlaps it.
         in_place = (out.ctypes.data, out.dtype, out.shape) == (values.ctypes.data, values.dtype, values.shape)
     return check_out(out, shape, dtype, apart_from=None if in_place else values)

@@ -227,7 +227,7 @@ def test_bad_scores():
     with pytest.raises(ValueError, match=r"scores must have 1 dimension, got shape \(1, 2\)"):
         exact.privatize([[1, 2]])
     for mechanism in (exact, fast):
-        with pytest.raises(ValueError, match="scores must be at least n_selected=2 many, got 1"):
+        with pytest.raises(ValueError, match="scores must have at least n_selected=2 entries, got 1"):
             mechanism.privatize([1])
     key = Key.from_entropy()
     exact.privatize([1, 2], key=key)

@@ -230,7 +230,7 @@ def test_nobodys_values_are_no_error():
         assert mechanism.privatize(nobody, key=Key.from_seed(1)).shape[0] == 0
         if isinstance(mechanism, m.Channel | m.Piecewise | IntegerNoise):  # shares of nobody are none
             assert mechanism.estimate(nobody).shape == (0,)
-    with pytest.raises(ValueError, match="scores must be at least n_selected=1 many, got 0"):
+    with pytest.raises(ValueError, match="scores must have at least n_selected=1 entries, got 0"):
         m.ExponentialMechanism(1.0).privatize(nobody)
 
 

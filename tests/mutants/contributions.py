@@ -91,16 +91,16 @@ CONTRIBUTIONS = [
     ),
     Mutant(
         "entries-same-round", "the entries that users keep are the same in every round", "limit_contributions",
-        "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, kept, subkey, round_number,"
+        "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, mask, subkey, round_number,"
         " max_entries)",
-        "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, kept, subkey, 0, max_entries)",
+        "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, mask, subkey, 0, max_entries)",
         (OWN,),
     ),
     Mutant(
         "entries-same-words", "all users draw the entries that they keep from the same words", "limit_contributions",
-        "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, kept, subkey, round_number,"
+        "_kernel.keep_entries(interactions.indptr, interactions.global_user_ids, mask, subkey, round_number,"
         " max_entries)",
-        "_kernel.keep_entries(interactions.indptr, 0 * interactions.global_user_ids, kept, subkey, round_number,"
+        "_kernel.keep_entries(interactions.indptr, 0 * interactions.global_user_ids, mask, subkey, round_number,"
         " max_entries)",
         (OWN,),
     ),

@@ -42,7 +42,7 @@ MECHANISMS = [
     ),
     Mutant(
         "largest-without-sign", "every report that is no clone says +1", "LargestResponse.privatize",
-        "np.sign(told).astype(np.int64)",
+        "np.sign(chosen_values).astype(np.int64)",
         "1",
         ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
     ),
@@ -259,8 +259,8 @@ MECHANISMS = [
     Mutant(
         "selection-first-among-equals", "the exact sampler takes the place before the one that a number falls on",
         "_Weights.find",
-        "self._tree[place + step] <= number",
-        "self._tree[place + step] < number",
+        "self._tree[index + step] <= number",
+        "self._tree[index + step] < number",
         ("test_a_place_is_found_as_by_bisection",),
     ),
     Mutant(

@@ -1,6 +1,6 @@
-"""Mechanisms with finitely many inputs and outputs, whose epsilon is computed exactly.
+"""Mechanisms with a finite number of reports and an exactly computed epsilon.
 
-Those of ratings and of frequencies, made of these, are in `ratings` and `frequencies`; added noise is in `noise`.
+The mechanisms for ratings and frequencies are in `ratings` and `frequencies`; additive noise is in `noise`.
 """
 
 __all__: list[str] = []

@@ -15,19 +15,19 @@ from fastfedrec.mechanisms.report_checks import check_integers, check_reals, dra
 __all__ = ["BinaryResponse"]
 
 _PURPOSE = "binary_response.privatize"
-_REMEDY = "2 * x - 1 for answers x of 0 and 1"
+_REMEDY = "2 * x - 1 for answers x of 0 and 1"  # completes "use ..." in error messages
 
 
 class BinaryResponse(Channel):
     """Answer + with probability 1/2 + t (e^eps - 1) / (2 (e^eps + 1)), for t in [-1, 1].
 
     **Guarantee.** One answer is `epsilon`-differentially private in the local model: any two values t are neighbours
-    ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        Greater than 0, in nats; the exact epsilon of what runs is at most this.
+        Greater than 0, in nats; an upper bound on the exact `epsilon`.
 
     Attributes
     ----------
@@ -36,14 +36,14 @@ class BinaryResponse(Channel):
     span : int
         T - 2^63, where T / 2^64 is the largest probability of an answer.
     decoder : float
-        What one answer of +-1 is multiplied by: an unbiased estimate of t.
+        Factor of an answer of +-1 that makes it an unbiased estimate of t.
 
     Notes
     -----
     T is the largest integer with T / (2^64 - T) below a lower bound of e^eps.  The kernel turns a real t into the
-    threshold 2^63 + t * span, clamped to [2^64 - T, T], and compares one uniform 64-bit word with it.  As a `Channel`
-    its inputs are the two extreme values, which have the largest likelihood ratio; every other threshold lies between
-    theirs.  See docs/explanation/mechanisms/channels/binary-response.md.
+    threshold 2^63 + t * span, clamped to [2^64 - T, T], and compares one uniform 64-bit word with it.  The inputs of
+    this `Channel` are the two extreme values, which have the largest likelihood ratio.  All other thresholds are
+    between theirs.  See docs/explanation/mechanisms/channels/binary-response.md.
 
     References
     ----------
@@ -71,7 +71,8 @@ class BinaryResponse(Channel):
         self.span = largest - TOTAL // 2
         if self.span < 1:
             raise ValueError(
-                f"nominal_epsilon must be at least about 2.2e-19, got {nominal_epsilon}: no 64-bit bias is smaller"
+                f"nominal_epsilon must be at least about 2.2e-19, got {nominal_epsilon}: no 64-bit bias is smaller; "
+                "use a larger one"
             )
         answer = Fraction(TOTAL, 2 * self.span)
         super().__init__(
@@ -80,7 +81,7 @@ class BinaryResponse(Channel):
         self.decoder = float(answer)
 
     @draws_reports
-    def privatize(  # type: ignore[override]  # signs: this channel's reports are no positions of outputs
+    def privatize(  # type: ignore[override]  # reports are signs, not positions in `outputs`
         self,
         values: ArrayLike,
         *,
@@ -89,16 +90,17 @@ class BinaryResponse(Channel):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> NDArray[np.int8]:
-        """Answer for each value with one bit; values are clipped to [-1, 1] first, and bool counts as -1 and +1.
+        """Draw one answer for each value, clipped to [-1, 1]; False and True count as -1 and +1.
 
         Parameters
         ----------
         values : array_like of float64, float32, another real type, or bool
-            A value that is not finite counts as 0, because whether a client answers must not depend on its data.
-            Other types, and strided arrays, are copied to float64 first.  Answers of 0 and 1 must be bool: as numbers
-            they are values, and 0 is a fair coin.  Unsigned types are refused, for they most likely hold such answers.
+            Private values.  A value that is not finite counts as 0, because whether a client answers must not depend
+            on its data.  Other types and strided arrays are copied to float64.  Answers of 0 and 1 must be bool: the
+            number 0 is a value in [-1, 1], answered by a fair coin.  Unsigned types are refused, since they probably
+            hold answers of 0 and 1.
         out : ndarray of int8 or None
-            Where to write, in the shape of `values`; None makes a new array.
+            Output array in the shape of `values`; None makes a new array.
 
         Returns
         -------
@@ -108,17 +110,17 @@ class BinaryResponse(Channel):
         Raises
         ------
         TypeError
-            No real numbers, or an unsigned type.
+            `values` are not real numbers, or have an unsigned type.
         """
         values = present(values)
         array = plain_array("values", values)
         out = check_out(out, array.shape, np.int8, apart_from=array)
-        # NumPy makes an unsigned array of Python's integers where one is too large for a signed type.
+        # NumPy makes an unsigned array of Python's integers if one is too large for a signed type.
         if array.dtype.kind == "u" and array.size and python_numbers(values, int) is None:
-            raise TypeError(f"values must be of a signed type, got {array.dtype}: 0 is a coin; use {_REMEDY}")
+            raise TypeError(f"values must have a signed type, got {array.dtype}: 0 is a fair coin; use {_REMEDY}")
         if array.dtype == np.bool_:
             array = 2.0 * array - 1.0
-        # Of large integers of Python, `check_reals` has to see the integers.
+        # `check_reals` reads large integers of Python from the original values, where they are exact.
         values = check_reals("values", values if array.dtype.kind in "uO" else array, _REMEDY)
         key, round_number, n_threads = claim_call("BinaryResponse.privatize", key, round, n_threads)
         _kernel.respond_values(
@@ -132,7 +134,7 @@ class BinaryResponse(Channel):
         return out
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
-        """Decode answers of +1 and -1, each to an unbiased estimate of its (clipped) value.
+        """Decode each answer of +1 or -1 to an unbiased estimate of its clipped value.
 
         Parameters
         ----------
@@ -142,7 +144,7 @@ class BinaryResponse(Channel):
         Returns
         -------
         ndarray of float64
-            Same shape.
+            Estimates, in the shape of `reports`.
         """
         reports = check_integers("reports", reports, "use the answers of privatize")
         if reports.size and not (np.abs(reports) == 1).all():
@@ -150,16 +152,16 @@ class BinaryResponse(Channel):
         return reports * self.decoder
 
     def value_variance(self, t: float) -> float:
-        """The variance of one decoded answer for the value `t`: decoder^2 - t^2.
+        """Return the variance of one decoded answer for the value `t`: decoder^2 - t^2.
 
         Parameters
         ----------
         t : float
-            In [-1, 1].
+            Value in [-1, 1].
 
         Returns
         -------
         float
-            At most decoder^2.
+            Variance, at most decoder^2.
         """
         return self.decoder**2 - check_real("t", t, low=-1.0, high=1.0) ** 2

@@ -1,4 +1,4 @@
-"""Finite channels with exact probabilities: counts out of 2^64, so that epsilon is proved for what runs."""
+"""Finite channels with exact probabilities, as counts out of 2^64, so that epsilon is exact for the sampler."""
 
 import decimal
 import functools
@@ -34,19 +34,19 @@ from fastfedrec.mechanisms.report_checks import (
 __all__ = ["Channel", "exp_lower", "log_upper"]
 
 TOTAL = 2**64
-LARGEST_EPSILON = 1000.0  # a table of 64-bit counts cannot tell a larger one from it
+LARGEST_EPSILON = 1000.0  # nats; tables of 64-bit counts are the same for any larger epsilon
 
 # Decimal's exp and ln are correctly rounded, so one step down or up from 60 digits is a strict bound.
 _CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN, Emin=-999999, Emax=999999)
 
 
 def exp_lower(epsilon: float) -> Fraction:
-    """A rational number strictly below e^epsilon, by less than 1 part in 10^58 up to an epsilon of 1000.
+    """Return a rational lower bound of e^epsilon, strictly below by less than 1 part in 10^58 up to epsilon 1000.
 
     Parameters
     ----------
     epsilon : float
-        Taken exactly.
+        Exponent, taken exactly.
 
     Returns
     -------
@@ -58,17 +58,17 @@ def exp_lower(epsilon: float) -> Fraction:
 
 
 def log_upper(ratio: Fraction) -> float:
-    """The least float known to be at least log(ratio).
+    """Return the smallest float that is proved to be at least log(ratio).
 
     Parameters
     ----------
     ratio : Fraction
-        At least 1.
+        Likelihood ratio, at least 1.
 
     Returns
     -------
     float
-        In nats.
+        Upper bound of the logarithm, in nats.
     """
     ratio = check_exact("ratio", ratio, low=1)
     if ratio == 1:
@@ -76,6 +76,7 @@ def log_upper(ratio: Fraction) -> float:
     quotient = _CONTEXT.next_plus(_CONTEXT.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator)))
     exact = _CONTEXT.next_plus(_CONTEXT.ln(quotient))
     nearest = float(exact)
+    # The nearest float may be below, where the next one up is the smallest bound.
     return nearest if decimal.Decimal(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
@@ -84,37 +85,37 @@ def _exact_numbers(name: str, values: Sequence[Fraction | int | float]) -> tuple
 
 
 class NominalEpsilon(Immutable):
-    """Constructors take `nominal_epsilon`; `epsilon` is that of what runs, which is computed and at most as large.
+    """Base of mechanisms with a `nominal_epsilon` and an exact `epsilon` of the sampler that is at most as large.
 
     Parameters
     ----------
     *_, **named : object
-        What the constructor takes that inherits this.
+        Arguments of the subclass's constructor.
     """
 
     likelihood_ratio: Any
 
     def __new__(cls, *_: Any, **named: Any) -> Self:
-        """Say so to who passes `epsilon=`, which Python would only call unexpected."""
+        """Raise an error that names `nominal_epsilon` if `epsilon=` is passed."""
         if "epsilon" in named and "nominal_epsilon" in inspect.signature(cls.__init__).parameters:
-            raise TypeError(f"{cls.__name__} takes nominal_epsilon, not epsilon: what runs costs at most that")
+            raise TypeError(f"{cls.__name__} takes nominal_epsilon, not epsilon, which may be smaller")
         return super().__new__(cls)
 
     @property
     def epsilon(self) -> float:
-        """What one report costs, in nats: log of `likelihood_ratio`, rounded up.
+        """Privacy cost of one report, in nats: log of `likelihood_ratio`, rounded up.
 
         Returns
         -------
         float
-            At least 0, and at most `nominal_epsilon` where there is one.
+            At least 0, and at most `nominal_epsilon` for a mechanism that has one.
         """
         ratio = self.likelihood_ratio
         return math.inf if isinstance(ratio, float) else log_upper(ratio)
 
 
 class _Decoded(NominalEpsilon):
-    """Reports are positions in `outputs`, the numbers that they stand for."""
+    """Base of mechanisms with reports that are positions in `outputs`, the decoded numbers."""
 
     outputs: tuple[Fraction, ...]
 
@@ -123,7 +124,7 @@ class _Decoded(NominalEpsilon):
         return read_only(np.array([float(value) for value in self.outputs]))
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
-        """Decode reports, each to an unbiased estimate of its input (a real number, as it was clipped).
+        """Decode each report to an unbiased estimate of its clipped input.
 
         Parameters
         ----------
@@ -133,7 +134,7 @@ class _Decoded(NominalEpsilon):
         Returns
         -------
         ndarray of float64
-            Same shape.
+            Estimates, in the shape of `reports`.
         """
         return self._decoder[check_codes("reports", reports, len(self.outputs))]
 
@@ -142,17 +143,17 @@ class Channel(_Decoded):
     """A mechanism with finitely many inputs and outputs, as integer counts out of 2^64.
 
     Output y has probability exactly ``counts[x][y] / 2**64`` on input x, because it is drawn by comparing one uniform
-    64-bit word with integer thresholds.  So `epsilon` and `variance` are computed in rational arithmetic from what
-    really runs, and a statistical test has only to check the sampler.
+    64-bit word with integer thresholds.  So `epsilon` and `variance` are computed in rational arithmetic from the
+    sampler's own probabilities, and a statistical test has only to check the sampler.
 
     Parameters
     ----------
     counts : sequence of sequences of int
-        One row an input, each adding up to 2^64.
+        One row for each input; each row adds up to 2^64.
     inputs : sequence of Fraction, int or float
-        The real value each input stands for.
+        Real values of the inputs.
     outputs : sequence of Fraction, int or float
-        The value each output is decoded to.
+        Decoded values of the outputs.
 
     Attributes
     ----------
@@ -164,7 +165,7 @@ class Channel(_Decoded):
     Notes
     -----
     One use of the channel is epsilon-differentially private with `epsilon` as given here, in the local model, with
-    privacy unit "report": any two inputs are neighbours ("replace").  Trust: none beyond the client's own device.
+    privacy unit "report": any two inputs are neighbours ("replace").  Only the client's own device is trusted.
 
     Examples
     --------
@@ -204,12 +205,12 @@ class Channel(_Decoded):
 
     @property
     def likelihood_ratio(self) -> Fraction | float:
-        """The largest ratio of one output's probabilities on two inputs: e^epsilon, exactly.
+        """Maximum ratio of one output's probabilities on two inputs: e^epsilon, exactly.
 
         Returns
         -------
         Fraction or float
-            At least 1; infinite where an output is possible on one input and not on another.
+            At least 1; infinite if an output is possible on one input and not on another.
         """
         worst = Fraction(1)
         for column in zip(*self.counts, strict=True):
@@ -221,7 +222,7 @@ class Channel(_Decoded):
         return worst
 
     def probability(self, x: int, y: int) -> Fraction:
-        """The exact probability of output `y` on input `x`.
+        """Return the exact probability of output `y` on input `x`.
 
         Parameters
         ----------
@@ -237,7 +238,7 @@ class Channel(_Decoded):
         return Fraction(self.counts[x][check_integer("y", y, low=0, high=len(self.outputs) - 1)], TOTAL)
 
     def mean(self, x: int) -> Fraction:
-        """The exact mean of the decoded output on input `x`: `inputs[x]` where the decoder is unbiased.
+        """Return the exact mean of the decoded output on input `x`: `inputs[x]` for an unbiased decoder.
 
         Parameters
         ----------
@@ -253,7 +254,7 @@ class Channel(_Decoded):
         return sum((c * value for c, value in zip(self.counts[x], self.outputs, strict=True)), Fraction(0)) / TOTAL
 
     def variance(self, x: int) -> Fraction:
-        """The exact variance of the decoded output on input `x`.
+        """Return the exact variance of the decoded output on input `x`.
 
         Parameters
         ----------
@@ -271,7 +272,7 @@ class Channel(_Decoded):
 
     @property
     def worst_variance(self) -> Fraction:
-        """The largest variance of one report over all inputs.
+        """Maximum variance of one report over all inputs.
 
         Returns
         -------
@@ -281,18 +282,18 @@ class Channel(_Decoded):
         return max(self.variance(x) for x in range(len(self.inputs)))
 
     def positions(self, values: ArrayLike) -> NDArray[np.uint8]:
-        """Return where each value, or the input nearest to it, is among `inputs`: the codes that `privatize` takes.
+        """Return the position in `inputs` of each value or of its nearest input: the codes that `privatize` takes.
 
         Parameters
         ----------
         values : array_like of float
-            One that is none of `inputs` (as a double) counts as the nearest, of two the lower, and NaN as the least,
-            because whether a client answers must not depend on its data.
+            A value that equals no input (as a double) counts as the nearest one, or as the lower of two, and NaN as the
+            smallest, because whether a client answers must not depend on its data.
 
         Returns
         -------
         ndarray of uint8 or a wider integer
-            Same shape.
+            Positions, in the shape of `values`.
         """
         values = check_reals("values", present(values), "use the numbers of inputs").astype(np.float64, copy=False)
         inputs = np.array([float(x) for x in self.inputs])
@@ -306,8 +307,8 @@ class Channel(_Decoded):
 
     @functools.cached_property
     def _thresholds(self) -> tuple[np.ndarray, np.ndarray]:
-        # Row x: how many words fall to outputs 0..y together, padded to a whole binary tree.  A sum of 2^64 does not
-        # fit, but it belongs to the last output that is possible at all, where the kernel stops.
+        # Row x: the number of words for outputs 0..y, padded to a complete binary tree.  A sum of 2^64 does not fit,
+        # but it belongs to the last possible output, where the kernel stops.
         width = 2 ** (len(self.outputs) - 1).bit_length() - 1
         thresholds = np.full((len(self.inputs), max(width, 1)), TOTAL - 1, dtype=np.uint64)
         last = np.empty(len(self.inputs), dtype=np.int64)
@@ -315,7 +316,7 @@ class Channel(_Decoded):
             sums = list(itertools.accumulate(row))
             thresholds[x, : len(row) - 1] = [min(total, TOTAL - 1) for total in sums[:-1]]
             last[x] = sums.index(TOTAL)
-        return read_only(thresholds), read_only(last)  # the guarantee rests on them
+        return read_only(thresholds), read_only(last)  # the guarantee depends on them
 
     @draws_reports
     def privatize(
@@ -327,15 +328,15 @@ class Channel(_Decoded):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> NDArray[np.uint8]:
-        """Draw one report for each input: one 64-bit word, compared with integer thresholds.
+        """Draw one report for each input, from one 64-bit word that is compared with integer thresholds.
 
         Parameters
         ----------
         values : array_like of int
-            Positions in `inputs`; uint8, uint16, int32 and int64 are read in place.  One outside counts as the nearest,
-            because whether a client answers must not depend on its data.
+            Positions in `inputs`; uint8, uint16, int32 and int64 are read in place.  A position outside counts as the
+            nearest one, because whether a client answers must not depend on its data.
         out : ndarray or None
-            Where to write; `values` itself is allowed.
+            Output array; `values` itself is allowed.
 
         Returns
         -------
@@ -345,6 +346,7 @@ class Channel(_Decoded):
         integers = check_integers("values", present(values), NUMBERING)
         out = report_array(out, integers, CODES[CODES.index(code_type(len(self.outputs))) :])
         values = clip_codes(integers, len(self.inputs))
+        # The checks come first, so that a call that they refuse does not use up the key.
         key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
         _kernel.sample_rows(
             values.reshape(-1),

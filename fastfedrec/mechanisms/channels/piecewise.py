@@ -15,42 +15,42 @@ from fastfedrec.mechanisms.report_checks import check_reals, draws_reports, pres
 
 __all__ = ["Hybrid", "Piecewise"]
 
-# Below this epsilon the hybrid mechanism is binary response alone (Wang et al. 2019).
+# Up to this epsilon, in nats (about 0.61), the hybrid mechanism is binary response alone (Wang et al. 2019).
 _ROOT = 405 * math.sqrt(241)
-_LEAST_HYBRID = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 + _ROOT)) / 27)
+_MIN_HYBRID_EPSILON = math.log((-5 + 2 * math.cbrt(6353 - _ROOT) + 2 * math.cbrt(6353 + _ROOT)) / 27)
 _REMEDY = "scale them to [-1, 1]"
 
 
 class Piecewise(_Decoded):
-    """Report one of many cells: more likely one of a window around the value, equally likely one of all others.
+    """Report one of many cells: each cell of a window around the value is likelier than each cell outside.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours
-    ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        From 1e-6 to 40, in nats; the exact epsilon of what runs is at most this.
+        From 1e-6 to 40, in nats; an upper bound on the exact `epsilon`.
     n_cells : int
-        Odd, from 3 to 65,533; fewer cells take fewer bits to send and cost a little variance.
+        Number of cells, odd, from 3 to 65,533; fewer cells make shorter reports with a slightly larger variance.
 
     Attributes
     ----------
     nominal_epsilon : float
         As given.
     n_cells, window : int
-        Cells in all, and those within the window.
+        Number of all cells, and of the cells within the window.
     low, extra : int
-        Words out of 2^64 of every cell, and how many more within the window.
+        Words out of 2^64 of every cell, and additional words of a cell within the window.
     outputs : tuple of Fraction
-        The value each report is decoded to; evenly spaced.
+        Decoded values of the reports, evenly spaced.
 
     Notes
     -----
-    The paper's mechanism has a continuous output; here it is one of `n_cells`, and the window moves along them in steps
-    far below a cell.  A cell has `low` words for every t and never more than ``low + extra``, whatever rounding error t
-    carries, so `likelihood_ratio` is exact.  Decoded reports are unbiased: exactly at t = -1 and 1, and within 2^-50
-    plus 2 / (n_cells * extra) elsewhere, the rounding of t's place.  See
+    The paper's mechanism has a continuous output.  Here the output is one of `n_cells`, and the window moves along them
+    in steps far below a cell.  A cell has at least `low` and at most ``low + extra`` words for every t with any
+    rounding error, so `likelihood_ratio` is exact.  Decoded reports are exactly unbiased at t = -1 and 1.  Elsewhere
+    the bias is within 2^-50 plus 2 / (n_cells * extra), from rounding the window's position.  See
     docs/explanation/mechanisms/channels/piecewise.md.
 
     References
@@ -80,27 +80,29 @@ class Piecewise(_Decoded):
         self.outputs = self._cell_values(TOTAL)
 
     def _plan(self, nominal_epsilon: float, n_cells: int, share: Fraction) -> None:
-        """Cut the words: cells get `share` of them (rounded down), an even number is left."""
+        """Allocate `share` of the 2^64 words to cells, rounded down, so that an even number of words remains."""
         self.nominal_epsilon = check_real("nominal_epsilon", nominal_epsilon, low=1e-6, high=40.0)
         self.n_cells = check_integer("n_cells", n_cells, low=3, high=65_533)
         if self.n_cells % 2 == 0:
-            raise ValueError(f"n_cells must be odd, got {self.n_cells}: the middle one stands for 0")
+            raise ValueError(f"n_cells must be odd, got {self.n_cells}; the middle cell decodes to 0")
         ratio = exp_lower(self.nominal_epsilon)
-        window = round(self.n_cells / (exp_lower(self.nominal_epsilon / 2) + 1))  # no libm: the same bits everywhere
+        # `exp_lower` does not use the C library, so that all platforms compute the same integers.
+        window = round(self.n_cells / (exp_lower(self.nominal_epsilon / 2) + 1))
         self.window = min(max(window, 1), self.n_cells // 2)
+        # Rounding `extra` down keeps (low + extra) / low at most e^epsilon.
         self.low = 2 * int(TOTAL * share / (self.n_cells + self.window * (ratio - 1)) / 2)
         self.extra = 2 * int(self.low * (ratio - 1) / 2)
         self._cell_words = self.n_cells * self.low + self.window * self.extra
         self._half = (TOTAL - self._cell_words) // 2
 
     def _cell_values(self, words: int) -> tuple[Fraction, ...]:
-        """What cells stand for, if `words` of 2^64 are to carry an unbiased estimate of t."""
+        """Return the cells' decoded values that make the estimate of t from `words` out of 2^64 unbiased."""
         unit = Fraction(words, self.window * self.extra * (self.n_cells - self.window))
         return tuple(unit * (2 * j - self.n_cells + 1) for j in range(self.n_cells))
 
     @property
     def likelihood_ratio(self) -> Fraction:
-        """The largest ratio of one report's probabilities on two values: e^epsilon, exactly.
+        """Maximum ratio of one report's probabilities on two values: e^epsilon, exactly.
 
         Returns
         -------
@@ -115,25 +117,26 @@ class Piecewise(_Decoded):
         return np.array(plan, dtype=np.uint64)
 
     def channel(self, values: Sequence[float]) -> Channel:
-        """The exact table of the mechanism on a few values.
+        """Return the exact table of the mechanism on a few values.
 
         Parameters
         ----------
         values : sequence of float
-            Inputs; treated as `privatize` treats them.
+            Inputs, clipped as in `privatize`.
 
         Returns
         -------
         Channel
-            Its counts are those of what runs; reports are numbered alike.
+            The channel with the sampler's counts and the same numbering of reports.
         """
         points = check_reals("values", np.asarray(values), _REMEDY).astype(np.float64)
         if points.ndim != 1:
             raise ValueError(f"values must have 1 dimension, got shape {points.shape}")
-        places = np.empty((len(points), 3), dtype=np.uint64)
-        _kernel.placements(points, self._numbers, places)
+        placements = np.empty((len(points), 3), dtype=np.uint64)
+        _kernel.placements(points, self._numbers, placements)
         counts = []
-        for start, shift, positive in places.tolist():
+        # `start` is the window's first cell, which hands `shift` words to the cell after the window.
+        for start, shift, positive in placements.tolist():
             row = [self.low] * self.n_cells + [0] * (len(self.outputs) - self.n_cells)
             if self.low:
                 for cell in range(start, start + self.window):
@@ -149,28 +152,29 @@ class Piecewise(_Decoded):
         return Channel(counts, inputs=[Fraction(t) for t in clipped.tolist()], outputs=self.outputs)
 
     def variance(self, t: float) -> Fraction:
-        """The exact variance of one decoded report for the value `t`.
+        """Return the exact variance of one decoded report for the value `t`.
 
         Parameters
         ----------
         t : float
-            In [-1, 1].
+            Value in [-1, 1].
 
         Returns
         -------
         Fraction
-            Of what runs, the rounding of t's place included.
+            Variance of the sampler, including the rounding of the window's position.
         """
-        place = np.empty((1, 3), dtype=np.uint64)
-        _kernel.placements(np.array([check_real("t", t, low=-1.0, high=1.0)]), self._numbers, place)
-        start, shift, positive = place[0].tolist()
+        placement = np.empty((1, 3), dtype=np.uint64)
+        _kernel.placements(np.array([check_real("t", t, low=-1.0, high=1.0)]), self._numbers, placement)
+        start, shift, positive = placement[0].tolist()
         n, stop = self.n_cells, start + self.window
-        # Cells in half steps from the middle one; the window's first cell has handed `shift` words to the one after it.
+        # Cells are in half steps from the middle one.  The window's first cell hands `shift` words to the cell behind
+        # the window.
         window = range(2 * start - n + 1, 2 * stop - n + 1, 2)
         first, after = window[0], window[-1] + 2
         words = self.extra * sum(window) + shift * (after - first)
         squares = self.extra * sum(d * d for d in window) + shift * (after**2 - first**2)
-        squares += self.low * n * (n * n - 1) // 3
+        squares += self.low * n * (n * n - 1) // 3  # the sum of (2 j - n + 1)^2 over all n cells
         unit, answer = self.outputs[n // 2 + 1], self.outputs[self._codes[1]]
         mean = (unit * words / 2 + answer * 2 * (positive - self._half)) / TOTAL
         return (unit**2 * squares / 4 + answer**2 * 2 * self._half) / TOTAL - mean**2
@@ -185,15 +189,15 @@ class Piecewise(_Decoded):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> NDArray[np.uint16]:
-        """Draw one report for each value, which is clipped to [-1, 1] first.
+        """Draw one report for each value, clipped to [-1, 1].
 
         Parameters
         ----------
         values : array_like of float32 or float64
-            Clipped to [-1, 1]; a value that is not finite counts as 0, because whether a client answers must not
-            depend on its data.
+            Private values.  A value that is not finite counts as 0, because whether a client answers must not depend on
+            its data.
         out : ndarray of uint16 or None
-            Where to write.
+            Output array.
 
         Returns
         -------
@@ -210,35 +214,35 @@ class Piecewise(_Decoded):
 
 
 class Hybrid(Piecewise):
-    """The piecewise mechanism most of the time, binary response the rest: a variance that hardly depends on the value.
+    """Mixture of the piecewise mechanism and binary response, with a variance that hardly depends on the value.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values t are neighbours
-    ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.  Which of the
-    two mechanisms answered is no secret.
+    ("replace"), the privacy unit is one report, and only the client's own device is trusted.  The report reveals which
+    of the two mechanisms answered.
 
     Parameters
     ----------
     nominal_epsilon : float
-        From 1e-6 to 40, in nats; the exact epsilon of what runs is at most this.
+        From 1e-6 to 40, in nats; an upper bound on the exact `epsilon`.
     n_cells : int
-        Odd, from 3 to 65,533; fewer cells take fewer bits to send and cost a little variance.
+        Number of cells, odd, from 3 to 65,533; fewer cells make shorter reports with a slightly larger variance.
 
     Attributes
     ----------
     nominal_epsilon : float
         As given.
     n_cells, window : int
-        Cells of the piecewise part, and those within its window.
+        Number of cells of the piecewise part, and of the cells within its window.
     low, extra : int
-        Words out of 2^64 of every cell, and how many more within the window; 0 up to an epsilon of about 0.61, where
-        binary response alone is better.
+        Words out of 2^64 of every cell, and additional words of a cell within the window.  Both are 0 up to an epsilon
+        of about 0.61, where binary response alone is better.
     outputs : tuple of Fraction
-        The value each report is decoded to: the cells', then that of answer - and that of answer +.
+        Decoded values of the reports: of the cells, then of answer - and of answer +.
 
     Notes
     -----
-    Binary response has a share of exp(-epsilon / 2) of all words where epsilon is above about 0.61, and all of them
-    below.  Each part is unbiased by itself.  See docs/explanation/mechanisms/channels/hybrid.md.
+    Binary response has a share of exp(-epsilon / 2) of all words if epsilon is above about 0.61, and all words
+    otherwise.  Each of the two parts is unbiased.  See docs/explanation/mechanisms/channels/hybrid.md.
 
     References
     ----------
@@ -256,7 +260,7 @@ class Hybrid(Piecewise):
 
     def __init__(self, nominal_epsilon: float, n_cells: int = 65_533):
         nominal = check_real("nominal_epsilon", nominal_epsilon, low=1e-6, high=40.0)
-        share = 1 - exp_lower(-nominal / 2) if nominal > _LEAST_HYBRID else Fraction(0)
+        share = 1 - exp_lower(-nominal / 2) if nominal > _MIN_HYBRID_EPSILON else Fraction(0)
         self._plan(nominal, n_cells, share)
         self._codes = (self.n_cells, self.n_cells + 1)
         ratio = exp_lower(nominal)
@@ -267,7 +271,7 @@ class Hybrid(Piecewise):
 
     @property
     def likelihood_ratio(self) -> Fraction:
-        """The largest ratio of one report's probabilities on two values: e^epsilon, exactly.
+        """Maximum ratio of one report's probabilities on two values: e^epsilon, exactly.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Truncated geometric noise on a grid of values, exactly (Ghosh, Roughgarden, Sundararajan 2012)."""
+"""Exact truncated geometric noise on a grid of values (Ghosh, Roughgarden, Sundararajan 2012)."""
 
 import decimal
 from collections.abc import Sequence
@@ -15,17 +15,17 @@ _CONTEXT = decimal.Context(prec=60)
 
 
 class TruncatedGeometric(Channel):
-    """Move a value along its grid by two-sided geometric noise, stopped at the ends.
+    """Move a value along its grid by two-sided geometric noise, truncated at the ends.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values of the grid are
-    neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        Greater than 0, in nats; the exact epsilon of what runs is at most this.
+        Greater than 0, in nats; an upper bound on the exact `epsilon`.
     grid : int or sequence of numbers
-        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+        At most 32 increasing values; an integer n means 0, 1, ..., n - 1.
 
     Attributes
     ----------
@@ -34,11 +34,11 @@ class TruncatedGeometric(Channel):
 
     Notes
     -----
-    With n values, neighbours on the grid have probabilities within e^(epsilon / (n - 1)) of each other, so the two ends
-    are within e^epsilon.  Two neighbouring *values* are much better protected than two distant ones; the epsilon stated
-    is that of the worst pair.  The probabilities are rounded to 64-bit counts that keep the bound, and the outputs are
-    the exact solution of the linear system that makes every report unbiased; they lie outside the grid's range.  See
-    docs/explanation/mechanisms/channels/truncated-geometric.md.
+    With n values, adjacent values of the grid have probabilities within e^(epsilon / (n - 1)) of each other, so the two
+    ends are within e^epsilon.  Two adjacent values are much better protected than two distant ones; the stated epsilon
+    is the one of the worst pair.  The probabilities are rounded to 64-bit counts that keep the bound.  The outputs are
+    the exact solution of the linear system that makes every report unbiased, and some are outside the grid's range.
+    See docs/explanation/mechanisms/channels/truncated-geometric.md.
 
     References
     ----------
@@ -63,11 +63,13 @@ class TruncatedGeometric(Channel):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         inputs = check_grid("grid", grid, high=32)
         n = len(inputs)
+        # Adjacent values differ by the factor exp(-epsilon / (n - 1)); tables are the same above the largest epsilon.
         step = _CONTEXT.exp(
             _CONTEXT.divide(-decimal.Decimal(min(self.nominal_epsilon, LARGEST_EPSILON)), decimal.Decimal(n - 1))
         )
         rate = Fraction(step)
         powers = [Fraction(_CONTEXT.power(step, j)) for j in range(n)]
+        # An end of the grid takes the whole tail beyond it, a geometric series.
         inner, end = (1 - rate) / (1 + rate), 1 / (1 + rate)
-        wishes = [[(end if y in (0, n - 1) else inner) * powers[abs(x - y)] for y in range(n)] for x in range(n)]
-        super().__init__(**unbiased_table(wishes, exp_lower(self.nominal_epsilon), inputs))
+        targets = [[(end if y in (0, n - 1) else inner) * powers[abs(x - y)] for y in range(n)] for x in range(n)]
+        super().__init__(**unbiased_table(targets, exp_lower(self.nominal_epsilon), inputs))

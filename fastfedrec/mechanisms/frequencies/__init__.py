@@ -1,6 +1,6 @@
-"""Frequency oracles: one report a user, from which counts of all values are estimated.
+"""Frequency oracles: estimates of the counts of all values, from one report of each user.
 
-Reports of numbers are in `channels` and `ratings`.
+Mechanisms that report numbers are in `channels` and `ratings`.
 """
 
 __all__: list[str] = []

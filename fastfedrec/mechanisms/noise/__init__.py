@@ -1,6 +1,6 @@
-"""Whole numbers that are added: discrete Laplace and Gaussian noise, sampled exactly or from tables.
+"""Additive integer noise: discrete Laplace and Gaussian noise, sampled exactly or from tables.
 
-What one report of a value is made of is in `channels`.
+Mechanisms that report a single value are in `channels`.
 """
 
 __all__: list[str] = []

@@ -1,6 +1,6 @@
-"""Randomizers of one rating on a grid, and the programmes that find the best of them.
+"""Randomizers of one rating on a grid, and the optimization programs that design them.
 
-Any finite channel is in `channels`; systems that use these are in `systems.rating_svd`.
+General finite channels are in `channels`; systems that use these randomizers are in `systems.rating_svd`.
 """
 
 __all__: list[str] = []

@@ -212,7 +212,7 @@ def test_bad_arguments(mechanism):
         channel.variance(1.5)
     with pytest.raises(TypeError, match="reports must be integers"):
         channel.estimate([0.0])
-    with pytest.raises(ValueError, match=r"reports must lie in \[0, "):
+    with pytest.raises(ValueError, match=r"reports must be in \[0, "):
         channel.estimate([7])
     with pytest.raises(TypeError, match="out must be an array of uint16, got an array of uint8"):
         channel.privatize([0.0], out=np.empty(1, dtype=np.uint8))

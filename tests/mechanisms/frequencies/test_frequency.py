@@ -180,9 +180,9 @@ def test_bad_shapes():
         OUE(1.0, 4).privatize([[0, 1]])
     with pytest.raises(ValueError, match=r"reports must have shape \(n, 4\), got \(2, 3\)"):
         OUE(1.0, 4).support(np.zeros((2, 3), dtype=np.uint8))
-    with pytest.raises(ValueError, match=r"reports must lie in \[0, 2\), got 0 to 2"):
+    with pytest.raises(ValueError, match=r"reports must be in \[0, 2\), got 0 to 2"):
         OUE(1.0, 4).support([[0, 2, 0, 0]])
-    with pytest.raises(ValueError, match=r"reports must lie in \[0, 4\), got 4 to 4"):
+    with pytest.raises(ValueError, match=r"reports must be in \[0, 4\), got 4 to 4"):
         GRR(1.0, 4).support([4])
     buffer = np.zeros(8, dtype=np.uint8)
     with pytest.raises(ValueError, match="out must not share memory"):

@@ -147,7 +147,7 @@ def test_bad_arguments():
         oracle.privatize([0], round=-1)
     with pytest.raises(ValueError, match=r"reports must have shape \(n, 2\), got \(1, 3\)"):
         oracle.support([[0, 1, 2]])
-    with pytest.raises(ValueError, match=r"reports must lie in \[0, 6\), got 0 to 6"):
+    with pytest.raises(ValueError, match=r"reports must be in \[0, 6\), got 0 to 6"):
         oracle.support([[0, 6]])
     assert oracle.privatize([], key=Key.from_seed(1)).shape == (0, 2)
 

@@ -61,7 +61,7 @@ def test_bad_inputs():
         RatedOrNot(0.0, STARS)
     with pytest.raises(ValueError, match="grid must be 2 to 31 increasing numbers"):
         RatedOrNot(1.0, list(range(1, 40)))
-    with pytest.raises(ValueError, match=r"reports must lie in \[0, 6\)"):
+    with pytest.raises(ValueError, match=r"reports must be in \[0, 6\)"):
         RatedOrNot(1.0, STARS).estimate_rated([6])
 
 
