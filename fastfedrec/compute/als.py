@@ -39,40 +39,41 @@ def solve_users(
 ) -> FloatArray:
     """Solve each user's confidence-weighted least squares for fixed item factors.
 
-    For user u with items I_u, ``w_ui = confidence_weight * (r_ui if use_values else 1)``, confidence ``1 + w_ui`` on
-    the user's items and 1 on all others, the result minimises
-    ``sum_i c_ui (p_ui - x'v_i)^2 + regularization |x|^2``, where ``p_ui`` is 1 on the user's items, else 0.  The items'
-    half step is the same with users and items exchanged.
+    The result x of user u minimises ``sum_i c_ui (p_ui - x'v_i)^2 + regularization |x|^2``, where ``p_ui`` is 1 on the
+    user's items and 0 on all others.  The confidence ``c_ui`` is ``1 + w_ui`` on the user's items and 1 on all others,
+    with ``w_ui = confidence_weight * (r_ui if use_values else 1)``.  The items' half step is the same with users and
+    items exchanged.
 
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
-        As `fastfedrec.data.conversion.borrow_rows` takes it.  Entries with value 0 are no interactions, and one below 0
-        is refused; a user without any gets zeros.
+        Interactions in any form that `fastfedrec.data.conversion.borrow_rows` accepts.  Entries with value 0 are
+        ignored, and entries below 0 raise an error.  A user without interactions gets zeros.
     item_factors : array_like of shape (n_items, n_factors), float32 or float64
-        At most 256 factors.
+        Item factors V, at most 256 columns.
     regularization : float or ndarray of shape (n_users,)
-        At least 0; of all users, or of each.
+        Ridge penalty of all users or of each user, at least 0.
     confidence_weight : float
-        At least 0; 0 treats every item alike, and every user: then `regularization` is one number.
+        Weight of the user's items, at least 0.  With 0 all users share one system, so `regularization` must be one
+        number.
     use_values : bool
-        Multiply the weight by each interaction's value.
+        Whether to multiply the weight by each interaction's value.
     solver : {"cholesky", "cg"}
-        "cholesky" is exact to the precision of the dtype: by the user's own matrix and its Cholesky factor, or, where
-        factors are many and weights small, by conjugate gradients in the coordinates of the Cholesky factor that all
-        users share, to the same precision.  "cg" takes a few steps of conjugate gradients from `start` [2]_: cheaper
-        still, and an approximation, better with each epoch that starts where the last one ended.
+        "cholesky" is exact to the precision of the dtype.  It factors each user's matrix.  If there are many factors
+        and the weights are small, it runs preconditioned conjugate gradients to the same precision, with a Cholesky
+        factor that all users share.  "cg" takes a few steps of conjugate gradients from `start` [2]_.  It is cheaper
+        and approximate, and improves with each epoch that starts from the last result.
     cg_steps : int
-        Steps of "cg", at least 1.  In exact arithmetic `n_factors` steps would be enough; in the dtype's they are near
-        only where weights are: with weights from 1 to 1e4 they were seen to end 15 % of the user's largest factor away
-        in float32, 3 % in float64.  Where it has to be exact, use "cholesky".
+        Steps of "cg", at least 1.  In exact arithmetic `n_factors` steps are enough, but rounding errors matter if the
+        weights differ: with weights from 1 to 1e4 the largest observed error was 15 % of the user's largest factor in
+        float32 and 3 % in float64.  Use "cholesky" for an exact result.
     start : ndarray of shape (n_users, n_factors), optional
-        Where "cg" starts, of the dtype of `item_factors`; zeros if omitted.
+        Start of "cg", of the dtype of `item_factors`; zeros if omitted.
     out : ndarray of shape (n_users, n_factors) or None
-        Where to write, of the dtype of `item_factors`; may be `start`.  None makes a new array.  After an error it
-        holds nothing of use.
+        Output array of the dtype of `item_factors`, which may be `start`; None makes a new array.  Its contents are
+        undefined after an error.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads; 0 for all.  The result does not depend on it.
 
     Returns
     -------
@@ -82,13 +83,13 @@ def solve_users(
     Raises
     ------
     ValueError
-        A system is singular (the message names the user; "cg" does not look), or an argument is out of range.
+        A system is singular (the message names the user; "cg" does not check it), or an argument is out of range.
 
     Notes
     -----
-    V'V is summed in double; the rest is in the dtype of `item_factors`.  A float32 system with a pivot below 3 %
-    of its diagonal entry is solved in double instead, which keeps "cholesky" within 1e-3 of the user's largest factor;
-    1e-6 is usual.  Last digits differ between instruction sets (`fastfedrec.hardware`).
+    V'V is summed in double, and all other arithmetic is in the dtype of `item_factors`.  A float32 system with a pivot
+    below 3 % of its diagonal entry is solved in double instead.  This keeps the error of "cholesky" below 1e-3 of the
+    user's largest factor; 1e-6 is usual.  Last digits differ between instruction sets (`fastfedrec.hardware`).
 
     References
     ----------
@@ -110,7 +111,8 @@ def solve_users(
     """
     interactions = borrow_rows("interactions", interactions)
     item_factors = check_item_factors(item_factors, interactions.n_items)
-    least, ridges = _regularizations(regularization, interactions.n_users, item_factors.dtype)
+    # The shared matrix has the smallest regularization, and the kernel adds each user's difference from it.
+    min_regularization, ridges = _regularizations(regularization, interactions.n_users, item_factors.dtype)
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
     if len(ridges) and confidence_weight == 0:
         raise ValueError("regularization must be one number where confidence_weight is 0: all users share one system")
@@ -120,7 +122,7 @@ def solve_users(
     n_threads = resolve_n_threads(n_threads)
     data = interactions.positive()
     if data is not interactions and (lowest := float(interactions.values_or_ones().min())) < 0:
-        raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop what people dislike")
+        raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop negative entries")
     out = _start(
         start,
         solver,
@@ -128,32 +130,32 @@ def solve_users(
     )
     values = kernel_values(data, item_factors.dtype, use_values)
     if solver == "cg":
-        gram = _plain_gram(item_factors, least)
+        gram = _plain_gram(item_factors, min_regularization)
         _kernel.solve_users_cg(
             data.indptr, data.indices, values, ridges, item_factors, gram, out, confidence_weight, cg_steps, n_threads
         )
         return out
-    singular = _solve_exactly(data, values, item_factors, least, confidence_weight, out, n_threads, ridges)
-    raise_if_singular(singular, data, least + (ridges if len(ridges) else 0.0))
+    singular = _solve_exactly(data, values, item_factors, min_regularization, confidence_weight, out, n_threads, ridges)
+    raise_if_singular(singular, data, min_regularization + (ridges if len(ridges) else 0.0))
     return out
 
 
 def _regularizations(given: Any, n_users: int, dtype: np.dtype) -> tuple[float, np.ndarray]:
-    """The least of all users' regularizations, and what each user's is above it; nothing where all are alike."""
-    none = np.empty(0, dtype=dtype)
+    """Return the smallest regularization and each user's difference from it; no differences if all are equal."""
+    no_ridges = np.empty(0, dtype=dtype)
     if np.ndim(given) == 0:
-        return check_real("regularization", given, low=0.0), none
-    each = check_array("regularization", given, ndim=1, shape=(n_users,)).astype(np.float64)
+        return check_real("regularization", given, low=0.0), no_ridges
+    values = check_array("regularization", given, ndim=1, shape=(n_users,)).astype(np.float64)
     if not n_users:
-        return 0.0, none
-    if each.min() < 0:
-        raise ValueError(f"regularization must be at least 0, got {each.min():g} at position {each.argmin()}")
-    least = float(each.min())
+        return 0.0, no_ridges
+    if values.min() < 0:
+        raise ValueError(f"regularization must be at least 0, got {values.min():g} at position {values.argmin()}")
+    smallest = float(values.min())
     with np.errstate(over="ignore"):
-        above = (each - least).astype(dtype)
-    if not np.isfinite(above).all():
-        raise ValueError(f"regularization must fit {np.dtype(dtype)}, got {each.max():g}; use float64 factors")
-    return least, above if above.any() else none
+        ridges = (values - smallest).astype(dtype)
+    if not np.isfinite(ridges).all():
+        raise ValueError(f"regularization must fit {np.dtype(dtype)}, got {values.max():g}; use float64 factors")
+    return smallest, ridges if ridges.any() else no_ridges
 
 
 def solve_own_users(
@@ -165,28 +167,28 @@ def solve_own_users(
     use_values: bool = False,
     n_threads: int = 0,
 ) -> FloatArray:
-    """As `solve_users`, for devices that all answer: a user whose own system is singular has factors of zero.
+    """Solve each user's system on the user's device, with zeros for a user with a singular system.
 
-    Whether a private fit ends, and whom its message names, must not depend on what one user has.  What all users have
-    in common, V'V, is public, and may be singular with an error as long as the confidence weight is 0.
+    An error of a private fit must not depend on the data of one user, so a singular system of one user raises no error.
+    The matrix V'V, which all users share, is public; with confidence weight 0 an error reports that it is singular.
 
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
-        As for `solve_users`, but that entries below 0 are no interactions either.
+        Interactions as for `solve_users`, except that entries below 0 are ignored too.
     item_factors : ndarray of shape (n_items, n_factors)
-        V.
+        Item factors V.
     regularization, confidence_weight : float
         As for `solve_users`.
     use_values : bool
-        Multiply the confidence weight by each value.
+        Whether to multiply the confidence weight by each interaction's value.
     n_threads : int
-        0 for all.
+        Number of threads; 0 for all.
 
     Returns
     -------
     ndarray of shape (n_users, n_factors)
-        Finite.
+        User factors; every entry is finite.
     """
     regularization = check_real("regularization", regularization, low=0.0)
     confidence_weight = check_real("confidence_weight", confidence_weight, low=0.0)
@@ -198,7 +200,8 @@ def solve_own_users(
     singular = _solve_exactly(data, values, item_factors, regularization, confidence_weight, out, n_threads)
     if singular.min() < 0:
         raise_if_singular(singular, data, regularization)
-    out[~np.isfinite(out).all(axis=1)] = 0  # beyond the range of the type
+    # Factors that overflow the dtype depend on one user's data too, so they raise no error either.
+    out[~np.isfinite(out).all(axis=1)] = 0
     return out
 
 
@@ -212,7 +215,7 @@ def _solve_exactly(
     n_threads: int,
     ridges: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Write the users' factors to `out`; the first singular user that each thread met, as `raise_if_singular` wants."""
+    """Write the users' factors to `out`, and return each thread's first singular user for `raise_if_singular`."""
     gram = regularized_gram(item_factors, regularization, confidence_weight)
     singular = np.full(n_threads, data.n_users, dtype=np.int64)
     if ridges is None:
@@ -224,12 +227,12 @@ def _solve_exactly(
 
 
 def _start(start: np.ndarray | None, solver: str, out: np.ndarray) -> np.ndarray:
-    """`out`, with what the kernels expect in the array that they overwrite."""
+    """Initialise `out`, which the kernels read before they overwrite it."""
     if start is None:
         out.fill(0)
         return out
     if solver != "cg":
-        raise ValueError(f"start must be None with solver={solver!r}, which needs none; use solver='cg' for it")
+        raise ValueError(f"start must be None with solver={solver!r}, got an array; use solver='cg' to start from it")
     np.copyto(out, check_array("start", start, ndim=2, shape=out.shape, dtypes=(out.dtype.type,)))
     return out
 
@@ -240,14 +243,14 @@ def check_item_factors(item_factors: ArrayLike, n_items: int) -> FloatArray:
     Parameters
     ----------
     item_factors : array_like of shape (n_items, n_factors)
-        float32 or float64.
+        Item factors, float32 or float64.
     n_items : int
         Required number of rows.
 
     Returns
     -------
     ndarray
-        C-contiguous.
+        The same factors in a C-contiguous array.
     """
     n_items = check_integer("n_items", n_items, low=0)
     item_factors = check_array("item_factors", item_factors, ndim=2, shape=(n_items, None))
@@ -257,21 +260,21 @@ def check_item_factors(item_factors: ArrayLike, n_items: int) -> FloatArray:
 
 
 def regularized_gram(item_factors: np.ndarray, regularization: float, confidence_weight: float) -> NDArray[np.float64]:
-    """V'V + regularization * I in double; its Cholesky factor where the confidence weight is 0.
+    """Compute V'V + regularization * I in double, or its Cholesky factor for confidence weight 0.
 
     Parameters
     ----------
     item_factors : ndarray of shape (n_items, n_factors)
-        V.
+        Item factors V.
     regularization : float
-        At least 0.
+        Ridge penalty, at least 0.
     confidence_weight : float
-        With weight 0 all users share one system, so it is factored once.
+        Weight of the users' items, at least 0.  With 0 all users share one system, which is factored once.
 
     Returns
     -------
     ndarray of shape (n_factors, n_factors), float64
-        What the kernels take as `gram`.
+        Matrix or Cholesky factor, which the kernels take as `gram`.
     """
     regularization = check_real("regularization", regularization, low=0.0)
     gram = _plain_gram(check_array("item_factors", item_factors, ndim=2), regularization)
@@ -284,7 +287,7 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
 
 
 def _plain_gram(item_factors: np.ndarray, regularization: float) -> np.ndarray:
-    """V'V + regularization * I in double, not factored."""
+    """Compute V'V + regularization * I in double."""
     gram = np.empty((item_factors.shape[1],) * 2)
     _kernel.gram(item_factors, gram)
     if not np.isfinite(gram).all():
@@ -294,39 +297,40 @@ def _plain_gram(item_factors: np.ndarray, regularization: float) -> np.ndarray:
 
 
 def kernel_values(interactions: Interactions, dtype: DTypeLike, use_values: bool) -> FloatArray:
-    """The values as the kernels take them: empty where all count as 1.
+    """Return the interactions' values for the kernels; an empty array for values of 1.
 
     Parameters
     ----------
     interactions : Interactions
-        Without explicit zeros.
+        Interactions without explicit zeros.
     dtype : dtype
-        Of the item factors.
+        Type of the item factors.
     use_values : bool
-        Whether values matter.
+        Whether the confidence depends on the values.
 
     Returns
     -------
     ndarray of shape (n_interactions,) or (0,)
-        Of `dtype`.
+        Values of type `dtype`.
     """
     if not use_values or interactions.values is None:
         return np.empty(0, dtype=dtype)
-    with np.errstate(over="ignore"):  # infinite then, and met by the solver: a warning would tell of one user's data
+    # A value that overflows becomes infinite, which the solver handles.  A warning would reveal one user's data.
+    with np.errstate(over="ignore"):
         return interactions.values_or_ones(dtype)
 
 
 def raise_if_singular(singular: np.ndarray, interactions: Interactions, regularization: float | np.ndarray) -> None:
-    """Name the first user whose system was singular, if any.
+    """Raise an error that names the first user with a singular system, if there is one.
 
     Parameters
     ----------
     singular : ndarray of int64
-        As the kernels fill it: a row, -1 for a failed allocation, or n_users where there is none.
+        Output of the kernels for each thread: a row, -1 for a failed allocation, or n_users for no singular system.
     interactions : Interactions
-        For the user's external id.
+        Interactions with the users' external ids.
     regularization : float or ndarray of shape (n_users,)
-        For the message.
+        Ridge penalty, for the message.
     """
     user = int(singular.min())
     if user < 0:

@@ -1,4 +1,4 @@
-"""Sampled negatives, ranks among them, and the best items of each user."""
+"""Sampling of unseen items, ranks of held-out items, and the best items of each user."""
 
 from typing import Any
 
@@ -33,9 +33,14 @@ __all__ = [
     "top_k",
 ]
 
-# Products of numbers a user, for each item wanted, from which on 8-bit copies of the factors pay; as measured, for both
-# sizes of a number.  Code that multiplies 16 floats at once gains little, on a processor that does.
-_SCREENED = {("x86-64-v3", 4): 12_000, ("x86-64-v3", 8): 6_000, ("x86-64-v4", 4): 60_000, ("x86-64-v4", 8): 8_000}
+# Smallest n_items * n_factors / n for which screening by 8-bit copies of the factors saves time, as measured, by
+# instruction set and bytes of a number.  Code that multiplies 16 floats at once gains little from screening.
+_MIN_SCREENED_PRODUCTS = {
+    ("x86-64-v3", 4): 12_000,
+    ("x86-64-v3", 8): 6_000,
+    ("x86-64-v4", 4): 60_000,
+    ("x86-64-v4", 8): 8_000,
+}
 
 
 def sample_unseen(
@@ -46,26 +51,26 @@ def sample_unseen(
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
-        What each user has seen, as `fastfedrec.data.conversion.borrow_rows` takes it; values do not matter.  Users of a
-        matrix are numbered from 0, and so are their streams.
+        Seen items of each user, in any form that `fastfedrec.data.conversion.borrow_rows` accepts; values are ignored.
+        Users of a matrix have their row numbers as global user ids.
     rows : array_like of shape (n_rows,), int
-        Users, as row numbers of `interactions`; a row that stands twice gets the same items twice.
+        Users, as row numbers of `interactions`; a repeated row gets the same items each time.
     n : int
-        Items a user, from 0 to the number of items.
+        Number of items for each user, from 0 to the number of items.
     key : Key
-        Source of the randomness; it is not used up.
+        Key of the random draws, which does not become used by them.
     purpose : str
-        What the draws are for: each user's stream is (purpose, round 0, global user id), so a user's items do not
-        depend on the other rows, on shards or on threads.
+        Purpose of the draws.  Each user's stream is (purpose, round 0, global user id), so a user's items do not depend
+        on the other rows, on shards or on threads.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     items : ndarray of shape (n_rows, n), int32
-        Columns in ascending order, then -1 where a user has fewer than `n` unseen items.
+        Columns in ascending order, then -1 for a user with fewer than `n` unseen items.
     counts : ndarray of shape (n_rows,), int64
-        How many items each row has: `n`, or all that are unseen.
+        Number of items of each row: the minimum of `n` and the number of unseen items.
 
     Raises
     ------
@@ -103,32 +108,32 @@ def sample_unseen(
             key.subkey(purpose), items, failed, interactions.n_items, n_threads,
         )  # fmt: skip
         if failed.any():
-            raise MemoryError("sample_unseen needs n_items / 4 bytes a thread")
+            raise MemoryError("sample_unseen needs n_items / 4 bytes for each thread; use fewer threads")
     return items, counts
 
 
 def held_out_ranks(
     held_out_scores: Any, other_scores: Any, counts: Any, *, rows: Any = None, n_threads: int = 0
 ) -> NDArray[np.float64]:
-    """Rank each held-out score among the scores of its row: 1 + how many are greater + half of the ties.
+    """Rank each held-out score among the scores of its row: 1 + the number of greater scores + half of the ties.
 
     Parameters
     ----------
     held_out_scores : array_like of shape (n_held_out,), float32 or float64
-        What is ranked; infinities are ordinary values.
+        Scores to rank; infinities are ordinary values.
     other_scores : array_like of shape (n_rows, n), float32 or float64
-        What it is ranked among.
+        Scores to compare with.
     counts : array_like of shape (n_rows,), int
-        How many scores of each row are there; the rest of the row is ignored.
+        Number of scores of each row; the row's remaining entries are ignored.
     rows : array_like of shape (n_held_out,), int, or None
-        The row of each held-out score; None where there is one for each row, in order.
+        Row of each held-out score; None for one held-out score in each row, in order.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n_held_out,), float64
-        From 1 (the best) to 1 + counts.
+        Ranks from 1 (the best) to 1 + counts.
 
     Raises
     ------
@@ -149,7 +154,7 @@ def held_out_ranks(
     counts = check_counts(counts, n_rows, n, "scores")
     rows = check_held_out_rows("held_out_scores", held_out_scores, rows, n_rows)
     ranks = np.empty(len(rows))
-    # Below a million comparisons (0.2 ms) waking a thread costs more than it saves.
+    # A million comparisons take 0.2 ms; for fewer, waking a thread costs more than it saves.
     n_threads = min(resolve_n_threads(n_threads), 1 + len(rows) * n // 2**20)
     _kernel.held_out_ranks(held_out_scores, other_scores, counts, rows, ranks, n_threads)
     if (bad := np.flatnonzero(np.isnan(ranks))).size:
@@ -157,24 +162,24 @@ def held_out_ranks(
     return ranks
 
 
-_places_held_out = shares_docstring("""\
+_shares_rank_parameters = shares_docstring("""\
 user_factors : array_like of shape (n_rows, n_factors), float32 or float64
-    Finite; one user a row.
+    Finite factors of the user of each row.
 item_factors : array_like of shape (n_items, n_factors), float32 or float64
-    Finite.
+    Finite factors of each item.
 held_out_items : array_like of shape (n_held_out,), int
-    What is placed, as rows of `item_factors`.
+    Items to rank, as rows of `item_factors`.
 other_items : array_like of shape (n_rows, n), int
-    What it is placed among.
+    Items to compare with, as rows of `item_factors`.
 counts : array_like of shape (n_rows,), int
-    How many items of each row are there; the rest of the row is ignored.
+    Number of other items of each row; the row's remaining entries are ignored.
 rows : array_like of shape (n_held_out,), int, or None
-    The row of each held-out item; None where there is one for each row, in order.
+    Row of each held-out item; None for one held-out item in each row, in order.
 n_threads : int
-    0 for all processors; the result does not depend on it.""")
+    Number of threads; 0 for all processors.  The result does not depend on it.""")
 
 
-@_places_held_out
+@_shares_rank_parameters
 def held_out_places_factors(
     user_factors: Any,
     item_factors: Any,
@@ -185,31 +190,31 @@ def held_out_places_factors(
     rows: Any = None,
     n_threads: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count, for each held-out item, the other items of its row with a greater inner product, and with the same one.
+    """Count, for each held-out item, the other items of its row with a greater or an equal inner product.
 
     Returns
     -------
     above : ndarray of shape (n_held_out,), int64
-        Other items with a greater inner product.
+        Number of other items with a greater inner product.
     same : ndarray of shape (n_held_out,), int64
-        Those with the same one, and the item itself: its rank is one of above + 1 to above + same.
+        1 + the number of other items with an equal inner product: the rank is from above + 1 to above + same.
 
     Raises
     ------
     ValueError
-        Inner products that overflow; the row is named.
+        Inner products overflow; the message names the row.
 
     See Also
     --------
-    held_out_ranks_factors : The rank in the middle of these.
-    fastfedrec.compute.places.places_factors : Places among all items that a user has not seen.
+    held_out_ranks_factors : The mean of the possible ranks.
+    fastfedrec.compute.places.places_factors : Ranks among all items that a user has not seen.
 
     Notes
     -----
-    Inner products are added up in single precision where all factors are float32, otherwise in double, and in one
-    order on every instruction set: places are equal on all machines.  Most items need none: their products of factors
-    rounded to 16 bits tell on which side of the held-out item they are, because how far such a product can be off is
-    known.  Where many items are as good as the held-out one, or a user's factors are all 0, this saves nothing.
+    Inner products are summed in single precision if all factors are float32, otherwise in double.  The order of
+    summation is the same on every instruction set, so results are equal on all machines.  For most items the product of
+    factors rounded to 16 bits, with a bound on its error, decides the comparison.  This saves no time if many items
+    score as high as the held-out one, or if all factors of a user are 0.
 
     Examples
     --------
@@ -224,38 +229,41 @@ def held_out_places_factors(
     other_items = plain_array("other_items", other_items)
     if other_items.ndim != 2 or len(other_items) != n_rows or other_items.dtype.kind not in "iu":
         raise ValueError(
-            f"other_items must be integers with one row a user ({n_rows}), got {other_items.dtype} {other_items.shape}"
+            f"other_items must be integers with one row for each user ({n_rows}), got {other_items.dtype} "
+            f"{other_items.shape}"
         )
     counts = check_counts(counts, n_rows, other_items.shape[1], "items")
-    others = other_items
-    if others.dtype != np.int32:  # what the kernel's type may not hold is out of range there too
-        others = np.full(others.shape, -1, dtype=np.int32)
-        np.copyto(others, other_items, casting="unsafe", where=(other_items >= 0) & (other_items < n_items))
-    places = check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
+    items = other_items
+    if items.dtype != np.int32:  # numbers that int32 cannot hold become -1, which the kernel rejects
+        items = np.full(items.shape, -1, dtype=np.int32)
+        np.copyto(items, other_items, casting="unsafe", where=(other_items >= 0) & (other_items < n_items))
+    held_out_rows = check_held_out_rows("held_out_items", held_out_items, rows, n_rows)
+    # The kernel expects held-out items sorted by row; the last lines of this function restore the caller's order.
     order: slice | np.ndarray = slice(None)
     indptr = np.arange(n_rows + 1)
     if rows is not None:
-        order = np.argsort(places, kind="stable")
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=n_rows))])
-    above, same = (np.empty(len(places), dtype=np.int64) for _ in range(2))
+        order = np.argsort(held_out_rows, kind="stable")
+        indptr = np.concatenate([[0], np.cumsum(np.bincount(held_out_rows, minlength=n_rows))])
+    above, same = (np.empty(len(held_out_rows), dtype=np.int64) for _ in range(2))
     n_threads = resolve_n_threads(n_threads)
     wrong = np.zeros(n_threads, dtype=np.int64)
     _kernel.held_out_places_factors(
-        user_factors, item_factors, indptr, held_out_items[order], np.ascontiguousarray(others), counts, above, same,
+        user_factors, item_factors, indptr, held_out_items[order], np.ascontiguousarray(items), counts, above, same,
         wrong, n_threads,
     )  # fmt: skip
     if wrong.any():
+        # The kernel does not report the cause of a failure, so the checks that it replaced run here.
         check_factors(user_factors, item_factors)
-        check_range("other_items", other_items[np.arange(others.shape[1]) < counts[:, None]], n_items, "items")
+        check_range("other_items", other_items[np.arange(items.shape[1]) < counts[:, None]], n_items, "items")
         raise MemoryError("a copy of item_factors did not fit into memory")
     if (bad := np.flatnonzero(above < 0)).size:
-        raise ValueError(f"inner products of user row {places[order][bad[0]]} overflow; has the model diverged?")
+        raise ValueError(f"inner products of user row {held_out_rows[order][bad[0]]} overflow; has the model diverged?")
     if rows is not None:
         above[order], same[order] = above.copy(), same.copy()
     return above, same + 1
 
 
-@_places_held_out
+@_shares_rank_parameters
 def held_out_ranks_factors(
     user_factors: Any,
     item_factors: Any,
@@ -271,17 +279,17 @@ def held_out_ranks_factors(
     Returns
     -------
     ndarray of shape (n_held_out,), float64
-        1 + the items with a greater inner product + half of those with the same one.
+        1 + the number of items with a greater inner product + half of the number of ties.
 
     Raises
     ------
     ValueError
-        Inner products that overflow; the row is named.
+        Inner products overflow; the message names the row.
 
     See Also
     --------
-    held_out_ranks : The same from scores.
-    held_out_places_factors : The greater ones and the same ones apart, and how they are counted.
+    held_out_ranks : Ranks from scores.
+    held_out_places_factors : Separate counts of greater and equal inner products, with notes on precision.
 
     Examples
     --------
@@ -302,25 +310,25 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     Parameters
     ----------
     scores : array_like of shape (n_rows, n_items), float32 or float64
-        Finite.
+        Finite scores of all columns.
     n : int
-        From 1 to n_items.
+        Number of columns to find for each row, from 1 to n_items.
     seen : Interactions, SciPy sparse matrix or array, array, (indptr, indices) or None
-        Columns that each row should not be given: `n_rows` rows in compressed form.
+        Columns to exclude from each row, as `n_rows` compressed rows.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     items : ndarray of shape (n_rows, n), int32
         Columns, best first; ties go to the smaller column.  A row with fewer than `n` unseen columns ends with seen
-        ones.
+        columns.
     scores : ndarray of shape (n_rows, n), dtype of `scores`
-        Their scores; -inf for a seen column.
+        Score of each of these columns; -inf for a seen column.
 
     See Also
     --------
-    recommend_factors : The same from factors, without the block of scores.
+    recommend_factors : Best items from factors, without the block of scores.
 
     Examples
     --------
@@ -330,7 +338,7 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     >>> top_k([[0.1, 0.9, 0.5, 0.9]], 3, seen=([0, 2], [2, 3]))
     (array([[1, 0, 2]], dtype=int32), array([[ 0.9,  0.1, -inf]]))
     """
-    scores = check_array("scores", scores, ndim=2, finite=False)  # the kernel, which reads all of them, finds that out
+    scores = check_array("scores", scores, ndim=2, finite=False)  # the kernel reads all scores and finds NaN
     n = check_integer("n", n, low=1, high=scores.shape[1])
     n_threads = resolve_n_threads(n_threads)
     indptr, indices = seen_rows(seen, *scores.shape)
@@ -352,44 +360,44 @@ def recommend_factors(
     Parameters
     ----------
     user_factors : array_like of shape (n_users, n_factors), float32 or float64
-        Finite.
+        Finite factors of each user.
     item_factors : array_like of shape (n_items, n_factors), float32 or float64
-        Finite.
+        Finite factors of each item.
     n : int
-        From 1 to n_items.
+        Number of items to find for each user, from 1 to n_items.
     seen : Interactions, SciPy sparse matrix or array, array, (indptr, indices) or None
-        Items that each user should not be given: `n_users` rows in compressed form.
+        Items to exclude for each user, as `n_users` compressed rows.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     items : ndarray of shape (n_users, n), int32
         Rows of `item_factors`, best first; ties go to the smaller.  A user with fewer than `n` unseen items ends with
-        seen ones.
+        seen items.
     scores : ndarray of shape (n_users, n), float32 or float64
-        Their inner products; -inf for a seen item.
+        Inner product of each of these items; -inf for a seen item.
 
     Raises
     ------
     ValueError
-        Inner products that overflow; the user's row is named.
+        Inner products overflow; the message names the user's row.
 
     See Also
     --------
-    top_k : The same from a block of scores.
+    top_k : Best columns of a block of scores.
 
     Notes
     -----
-    Inner products are added up over ascending factors, in single precision where all factors are float32, otherwise
-    in double: then a score is off by at most n_factors * eps * sum of abs(products), where eps is the type's.  A user's
-    result does not depend on the other users.  Between instruction sets (`fastfedrec.hardware`) scores differ within
-    that bound, and items whose scores are that close may change places.
+    Inner products are summed over ascending factors, in single precision if all factors are float32, otherwise in
+    double.  The error of a score is at most n_factors * eps * sum of abs(products), with the eps of that type.  A
+    user's result does not depend on the other users.  Between instruction sets (`fastfedrec.hardware`) scores differ
+    within that bound, and the order of items with scores that close may differ too.
 
-    A thread holds bitmaps of the items for 48 users: 6 bytes an item.  For an `n` above 16 it also holds 4 `n` + 64 of
-    their candidates, at twice the bytes of a score.  For an `n` up to 16 of many users, items and factors most items
-    are excluded by copies of the factors that are rounded to 8 bits, because how far a product of these can be off is
-    known, and only the others have their scores computed: this changes the time, not the result.
+    A thread holds bitmaps of the items for 48 users, 6 bytes for each item.  For `n` above 16 it also holds 4 `n` + 64
+    candidates of these users, at twice the bytes of a score.  For `n` up to 16 and many users, items and factors,
+    copies of the factors that are rounded to 8 bits exclude most items, by a bound on the error of their products.
+    Only the remaining items have their scores computed.  This changes the time and not the result.
 
     Examples
     --------
@@ -406,11 +414,13 @@ def recommend_factors(
     indptr, indices = seen_rows(seen, n_users, n_items)
     items = np.empty((n_users, n), dtype=np.int32)
     best = np.empty((n_users, n), dtype=user_factors.dtype)
-    left = np.ones(n_users, dtype=np.int8)
+    is_open = np.ones(n_users, dtype=np.int8)  # 1 for a user without a result so far
     if _pays_to_screen(n_users, n_items, user_factors.shape[1], user_factors.itemsize, n):
         gave_up = np.zeros(n_threads, dtype=np.int64)
-        _kernel.recommend_screened(user_factors, item_factors, indptr, indices, items, best, left, gave_up, n_threads)
-    rows, failed = np.flatnonzero(left), np.full(n_threads, n_users, dtype=np.int64)
+        _kernel.recommend_screened(
+            user_factors, item_factors, indptr, indices, items, best, is_open, gave_up, n_threads
+        )
+    rows, failed = np.flatnonzero(is_open), np.full(n_threads, n_users, dtype=np.int64)
     if rows.size:
         _kernel.recommend_factors(user_factors, item_factors, indptr, indices, rows, items, best, failed, n_threads)
     _check_memory(failed)
@@ -420,14 +430,15 @@ def recommend_factors(
 
 
 def _pays_to_screen(n_users: int, n_items: int, n_factors: int, itemsize: int, n: int) -> bool:
-    """Whether 8-bit copies of the factors, before the scores, save more than they take; the result is the same."""
+    """Return whether screening by 8-bit copies of the factors saves time; the result does not depend on it."""
     name = hardware.instruction_set()
+    # A processor that splits AVX-512 vectors into halves has the speed of AVX2.
     if name == "x86-64-v4" and _hardware.splits_vectors():
         name = "x86-64-v3"
-    least = _SCREENED.get((name, itemsize))
-    if least is None or n > 16 or n_users < 400 or n_factors * itemsize < 128:
+    min_products = _MIN_SCREENED_PRODUCTS.get((name, itemsize))
+    if min_products is None or n > 16 or n_users < 400 or n_factors * itemsize < 128:
         return False
-    return n_items * n_factors >= least * n
+    return n_items * n_factors >= min_products * n
 
 
 def _check_memory(failed: np.ndarray) -> None:

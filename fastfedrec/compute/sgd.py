@@ -1,4 +1,4 @@
-"""Matrix factorisation of a rating list by stochastic gradient descent, in blocks that need no locks."""
+"""Matrix factorisation of a rating list by stochastic gradient descent, in blocks that threads update without locks."""
 
 import warnings
 from collections import deque
@@ -25,44 +25,44 @@ __all__ = ["LOSSES", "FactorModel", "fit_factors"]
 LOSSES = ("squared", "absolute", "huber", "logistic")
 MAX_BLOCKS = 256
 MAX_FACTORS = 2**16
-_MOST_ROWS = 2**31 - 1
+_MAX_ROWS = 2**31 - 1  # row numbers are int32 in the kernels
 
 _SCHEDULES: dict[str, Callable[[int], float]] = {
     "constant": lambda epoch: 1.0,
     "inverse": lambda epoch: 10 / (9 + epoch),
 }
-# An epoch in which the mean loss is this many times that of the start is no training any more.
-_EXPLODED = 10.0
-# Log-odds of the mean stay finite where all ratings are equal.
+# Training has diverged if an epoch's mean loss exceeds the mean loss of the start by this factor.
+_DIVERGENCE_FACTOR = 10.0
+# Distance of the mean from 0 and 1 under the logistic loss, so that its log-odds are finite if all ratings are equal.
 _MEAN_MARGIN = 1e-3
 
 
 @dataclass(frozen=True)
 class FactorModel:
-    """Factors and biases as `fit_factors` found them; every number is finite.
+    """Factors and biases that `fit_factors` returns; every number is finite.
 
     Parameters
     ----------
     mean : float
-        Part of every prediction; 0 without biases.
+        Constant term of every prediction; 0 without biases.
     user_biases : ndarray of shape (n_users,)
-        0 for a user without ratings.
+        Bias of each user; 0 for a user without ratings.
     item_biases : ndarray of shape (n_items,)
-        0 for an item without ratings.
+        Bias of each item; 0 for an item without ratings.
     user_factors : ndarray of shape (n_users, n_factors)
-        As drawn for a user without ratings.
+        Factors of each user; the initial ones for a user without ratings.
     item_factors : ndarray of shape (n_items, n_factors)
-        As drawn for an item without ratings.
+        Factors of each item; the initial ones for an item without ratings.
     train_losses : ndarray of shape (n_epochs,), float64
-        Mean loss of each epoch, weighted, each rating's before its own step.
+        Weighted mean loss of each epoch, with each rating's loss taken before its own step.
     validation_losses : ndarray of shape (n_epochs,), float64, or None
-        Mean loss on the held-out ratings after each epoch; None where none were held out.
+        Mean loss on the held-out ratings after each epoch; None without held-out ratings.
     epoch : int
-        After which epoch these numbers were taken: the best on held-out ratings, else the last good one; 0 is the
-        start.
+        Number of the epoch after which the model was taken, 0 for the start.  It is the best epoch on held-out ratings,
+        or the last one before divergence.
     stopped : str
-        Why training ended: ``"epochs"`` (all were run), ``"patience"`` (no longer better on held-out ratings), or
-        ``"diverged"`` (seen in the last epoch of the losses: it was undone, and any before it that was no good).
+        Reason for the end of training: ``"epochs"`` (all were run), ``"patience"`` (no improvement on held-out
+        ratings), or ``"diverged"`` (found in the last epoch of the losses, and undone with any other diverged epoch).
     """
 
     mean: float
@@ -81,14 +81,14 @@ class FactorModel:
         Parameters
         ----------
         users : ndarray of shape (n_pairs,), int64
-            Rows of `user_factors`.
+            Row of `user_factors` of each pair.
         items : ndarray of shape (n_pairs,), int64
-            Rows of `item_factors`.
+            Row of `item_factors` of each pair.
 
         Returns
         -------
         ndarray of shape (n_pairs,)
-            Of the factors' dtype; not clipped to any range.
+            Predictions of the factors' dtype, not clipped to any range.
         """
         from fastfedrec._kernels.compute import sgd as _kernel
 
@@ -126,64 +126,64 @@ def fit_factors(
 ) -> FactorModel:
     """Factorise a rating list: user u's rating of item i is predicted as ``mean + b_u + c_i + p_u'q_i``.
 
-    Minimises over the ratings, in steps of one rating, the sum of ``w * loss(prediction, rating) +
+    Each step of SGD takes one rating.  The objective is the sum over all ratings of ``w * loss(prediction, rating) +
     (regularization (|p_u|^2 + |q_i|^2) + bias_regularization (b_u^2 + c_i^2)) / 2``.
 
     Parameters
     ----------
     users : array_like of shape (n_ratings,), int64, or Interactions, SciPy sparse matrix or array
-        From 0 to ``n_users - 1``, of any integer type; a pair may occur more than once.  Or all ratings of users x
-        items, as `fastfedrec.data.conversion.borrow_rows` takes them, without the next four arguments.
+        User of each rating, from 0 to ``n_users - 1``; a pair may occur more than once.  Alternatively one table of
+        users x items, as for `fastfedrec.data.conversion.borrow_rows`, without the next four arguments.
     items : array_like of shape (n_ratings,), int64
-        From 0 to ``n_items - 1``.
+        Item of each rating, from 0 to ``n_items - 1``.
     ratings : array_like of shape (n_ratings,)
-        At least one; from 0 to 1 under the logistic loss.
+        Ratings, at least one; from 0 to 1 under the logistic loss.
     n_users : int
-        At least 1; users without ratings keep the factors they start with.
+        Number of users, at least 1; users without ratings keep their initial factors.
     n_items : int
-        At least 1.
+        Number of items, at least 1.
     n_factors : int
-        At least 1.
+        Number of factors, at least 1.
     n_epochs : int
-        Passes over the ratings, at least 0.
+        Number of passes over the ratings, at least 0.
     learning_rate : float
-        Of the first epoch; above 0.  One that is too high is found out, not refused: see `FactorModel`.
+        Learning rate of the first epoch, above 0.  A rate that is too high makes training diverge: see `FactorModel`.
     regularization : float
-        Of factors, a rating; at least 0.
+        Ridge penalty of the factors for each rating, at least 0.
     bias_regularization : float or None
-        Of biases; None for the same.
+        Ridge penalty of the biases for each rating, at least 0; None for `regularization`.
     biases : bool
-        False predicts ``p_u'q_i`` alone.
+        Whether the model has a mean and biases; without them it predicts ``p_u'q_i``.
     weights : array_like of shape (n_ratings,) or None
-        At least 0, not all 0.  The inverse variance of noise known to be in each rating is the right weight; scale it
-        to mean 1, because steps grow with it.  Regularization does not.
+        Weight of each rating, at least 0 and not all 0; None for 1.  If the variance of the noise in each rating is
+        known, use its inverse, scaled to mean 1.  Steps are proportional to the weight, and regularization is not.
     loss : str or callable
         ``"squared"`` (half the square), ``"absolute"``, ``"huber"`` (squared up to an error of 1, then linear),
-        ``"logistic"``, or a function (prediction, rating) -> (loss, derivative by the prediction) of two floats that
-        Numba can compile, or has compiled.
+        ``"logistic"``, or a function (prediction, rating) -> (loss, derivative by the prediction) of two floats.  Numba
+        compiles the function unless it is compiled already.
     schedule : str or callable
         Factor of the learning rate in epoch 1, 2, ...: ``"constant"``; ``"inverse"``, which is 10 / (9 + epoch); or a
         function of the epoch.
     validation : float, tuple of (users, items, ratings), Interactions, SciPy matrix, or None
-        Ratings held out to choose the best epoch: given, or a share of the ratings drawn with the key (they keep their
-        weights).  Those of other people are data like the rest; a choice made with them is no private release.
+        Held-out ratings that select the best epoch.  A float is the share of the ratings to hold out at random, with
+        their weights.  These are data of users too, and a selection by them is not covered by a privacy guarantee.
     patience : int
-        Epochs in a row without a better loss on held-out ratings after which to stop; at least 1.
+        Number of consecutive epochs without a better loss on held-out ratings before training stops, at least 1.
     init_scale : float
-        Standard deviation of the factors at the start; at least 0.
+        Standard deviation of the initial factors, at least 0.
     dtype : dtype
-        float32 or float64, in which the model is kept; losses are added up in double.
+        float32 or float64, the type of the model; losses are summed in double.
     key : Key or None
-        For the start and the order of the ratings; None for new entropy.
+        Key of the initial factors and of the order of the ratings; None for new entropy.
     n_blocks : int
-        A power of two, at most 256; the order of the steps depends on it, and it bounds the threads that can be used.
+        Number of blocks, a power of two up to 256.  It determines the order of the steps and bounds the threads.
     n_threads : int
-        0 for all.  The largest power of two up to it is used; the result does not depend on it.
+        Number of threads, rounded down to a power of two; 0 for all.  The result does not depend on it.
 
     Returns
     -------
     FactorModel
-        Of the best epoch on held-out ratings, or of the last good one.
+        Model of the best epoch on held-out ratings, or of the last epoch before divergence.
 
     Raises
     ------
@@ -240,7 +240,7 @@ def fit_factors(
     data, held_out = _split(data, validation, shape, dtype, loss, key, n_threads)
     mean = _start_mean(data[2], data[3], loss) if check_flag("biases", biases) else 0.0
     with (
-        np.errstate(all="ignore"),  # what is not finite is looked for after each epoch
+        np.errstate(all="ignore"),  # each epoch ends with a check for NaN and infinities
         Training(
             *data,
             shape=shape,
@@ -264,8 +264,8 @@ def fit_factors(
         run.settle()
     if run.stopped == "diverged":
         warnings.warn(
-            f"training diverged in epoch {len(run.train_losses)} at learning_rate={learning_rate:g}; the model is that "
-            f"after epoch {run.kept_epoch}. Lower learning_rate, or scale ratings or weights down",
+            f"training diverged in epoch {len(run.train_losses)} at learning_rate={learning_rate:g}; the model is from "
+            f"after epoch {run.model_epoch}. Lower learning_rate, or scale ratings or weights down",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -277,39 +277,38 @@ def fit_factors(
         state.item_rows[training.item_row, :n_factors],
         np.array(run.train_losses),
         np.array(run.validation_losses) if held_out is not None else None,
-        run.kept_epoch,
+        run.model_epoch,
         run.stopped or "epochs",
     )
 
 
 class _Run:
-    """Which epochs were good, and which to keep.
+    """Loop of epochs that detects divergence and stores the best state."""
 
-    The loss of an epoch is taken before each step, so it judges the states before and during the epoch; the state
-    after it is judged by the next epoch, or at the end.  So three states are kept to fall back on.
-    """
+    # An epoch's loss is taken before each step, so divergence by the epoch's last steps appears only in the next
+    # epoch's loss.  The run therefore stores three states and returns the latest good one.
 
     def __init__(self, training: "Training", held_out: "Ratings | None", patience: int):
         self.training, self.held_out, self.patience = training, held_out, patience
         self.train_losses: list[float] = []
         self.validation_losses: list[float] = []
         self.stopped: str | None = None
-        self.recent: deque[tuple[int, State]] = deque()  # (epoch, state after it), the one to keep first
-        self.spare = training.new_state()  # where the state after the next epoch goes
+        self.recent: deque[tuple[int, State]] = deque()  # (epoch, state after it), newest first
+        self.spare = training.new_state()  # buffer for the state after the next epoch
         self.spare.copy_from(training.state)
-        self._keep_spare(0)
+        self._store_spare(0)
         self.best_loss = training.mean_loss(held_out) if held_out is not None else np.inf
-        # Where the start fits exactly, rounding errors are no explosion.
+        # A start that fits exactly has a loss of 0, and rounding errors must not count as divergence.
         data = training.data
         rounding = float(np.finfo(data.records["rating"].dtype).eps) * (1 + data.largest**2)
-        self.bound = _EXPLODED * (abs(training.mean_loss(data)) + rounding)
+        self.bound = _DIVERGENCE_FACTOR * (abs(training.mean_loss(data)) + rounding)
 
     @property
-    def kept_epoch(self) -> int:
+    def model_epoch(self) -> int:
         return self.recent[0][0]
 
     def epoch(self, rate: float, regularization: float, bias_regularization: float) -> None:
-        """Run an epoch, and judge it."""
+        """Run an epoch, check it for divergence and store its state if it is the best."""
         loss, usable = self.training.run_epoch(rate, regularization, bias_regularization, self.spare)
         self.train_losses.append(loss)
         good = loss <= self.bound and usable  # false for NaN
@@ -321,16 +320,16 @@ class _Run:
             self.stopped = "diverged"
         elif self.held_out is None or self.validation_losses[-1] < self.best_loss:
             self.best_loss = self.validation_losses[-1] if self.validation_losses else np.inf
-            self._keep_spare(epoch)
-        elif epoch - self.kept_epoch >= self.patience:
+            self._store_spare(epoch)
+        elif epoch - self.model_epoch >= self.patience:
             self.stopped = "patience"
 
-    def _keep_spare(self, epoch: int) -> None:
+    def _store_spare(self, epoch: int) -> None:
         self.recent.appendleft((epoch, self.spare))
         self.spare = self.recent.pop()[1] if len(self.recent) > 3 else self.training.new_state()
 
     def settle(self) -> None:
-        """Leave the latest good state in the training."""
+        """Restore the latest state whose loss is within the bound."""
         while True:
             self.training.state.copy_from(self.recent[0][1])
             if len(self.recent) == 1 or self.training.mean_loss(self.training.data) <= self.bound:
@@ -342,10 +341,10 @@ class _Run:
 def _check_size(name: str, size: Any) -> int:
     if size is None:
         raise TypeError(
-            f"{name} must be an integer where users, items and ratings are columns, got None; pass it, or pass one "
+            f"{name} must be an integer if users, items and ratings are columns, got None; pass it, or pass one "
             "matrix of users x items or Interactions, which have sizes"
         )
-    return check_integer(name, size, low=1, high=_MOST_ROWS)
+    return check_integer(name, size, low=1, high=_MAX_ROWS)
 
 
 def _check_ids(name: str, ids: Any, n: int, length: int | None = None) -> np.ndarray:
@@ -355,21 +354,21 @@ def _check_ids(name: str, ids: Any, n: int, length: int | None = None) -> np.nda
     if ids.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, got {ids.dtype}; number them from 0, as Interactions does")
     if ids.ndim != 1 or length not in (None, len(ids)):
-        wanted = "1 dimension" if length is None else f"shape ({length},), one entry a rating"
-        raise ValueError(f"{name} must have {wanted}, got shape {ids.shape}")
+        expected = "1 dimension" if length is None else f"shape ({length},), one entry for each rating"
+        raise ValueError(f"{name} must have {expected}, got shape {ids.shape}")
     checked = np.ascontiguousarray(ids, dtype=np.int64)
-    # Read as unsigned a negative id is beyond all others, so one pass finds both kinds.
+    # As an unsigned number a negative id exceeds every valid one, so one comparison finds both kinds of error.
     if checked.size and checked.view(np.uint64).max() >= n:
         raise ValueError(f"{name} must be from 0 to {n - 1}, got {ids.min()} to {ids.max()}")
     return checked
 
 
 def _rating_list(name, table, n_users, n_items, weights=None):
-    """A table of users x items as (users, items, ratings, n_users, n_items)."""
+    """Convert a table of users x items to (users, items, ratings, n_users, n_items)."""
     data = borrow_rows(name, table, aligned=None if weights is None else "weights")
-    for size, stated, own in (("n_users", n_users, data.n_users), ("n_items", n_items, data.n_items)):
-        if stated not in (None, own):
-            raise ValueError(f"{size} must be that of {name}, {own}, got {stated}; leave it out")
+    for size, stated, actual in (("n_users", n_users, data.n_users), ("n_items", n_items, data.n_items)):
+        if stated not in (None, actual):
+            raise ValueError(f"{size} must be the size of {name}, {actual}, got {stated}; leave it out")
     users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
     values = data.values_or_ones(np.float32 if data.values is None else data.values.dtype)
     return users, data.indices, values, *data.shape
@@ -378,7 +377,7 @@ def _rating_list(name, table, n_users, n_items, weights=None):
 def _check_ratings(
     names: Sequence[str], users: Any, items: Any, ratings: Any, weights: Any, shape: Any, dtype: Any, loss: Any
 ) -> tuple[np.ndarray, ...]:
-    """Users and items as int64, ratings and weights as `dtype`; weights are empty where all are 1."""
+    """Return users and items as int64, ratings and weights as `dtype`; an empty array stands for weights of 1."""
     users = _check_ids(names[0], users, shape[0])
     items = _check_ids(names[1], items, shape[1], len(users))
     ratings = _check_dtype(names[2], ratings, len(users), dtype)
@@ -407,7 +406,7 @@ def _check_dtype(name: str, values: Any, length: int, dtype: DTypeLike) -> np.nd
 
 
 def _split(data, validation, shape, dtype, loss, key, n_threads):
-    """(ratings to train on, ratings held out or None)."""
+    """Return the training ratings, and the held-out ratings or None."""
     if validation is None:
         return data, None
     if is_table(validation):
@@ -421,12 +420,14 @@ def _split(data, validation, shape, dtype, loss, key, n_threads):
     n_ratings = len(data[0])
     n_held_out = round(share * n_ratings)
     if not 0 < n_held_out < n_ratings:
-        raise ValueError(f"validation={share:g} of {n_ratings} ratings leaves none on one side; pass ratings, or None")
+        raise ValueError(
+            f"validation={share:g} must leave ratings on both sides, got {n_ratings}; pass ratings or None"
+        )
     order = key.permutation("sgd.validation", size=n_ratings, n_threads=n_threads)
     parts = split_permutation(order, n_held_out)
     held_out, train = (tuple(x[part] if x.size else x for x in data) for part in parts)
     if any(part[3].size and not part[3].any() for part in (train, held_out)):
-        raise ValueError("validation leaves only ratings of weight 0 on one side; pass ratings, or another key")
+        raise ValueError("validation must leave a weight above 0 on both sides; pass ratings, or another key")
     return train, held_out
 
 
@@ -434,6 +435,7 @@ def _start_mean(ratings: np.ndarray, weights: np.ndarray, loss: Any) -> float:
     mean = float(np.average(ratings, weights=weights.astype(np.float64)) if weights.size else ratings.mean(dtype=float))
     if loss != "logistic":
         return mean
+    # The bias of the logistic model is the log-odds of the mean rating, clipped away from 0 and 1.
     share = min(max(mean, _MEAN_MARGIN), 1 - _MEAN_MARGIN)
     return float(np.log(share / (1 - share)))
 
@@ -445,6 +447,6 @@ def _resolve_schedule(schedule: Any) -> Callable[[int], float]:
 
 
 def _compile_loss(function: Callable[..., Any]) -> "CompiledLoss":
-    from fastfedrec.compute._sgd_loss import compile_loss  # Numba
+    from fastfedrec.compute._sgd_loss import compile_loss  # imports Numba, which takes long
 
     return compile_loss(function)

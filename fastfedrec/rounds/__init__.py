@@ -1,6 +1,6 @@
-"""The contract of a system with its engine: states, updates, rules; the loop of rounds, and what a run keeps.
+"""The interface of systems and engines (states, updates, rules), the loop of rounds, and checkpoints.
 
-Systems are in `systems`; engines beyond this process are in `engines`.
+Systems are in `systems`; engines that use other processes are in `engines`.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What all engines share: the course of a run, round by round, as the server sees it."""
+"""The loop of rounds that all engines share, on the server's side."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,20 +18,20 @@ from fastfedrec.rounds.system import FederatedSystem
 
 __all__ = ["Engine", "NoAnswerError"]
 
-_FEW = 5  # reasons that fit into a message
+_MAX_REASONS = 5  # rejections that an error message lists
 
 
 class NoAnswerError(RuntimeError):
-    """Nobody's message was accepted in any round, so that nothing was learnt and there is no model.
+    """No message was accepted in any round, so there is no model.
 
     Parameters
     ----------
     message : str
-        Who was asked, and why each message was refused.
+        Description of the run with the reasons of the rejections.
     ledger : Ledger
-        What the rounds cost all the same: people may have sent what was refused or lost.
+        Ledger that charges the rounds anyway: users may have sent the messages that were rejected or lost.
     rejections : tuple of Rejection
-        Every message that was not used.
+        Every message that was rejected or missing.
     """
 
     def __init__(self, message: str, ledger: Ledger, rejections: tuple[Rejection, ...]):
@@ -40,12 +40,12 @@ class NoAnswerError(RuntimeError):
 
 
 class Engine(ABC):
-    """Runs a system's rounds; a subclass says where shards answer.
+    """Base class that runs a system's rounds; a subclass decides where shards compute their messages.
 
     Parameters
     ----------
     n_shards : int
-        Into how many shards the users are split.  Integer updates, and so the model, do not depend on it.
+        Number of shards of the users.  A model whose updates are integers does not depend on it.
 
     Attributes
     ----------
@@ -79,67 +79,72 @@ class Engine(ABC):
         Parameters
         ----------
         system : FederatedSystem
-            The three functions.
+            System that defines the local rounds, the merge and the server's step.
         state : object
-            The first state.
+            State of the first round.
         interactions : Interactions or mapping of str to Interactions
-            All users; a mapping names the shards itself, such as entities that hold them.
+            Data of all users; a mapping has the data of each shard under the shard's name, such as an entity's.
         key : Key
-            One key for all shards: a simulation of a deployment, where each node has its own.
+            One key for all shards.  A real deployment has a separate key for each node.
         n_rounds : int
-            How many there are.
+            Number of rounds of this phase, including those before `first_round`.
         first_round : int
-            Above 0 where a run is resumed: the round that `state` belongs to.
+            Number of the round that `state` belongs to; above 0 for a run that is resumed.
         n_in_all : int
-            Rounds of the whole fit, by which logs count; 0 where this run has the last of them.
+            Number of rounds of the whole fit, for logs; 0 for `n_rounds`.
         ledger, communication : Ledger and CommunicationLedger
-            Written to as rounds begin.
+            Ledgers that record each round when it begins.
         n_threads : int
-            0 for all; those of the server's steps too.
+            Number of threads of the shards and of the server's steps; 0 for all.
         show_progress : bool
-            Draw a bar.
+            Whether to show a progress bar.
         after_round : callable or None
-            Called with the number of the finished round and the new state.
+            Function that is called with the number of each finished round and the new state.
         name : str or None
-            The model's, by which logs, bars and messages call the rounds; None takes that of the system's class.
+            Name of the model in logs, progress bars and messages; None for the name of the system's class.
 
         Returns
         -------
         object
-            The last state.
+            State after the last round.
 
         Raises
         ------
         NoAnswerError
-            No message was accepted in any of the rounds; the error has the ledger.  A round that nobody answered among
-            others that somebody did is a note in the ledger.
+            No message was accepted in any of the rounds; the error has the ledger.  If only some rounds have no
+            accepted message, the ledger gets a note for each of them.
         """
         self.rejections = []
         name = ", ".join(filter(None, (name or type(system).__name__, system._what)))
         shards = self._shards_of(interactions)
         expected = {name: system.count_clients(shard) for name, shard in shards.items()}
         n_clients = sum(expected.values())
-        # A run that is resumed has its notes in the ledger.
+        # The ledger of a resumed run has a note for each earlier round without an accepted message.
         was_answered = any(_unanswered(name, number) not in ledger.notes for number in range(first_round))
+        # The bar counts the remaining rounds of a resumed run, and round numbers continue from `first_round`.
         rounds = progress_rounds(n_rounds - first_round, show=show_progress, description=name)
         with self._distribute(shards, key) as handles, default_threads(n_threads):
             for round_number in (first_round + number for number in rounds):
+                # The ledger charges a round before its messages exist, so that a crash cannot hide a release.
                 event = self._as_carried(system.round_event(n_clients))
                 ledger.record(event, simulation=key.is_simulation)
                 communication.record(system.traffic(state, n_clients))
                 receiver = self._receiver(system, state, round_number, expected)
                 self._collect(receiver, handles, key, n_threads)
-                heard = receiver.close()
+                update = receiver.close()
                 self.rejections += receiver.rejections
-                self._amend(ledger, event, heard.n_clients)
+                self._amend(ledger, event, update.n_clients)
                 if expected and not receiver.heard().answered:
                     ledger.note(_unanswered(name, round_number))
                 else:
                     was_answered = True
-                if not was_answered and round_number == n_rounds - 1:  # before any noise is drawn for nobody
-                    raise NoAnswerError(_say_why(name, n_rounds, self.rejections), ledger, tuple(self.rejections))
+                # The check precedes the server's step, so that no noise is drawn for an update without any client.
+                if not was_answered and round_number == n_rounds - 1:
+                    message = _describe_failure(name, n_rounds, self.rejections)
+                    raise NoAnswerError(message, ledger, tuple(self.rejections))
+                # A restart after this line must apply the same messages, since the step may release noise with them.
                 self._settle(receiver)
-                state = system.apply(state, heard)
+                state = system.apply(state, update)
                 n_refused = len(receiver.rejections)
                 refused = f"; {n_refused} messages were refused (see rejections)" if n_refused else ""
                 log_done(name, round_number + 1, n_in_all or n_rounds, details=refused)
@@ -148,49 +153,53 @@ class Engine(ABC):
         return state
 
     def _shards_of(self, interactions: Interactions | Mapping[str, Interactions]) -> dict[str, Any]:
-        """The shards by name."""
+        """Return the shards by name."""
         if isinstance(interactions, Mapping):
             return dict(interactions)
         return {f"shard-{number}": shard for number, shard in enumerate(interactions.shard(self.n_shards))}
 
     def _as_carried(self, event: Event) -> Event:
-        """What a round does to people's data, as those who carry this engine's messages see it."""
+        """Return the event of a round with the views of this engine's parties, such as a shuffler."""
         return event
 
     def _receiver(
         self, system: FederatedSystem, state: Any, round_number: int, expected: Mapping[str, int]
     ) -> RoundReceiver:
-        """The server's side of a round in which every shard answers for itself."""
+        """Make the server's side of a round in which every shard sends its own message."""
         return RoundReceiver(system, state, round_number, expected)
 
-    def _amend(self, ledger: Ledger, event: Event, n_heard: int) -> None:
-        """Correct a round's entry once it is known who was heard."""
-        ledger.amend(event, n_heard)
+    def _amend(self, ledger: Ledger, event: Event, n_clients: int) -> None:
+        """Correct a round's ledger entry by the number of clients whose messages were accepted."""
+        ledger.amend(event, n_clients)
 
     def _distribute(self, shards: Mapping[str, Interactions], key: Key) -> AbstractContextManager[Mapping[str, Any]]:
-        """Bring the shards to where they answer, for the time of a run."""
+        """Move the shards to the processes that compute their messages, for the time of a run."""
         return nullcontext(shards)
 
     def _collect(self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int) -> None:
-        """Have every shard answer the receiver's round, and the receiver look at each answer."""
+        """Compute every shard's message for the receiver's round, and pass each one to the receiver."""
         for message in self._answers(receiver, handles, key, n_threads):
             receiver.receive(message)
 
-    def _settle(self, receiver: RoundReceiver) -> None:  # noqa: B027 -- most engines keep nothing
-        """What is to be done once it is certain that the server moves by what was heard, and before it does."""
+    def _settle(self, receiver: RoundReceiver) -> None:  # noqa: B027 -- most engines store nothing
+        """Store the final set of messages, immediately before the server's step uses them."""
 
     @abstractmethod
     def _answers(self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int) -> Iterable[Any]:
-        """What each shard answers in the receiver's round, in the shards' order: updates of floats are added in it."""
+        """Yield each shard's message in the shards' order, because a sum of floats depends on the order."""
 
 
 def _unanswered(name: str, round_number: int) -> str:
-    """The note of a round in which nobody was heard."""
+    """Return the ledger's note for a round without an accepted message."""
+    # Ledgers on disk contain this text and a resumed run compares with it, so it must not change.
     return f"nobody answered in round {round_number} of {name}, which is counted all the same"
 
 
-def _say_why(name: str, n_rounds: int, rejections: Sequence[Rejection]) -> str:
-    reasons = "; ".join(f"{refused.sender} in round {refused.round}: {refused.reason}" for refused in rejections[:_FEW])
-    more = f"; and {len(rejections) - _FEW} more (its rejections)" if len(rejections) > _FEW else ""
+def _describe_failure(name: str, n_rounds: int, rejections: Sequence[Rejection]) -> str:
+    reasons = "; ".join(
+        f"{rejection.sender} in round {rejection.round}: {rejection.reason}" for rejection in rejections[:_MAX_REASONS]
+    )
+    n_more = len(rejections) - _MAX_REASONS
+    more = f"; and {n_more} more (see the error's rejections)" if n_more > 0 else ""
     rounds = "its round" if n_rounds == 1 else f"any of its {n_rounds} rounds"
     return f"nobody answered {name} in {rounds}, so there is no model ({reasons}{more})"

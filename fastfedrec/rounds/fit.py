@@ -1,4 +1,4 @@
-"""What every `fit` does the same way: its common arguments, the model's accounts, and the rounds."""
+"""Common steps of every `fit`: shared arguments, ledgers and rounds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,38 +17,29 @@ __all__ = ["Fit", "Phase", "resolve_engine", "resolve_ledger"]
 
 
 def resolve_ledger(ledger: Ledger | None, delta: float | None = None) -> Ledger:
-    """The ledger of a fit: the caller's, or a new one at `delta` (None: the default)."""
+    """Return the caller's ledger, or a new one at `delta` (None for the default delta)."""
     if ledger is None:
         return Ledger() if delta is None else Ledger(delta)
     return check_instance("ledger", ledger, Ledger, "pass a model's ledger_")
 
 
 def resolve_engine(engine: Engine | None) -> Engine:
-    """The engine of a fit: the caller's, or this process."""
+    """Return the caller's engine, or a local engine for None."""
     return LocalEngine() if engine is None else check_instance("engine", engine, Engine, "use LocalEngine()")
 
 
 class Phase(NamedTuple):
-    """Rounds of one kind, as a model gives them before any of them is run: on public numbers alone.
-
-    Parameters
-    ----------
-    system : FederatedSystem
-        Answers them.
-    state : object
-        Their first state; of a phase after others, one of its shapes and types.
-    n_rounds : int
-        How many there are.
-    """
+    """Planned rounds of one system, which depend on public numbers alone."""
 
     system: Any
+    # A later phase has a state with the right shapes and types, since its first state is not known when it is planned.
     state: Any
     n_rounds: int = 1
 
 
 @dataclass
 class Fit:
-    """The common arguments of one fit, checked, and its accounts."""
+    """Checked common arguments of one fit, with its ledgers."""
 
     key: Key
     ledger: Ledger
@@ -56,7 +47,7 @@ class Fit:
     n_threads: int
     show_progress: bool
     communication: CommunicationLedger = field(default_factory=CommunicationLedger)
-    caller: str | None = None  # whose fit it is, where it is not that of the model that begins
+    caller: str | None = None  # name of the outer model, where one model fits another
 
     @classmethod
     def resolve(
@@ -68,7 +59,7 @@ class Fit:
         engine: Engine | None,
         delta: float | None = None,
     ) -> Self:
-        """Check what `fit` was given; nothing is drawn or claimed yet."""
+        """Check the common arguments of `fit` without drawing noise or claiming the key."""
         return cls(
             resolve_key(key),
             resolve_ledger(ledger, delta),
@@ -78,7 +69,8 @@ class Fit:
         )
 
     def begin(self, model: Any, data: Interactions) -> tuple[Ledger, CommunicationLedger]:
-        """Claim the key, after all that could be refused, and return the accounts that the model will show."""
+        """Claim the key and return the model's privacy and communication ledgers."""
+        # The claim comes after every check of arguments: an error must not use up an entropy key.
         self.caller = self.caller or type(model).__name__
         self.key.claim(f"{self.caller}.fit")
         self.communication.n_clients = getattr(model, "n_users", None)

@@ -1,4 +1,4 @@
-"""The local engine: all shards in this process, one after the other, threads within each."""
+"""The local engine, which runs all shards in this process in sequence, with threads within each shard."""
 
 from collections.abc import Iterable, Mapping
 
@@ -12,12 +12,12 @@ __all__ = ["LocalEngine"]
 
 
 class LocalEngine(Engine):
-    """Runs a system's rounds in this process.
+    """Engine that runs a system's rounds in this process.
 
     Parameters
     ----------
     n_shards : int
-        Into how many shards the users are split.  Integer updates, and so the model, do not depend on it.
+        Number of shards of the users.  A model whose updates are integers does not depend on it.
 
     Attributes
     ----------
@@ -29,5 +29,6 @@ class LocalEngine(Engine):
         self, receiver: RoundReceiver, handles: Mapping[str, Interactions], key: Key, n_threads: int
     ) -> Iterable[Update]:
         system, state, round_number = receiver.system, receiver.state, receiver.round
+        # A generator lets the receiver add each message before the next shard computes its own.
         for name, shard in handles.items():
             yield system.local_round(state, shard, key, round_number, sender=name, n_threads=n_threads)

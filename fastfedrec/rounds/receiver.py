@@ -1,4 +1,4 @@
-"""The server's side of one round: each message is held against the rules before it counts."""
+"""The server's side of one round: each message is checked against the rules before it is added."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,16 +11,16 @@ __all__ = ["Heard", "Rejection", "RoundReceiver"]
 
 @dataclass(frozen=True)
 class Rejection:
-    """A message that was not used, by name.
+    """Record of a message that was rejected or missing.
 
     Parameters
     ----------
     round : int
-        The round the server was in.
+        Number of the server's open round.
     sender : str
-        As the message claims.
+        Name of the sender as the message claims it.
     reason : str
-        Why it counts as a zero update.
+        Reason why the message counts as a zero update.
     """
 
     round: int
@@ -30,16 +30,16 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Heard:
-    """What came of some senders' messages, to be joined with what came of others'.
+    """Partial result of a round, which another receiver of the same round can add.
 
     Parameters
     ----------
     total : Update
-        The sum of what was accepted.
+        Sum of the accepted messages.
     rejections : tuple of Rejection
-        What was not.
+        Messages that were rejected.
     answered : frozenset of str
-        Whose message was accepted.
+        Senders with an accepted message.
     """
 
     total: Update
@@ -49,27 +49,27 @@ class Heard:
 
 @dataclass
 class RoundReceiver:
-    """The server's side of one round: checks what arrives, adds up what is sound, names what is not.
+    """The server's side of one round: it checks each message, adds the valid ones and records the rejected ones.
 
     A bad, late, repeated or missing message never stops the round; it counts as a zero update.
 
     Parameters
     ----------
     system : FederatedSystem
-        Gives the rules and the merge.
+        System that defines the rules and the merge.
     state : object
-        The state that was broadcast.
+        State that was broadcast.
     round : int
-        The open round.
+        Number of the open round.
     expected : mapping of str to int
-        Each sender asked, and the number of users it stands for.
+        Number of users of each sender in the cohort.
 
     Attributes
     ----------
     total : Update
-        The sum of what was accepted.
+        Sum of the accepted messages.
     rejections : list of Rejection
-        In order of arrival; missing senders last.
+        Rejected messages in order of arrival, then missing senders.
     """
 
     system: FederatedSystem
@@ -88,18 +88,19 @@ class RoundReceiver:
         Parameters
         ----------
         message : object
-            Anything a stranger sent.
+            Untrusted input.
 
         Returns
         -------
         bool
-            Whether it was accepted.
+            True for an accepted message.
         """
         try:
             reason = self._reason_to_reject(message)
-        except Exception as error:  # whatever a hostile object does when looked at, the round goes on
+        except Exception as error:  # a hostile object may raise any error, which must not stop the round
             reason = f"could not be read ({type(error).__name__})"
         if reason is not None:
+            # The name is untrusted too; a record contains it only as a plain string.
             sender = getattr(message, "sender", None)
             self.rejections.append(Rejection(self.round, sender if type(sender) is str else "unknown", reason))
             return False
@@ -108,58 +109,62 @@ class RoundReceiver:
         return True
 
     def heard(self) -> Heard:
-        """What has come so far, to be added by another receiver of the same round.
+        """Return the partial result, for another receiver of the same round.
 
         Returns
         -------
         Heard
-            Without the system and the state, so that it is as small as an update.
+            Result without the system and the state, so that it is as small as an update.
         """
         return Heard(self.total, tuple(self.rejections), frozenset(self._answered))
 
     def add(self, heard: Heard) -> None:
-        """Add what another receiver of this round has checked and summed, where messages were sent to.
+        """Add the partial result of another receiver of this round.
 
         Parameters
         ----------
         heard : Heard
-            Of senders who are expected here, and from whom nothing has come yet.
+            Result for expected senders that have not answered to this receiver.
         """
         if heard.total.round != self.round or heard.answered & self._answered or heard.answered - set(self.expected):
-            raise ValueError(f"heard must be of round {self.round} and of senders who have not answered")
+            raise ValueError(f"heard must be of round {self.round} and of expected senders who have not answered")
+        # The other receiver applied the rules already, so the sum is added without a second check.
         self.total = self.system.merge(self.total, heard.total)
         self.rejections += heard.rejections
         self._answered |= heard.answered
 
     def close(self) -> Update:
-        """End the round and name who did not answer.
+        """End the round and record the senders that did not answer.
 
         Returns
         -------
         Update
-            The sum of what was accepted; the zero update if nothing was.
+            Sum of the accepted messages; the zero update if there are none.
         """
+        # Missing senders are listed after all rejected messages; a rejected sender is listed a second time here.
         for sender in self.expected:
             if sender not in self._answered:
                 self.rejections.append(Rejection(self.round, sender, "no acceptable message arrived"))
         return self.total
 
     def _accepts_count(self, n_clients: int, n_expected: int) -> bool:
-        """Whether an answer counts for those who were asked: a shard that answers does so for all of its users."""
+        """Return whether a message of `n_clients` users is acceptable: a shard answers for all of its users."""
         return n_clients == n_expected
 
     def _reason_to_reject(self, message: Any) -> str | None:
+        # Exact types only: a subclass could return other values at the second access than at the check.
         if type(message) is not Update:
             return f"must be an Update, got {type(message).__name__}"
         if type(message.sender) is not str or message.sender not in self.expected:
-            return f"the sender {message.sender!r} was not asked in this round"
+            return f"the sender {message.sender!r} is not expected in this round"
         if type(message.round) is not int or message.round != self.round:
             return f"it answers round {message.round!r}, and round {self.round} is open (late or replayed)"
+        # A sender's second message in a round would add its users' contributions twice.
         if message.sender in self._answered:
             return "the sender has answered this round before (replayed)"
         n_expected = self.expected[message.sender]
         if type(message.n_clients) is not int or not self._accepts_count(message.n_clients, n_expected):
-            return f"it claims {message.n_clients!r} clients, and {n_expected} were asked"
+            return f"it claims {message.n_clients!r} clients, and {n_expected} were expected"
         if violation := find_violation(self.system.rules(self.state, message.n_clients), message.arrays):
             return violation
         return self.system.inconsistency(self.state, message)

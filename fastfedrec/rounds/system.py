@@ -1,10 +1,10 @@
-"""The contract of every federated system, and the server's rules for what arrives.
+"""The interface of every federated system, and the server's rules for messages.
 
     local_round(state, shard, key, round) -> Update     all users of a shard, in compiled code
     merge(a, b) -> Update                               associative
     apply(state, update) -> state                       the server
 
-An engine only decides where `local_round` runs.  Nothing here knows which system it is.
+An engine only decides where `local_round` runs.  This module does not depend on any particular system.
 """
 
 from abc import ABC, abstractmethod
@@ -23,23 +23,23 @@ __all__ = ["ArrayRule", "DivergenceError", "FederatedSystem", "Update", "find_vi
 
 
 class DivergenceError(ArithmeticError):
-    """Training left the numbers in which the model means anything; the message says when, and what to change."""
+    """Training diverged; the message names the step and the setting to change."""
 
 
 @dataclass(frozen=True)
 class Update:
-    """What a shard sends to the server in one round.
+    """Message of a shard to the server in one round.
 
     Parameters
     ----------
     round : int
-        The round it answers.
+        Number of the round that the message answers.
     sender : str
-        Who sent it.
+        Name of the shard.
     n_clients : int
-        Users it stands for.
+        Number of users whose contributions are in the message.
     arrays : mapping of str to ndarray
-        The system's own fields.
+        Fields that the system defines.
     """
 
     round: int
@@ -50,16 +50,16 @@ class Update:
 
 @dataclass(frozen=True)
 class ArrayRule:
-    """What a server accepts as one field of an update.
+    """Rule that one field of an update must satisfy before a server accepts it.
 
     Parameters
     ----------
     dtype : type
-        Exactly this NumPy type.
+        Required NumPy type; no other type is accepted.
     shape : tuple of (int or None)
-        None leaves an axis free.
+        Required length of each axis; None accepts any length.
     low, high : int, float or None
-        Inclusive range of every entry.
+        Inclusive range of every entry; None for no bound.
     """
 
     dtype: type
@@ -68,18 +68,19 @@ class ArrayRule:
     high: float | None = None
 
     def violation(self, array: Any) -> str | None:
-        """Why an array is refused.
+        """Describe why an array is rejected.
 
         Parameters
         ----------
         array : object
-            Anything a stranger sent.
+            Untrusted input.
 
         Returns
         -------
         str or None
-            None where nothing is wrong.
+            Reason, or None for a valid array.
         """
+        # A subclass of ndarray may override the methods below, so only the exact type is accepted.
         if type(array) is not np.ndarray:
             return f"must be an array, got {type(array).__name__}"
         if array.dtype != np.dtype(self.dtype):
@@ -88,6 +89,7 @@ class ArrayRule:
             want is not None and want != got for want, got in zip(self.shape, array.shape, strict=True)
         ):
             return f"must have shape {self.shape}, got {array.shape}"
+        # One NaN would spoil the sum of all users, and a comparison with NaN below would never fail.
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             return "holds NaN or infinite entries"
         if array.size and self.low is not None and array.min() < self.low:
@@ -98,20 +100,21 @@ class ArrayRule:
 
 
 def find_violation(rules: Mapping[str, ArrayRule], arrays: Any) -> str | None:
-    """Why the fields of a message are refused.
+    """Describe why the fields of a message are rejected.
 
     Parameters
     ----------
     rules : mapping of str to ArrayRule
-        The fields that there must be, and no others.
+        Rule of each required field; other fields are not allowed.
     arrays : object
-        Anything a stranger sent.
+        Untrusted input.
 
     Returns
     -------
     str or None
-        None where nothing is wrong.
+        Reason for the first invalid field, or None for a valid message.
     """
+    # A missing or an additional field rejects the message: the merge adds exactly the fields of the rules.
     if type(arrays) is not dict or set(arrays) != set(rules):
         return f"it must have the fields {sorted(rules)}, got {sorted(map(str, arrays))}"
     for name, rule in rules.items():
@@ -121,18 +124,18 @@ def find_violation(rules: Mapping[str, ArrayRule], arrays: Any) -> str | None:
 
 
 class FederatedSystem(ABC):
-    """What an engine and a server need of a system."""
+    """Interface of a system to its engine and its server."""
 
-    #: Phases of the plan that a run leaves out just before it makes these rounds in their place.
+    #: Number of planned phases that a run skips immediately before this phase replaces them.
     n_skipped: int = 0
 
     @property
     def _what(self) -> str:
-        """What its rounds ask for, in words; empty where a model asks for one thing only."""
+        """Describe the statistic of this system's rounds; empty in a model with one kind of round."""
         return ""
 
     def count_clients(self, shard: Interactions) -> int:
-        """How many clients a shard counts as in messages, for the rules and for traffic.
+        """Count the clients of a shard, for the rules of its messages and for traffic.
 
         Parameters
         ----------
@@ -142,42 +145,42 @@ class FederatedSystem(ABC):
         Returns
         -------
         int
-            Its users; 1 in a system whose clients are entities, which do not tell how many users they have.
+            Number of users; 1 in a system with entities as clients, which do not report their numbers of users.
         """
         return shard.n_users
 
-    # What devices remember between rounds stays on them; an engine whose rounds run elsewhere carries it to and fro.
+    # Devices keep their state between rounds; an engine that runs rounds in other processes moves it back and forth.
     def take_devices(self, sender: str) -> Any:
-        """What a shard's devices remember from the last round.
+        """Return the state that a shard's devices keep between rounds.
 
         Parameters
         ----------
         sender : str
-            The shard's name.
+            Name of the shard.
 
         Returns
         -------
         object
-            None where they remember nothing.
+            None for devices without state.
         """
         return None
 
-    def put_devices(self, sender: str, devices: Any) -> None:  # noqa: B027 -- most systems' devices remember nothing
-        """Give a shard's devices back what `take_devices` took.
+    def put_devices(self, sender: str, devices: Any) -> None:  # noqa: B027 -- devices of most systems have no state
+        """Restore the state of a shard's devices.
 
         Parameters
         ----------
         sender : str
-            The shard's name.
+            Name of the shard.
         devices : object
-            None where they remember nothing.
+            State as from `take_devices`; None for devices without state.
         """
 
     def forget_devices(self) -> None:  # noqa: B027
-        """Drop what the devices of all shards remember, as in a copy of the system that is sent elsewhere."""
+        """Drop the state of the devices of all shards, as in a copy of the system for another process."""
 
     def _objection(self, state: Any) -> str | None:
-        """Why devices do not answer a state that a server sent, beyond shapes, types and NaN."""
+        """Describe why devices reject the server's state, after the checks of shapes, types and NaN."""
         return None
 
     @abstractmethod
@@ -189,136 +192,136 @@ class FederatedSystem(ABC):
         Parameters
         ----------
         state : object
-            What the server broadcast.
+            State that the server broadcast.
         shard : Interactions
-            The users' data, which do not leave the shard.
+            Data of the shard's users, which do not leave the shard.
         key : Key
-            Source of every draw.
+            Key of every random draw.
         round : int
-            Names the draws.
+            Number of the round, which is part of the names of the random streams.
         sender : str
-            The name under which the server expects this shard.
+            Name under which the server expects this shard.
         n_threads : int
-            0 for all.
+            Number of threads; 0 for all.
 
         Returns
         -------
         Update
-            What the shard sends.
+            Message of the shard.
         """
 
     def merge(self, a: Update, b: Update) -> Update:
-        """Add two updates of one round: field by field, unless a system's are no sums.
+        """Add two updates of one round field by field; a system with fields that are not sums overrides this.
 
         Parameters
         ----------
         a, b : Update
-            Of the same round.
+            Updates of the same round.
 
         Returns
         -------
         Update
-            Associative; exactly so where the fields are integers.
+            Sum of both.  The operation is associative, exactly so for integer fields.
         """
         sums = {name: array + b.arrays[name] for name, array in a.arrays.items()}
         return Update(a.round, "merged", a.n_clients + b.n_clients, sums)
 
     @abstractmethod
     def apply(self, state: Any, update: Update) -> Any:
-        """Move the server's state by a merged update.
+        """Compute the server's next state from a merged update.
 
         Parameters
         ----------
         state : object
-            Of the update's round.
+            State of the update's round.
         update : Update
-            Merged over all senders.
+            Update merged over all senders.
 
         Returns
         -------
         object
-            The next round's state.
+            State of the next round.
         """
 
     @abstractmethod
     def zero_update(self, state: Any, round: int) -> Update:
-        """The identity of `merge`, which a rejected or missing message counts as.
+        """Make the identity of `merge`, which replaces a rejected or missing message.
 
         Parameters
         ----------
         state : object
-            Gives the shapes.
+            State that determines the shapes.
         round : int
-            Of the update.
+            Number of the update's round.
 
         Returns
         -------
         Update
-            From nobody.
+            Update without any client.
         """
 
     @abstractmethod
     def rules(self, state: Any, n_clients: int) -> Mapping[str, ArrayRule]:
-        """What a well-formed update looks like.
+        """Define the fields of a well-formed update.
 
         Parameters
         ----------
         state : object
-            Gives the shapes.
+            State that determines the shapes.
         n_clients : int
-            Users the sender stands for.
+            Number of users whose contributions are in the message.
 
         Returns
         -------
         mapping of str to ArrayRule
-            Exactly the fields an update must have.
+            Rule of each required field; other fields are not allowed.
         """
 
     def inconsistency(self, state: Any, update: Update) -> str | None:
-        """Why the fields of a well-formed update contradict each other.
+        """Describe a contradiction between the fields of a well-formed update.
 
         Parameters
         ----------
         state : object
-            Of the update's round.
+            State of the update's round.
         update : Update
-            Each field has passed its rule.
+            Update that satisfies `rules`.
 
         Returns
         -------
         str or None
-            None where nothing is wrong.
+            Reason, or None for a consistent update.
         """
         return None
 
     @abstractmethod
     def round_event(self, n_clients: int) -> Event:
-        """What one round is about to do to people's data, for the ledger.
+        """Describe the privacy cost of one round for the ledger, before the round runs.
 
         Parameters
         ----------
         n_clients : int
-            Users who will be asked.
+            Number of users in the round's cohort.
 
         Returns
         -------
         event
-            Of `fastfedrec.accounting`.
+            Event of `fastfedrec.accounting`.
         """
 
     @abstractmethod
     def traffic(self, state: Any, n_clients: int) -> RoundTraffic:
-        """What one round moves.
+        """Compute the traffic of one round.
 
         Parameters
         ----------
         state : object
-            Gives the shapes.
+            State that determines the shapes.
         n_clients : int
-            Users who are asked.
+            Number of users in the round's cohort.
 
         Returns
         -------
         RoundTraffic
-            Bytes.
+            Sizes in bytes.
         """

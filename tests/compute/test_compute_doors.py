@@ -229,8 +229,8 @@ def test_what_outlives_the_call_is_its_own():
 def test_what_leads_out_of_a_matrix_never_reaches_a_kernel(name):
     function = (OF_ROWS | OF_TABLES)[name]
     for part, entry, message in (
-        ("indices", 99, r"\w+\.indices must lie in \[0, 12\), got 99"), ("indices", -1, r"\w+\.indices must lie in"),
-        ("indptr", 10**6, r"\w+\.indptr must not fall"), ("data", np.nan, r"\w+\.data must be finite, got nan"),
+        ("indices", 99, r"\w+\.indices must be in \[0, 12\), got 99"), ("indices", -1, r"\w+\.indices must be in"),
+        ("indptr", 10**6, r"\w+\.indptr must not decrease"), ("data", np.nan, r"\w+\.data must be finite, got nan"),
     ):  # fmt: skip
         matrix = scipy.sparse.csr_array(CSR, copy=True)
         getattr(matrix, part)[4] = entry
@@ -269,16 +269,16 @@ def test_weights_go_with_entries_in_order_alone():
     ):
         np.testing.assert_array_equal(function(CSR), function(DATA))
         for layout in ("csc", "coo", "shuffled", "twice"):
-            with pytest.raises(ValueError, match=r"must have its entries in order .* where weights go with them, got"):
+            with pytest.raises(ValueError, match=r"must have distinct entries sorted .* if weights are given for them"):
                 function(MATRICES[layout])
-        with pytest.raises(TypeError, match="must be Interactions or a CSR where weights go with its entries"):
+        with pytest.raises(TypeError, match="must be Interactions or a CSR matrix if weights are given"):
             function(pd.DataFrame({"user": [1], "item": [1]}))
 
 
 def test_sizes_of_a_table_are_its_own():
-    with pytest.raises(ValueError, match="n_items must be that of users, 12, got 13; leave it out"):
+    with pytest.raises(ValueError, match="n_items must be the size of users, 12, got 13; leave it out"):
         sgd.fit_factors(CSR, n_items=13, n_epochs=1)
-    with pytest.raises(TypeError, match=r"n_users must be an integer where .* are columns, got None"):
+    with pytest.raises(TypeError, match=r"n_users must be an integer if .* are columns, got None"):
         sgd.fit_factors([0], [0], [1.0], n_items=1)
 
 

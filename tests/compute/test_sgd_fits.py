@@ -215,9 +215,7 @@ def of_text(prediction, rating):
 @pytest.mark.parametrize("sizes", [{}, {"n_users": 2}, {"n_items": 2}])
 def test_columns_without_sizes_are_refused_with_what_has_them(sizes):
     missing = "n_items" if "n_users" in sizes else "n_users"
-    with pytest.raises(
-        TypeError, match=rf"{missing} must be an integer where users, items .* got None; pass it, or pass"
-    ):
+    with pytest.raises(TypeError, match=rf"{missing} must be an integer if users, items .* got None; pass it, or pass"):
         sgd.fit_factors([0, 1], [0, 1], [1.0, 2.0], key=Key.from_seed(1), **sizes)
     fitted = sgd.fit_factors(np.diag([1.0, 2.0]), key=Key.from_seed(1), n_epochs=1, **sizes)  # a matrix has them
     assert len(fitted.user_factors) == len(fitted.item_factors) == 2
@@ -245,11 +243,11 @@ def test_columns_without_sizes_are_refused_with_what_has_them(sizes):
         ({"schedule": "cosine"}, "schedule must be one of 'constant', 'inverse'"),
         ({"schedule": lambda epoch: -1.0}, r"schedule\(1\) must be at least 0"),
         ({"validation": 1.0}, "validation must be less than 1"),
-        ({"validation": 0.01}, "validation=0.01 of 3 ratings leaves none on one side"),
+        ({"validation": 0.01}, "validation=0.01 must leave ratings on both sides, got 3"),
         ({"validation": ([0], [0])}, r"validation must be \(users, items, ratings\), got 2 arrays"),
         ({"validation": ([9], [0], [1.0])}, "validation users must be from 0 to 2, got 9"),
         ({"validation": ([], [], np.empty(0))}, "validation ratings must hold at least one rating"),
-        ({"validation": 0.34, "weights": [0.0, 0.0, 1.0]}, "leaves only ratings of weight 0 on one side"),
+        ({"validation": 0.34, "weights": [0.0, 0.0, 1.0]}, "must leave a weight above 0 on both sides"),
         ({"patience": 0}, "patience must be at least 1"),
         ({"init_scale": -0.1}, "init_scale must be at least 0"),
         ({"dtype": np.int32}, "dtype must be float32 or float64, got int32"),
@@ -259,7 +257,7 @@ def test_columns_without_sizes_are_refused_with_what_has_them(sizes):
         ({"n_threads": -1}, "n_threads must be at least 0"),
         ({"users": [0.5, 1.0, 2.0]}, "users must be integers, got float64"),
         ({"users": [-1, 0, 1]}, "users must be from 0 to 2, got -1 to 1"),
-        ({"items": [0, 1]}, r"items must have shape \(3,\), one entry a rating"),
+        ({"items": [0, 1]}, r"items must have shape \(3,\), one entry for each rating"),
         ({"users": [[0, 1, 2]]}, "users must have 1 dimension"),
         ({"ratings": [1.0, math.nan, 2.0]}, r"ratings must be finite, got nan at \(1,\)"),
         ({"ratings": [1.0, 1e300, 2.0]}, "ratings must fit float32, got 1e"),

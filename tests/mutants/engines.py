@@ -43,7 +43,7 @@ ENGINES = [
     ),
     Mutant(
         "silent-users-hide-others", "users who did not answer are counted among the crowd", "Engine.run",
-        "self._amend(ledger, event, heard.n_clients)",
+        "self._amend(ledger, event, update.n_clients)",
         "pass",
         ("test_users_who_did_not_answer_are_in_no_crowd",),
     ),
@@ -158,14 +158,14 @@ ENGINES = [
     ),
     Mutant(
         "checkpoint-replays-any-round", "a message is replayed in other rounds than its own", "Checkpoint.message",
-        "kept_round != round_number",
+        "recorded_round != round_number",
         "False",
         ("test_an_open_round_sends_its_recorded_message_on_whatever_data",),
     ),
     Mutant(
         "checkpoint-takes-other-settings", "a run is resumed on other data or with other parameters",
         "Checkpoint._check_bound",
-        "not others",
+        "not differing",
         "True",
         ("test_bad_checkpoints",),
     ),

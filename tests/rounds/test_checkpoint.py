@@ -111,7 +111,7 @@ def test_numbers_are_the_same_however_they_are_written():
 
 
 def test_what_is_not_known_has_no_digest():
-    with pytest.raises(TypeError, match=r"callback holds <object.*\(object\), which a run that is kept cannot depend"):
+    with pytest.raises(TypeError, match=r"callback must hold .* got <object.*\(object\), of which no digest exists"):
         digests({"callback": object()})
 
 
@@ -198,7 +198,7 @@ def test_stage_one_is_bound_too(tmp_path):
         fit(rated(timestamps=lambda times: times[::-1]), tmp_path, **options)
     (tmp_path / "key.json").unlink()
     (tmp_path / "message-shard-0").unlink()
-    with pytest.raises(DamagedFileError, match=r"stage1' is damaged: it is of a run whose key \(key.json\) is gone"):
+    with pytest.raises(DamagedFileError, match=r"stage1' is damaged: the key \(key.json\) of its run is missing"):
         fit(rated(), tmp_path, **options)
 
 
@@ -233,7 +233,7 @@ def test_the_noise_of_a_run_is_added_to_no_sums_of_other_arithmetic(tmp_path, mo
         (tmp_path / "b" / file).unlink()
     kept = {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     monkeypatch.setattr(checkpoint, "describe_arithmetic", other_arithmetic(**{name: "another"}))
-    with pytest.raises(OtherRunError, match=rf"other arithmetic \(key.json: {name} .* and not 'another'\); its noise"):
+    with pytest.raises(OtherRunError, match=rf"other arithmetic \(key.json: {name} .* and not 'another'\), so its noise"):
         fit(log(), tmp_path / "b")
     assert {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()} == kept
 
@@ -312,7 +312,7 @@ def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, left):
     for path in tmp_path.iterdir():
         if path.name != left:
             path.unlink()
-    missing = rf"{left}' is damaged: it is of a run whose key .* pass another one"
+    missing = rf"{left}' is damaged: the key .* pass another one"
     with pytest.raises((DamagedFileError, OtherRunError), match=missing):  # before there is another key
         fit(log(), tmp_path)
     assert set(os.listdir(tmp_path)) == {left, "lock"}
@@ -391,8 +391,8 @@ def interrupted(data, folder, monkeypatch):
         ("secret", "00" * 32, "must have a seed or a secret"),
         ("run", None, "its run must be 32 hexadecimal digits"),
         ("run", "../" * 10 + "ab", "its run must be 32 hexadecimal digits"),
-        ("bound_to", [], "bound_to must hold digests"),
-        ("bound_to", {"rows": 1}, "bound_to must hold digests"),
+        ("bound_to", [], "bound_to must be an object of digests"),
+        ("bound_to", {"rows": 1}, "bound_to must be an object of digests"),
         ("more", 1, "must have the fields"),
     ],
 )

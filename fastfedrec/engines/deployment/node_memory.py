@@ -76,7 +76,7 @@ class RunMemory(Checkpoint):
         if found is None:
             return None
         header, arrays = found
-        with checking(self.folder / _ANSWER, self._way_out):
+        with checking(self.folder / _ANSWER, self._remedy):
             known = {name: check_integer(name, header[name], low=0) for name in _FIELDS}
             sent = {name: array for name, array in arrays.items() if not name.startswith(_OWN)}
             update = Update(known["round"], sender, known["n_clients"], sent)
@@ -93,7 +93,7 @@ class RunMemory(Checkpoint):
         found = self._read(_ANSWER, _FIELDS)
         if found is None:
             return None
-        with checking(self.folder / _ANSWER, self._way_out):
+        with checking(self.folder / _ANSWER, self._remedy):
             return unpack({name.removeprefix(_OWN): own for name, own in found[1].items() if name.startswith(_OWN)})
 
     def keep_answer(self, update: Update, n_users: int, devices: Mapping[str, np.ndarray]) -> None:

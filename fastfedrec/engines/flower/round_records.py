@@ -25,7 +25,7 @@ class RoundRecords(Checkpoint):
         if found is None:
             return None
         header, arrays = found
-        with checking(self.folder / name, self._way_out):
+        with checking(self.folder / name, self._remedy):
             answered = frozenset(map(_text, header["answered"]))
             if answered - set(receiver.expected):
                 raise ValueError("somebody has answered who was not asked")

@@ -156,7 +156,7 @@ HOSTILE = {
     "replayed round": (altered("config", "round", 0), r"it answers round 0, and round 1 is open"),
     "late": (altered("config", "round", 7), "late or replayed"),
     "twice": (lambda reply: [reply, reply], "answered this round before"),
-    "other users": (altered("config", "num-examples", 999), "it claims 999 clients, and 150 were asked"),
+    "other users": (altered("config", "num-examples", 999), "it claims 999 clients, and 150 were expected"),
     "fields": (altered("update", "more", Array(np.zeros(1))), "it must have the fields"),
     "100 times": (altered("update", "total", lambda a: Array(np.zeros(30_000, dtype=np.int64))), "is larger than the"),
     "6 times once read": (altered("update", "total", Array(np.zeros(3_500, dtype=np.int16))), "bytes are larger than"),

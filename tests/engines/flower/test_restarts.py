@@ -65,7 +65,7 @@ def test_a_key_without_a_state_makes_no_noise(data, tmp_path, is_simulation):
     serve(system, data, MemoryGrid(nodes), **options)
     key = (tmp_path / "server/key.json").read_text()
     (tmp_path / "server/state").unlink()
-    with pytest.raises(DamagedFileError, match="round-0-0' is damaged: it is of a run whose state is gone"):
+    with pytest.raises(DamagedFileError, match="round-0-0' is damaged: the state of its run is missing"):
         serve(system, data, MemoryGrid(nodes), **options)
     for path in (tmp_path / "server").glob("round-*"):
         path.unlink()
