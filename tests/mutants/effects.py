@@ -31,7 +31,7 @@ EFFECTS = [
         "NoisyRound.round_event",
         """
         return Gaussian(
-            sum(squares.values()) ** -0.5 * _LESS,
+            sum(squares.values()) ** -0.5 * _BELOW_ONE,
             f"Gaussian noise on {self._what}",
             neighboring="zero_out",
             sampling="none",
@@ -41,7 +41,7 @@ EFFECTS = [
         """,
         """
         return Gaussian(
-            sum(squares.values()) ** -0.5 * _LESS,
+            sum(squares.values()) ** -0.5 * _BELOW_ONE,
             f"Gaussian noise on {self._what}",
             neighboring="replace",
             sampling="none",

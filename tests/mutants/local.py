@@ -160,7 +160,7 @@ LOCAL = [
     ),
     Mutant(
         "hidden-items-uncounted", "LaplaceRRSVD with hidden items counts one report", "RatingRounds.round_event",
-        "n_reports = self.n_reports if self._longest is None else self._longest",
+        "n_reports = self.n_reports if self._max_reports is None else self._max_reports",
         "n_reports = 1",
         (f"{COUNTED}[LaplaceRRSVD(hide_items=True)]",),
     ),
@@ -168,7 +168,7 @@ LOCAL = [
         "open-items-promised", "LaplaceRRSVD promises something though all see which items a user rated",
         "RatingRounds.round_event",
         "return Unprotected('which items each user has rated')",
-        "return self.values_event(channel, self._longest or 1, n_clients)",
+        "return self.values_event(channel, self._max_reports or 1, n_clients)",
         ("test_an_engine_that_records_only_the_round_promises_nothing_where_items_are_not_hidden",),
     ),
     Mutant(

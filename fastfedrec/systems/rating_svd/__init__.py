@@ -1,6 +1,6 @@
-"""Laplace-RR-SVD: private ratings, biases and factors of them, and baselines of ratings.
+"""Laplace-RR-SVD, which trains biases and factors on private ratings, and baselines for ratings.
 
-The randomizers of ratings are in `mechanisms.ratings`.
+`mechanisms.ratings` has the randomizers of ratings.
 """
 
 __all__: list[str] = []

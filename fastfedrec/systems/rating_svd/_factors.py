@@ -1,4 +1,4 @@
-"""Factors of what the biases leave of noisy ratings, and whether there are any to be found under the noise."""
+"""Factors of the residuals of noisy ratings, and a test whether there is a signal in the noise."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,22 +9,14 @@ from fastfedrec.compute import sgd
 from fastfedrec.core.arrays import split_permutation
 from fastfedrec.core.randomness import Key
 
-_HELD_OUT = 10  # every how manieth report chooses the number of epochs
-_PATIENCE = 5
-_CLEAR = 2.0  # standard errors
+_HELD_OUT_EVERY = 10  # one report in ten is held out to choose the number of epochs
+_PATIENCE = 5  # epochs without improvement after which training stops
+_MIN_GAIN_ERRORS = 2.0  # standard errors by which factors must lower the held-out error
 
 
 @dataclass(frozen=True)
 class Training:
-    """How factors are trained, by `fastfedrec.sgd.fit_factors`.
-
-    Parameters
-    ----------
-    n_factors, n_epochs : int
-        Rank, and passes over the reports at most.
-    learning_rate, regularization : float
-        For residuals of variance 1.
-    """
+    """Settings of `fastfedrec.sgd.fit_factors`, with rates for residuals of variance 1."""
 
     n_factors: int
     n_epochs: int
@@ -42,19 +34,19 @@ def fit_residual_factors(
     key: Key,
     n_threads: int,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Train on residuals divided by their standard deviation, noise included; (user factors, item factors, epochs).
+    """Return user factors, item factors and the number of epochs, from training on residuals scaled to variance 1.
 
-    So one regularization serves every noise.  Held-out reports, which are as private as all others, choose the number
-    of epochs; where their errors do not fall by more than two standard errors, the factors are 0 (0 epochs).
+    The scale includes the noise, so that one regularization suits every noise.  Held-out reports, which are as private
+    as the others, choose the number of epochs.  The factors are 0 (0 epochs) unless errors fall by two standard errors.
     """
-    nothing = np.zeros((n_users, training.n_factors)), np.zeros((n_items, training.n_factors)), 0
+    zero_factors = np.zeros((n_users, training.n_factors)), np.zeros((n_items, training.n_factors)), 0
     n, scale = len(residuals), float(residuals.std()) if len(residuals) else 0.0
-    n_held_out = n // _HELD_OUT
+    n_held_out = n // _HELD_OUT_EVERY
     if not training.n_factors or n_held_out < 2 or not scale:
-        return nothing
+        return zero_factors
     residuals = residuals / scale
     order = key.permutation("laplace_rr_svd.held_out", size=n, n_threads=n_threads)
-    held_out, rest = split_permutation(order, n_held_out)
+    held_out, training_rows = split_permutation(order, n_held_out)
     options: dict[str, Any] = {
         "n_users": n_users,
         "n_items": n_items,
@@ -65,25 +57,27 @@ def fit_residual_factors(
         "key": key,
         "n_threads": n_threads,
     }
-    judged = users[held_out], items[held_out], residuals[held_out]
+    validation = users[held_out], items[held_out], residuals[held_out]
     trial = sgd.fit_factors(
-        users[rest],
-        items[rest],
-        residuals[rest],
+        users[training_rows],
+        items[training_rows],
+        residuals[training_rows],
         n_epochs=training.n_epochs,
-        validation=judged,
+        validation=validation,
         patience=_PATIENCE,
         **options,
     )
-    gain = judged[2] ** 2 - (judged[2] - trial.predict(*judged[:2])) ** 2
-    if not trial.epoch or not gain.mean() > _CLEAR * gain.std(ddof=1) / np.sqrt(n_held_out):
-        return nothing
+    # Differences of squared errors for the same reports have a much smaller variance than the errors.
+    gain = validation[2] ** 2 - (validation[2] - trial.predict(*validation[:2])) ** 2
+    if not trial.epoch or not gain.mean() > _MIN_GAIN_ERRORS * gain.std(ddof=1) / np.sqrt(n_held_out):
+        return zero_factors
+    # All reports, with the number of epochs from the trial, since a tenth more data help.
     final = sgd.fit_factors(users, items, residuals, n_epochs=trial.epoch, **options)
-    found = []
+    scaled_factors = []
     for factors, ids, factor in ((final.user_factors, users, scale), (final.item_factors, items, 1.0)):
-        heard = np.bincount(ids, minlength=len(factors)) > 0  # others would keep the random start
-        found.append(np.where(heard[:, None], factor * factors.astype(np.float64), 0.0))
-    return found[0], found[1], final.epoch
+        has_reports = np.bincount(ids, minlength=len(factors)) > 0  # rows without reports have kept their random start
+        scaled_factors.append(np.where(has_reports[:, None], factor * factors.astype(np.float64), 0.0))
+    return scaled_factors[0], scaled_factors[1], final.epoch
 
 
 def fit_published_factors(
@@ -96,7 +90,7 @@ def fit_published_factors(
     key: Key,
     n_threads: int,
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Plain stochastic gradient descent on the reports as they came, scaled to [0, 1]: equations 7 to 9."""
+    """Return factors from stochastic gradient descent on the noisy reports, scaled to [0, 1]: equations 7 to 9."""
     model = sgd.fit_factors(
         users,
         items,

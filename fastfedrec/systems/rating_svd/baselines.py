@@ -1,4 +1,4 @@
-"""What every predicted rating stands beside: means, biased matrix factorisation, and nearest items."""
+"""Reference baselines for ratings: means, biased matrix factorisation, and item neighbours."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -36,9 +36,9 @@ from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 
 __all__ = ["BiasedMF", "GlobalMean", "ItemMean", "RatingBaseline", "RatingItemKNN", "UserMean"]
 
-_BLOCK_CELLS = 2**23  # scores held at once
-_BLOCK_PAIRS = 2**22  # of items, whose products are computed at once
-_NO_DEVIATION = 0.5  # similarity to a neighbour without deviation, so that few and distant ones count for little
+_BLOCK_CELLS = 2**23  # scores in memory at a time
+_BLOCK_PAIRS = 2**22  # pairs of items with products that are computed together
+_NO_DEVIATION = 0.5  # similarity to a virtual neighbour without deviation, which damps few and distant neighbours
 
 
 class RatingBaseline(RatingModel):
@@ -46,7 +46,7 @@ class RatingBaseline(RatingModel):
 
     @property
     def _is_private(self) -> bool:
-        """Whether ratings are hidden: then none decides whether there is a model."""
+        """Return whether ratings are private, so that errors must not depend on them."""
         return False
 
     @transactional
@@ -58,14 +58,14 @@ class RatingBaseline(RatingModel):
         show_progress: bool = False,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Fit in one step.
+        """Fit the model in one step.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings as values; every stored one counts, whatever its value.
+            Ratings as values; every stored one counts, also zeros.
         show_progress : bool
-            Has no effect; here so that all models are fitted alike.
+            Without effect; all models accept it.
         """
         self._check_parameters()
         data = check_ratings(interactions, is_private=self._is_private, min_users=1)
@@ -79,12 +79,12 @@ class RatingBaseline(RatingModel):
 
     @abstractmethod
     def _fit(self, data: Interactions, key: Key, n_threads: int) -> None:
-        """Write to the ledger, then compute."""
+        """Record the event, then compute the fitted arrays."""
 
 
 @dataclass(repr=False, eq=False)
 class _Mean(RatingBaseline, AdditiveModel):
-    """A mean, from ratings as they are or from private reports of them."""
+    """A mean of exact ratings, or of private reports of them."""
 
     epsilon: float | None = None
     grid: Sequence[float] = STARS
@@ -105,36 +105,37 @@ class _Mean(RatingBaseline, AdditiveModel):
         self.user_biases_, self.item_biases_ = np.zeros(data.n_users), np.zeros(data.n_items)
         self.user_factors_, self.item_factors_ = np.zeros((data.n_users, 0)), np.zeros((data.n_items, 0))
         self.mean_ = np.array(self._fit_means(users, items, values))
+        # Decoding again near the first means lowers the noise of the decoded values.
         if decoder is not None:
             values = decoder.decode_near(self.mean_ + self.user_biases_[users] + self.item_biases_[items])
             self.mean_ = np.array(self._fit_means(users, items, values))
 
     @abstractmethod
     def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
-        """Set the biases there are, and return the mean."""
+        """Set the model's biases, and return the mean."""
 
 
-#: Of all three means, that part of the docstring.
+#: The common parameters of the three means, for their docstrings.
 _of_reports = shares_docstring("""\
 epsilon : float or None
-    Per rating, in nats: each is reported through `BayesKary`.  None takes the ratings as they are.
+    Epsilon per rating, in nats, above 0: each is reported through `BayesKary`.  None takes the exact ratings.
 grid : sequence of float
-    The ratings there are.  Without `epsilon` the ends alone count, and ratings between them are taken as they are.""")
+    Possible ratings, increasing.  Without `epsilon` only the ends matter, and other ratings keep their values.""")
 
 
 @_of_reports
 class GlobalMean(_Mean):
-    """The mean of all ratings, for everybody and everything.
+    """The mean of all ratings, for every user and item.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
-    ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
+    ("replace" one rating); the set of rated items is not hidden, as the ledger states.  Without `epsilon`: none.
 
     Attributes
     ----------
     mean_ : ndarray of shape (), float64
-        After `fit`.
+        Mean rating.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        Privacy cost of the fit for each user.
 
     Examples
     --------
@@ -146,22 +147,22 @@ class GlobalMean(_Mean):
     """
 
     def _fit_means(self, users: np.ndarray, items: np.ndarray, values: np.ndarray) -> float:
-        return float(values.mean()) if len(values) else 0.0  # as LaplaceRRSVD has it
+        return float(values.mean()) if len(values) else 0.0  # 0 without ratings, as in LaplaceRRSVD
 
 
 @_of_reports
 class UserMean(_Mean):
-    """Each user's mean rating, shrunk towards the mean of all by as much as the ratings' noise asks for.
+    """Each user's mean rating, shrunk towards the mean of all ratings according to the noise.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
-    ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
+    ("replace" one rating); the set of rated items is not hidden, as the ledger states.  Without `epsilon`: none.
 
     Attributes
     ----------
     mean_, user_biases_ : ndarray of shape () and (n_users,), float64
-        After `fit`.
+        Mean rating, and each user's deviation from it.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        Privacy cost of the fit for each user.
 
     Examples
     --------
@@ -179,17 +180,17 @@ class UserMean(_Mean):
 
 @_of_reports
 class ItemMean(_Mean):
-    """Each item's mean rating, shrunk towards the mean of all by as much as the ratings' noise asks for.
+    """Each item's mean rating, shrunk towards the mean of all ratings according to the noise.
 
     **Guarantee** (`epsilon` given).  One rating's value is `epsilon`-differentially private in the local model
-    ("replace" one rating); which items a user has rated is not hidden, and the ledger says so.  Without it: none.
+    ("replace" one rating); the set of rated items is not hidden, as the ledger states.  Without `epsilon`: none.
 
     Attributes
     ----------
     mean_, item_biases_ : ndarray of shape () and (n_items,), float64
-        After `fit`.
+        Mean rating, and each item's deviation from it.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        Privacy cost of the fit for each user.
 
     Examples
     --------
@@ -206,29 +207,28 @@ class ItemMean(_Mean):
 
 
 class BiasedMF(LaplaceRRSVD):
-    """Biased matrix factorisation of the ratings as they are: `LaplaceRRSVD` without its privacy.
+    """Biased matrix factorisation of exact ratings: `LaplaceRRSVD` without its privacy.
 
-    **Guarantee.** None, and the ledger says so.
+    **Guarantee.** None, as the ledger states.
 
     Parameters
     ----------
     grid : sequence of float
-        The lowest and the highest rating, or all there are: the ends alone count.  Ratings beyond them count as the
-        nearest of them.
+        Possible ratings, increasing, of which only the ends matter.  Ratings beyond them count as the nearest end.
     n_factors : int
-        Of users and items, on top of the biases; at least 0.
+        Number of factors in addition to the biases, at least 0.
     n_epochs : int or "auto"
-        The most passes over the ratings; a tenth of them, held out, chooses how many, and whether there are factors at
-        all (`n_epochs_`).  Then all of them are trained on.  "auto" is 60.
+        Largest number of passes over the ratings.  A held-out tenth chooses the number, and whether there are factors
+        (`n_epochs_`); the final training uses all ratings.  "auto" is 60.
     learning_rate : float or "auto"
-        Of the first epoch of stochastic gradient descent, for residuals of variance 1; "auto" is .04.
+        Learning rate in the first epoch of stochastic gradient descent, for residuals of variance 1; "auto" is .04.
     regularization : float or "auto"
-        Of the factors, a rating; "auto" is .13.  Biases are shrunk by the ratings' own variances instead.
+        L2 penalty of the factors for each rating; "auto" is .13.  Biases are shrunk by the ratings' variances instead.
 
     Notes
     -----
-    A rating is the mean, a bias of the user, one of the item, and the product of their factors [1]_.  The biases are
-    solved for; the factors are trained on what they leave.
+    A rating is the mean, a user bias, an item bias, and the inner product of their factors [1]_.  The fit solves for
+    the biases, and trains the factors on the residuals.
 
     References
     ----------
@@ -265,37 +265,37 @@ class BiasedMF(LaplaceRRSVD):
 
 @dataclass(repr=False, eq=False)
 class RatingItemKNN(RatingBaseline):
-    """Nearest items: a user's own ratings of the items most like this one, beside the biases.
+    """Item neighbours: biases, plus the user's deviations for the most similar items.
 
-    **Guarantee.** None: the ratings are used as they are, and the ledger says so.
+    **Guarantee.** None: the exact ratings are used, as the ledger states.
 
     Parameters
     ----------
     n_neighbors : int
-        Most similar items kept for each item.
+        Number of neighbours stored for each item, at least 1.
     shrinkage : float
-        A similarity from n common users counts n / (n + shrinkage) of itself.
+        Number of users, at least 0; a similarity from n common users is multiplied by n / (n + shrinkage).
     grid : sequence of float
-        The lowest and the highest rating, or all there are: the ends alone count.  Ratings beyond them count as the
-        nearest of them.
+        Possible ratings, increasing, of which only the ends matter.  Ratings beyond them count as the nearest end.
 
     Attributes
     ----------
     mean_, user_biases_, item_biases_ : ndarray of shape (), (n_users,) and (n_items,), float64
-        What ratings are centred by.
+        Mean and biases that centre the ratings.
     neighbor_items_ : ndarray of shape (n_items, n_kept), int32
-        The most similar other items, best first; `n_kept` is `n_neighbors`, or the most that one item has similar ones.
+        The most similar other items, best first; `n_kept` is `n_neighbors`, or the largest number of similar items that
+        one item has.
     neighbor_similarities_ : ndarray of shape (n_items, n_kept), float64
-        Falling, at least 0.
+        Falling similarities, at least 0.
     user_residuals_ : ndarray of shape (n_ratings,), float64
-        The users' own centred ratings, in the order of `interactions_`.
+        The users' centred ratings, in the order of `interactions_`.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release.
+        Ledger with one unprotected release.
 
     Notes
     -----
-    Similarity is the cosine of two items' centred ratings over their common users.  A prediction is the biases' plus
-    the mean of the user's centred ratings of the neighbours, weighted by similarity, and of one 0 with weight 0.5.
+    Similarity is the cosine of two items' centred ratings over their common users.  A prediction is the biases plus the
+    weighted mean of the user's centred ratings of the neighbours and of a 0 with weight 0.5.
 
     References
     ----------
@@ -314,7 +314,7 @@ class RatingItemKNN(RatingBaseline):
         "mean_", "user_biases_", "item_biases_", "neighbor_items_", "neighbor_similarities_", "user_residuals_",
     )  # fmt: skip
 
-    _needs_rows = False  # what the biases say stands by itself
+    _needs_rows = False  # the biases score items for a user without ratings
 
     n_neighbors: int = 200
     shrinkage: float = 100.0
@@ -333,23 +333,27 @@ class RatingItemKNN(RatingBaseline):
         self.mean_: NDArray[np.float64] = np.array(biases.mean)
         self.user_biases_, self.item_biases_ = biases.users, biases.items
         self.user_residuals_ = values - biases.mean - biases.users[users] - biases.items[items]
-        own, ones, squares = (self._by_user(self.user_residuals_**power).tocsc() for power in (1, 0, 2))
-        work = ones.T @ np.diff(data.indptr).astype(np.float64)  # the pairs that the users of each item have
+        residuals, ones, squares = (self._by_user(self.user_residuals_**power).tocsc() for power in (1, 0, 2))
+        work = ones.T @ np.diff(data.indptr).astype(np.float64)  # number of pairs that each item forms
         parts = blocks_of_rows(work, _BLOCK_PAIRS)
-        found = []
+        neighbors = []
         for rows in parts:
             part = slice(rows[0], rows[-1] + 1)
             common = (ones[:, part].T @ ones).tocsr()
             owners = np.repeat(np.arange(len(rows)), np.diff(common.indptr))
             pairs = owners, common.indices
             power = _at(squares[:, part].T @ ones, pairs) * _at(ones[:, part].T @ squares, pairs)
-            cosines = _at(own[:, part].T @ own, pairs) / np.sqrt(np.maximum(power, 1e-300))
+            # The lengths are those over common users, which differ from pair to pair.
+            cosines = _at(residuals[:, part].T @ residuals, pairs) / np.sqrt(np.maximum(power, 1e-300))
+            # A similarity from few common users is unreliable and is shrunk towards 0.
             cosines *= common.data / (common.data + self.shrinkage)
-            kept = (cosines > 0) & (common.indices != rows[owners])
-            others = common.indices[kept].astype(np.int32, copy=False)
-            similarities = np.minimum(cosines[kept], 1.0)
-            found.append(select_neighbors(owners[kept], others, similarities, len(rows), self.n_neighbors))
-        self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays("RatingItemKNN", found, parts, data.n_items)
+            is_neighbor = (cosines > 0) & (common.indices != rows[owners])
+            columns = common.indices[is_neighbor].astype(np.int32, copy=False)
+            similarities = np.minimum(cosines[is_neighbor], 1.0)
+            neighbors.append(select_neighbors(owners[is_neighbor], columns, similarities, len(rows), self.n_neighbors))
+        self.neighbor_items_, self.neighbor_similarities_ = neighbor_arrays(
+            "RatingItemKNN", neighbors, parts, data.n_items
+        )
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         data = self.interactions_
@@ -368,30 +372,35 @@ class RatingItemKNN(RatingBaseline):
 
     def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
         data = self.interactions_
+        """Return values of all interactions as a CSR array."""
         return scipy.sparse.csr_array((values, data.indices, data.indptr), shape=data.shape)
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
         neighbors = self.neighbor_items_, self.neighbor_similarities_
-        own = self.interactions_._take_users(users)
-        lengths = own.interactions_per_user()
-        entries = np.repeat(self.interactions_.indptr[users] - own.indptr[:-1], lengths) + np.arange(lengths.sum())
-        sums = score_neighbors(own, *neighbors, weights=self.user_residuals_[entries])
-        weights = score_neighbors(own, *neighbors, weights=np.ones(len(entries)))
+        user_rows = self.interactions_._take_users(users)
+        lengths = user_rows.interactions_per_user()
+        entries = np.repeat(self.interactions_.indptr[users] - user_rows.indptr[:-1], lengths) + np.arange(
+            lengths.sum()
+        )
+        # Positions of the users' entries in the model's arrays.
+        sums = score_neighbors(user_rows, *neighbors, weights=self.user_residuals_[entries])
+        weights = score_neighbors(user_rows, *neighbors, weights=np.ones(len(entries)))
         return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + sums / (weights + _NO_DEVIATION)
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
-        rows, where = np.unique(users, return_inverse=True)
+        # Each user's row of scores is computed once.
+        rows, row_numbers = np.unique(users, return_inverse=True)
         scores = np.empty(len(users))
         step = max(1, _BLOCK_CELLS // self.interactions_.n_items)
         for start in range(0, len(rows), step):
-            inside = (where >= start) & (where < start + step)
+            in_block = (row_numbers >= start) & (row_numbers < start + step)
             block = self._score_block(rows[start : start + step])
-            scores[inside] = block[where[inside] - start, items[inside]]
+            scores[in_block] = block[row_numbers[in_block] - start, items[in_block]]
         return scores
 
 
 def _at(products: "scipy.sparse.csr_array", pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """The entries of a product at these places; SciPy stores none that is 0."""
+    """Return the entries of a product at these pairs; SciPy stores no zeros."""
     stored = products.tocsr()
     same = stored.nnz == len(pairs[1]) and np.array_equal(stored.indices, pairs[1])
     return stored.data if same else np.asarray(stored[pairs]).ravel()
@@ -407,37 +416,15 @@ def collect_ratings(
     *,
     caller: str,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], ReportDecoder | None]:
-    """What a server has of all ratings: row, column, and the value or a private estimate of it.
+    """Return rows, columns, and exact or decoded values of all ratings, with the decoder if there is one.
 
-    Parameters
-    ----------
-    data : Interactions
-        Ratings as values.
-    epsilon : float or None
-        Per rating; None takes the values as they are.
-    grid : sequence of float
-        The ratings there are; without `epsilon` its ends alone count.
-    key : Key
-        Source of the reports.
-    ledger : Ledger
-        Told before anybody is asked.
-    n_threads : int
-        At least 1.
-    caller : str
-        Whose fit it is, for who takes the key again.
-
-    Returns
-    -------
-    users, items : ndarray of shape (n_ratings,), int64
-        In the order of `data`.
-    values : ndarray of shape (n_ratings,), float64
-        Decoded.
-    decoder : ReportDecoder or None
-        That decoded them, if they had to be.
+    `epsilon` is per rating, in nats; None takes exact values, and then only the ends of `grid` matter.
+    The ledger gets its entries before any report.  `caller` names the model of the fit, for errors about reused keys.
     """
-    half = 1.0 if epsilon is None else epsilon / 2  # exact, and two of them are epsilon again
-    collector = LaplaceRRSVD(None if epsilon is None else "optimal", half, half, grid=grid)
+    half_epsilon = 1.0 if epsilon is None else epsilon / 2  # exact, and the two halves add up to epsilon
+    collector = LaplaceRRSVD(None if epsilon is None else "optimal", half_epsilon, half_epsilon, grid=grid)
     fit = Fit.resolve(key, n_threads, False, ledger, None)
+    # The collector's fit claims the key under the name of the model that was called.
     fit.caller = caller
     state = collector._collect(data, fit)
     decoder = collector._decoder(state)

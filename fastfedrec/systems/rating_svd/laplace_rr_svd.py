@@ -1,8 +1,9 @@
 """Laplace-RR-SVD: locally private rating collection, then matrix factorisation (Jeyamohan, Chen, Aslam).
 
-Every user sends its ratings once, each through a randomizer on its own device; the server estimates how ratings are
-distributed, decodes the reports so that means come out right, and trains.  The published randomizer protects nothing;
-the variants that do are exact finite channels.  Corrections: docs/explanation/systems/rating_svd/laplace-rr-svd.md.
+Each user sends the user's ratings once, each through a randomizer on the user's device.  The server estimates the
+distribution of ratings, decodes the reports so that means are unbiased, and trains.  The published randomizer gives no
+protection; the guaranteed variants are exact finite channels.  docs/explanation/systems/rating_svd/laplace-rr-svd.md
+lists corrections of the paper.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ from fastfedrec.systems.rating_svd.rounds import RatingRounds, RatingState, trut
 
 __all__ = ["LaplaceRRSVD", "RatingState"]
 
-# Chosen on the first two splits of MovieLens 100K, without privacy and at epsilon 2 and 4 a rating.
+# Tuned on the first two splits of MovieLens 100K, without privacy and at epsilon 2 and 4 per rating.
 _AUTO = {
     "ours": Training(20, n_epochs=60, learning_rate=0.04, regularization=0.13),
     "published": Training(20, n_epochs=20, learning_rate=0.02, regularization=0.02),
@@ -51,73 +52,73 @@ _VARIANTS = ("optimal", "mixture", "serial", "laplace", "published")
 
 @dataclass(repr=False, eq=False)
 class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
-    """Matrix factorisation of ratings that were randomized on the users' devices.
+    """Matrix factorisation of ratings that the users' devices randomize.
 
     **Guarantee** (every variant but "published" and None).  One rating is `channel`.epsilon-differentially private in
-    the local model: any two values of the grid are neighbours ("replace"), the privacy unit is one rating, and nothing
-    beyond the user's own device is trusted.  A user's n ratings together cost n times as much.  Which items a user has
-    rated is not hidden, and the ledger says so, unless `hide_items`: then everything that a user sends is
+    the local model: any two values of the grid are neighbours ("replace"), the privacy unit is one rating, and the user
+    trusts only the user's own device.  A user's n ratings cost n times as much in total.  The set of rated items is not
+    hidden, as the ledger states, unless `hide_items` is True: then all messages of a user are
     ``n_reports * channel.epsilon``-differentially private for replacing all of that user's data (privacy unit "user").
 
     Parameters
     ----------
     variant : {"optimal", "mixture", "serial", "laplace", "published"} or None
-        The randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true
-        rating as often as that sum allows, else Laplace noise (`MixtureLaplaceRR`).  "serial": noise, then randomized
-        response (`SerialLaplaceRR`; its epsilon is below either).  "laplace": noise alone, at the sum
-        (`RoundedLaplace`).  "published": as printed, which protects nothing.  None: the ratings as they are.
+        Randomizer of one rating.  "optimal": `BayesKary` at ``epsilon_1 + epsilon_2``.  "mixture": the true rating with
+        the largest probability that this sum allows, otherwise Laplace noise (`MixtureLaplaceRR`).  "serial": Laplace
+        noise, then randomized response (`SerialLaplaceRR`, with an epsilon below both).  "laplace": Laplace noise only,
+        at the sum (`RoundedLaplace`).  "published": as in the paper, without protection.  None: exact ratings.
     epsilon_1, epsilon_2 : float
-        Of the Laplace noise and of the randomized response, in nats.
+        Epsilons of the Laplace noise and of the randomized response, in nats, above 0.
     max_ratings : int or None
-        The most ratings that a user sends; of more, so many are drawn uniformly.  A public number: with it a user's
-        cost is public as well.
+        Largest number of ratings that a user sends; a user with more ratings draws this number uniformly.  It is a
+        public number, and makes the cost of a user public.
     hide_items : bool
-        Every user reports on `n_reports` items drawn without regard to its data, rated or not, through a channel that
-        has "not rated" for one more value (`RatedOrNot`).  For "optimal" only.
+        Whether every user reports on `n_reports` items that are drawn independently of the user's data, rated or not,
+        through a channel with an additional value "not rated" (`RatedOrNot`).  For "optimal" only.
     n_reports : int
-        With `hide_items`: reports of a user; no more than there are items.
+        Number of reports of a user with `hide_items`, limited by the number of items.
     grid : sequence of float
-        The ratings there are, increasing, at most 16; public.  A rating off the grid counts as the nearest one on it;
-        under a guarantee nothing tells that there was one.  With ``variant=None`` the ends alone count, and ratings
-        between them are taken as they are.
+        Possible ratings, increasing, at most 16; public.  A rating off the grid counts as the nearest value on it,
+        without a warning in guaranteed variants.  With ``variant=None`` only the ends matter, and ratings between them
+        keep their values.
     n_factors : int
-        Of users and items, on top of the biases; at least 0.  Where held-out reports do not show that they help, they
-        are 0; so they are with `hide_items`.
+        Number of factors in addition to the biases, at least 0.  The factors are 0 unless they lower the error of
+        held-out reports, and with `hide_items`.
     n_epochs : int or "auto"
-        The most epochs of training; held-out reports choose.  "auto" is 60 (published: 20, all of them).
+        Largest number of training epochs; held-out reports choose.  "auto" is 60 (published: 20, without a choice).
     learning_rate, regularization : float or "auto"
-        Of stochastic gradient descent on residuals of variance 1.  "auto" is .04 and .13 (published: .02 and .02, on
-        ratings from 0 to 1).
+        Settings of stochastic gradient descent on residuals of variance 1.  "auto" is .04 and .13 (published: .02 and
+        .02, on ratings from 0 to 1).
     prior : sequence of float or None
-        How often each rating of the grid is expected, from public knowledge and never from the ratings to be collected;
-        for "optimal" only, which then tells most about such ratings.  None expects all alike.
+        Expected share of each rating of the grid, from public knowledge and never from the collected ratings; for
+        "optimal" only, which is then most informative for such ratings.  None is the uniform distribution.
 
     Attributes
     ----------
     channel : Channel or None
-        The exact channel of one report, with its `epsilon`; None as published and without privacy.
+        Exact channel of one report, with its `epsilon`; None for "published" and without privacy.
     mean_ : ndarray of shape (), float64
-        After `fit`.
+        Mean rating.
     user_biases_, item_biases_ : ndarray of shape (n_users,) and (n_items,), float64
-        What to add to the mean, shrunk by as much as the noise asks for.
+        Deviations from the mean, shrunk according to the noise.
     user_factors_, item_factors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors)
-        Their products are added as well.
+        Factors with inner products that are added to the biases.
     bias_prior_ : ndarray of shape (2,), float64
-        The variances that a user's bias and the rest of a rating, without any noise, are estimated to have.
+        Estimated variances of a user's bias and of the residual of a rating, both without noise.
     n_epochs_ : int
-        For how many epochs the factors were trained; 0 where there are none.
+        Number of epochs of training the factors; 0 without factors.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        Privacy cost of the fit for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user sent.
+        Traffic of each user.
 
     Notes
     -----
-    All of the model is computed from the reports, so the guarantee covers it, user biases and factors included.
+    The whole model is computed from the reports, so the guarantee covers it, including user biases and factors.
 
-    Users that `with_users` serves send nothing.  Their devices compute their biases, and factors of least squared error
-    with `regularization` for each rating, from their own ratings as they are and the mean, items and prior of this
-    model.  That is theirs and costs nobody anything; no guarantee covers it, as it is shown to nobody else.
+    Users of `with_users` send no message.  Their devices compute biases and least squares factors, with
+    `regularization` for each rating, from the users' exact ratings and this model's mean, items and prior.  This has no
+    privacy cost, and no guarantee covers the results, which only the user sees.
 
     References
     ----------
@@ -190,20 +191,20 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         *,
         engine: Engine | None = None,
     ) -> Self:
-        """Collect every user's ratings once, and train on what came.
+        """Collect every user's ratings once, and train on the reports.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings as values; every stored one counts, whatever its value.  Under a guarantee data without values are
-            not refused, and each counts as 1: whether all ratings are 1 is what no fit may tell.
+            Ratings as values; every stored one counts, also zeros.  In guaranteed variants data without values are
+            accepted as ratings of 1, since an error would reveal whether all ratings are 1.
 
         Warns
         -----
         UserWarning
-            Ratings that are not on the grid (``variant=None``: beyond its ends), in the variants without a guarantee.
+            Ratings are off the grid (``variant=None``: beyond its ends), in the variants without a guarantee.
         RuntimeWarning
-            Training diverged; the last good epoch is kept, and every prediction is finite.
+            Training diverged; the model has the last finite epoch, and all predictions are finite.
         """
         self._check_parameters()
         data = check_ratings(interactions, is_private=self.channel is not None, min_users=1)
@@ -213,7 +214,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
 
     def _collect(self, data: Interactions, fit: Fit) -> RatingState:
         """Run the one round."""
-        channel = self.channel  # one that cannot be made is refused before anybody is asked
+        channel = self.channel  # raises for an impossible channel, before any report
         if self.variant is None:
             warn_beyond_ends(data, self.grid, "count as the nearest of them", stacklevel=4)
         elif channel is None:
@@ -225,47 +226,49 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         return fit.rounds(system, state, data)
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """Return the single phase of one round."""
         return [Phase(self, self.initial_state(data, key))]
 
     def _note_claims(self, ledger: Ledger, channel: Channel | None, n_users: int, key: Key) -> None:
-        """Put into the ledger what the round's own event cannot say."""
+        """Record in the ledger the claims that the round's event does not state."""
         if self.variant == "published":
             ledger.note(truth_statement(self.published_mechanism))
         elif channel is not None and not self.hide_items:
             longest = self._longest or 0
             ledger.record(self.values_event(channel, longest, n_users), simulation=key.is_simulation)
-            whose = "any user, by max_ratings" if self.max_ratings is not None else "the user with the most ratings"
+            affected = "any user, by max_ratings" if self.max_ratings is not None else "the user with the most ratings"
             ledger.note(
-                f"the figures of the ratings' values are for {whose} ({longest:,}), and for any other values of the "
+                f"the figures of the ratings' values are for {affected} ({longest:,}), and for any other values of the "
                 "same items: which items a user has rated is not hidden (hide_items=True hides it)"
             )
 
-    # ---- the server's part ----------------------------------------------------------------------------------------
+    # ---- training on the reports ----------------------------------------------------------------------------------
 
     def _decoder(self, state: RatingState) -> ReportDecoder | None:
-        """What makes values of the reports; None where they are values, and where it is hidden what was rated."""
+        """Return the decoder of the reports, or None if they are values or hide the rated items."""
         channel = self.channel
         return None if channel is None or self.hide_items else ReportDecoder(channel, state.reports)
 
     @property
     def _training(self) -> Training:
-        """The settings with "auto" resolved."""
+        """Return the settings with "auto" resolved."""
         auto = _AUTO["published" if self.variant == "published" else "ours"]
         given = {name: getattr(self, name) for name in ("n_epochs", "learning_rate", "regularization")}
         chosen = {name: value for name, value in given.items() if not isinstance(value, str)}
         return replace(auto, n_factors=self.n_factors, **chosen)
 
     def _train(self, state: RatingState, n_threads: int) -> None:
-        """Everything from here on looks at the reports only."""
+        """Fit biases and factors; from here on the data are the reports only."""
         users, items, decoder = state.users, state.items, self._decoder(state)
         shape = len(state.global_user_ids), state.n_items
         options = (*shape, self._training, Key.from_seed(state.seed), n_threads)
         low, high = self.grid[0], self.grid[-1]
-        variance = (high - low) ** 2 / 4  # the most there can be; nothing better is known where items are hidden
+        variance = (high - low) ** 2 / 4  # the largest possible variance, if the reports do not give a better bound
         channel = self.channel
         if self.variant == "published":
             biases = Biases(low, np.zeros(shape[0]), np.zeros(shape[1]))
             factors = fit_published_factors(users, items, (state.reports - low) / (high - low), *options)
+            # The training was on ratings scaled to [0, 1]; one side of the factors undoes this.
             factors = (high - low) * factors[0], *factors[1:]
         elif isinstance(channel, RatedOrNot):
             rated, products = channel.estimate_rated(state.reports), channel.estimate(state.reports)
@@ -275,6 +278,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             values = state.reports if decoder is None else decoder.decode()
             variance = decoder.variance if decoder is not None else float(values.var()) if len(values) else 0.0
             biases = fit_biases(users, items, values, *shape, n_threads)
+            # Decoding again near the first fit's predictions lowers the noise of the decoded values.
             if decoder is not None:
                 values = decoder.decode_near(biases.mean + biases.users[users] + biases.items[items])
                 biases = fit_biases(users, items, values, *shape, n_threads)
@@ -284,19 +288,20 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         self.user_factors_, self.item_factors_, self.n_epochs_ = factors
         self.bias_prior_: NDArray[np.float64] = np.array([biases.spreads[0], max(variance - sum(biases.spreads), 0.0)])
 
-    # ---- users who were not there ---------------------------------------------------------------------------------
+    # ---- new users ------------------------------------------------------------------------------------------------
 
     def _as_fitted(self, data: Interactions) -> Interactions:
-        return data  # whose ratings may all be 1: that is not to decide whether a user is served, or a node takes part
+        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
         counts = data.interactions_per_user()
         users = np.repeat(np.arange(data.n_users), counts)
+        # The same shrinkage as in the fit, with the noise-free residual variance of `bias_prior_`.
         residuals = self._on_scale(data) - self.mean_ - self.item_biases_[data.indices]
         model.user_biases_ = shrink(np.bincount(users, residuals, minlength=data.n_users), counts, *self.bias_prior_)
-        rest = data._replace(values=residuals - model.user_biases_[users])
-        model.user_factors_ = solve_ratings(rest, self.item_factors_, self._training.regularization)
+        bias_residuals = data._replace(values=residuals - model.user_biases_[users])
+        model.user_factors_ = solve_ratings(bias_residuals, self.item_factors_, self._training.regularization)
         return model
 
     def _header(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
-"""What users of Laplace-RR-SVD send and what its server accepts; `laplace_rr_svd.LaplaceRRSVD` is the model around it.
+"""Reports of Laplace-RR-SVD's users and the server's checks of them, for `laplace_rr_svd.LaplaceRRSVD`.
 
-There is one round: everybody sends randomized ratings, and the server trains on them.
+There is one round: all users send randomized ratings, and the server trains on them.
 """
 
 import functools
@@ -38,7 +38,7 @@ __all__ = ["RatingRounds", "RatingState", "truth_statement"]
 _REPORTS = "laplace_rr_svd.reports"
 _SEED = "laplace_rr_svd.training"
 _CHOICE = "laplace_rr_svd.ratings"
-_REACH = 12.0  # scales of Laplace noise beyond the ratings; further out lie 6 reports in a million
+_MAX_NOISE_SCALES = 12.0  # range of Laplace noise in its scales; larger noise has a probability of 6 in a million
 
 _NAMES = {
     "optimal": "k-ary channel of least Bayes error",
@@ -56,36 +56,40 @@ def rating_channel(
     grid: tuple[float, ...],
     prior: tuple[float, ...] | None = None,
 ) -> Channel:
-    """The exact channel of one rating in a guaranteed variant."""
+    """Return the exact channel of one rating in a guaranteed variant."""
     if variant == "serial":
         return SerialLaplaceRR(epsilon_1, epsilon_2, grid)
     if variant == "mixture":
         return MixtureLaplaceRR(epsilon_1, epsilon_2, grid)
+    # The sum of the epsilons, rounded down, so that the channel never exceeds the claim.
     total = sum_lower(epsilon_1, epsilon_2)
-    return BayesKary(total, grid, prior) if variant == "optimal" else RoundedLaplace(total, grid, reach=_REACH)
+    return (
+        BayesKary(total, grid, prior) if variant == "optimal" else RoundedLaplace(total, grid, reach=_MAX_NOISE_SCALES)
+    )
 
 
 @functools.lru_cache(maxsize=16)
 def _hiding_channel(epsilon: float, grid: tuple[float, ...]) -> RatedOrNot:
+    """Return the channel of one report if rated items are hidden."""
     return RatedOrNot(epsilon, grid)
 
 
 @dataclass(frozen=True)
 class RatingState:
-    """What the server holds.
+    """The server's state.
 
     Parameters
     ----------
     global_user_ids : ndarray of shape (n_users,), uint64
-        Who takes part.
+        Participating users.
     n_items : int
         Size of the public catalogue.
     users, items : ndarray of shape (n_reports,), int64
-        Row and column of each report that came, by user and then by item.
+        Row and column of each received report, by user and then by item.
     reports : ndarray of shape (n_reports,)
-        As they came: positions in the channel's outputs, or ratings where there is no channel.
+        Received reports: positions in the channel's outputs, or ratings without a channel.
     seed : int
-        Public: of the training.  It reveals nothing of the key it was drawn from.
+        Public seed of the training, which reveals no information about the key that it was drawn from.
     """
 
     global_user_ids: NDArray[np.uint64]
@@ -97,7 +101,7 @@ class RatingState:
 
 
 class RatingRounds(FederatedSystem):
-    """The one round of Laplace-RR-SVD; the parameters are those of `laplace_rr_svd.LaplaceRRSVD`."""
+    """The round of Laplace-RR-SVD with the parameters of `laplace_rr_svd.LaplaceRRSVD`."""
 
     variant: str | None
     epsilon_1: float
@@ -108,12 +112,12 @@ class RatingRounds(FederatedSystem):
     grid: Sequence[float]
     prior: Sequence[float] | None
 
-    _longest: int | None = None  # reports of one user, at most; where items are not hidden, the server knows it anyway
+    _max_reports: int | None = None  # of one user; the server knows it anyway unless rated items are hidden
     _mean_length = 0.0
 
     @property
     def channel(self) -> Channel | None:
-        """The exact channel of one report; None as published and without privacy, where there is none."""
+        """Exact channel of one report; None for "published" and without privacy, which have no channel."""
         if self.variant is None or self.variant == "published":
             return None
         grid = tuple(map(float, self.grid))
@@ -125,24 +129,11 @@ class RatingRounds(FederatedSystem):
 
     @property
     def published_mechanism(self) -> PublishedLaplaceRR:
-        """The mechanism that runs in the variant "published"."""
+        """Mechanism of the variant "published"."""
         return PublishedLaplaceRR(self.epsilon_1, self.epsilon_2, low=self.grid[0], high=self.grid[-1])
 
     def initial_state(self, interactions: Interactions, key: Key) -> RatingState:
-        """A server that has heard nobody yet.
-
-        Parameters
-        ----------
-        interactions : Interactions
-            Tells who takes part, and the catalogue.
-        key : Key
-            Source of the seed of the training.
-
-        Returns
-        -------
-        RatingState
-            Without reports.
-        """
+        """Return the server's state without reports; the seed of its training is drawn from `key`."""
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         none = np.zeros(0, dtype=np.int64)
         reports: np.ndarray = np.zeros(0, dtype=self._report_type)
@@ -151,6 +142,7 @@ class RatingRounds(FederatedSystem):
 
     @property
     def _report_type(self) -> type:
+        """Return the type of a report."""
         return np.float64 if self.channel is None else np.uint16
 
     # ---- the three functions ------------------------------------------------------------------------------------
@@ -165,10 +157,9 @@ class RatingRounds(FederatedSystem):
         sender: str = "shard-0",
         n_threads: int = 0,
     ) -> Update:
-        """Randomize the ratings of all users of a shard, each with its own stream.
+        """Randomize the ratings of all users of a shard, with a random stream for each user.
 
-        A rating that is not on the grid counts as the nearest one that is: whether and what a user sends never depends
-        on whether its data are as they should be.
+        A rating off the grid counts as the nearest value on it, since errors must not depend on a user's data.
         """
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         n_threads = resolve_n_threads(n_threads)
@@ -178,6 +169,7 @@ class RatingRounds(FederatedSystem):
         channel = self.channel
         if isinstance(channel, RatedOrNot):
             n_reports = min(self.n_reports, shard.n_items)
+            # Code 0 is the value "not rated".
             codes = self._codes(shard) + np.uint8(1)
             items, reports = self._report_items(channel, shard, codes, key, round_number, n_threads)
             users = np.repeat(users, n_reports)
@@ -188,26 +180,26 @@ class RatingRounds(FederatedSystem):
         return Update(round, sender, shard.n_users, {"user": users, "item": items, "report": reports})
 
     def merge(self, a: Update, b: Update) -> Update:
-        """Put two lists of reports together."""
+        """Concatenate two lists of reports."""
         arrays = {name: np.concatenate([a.arrays[name], b.arrays[name]]) for name in ("user", "item", "report")}
         return Update(a.round, "merged", a.n_clients + b.n_clients, arrays)
 
     def apply(self, state: RatingState, update: Update) -> RatingState:
-        """Keep the reports, in the order of users and items; of two about one pair the one that was heard first."""
+        """Store the reports, sorted by user and item; the first report of a pair counts."""
         users, items, reports = (update.arrays[name] for name in ("user", "item", "report"))
         users = _rows_of(users, state.global_user_ids)
         _, by_pair = sort_pairs(users, items.astype(np.int32), len(state.global_user_ids), state.n_items)
         if by_pair is not None:
             users, items, reports = users[by_pair], items[by_pair], reports[by_pair]
-        again = _repeats_the_last(users, items)
-        if again.any():
-            users, items, reports = users[~again], items[~again], reports[~again]
+        is_repeated = _is_repeated(users, items)
+        if is_repeated.any():
+            users, items, reports = users[~is_repeated], items[~is_repeated], reports[~is_repeated]
         return replace(state, users=users, items=items, reports=reports)
 
-    # ---- what a server accepts ----------------------------------------------------------------------------------
+    # ---- checks of updates --------------------------------------------------------------------------------------
 
     def zero_update(self, state: RatingState, round: int) -> Update:
-        """The identity of `merge`."""
+        """Return the identity of `merge`."""
         arrays = {
             "user": np.zeros(0, dtype=np.uint64),
             "item": np.zeros(0, dtype=np.int64),
@@ -216,7 +208,7 @@ class RatingRounds(FederatedSystem):
         return Update(round, "nobody", 0, arrays)
 
     def rules(self, state: RatingState, n_clients: int) -> Mapping[str, ArrayRule]:
-        """What a well-formed update looks like."""
+        """Return type, shape and range of the arrays of an update."""
         channel = self.channel
         n = n_clients * min(self.n_reports, state.n_items) if self.hide_items else None
         if channel is not None:
@@ -232,30 +224,27 @@ class RatingRounds(FederatedSystem):
         }
 
     def inconsistency(self, state: RatingState, update: Update) -> str | None:
-        """Why an update's fields contradict each other, each of which has passed its rule."""
+        """Return why the fields of an update contradict each other, or None."""
         users, items, reports = (update.arrays[name] for name in ("user", "item", "report"))
         if not len(users) == len(items) == len(reports):
             return f"it has {len(users)} users, {len(items)} items and {len(reports)} reports"
         rows = _rows_of(users, state.global_user_ids)
         if (rows < 0).any():
-            return "it speaks for users who do not take part"
+            return "it has reports of users who do not take part"
         starts, by_pair = sort_pairs(rows, items.astype(np.int32), len(state.global_user_ids), state.n_items)
         counts = np.diff(starts)
-        n_senders, largest = np.count_nonzero(counts), counts.max(initial=0)
+        n_senders, n_largest = np.count_nonzero(counts), counts.max(initial=0)
         if n_senders > update.n_clients:
-            return f"it speaks for {n_senders} users, and stands for {update.n_clients}"
-        most = self.n_reports if self.hide_items else self.max_ratings
-        if most is not None and largest > most:
-            return f"a user has {largest} reports in it, and {most} are allowed"
+            return f"it has reports of {n_senders} users, and counts {update.n_clients}"
+        max_reports = self.n_reports if self.hide_items else self.max_ratings
+        if max_reports is not None and n_largest > max_reports:
+            return f"a user has {n_largest} reports in it, and {max_reports} are allowed"
         if by_pair is not None:
             rows, items = rows[by_pair], items[by_pair]
-        return "a user reports an item twice" if _repeats_the_last(rows, items).any() else None
+        return "a user reports an item twice" if _is_repeated(rows, items).any() else None
 
     def round_event(self, n_clients: int) -> LocalReports | Unprotected:
-        """What the round is about to cost all of a user's data: nothing is promised where the items are not hidden.
-
-        What the values of the ratings cost is `values_event`.
-        """
+        """Return the event for all of a user's data, unprotected unless items are hidden; see `values_event`."""
         if self.variant is None:
             return Unprotected("exact ratings, and which items they are of")
         channel = self.channel
@@ -263,24 +252,24 @@ class RatingRounds(FederatedSystem):
             p = self.published_mechanism.truth_probability
             return Unprotected(f"ratings with Laplace noise, but the exact rating with probability {p:.3f}")
         if self.hide_items:
-            n_reports = self.n_reports if self._longest is None else self._longest
+            n_reports = self.n_reports if self._max_reports is None else self._max_reports
             return LocalReports("randomized response on rating or none", channel.epsilon, n_reports, n_clients)
         return Unprotected("which items each user has rated")
 
     def values_event(self, channel: Channel, longest: int, n_clients: int) -> LocalReports:
-        """What the round is about to cost the values of a user's ratings, given which items they are of."""
+        """Return the event for the values of a user's ratings, with the set of rated items given."""
         return LocalReports(f"{_NAMES[str(self.variant)]} on the ratings' values", channel.epsilon, longest, n_clients)
 
     def traffic(self, state: RatingState, n_clients: int) -> RoundTraffic:
-        """What the round moves: up, an item (4 bytes) and a report (1, 2 or 8 bytes) a rating, as a user's mean."""
+        """Return the traffic of an average user: up, an item (4 bytes) and a report (1, 2 or 8 bytes) per rating."""
         channel = self.channel
-        each = 4 + (8 if channel is None else 1 if len(channel.outputs) <= 256 else 2)
-        return RoundTraffic(download=0, upload=round(each * self._mean_length), n_clients=n_clients)
+        report_bytes = 4 + (8 if channel is None else 1 if len(channel.outputs) <= 256 else 2)
+        return RoundTraffic(download=0, upload=round(report_bytes * self._mean_length), n_clients=n_clients)
 
     # ---- on the device ------------------------------------------------------------------------------------------
 
     def _measure(self, interactions: Interactions) -> None:
-        """How many reports users send, for the ledgers."""
+        """Set the number of reports of users, for the ledgers."""
         lengths = interactions.interactions_per_user()
         longest = int(lengths.max(initial=0))
         if self.hide_items:
@@ -288,26 +277,27 @@ class RatingRounds(FederatedSystem):
             lengths = np.full(len(lengths), longest)
         elif self.max_ratings is not None:
             longest = self.max_ratings
-            # Where rows are elsewhere, what they send is only known to be no more than that.
+            # For rows on nodes only this upper bound is known.
             lengths = np.where(isinstance(interactions, RemoteUsers), longest, np.minimum(lengths, longest))
-        self._longest, self._mean_length = longest, float(lengths.mean()) if len(lengths) else 0.0
+        self._max_reports, self._mean_length = longest, float(lengths.mean()) if len(lengths) else 0.0
 
     def _codes(self, shard: Interactions) -> np.ndarray:
-        """The position of the nearest grid value of each rating."""
+        """Return the position of the nearest grid value of each rating."""
         grid, values = np.array(self.grid, dtype=np.float64), shard.values_or_ones()
         codes = np.zeros(len(values), dtype=np.uint8)
-        for middle in (grid[1:] + grid[:-1]) / 2:  # of few; a search guesses wrong at every turn, for 20 times as long
+        # The grid is short, and comparisons with its middles are 20 times as fast as a binary search.
+        for middle in (grid[1:] + grid[:-1]) / 2:
             codes += values >= middle
         return codes
 
     def _on_scale(self, shard: Interactions) -> NDArray[np.float64]:
-        """Each rating within the ends of the grid, and but for ``variant=None`` as a value on it."""
+        """Return ratings clipped to the ends of the grid, and rounded to it unless the variant is None."""
         if self.variant is None:
             return np.clip(shard.values_or_ones(), self.grid[0], self.grid[-1])
         return np.array(self.grid, dtype=np.float64)[self._codes(shard)]
 
     def _choose(self, shard: Interactions, key: Key, n_threads: int) -> np.ndarray:
-        """Which ratings are sent: all, or of a user with more than `max_ratings` so many, uniformly."""
+        """Return a mask of the ratings to send: all of them, or `max_ratings` of a user, drawn uniformly."""
         lengths = shard.interactions_per_user()
         if self.max_ratings is None or not shard.n_interactions or lengths.max() <= self.max_ratings:
             return np.ones(shard.n_interactions, dtype=bool)
@@ -322,10 +312,12 @@ class RatingRounds(FederatedSystem):
         round_number: int,
         n_threads: int,
     ) -> np.ndarray:
+        """Return the randomized reports of a shard's ratings."""
         if channel is None:
             values = self._on_scale(shard)
             if self.variant is None:
                 return values
+            # The published mechanism draws two words per rating: the Laplace noise, and the choice.
             two_each = 2 * shard.interactions_per_user()
             words, _ = key.ragged_words(
                 _REPORTS, shard.global_user_ids, two_each, round=round_number, n_threads=n_threads
@@ -342,6 +334,7 @@ class RatingRounds(FederatedSystem):
     def _report_items(
         self, channel: RatedOrNot, shard: Interactions, codes: np.ndarray, key: Key, round_number: int, n_threads: int
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the items of the reports, drawn independently of the data, and the randomized reports."""
         shape = shard.n_users, min(self.n_reports, shard.n_items)
         items, reports = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.uint16)
         failed = np.zeros(n_threads, dtype=np.int64)
@@ -355,7 +348,8 @@ class RatingRounds(FederatedSystem):
 
 
 def _rows_of(users: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Where in `ids` each user is, -1 for one who is not: looked up once a run of equal users, as reports come."""
+    """Return the position of each user in `ids`, or -1; each run of equal users needs one search."""
+    # Reports arrive grouped by user, so there are far fewer runs than reports.
     begins = np.ones(len(users), dtype=bool)
     np.not_equal(users[1:], users[:-1], out=begins[1:])
     first = np.flatnonzero(begins)
@@ -367,15 +361,15 @@ def _rows_of(users: np.ndarray, ids: np.ndarray) -> np.ndarray:
     return np.repeat(rows, np.diff(first, append=len(users)))
 
 
-def _repeats_the_last(users: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """Whether a pair is the one before it."""
-    again = np.zeros(len(users), dtype=bool)
-    again[1:] = (users[1:] == users[:-1]) & (items[1:] == items[:-1])
-    return again
+def _is_repeated(users: np.ndarray, items: np.ndarray) -> np.ndarray:
+    """Return whether each pair equals the pair before it."""
+    is_repeated = np.zeros(len(users), dtype=bool)
+    is_repeated[1:] = (users[1:] == users[:-1]) & (items[1:] == items[:-1])
+    return is_repeated
 
 
 def truth_statement(published: PublishedLaplaceRR) -> str:
-    """What a reader of the ledger must know of the published mechanism."""
+    """Return the note about the published mechanism for the ledger."""
     p, claim = published.truth_probability, Fraction(published.epsilon_1) + Fraction(published.epsilon_2)
     return (
         f"variant 'published': the paper states {float(claim):g}, and no epsilon holds: the report is exactly r with "
