@@ -1,4 +1,4 @@
-"""Crowds of reports: after users dropped out, and joined over shards."""
+"""Crowds of reports: after dropouts of users, and joined over shards."""
 
 import math
 from collections import Counter
@@ -12,66 +12,27 @@ Reports = LocalReports | ShuffledReports
 
 
 def with_crowd(event: ShuffledReports, n_users: int, n_honest: int) -> Reports:
-    """The same reports in another crowd; local reports where no user of the crowd need be honest.
-
-    Parameters
-    ----------
-    event : ShuffledReports
-        As recorded.
-    n_users, n_honest : int
-        Users in the crowd, and how many of them are honest at least.
-
-    Returns
-    -------
-    LocalReports or ShuffledReports
-        With exactly `n_honest` honest users.
-    """
+    """Return the same reports in another crowd; local reports if no user of the crowd need be honest."""
     if n_honest < 1:
         return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
     share = n_honest / n_users
-    if int(share * n_users) < n_honest:  # the quotient was rounded down
+    # A quotient that was rounded down would lose one honest user.
+    if int(share * n_users) < n_honest:
         share = math.nextafter(share, 1.0)
     return replace(event, n_users=n_users, honest_fraction=share)
 
 
 def after_dropouts(event: Reports, n_users_heard: int) -> Reports:
-    """Return the reports in the crowd of users who answered: all dishonest users may be among these.
-
-    Parameters
-    ----------
-    event : LocalReports or ShuffledReports
-        As recorded.
-    n_users_heard : int
-        At most the number of users who were asked.
-
-    Returns
-    -------
-    LocalReports or ShuffledReports
-        At least ``n_users_heard - (n_users - n_honest_users)`` users are honest.
-    """
+    """Return the reports in the crowd of the `n_users_heard` users who answered."""
     if isinstance(event, LocalReports):
         return replace(event, n_users=n_users_heard)
+    # All dishonest users may be among those who answered.
     return with_crowd(event, n_users_heard, n_users_heard - (event.n_users - event.n_honest_users))
 
 
 def join_shards(shards: Sequence[Counter[Event]]) -> Counter[Event]:
-    """The events of one user where shards with disjoint users ran the same rounds.
-
-    Parameters
-    ----------
-    shards : sequence of Counter
-        Each shard's events and how many times they happened, in any order.
-
-    Returns
-    -------
-    Counter
-        Reports with the users of all shards; of sampled releases the one with the highest rate.
-
-    Raises
-    ------
-    ValueError
-        Shards differ in an event or in its number of rounds.
-    """
+    """Return the events of one user of several shards with disjoint users that ran the same rounds."""
+    # Reports count with the users of all shards, and sampled releases with the highest rate of any shard.
     groups = [_by_form(shard) for shard in shards]
     joined = Counter[Event]()
     for form in {form: None for group in groups for form in group}:
@@ -88,6 +49,7 @@ def join_shards(shards: Sequence[Counter[Event]]) -> Counter[Event]:
 
 
 def _by_form(events: Counter[Event]) -> dict[Event, Counter[Event]]:
+    """Group a shard's events by their form."""
     groups: dict[Event, Counter[Event]] = {}
     for event, times in events.items():
         groups.setdefault(_form(event), Counter())[event] += times
@@ -95,7 +57,7 @@ def _by_form(events: Counter[Event]) -> dict[Event, Counter[Event]]:
 
 
 def _form(event: Any) -> Any:
-    """The event without its numbers of users, which may differ between shards."""
+    """Return the event without its numbers of users, which may differ between shards."""
     if isinstance(event, ShuffledReports):
         return replace(event, n_users=1, honest_fraction=1.0)
     if isinstance(event, LocalReports):
@@ -106,7 +68,8 @@ def _form(event: Any) -> Any:
 
 
 def _join(shards: Sequence[Counter[Any]]) -> Counter[Any]:
-    """One form of event.  Which rounds of two shards coincide is unknown, so those that vary count as their worst."""
+    """Join the events of one form."""
+    # It is unknown which rounds of two shards coincide, so shards with varying crowds count with their worst.
     first = next(iter(shards[0]))
     if not isinstance(first, LocalReports | ShuffledReports):
         if all(shard == shards[0] for shard in shards):
@@ -118,15 +81,15 @@ def _join(shards: Sequence[Counter[Any]]) -> Counter[Any]:
         shards = [Counter({_smallest(shard): shard.total()}) for shard in shards]
         varying = []
     main = varying[0] if varying else shards[0]
-    others = [next(iter(shard)) for shard in shards if shard is not main]
+    other_events = [next(iter(shard)) for shard in shards if shard is not main]
     joined = Counter[Event]()
     for event, times in main.items():
-        joined[_join_crowds([event, *others])] += times
+        joined[_join_crowds([event, *other_events])] += times
     return joined
 
 
 def _smallest(reports: Collection[Any]) -> Reports:
-    """Reports with the fewest users, and the fewest honest ones, of any round."""
+    """Return reports with the fewest users and the fewest honest users of any round."""
     n_users = min(event.n_users for event in reports)
     shuffled = [event for event in reports if isinstance(event, ShuffledReports)]
     if not shuffled:
@@ -135,6 +98,7 @@ def _smallest(reports: Collection[Any]) -> Reports:
 
 
 def _join_crowds(events: Sequence[Any]) -> Reports:
+    """Return the reports in the joined crowd of all shards."""
     n_users = sum(event.n_users for event in events)
     shares = {getattr(event, "honest_fraction", 1.0) for event in events}
     if len(shares) == 1 or not isinstance(events[0], ShuffledReports):

@@ -14,22 +14,31 @@ import numpy as np
 
 from fastfedrec.accounting._transform import convolve_masses, fast_length
 
-TAIL = 1e-13  # mass that may lie on either side of the window of a composition
-_LEAST_EPSILON = 1e-300  # a cell of its grid is far above the least numbers
+# Mass that may be on either side of the window of a composition.
+TAIL = 1e-13
+# Smallest epsilon with a grid: a cell of it is far above the smallest floats.
+_MIN_EPSILON = 1e-300
+# Default step of the grid, and maximum number of cells of a transform.
 FINEST, LARGEST_FFT = 1e-4, 2**22
-_ENOUGH_CELLS, _PER_STDDEV = 2**17, 64  # a longer transform needs no more cells for a standard deviation of one loss
-CELLS = 4096  # at least so many cells for one loss
-MOST_USES, FURTHEST = 10**12, 1e100  # beyond, rounding errors of the transforms, or of losses, are too large
-MASSES_ERROR, EXCESS_ERROR = 2.0**-40, 2.0**-44  # of masses, and of p - q where it is known by itself; relative
-_COARSEST = 64  # times the largest loss: a step beyond it keeps nothing of the losses
+# A transform of this length or longer needs at most this number of cells for a standard deviation of one loss.
+_ENOUGH_CELLS, _PER_STDDEV = 2**17, 64
+# Minimum number of cells for one loss.
+CELLS = 4096
+# Maximum number of uses, and maximum sum of losses: above, rounding errors of transforms or of losses are too large.
+MAX_USES, FURTHEST = 10**12, 1e100
+# Relative errors of masses, and of p - q if it is known directly.
+MASSES_ERROR, EXCESS_ERROR = 2.0**-40, 2.0**-44
+# A step above this multiple of the largest loss does not resolve the losses at all.
+_COARSEST = 64
 _SUMS_ERROR = 1 + 2.0**-36
-_PER_USE = 2.0**-48  # relative error of a tilted mass
+# Relative error of a tilted mass.
+_PER_USE = 2.0**-48
 _TILTS = 2.0 ** np.arange(-12, 13)
 _AIMS = 2.0 ** (np.arange(-80, 141) / 2)
 
 
 class LossPmf(NamedTuple):
-    """P-mass of the losses step * (start + i), and what is left over at infinity."""
+    """P-mass of the losses step * (start + i), and the P-mass of the infinite loss."""
 
     start: int
     pmf: np.ndarray
@@ -37,31 +46,31 @@ class LossPmf(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """A pair of distributions whose losses can be put on a grid of any step.
+    """A pair of distributions with losses that can be put on a grid of any step."""
 
-    `build(step)` gives the losses of (P, Q) and those of (Q, P), the same object where they are alike.
-    """
-
-    step: float  # the coarsest that is still fine enough
-    reach: float  # of the losses that matter, from 0
+    # Largest step that is still fine enough.
+    step: float
+    # Largest absolute value of the losses that matter.
+    reach: float
+    # `build(step)` gives the losses of (P, Q) and of (Q, P), the same object if they have one distribution.
     build: Callable[[float], tuple[LossPmf, LossPmf]]
 
 
 def spread(p: np.ndarray, q: np.ndarray, start: int, step: float, excess: np.ndarray | None = None) -> np.ndarray:
-    """Move the masses of the cells [g_i, g_i + step], g_i = step * (start + i), to their ends; one entry more.
-
-    Both the P-mass and the Q-mass of each cell are kept, so that the likelihood ratio is spread and delta can only
-    grow, but by an error of second order in the step.  Where rounding leaves no such split, mass moves up; and what
-    goes down is less than it might be by the errors of the masses.  `excess` is p - q, where it is known better than
-    that: then the errors are those of a loss, not of the masses.
-    """
+    """Move the masses of the cells [g_i, g_i + step], g_i = step * (start + i), to their ends; one entry more."""
+    # Both the P-mass and the Q-mass of each cell are kept.  So the likelihood ratio is spread and delta can only grow,
+    # by an error of second order in the step.  If rounding leaves no such split, mass moves up.  The part that moves
+    # down is smaller than in exact arithmetic by the errors of the masses.  If `excess`, which is p - q, is known to
+    # more digits, the errors are those of a loss and not of the masses.
     ends = np.zeros(len(p) + 1)
-    present = np.flatnonzero(p)  # often a third of all cells
+    # Often only a third of the cells have mass.
+    present = np.flatnonzero(p)
     if present.size == 0:
         return ends
     first, stop = present[0], present[-1] + 1
     p, q = p[first:stop], q[first:stop]
     with np.errstate(over="ignore", invalid="ignore"):
+        # The lower end gets the mass `low` with low + high = p and low / e^g_i + high / e^(g_i + step) = q.
         grown = q * np.expm1(step * (start + 1 + np.arange(first, stop)))
         known = p - q if excess is None else excess[first:stop]
         error = MASSES_ERROR * (p + q) if excess is None else EXCESS_ERROR * (np.abs(known) + np.abs(grown))
@@ -81,7 +90,7 @@ def both_ways(
     above: tuple[float, float],
     excess: np.ndarray | None = None,
 ) -> tuple[LossPmf, LossPmf]:
-    """The losses of (P, Q) and of (Q, P) from their masses in cells, and `below` and `above` them as (p, q)."""
+    """Return the losses of (P, Q) and of (Q, P) from their masses in cells, and `below` and `above` them as (p, q)."""
     forward, backward = spread(p, q, start, step, excess), _backward(p, q, start, step, excess)
     forward[0] += below[0]
     backward[0] += above[1]
@@ -96,7 +105,7 @@ def symmetric(
     above: tuple[float, float],
     excess: np.ndarray | None = None,
 ) -> LossPmf:
-    """Losses distributed alike under (P, Q) and (Q, P), from the masses of the cells above 0."""
+    """Return losses with one distribution under (P, Q) and (Q, P), from the masses of the cells above 0."""
     n = len(p)
     pmf = np.zeros(2 * n + 1)
     pmf[n:] += spread(p, q, 0, step, excess)
@@ -107,12 +116,14 @@ def symmetric(
 
 
 def _backward(p, q, start, step, excess):
+    """Return the spread masses of (Q, P) from those of (P, Q)."""
     return spread(q[::-1], p[::-1], -(start + len(p)), step, None if excess is None else -excess[::-1])
 
 
 def pure_loss(epsilon: float) -> Loss:
-    """Losses of binary randomized response, which dominates whatever has this pure epsilon."""
-    epsilon = max(epsilon, _LEAST_EPSILON)  # and that of a larger one dominates it
+    """Return the losses of binary randomized response, which dominates all mechanisms with this pure epsilon."""
+    # A larger epsilon dominates a smaller one.
+    epsilon = max(epsilon, _MIN_EPSILON)
 
     def build(step):
         n = math.ceil(epsilon / step) + 1
@@ -127,12 +138,10 @@ def pure_loss(epsilon: float) -> Loss:
 
 
 def bounded_range_loss(epsilon: float) -> Loss:
-    """Losses of a pair that dominates all releases of this bounded range, with a density in proportion to e^(x / 2).
-
-    H_g is (e^(epsilon / 2) - sqrt(g))^2 / (e^epsilon - 1), the largest of all pairs of two outputs with losses epsilon
-    apart (docs/explanation/accounting/pure-releases.md).
-    """
-    epsilon = max(epsilon, _LEAST_EPSILON)
+    """Return the losses of a pair that dominates all releases of this range, of density in proportion to e^(x / 2)."""
+    # H_g is (e^(epsilon / 2) - sqrt(g))^2 / (e^epsilon - 1), the largest of all pairs of two outputs with losses
+    # epsilon apart (docs/explanation/accounting/pure-releases.md).
+    epsilon = max(epsilon, _MIN_EPSILON)
 
     def build(step):
         edges = np.minimum(step * np.arange(math.ceil(epsilon / step) + 2), epsilon)
@@ -147,92 +156,103 @@ def bounded_range_loss(epsilon: float) -> Loss:
 
 @dataclass(frozen=True)
 class TotalLoss:
-    """Losses first + step * i of a composition, with what is added to every delta.
-
-    `allowance` is the mass of infinite loss, `left_out` that of losses outside the window, and `slack` what rounding
-    errors may have taken of the masses: of delta they take no more than the part of it that the largest loss counts.
-
-    Where masses are tilted, they are those of the losses times e^(tilt * loss - log_scale): near the losses that the
-    tilt is for none is small, so that rounding errors, `slack` of the whole, are small beside delta, however small.
-    """
+    """The losses first + step * i of a composition, with the terms that are added to every delta."""
 
     first: float
     step: float
     pmf: np.ndarray
+    # Mass of infinite loss.
     allowance: float
-    left_out: float = 0.0
+    # Mass of the losses outside the window.
+    outside_mass: float = 0.0
+    # Bound of the effect of rounding errors on the masses.  On delta the effect is at most the part of it that the
+    # largest loss counts.
     slack: float = 0.0
+    # Masses may be tilted: the masses of the losses times e^(tilt * loss - log_scale).  Near the losses of interest
+    # no mass is small.  So rounding errors, `slack` of the whole, are small relative to delta, also for a tiny delta.
     tilt: float = 0.0
     log_scale: float = 0.0
 
     def delta(self, epsilon: float) -> float:
-        """Mean of max(0, 1 - e^(epsilon - loss)), and the allowance."""
+        """Return the mean of max(0, 1 - e^(epsilon - loss)), plus the allowance."""
         allowed = self.allowed(epsilon)
         if epsilon >= self.first + self.step * len(self.pmf) or allowed >= 1:
             return allowed
         return self._above(max(0, math.floor((epsilon - self.first) / self.step) - 1), epsilon) + allowed
 
     def epsilon(self, delta: float) -> float:
-        """Where `delta` falls to its argument: between two losses it is linear in e^epsilon, so no search is needed."""
-        low, high = -1, len(self.pmf) - 1  # the answer lies in (loss of low, loss of high], and above 0
-        first = min(max(0, math.floor(-self.first / self.step) - 1), high)  # losses up to 0 add nothing to any delta
+        """Return the epsilon at which `delta` falls to its argument, by bisection over the losses."""
+        # Between two losses delta is linear in e^epsilon, so the bisection ends at two neighbouring losses.  The result
+        # is in (loss of low, loss of high], and above 0.
+        low, high = -1, len(self.pmf) - 1
+        # Losses up to 0 contribute 0 to any delta.
+        first = min(max(0, math.floor(-self.first / self.step) - 1), high)
         if not self._exceeds(0.0, delta, self._above(first, 0.0)):
             return 0.0
         if self.allowed(self._loss(high)) >= delta:
             return math.inf
-        mass, above = float(self._masses(high, high + 1)[0]), 0.0  # from high on; and delta there, without allowance
+        # Mass from `high` on, and delta at its loss, without the allowance.
+        mass, above = float(self._masses(high, high + 1)[0]), 0.0
         while high - low > 1:
             middle = (low + high) // 2
             loss = self._loss(middle)
             if loss <= 0:
                 low = middle
                 continue
-            kept = self._lowered(mass, above, self._loss(high) - loss)
-            found = self._above(middle, loss, high) + kept
-            if self._exceeds(loss, delta, found):
+            above_at_loss = self._lowered(mass, above, self._loss(high) - loss)
+            total = self._above(middle, loss, high) + above_at_loss
+            if self._exceeds(loss, delta, total):
                 low = middle
             else:
-                mass, above, high = mass + float(self._masses(middle, high).sum()), found, middle
-        least = max(0.0, self._loss(low)) if low >= 0 else 0.0  # below the first loss as well more may be allowed for
-        top, budget = self._loss(high), delta - self.allowed(least)
-        if not 0 < budget < mass or mass <= above:  # all lie so far above `top` that none of it is lost there
+                mass, above, high = mass + float(self._masses(middle, high).sum()), total, middle
+        # The allowance falls with epsilon, so its value at the lower end of the interval is an upper bound.
+        smallest = max(0.0, self._loss(low)) if low >= 0 else 0.0
+        top, budget = self._loss(high), delta - self.allowed(smallest)
+        # If all masses are far above `top`, delta does not change within the interval.
+        if not 0 < budget < mass or mass <= above:
             return top
-        return max(least, top + min(0.0, math.log((mass - budget) / (mass - above))))
+        return max(smallest, top + min(0.0, math.log((mass - budget) / (mass - above))))
 
     @staticmethod
     def _lowered(mass, above, fall):
-        """Delta of losses that lie `fall` higher over epsilon than where it is `above`: neither term cancels."""
+        """Return delta at an epsilon lower by `fall` than the one at which it is `above`; neither term cancels."""
         return above * math.exp(-fall) - mass * math.expm1(-fall)
 
     def _exceeds(self, epsilon, delta, above):
+        """Return whether the mean at an epsilon, plus the allowance, exceeds delta."""
         allowed = self.allowed(epsilon)
-        return not (allowed < delta and above <= delta - allowed)  # what is no number exceeds
+        # A result that is not a number counts as above delta.
+        return not (allowed < delta and above <= delta - allowed)
 
     def allowed(self, epsilon: float) -> float:
-        """What is added to delta at an epsilon; it falls with it."""
-        exponent = self.log_scale - self.tilt * epsilon  # where masses are tilted, that of Chernoff's bound on delta
+        """Return the terms that are added to delta at an epsilon; their sum falls with epsilon."""
+        # For tilted masses this is the exponent of Chernoff's bound on delta.
+        exponent = self.log_scale - self.tilt * epsilon
         if self.tilt and exponent >= 0:
             return 1.0
         counted = -math.expm1(min(0.0, epsilon - self._loss(len(self.pmf))))
-        return self.allowance + math.exp(exponent) * (self.left_out + self.slack * counted)
+        return self.allowance + math.exp(exponent) * (self.outside_mass + self.slack * counted)
 
     def _loss(self, i):
+        """Return the loss of a cell."""
         return self.first + self.step * i
 
     def _masses(self, start, stop=None):
+        """Return the masses of cells, without the tilt."""
         if not self.tilt:
             return self.pmf[start:stop]
         pmf = self.pmf[start:stop]
         return pmf * np.exp(np.minimum(self.log_scale - self.tilt * self._loss(start + np.arange(len(pmf))), 700.0))
 
     def _above(self, start, epsilon, stop=None):
+        """Return the mean of max(0, 1 - e^(epsilon - loss)) over cells."""
         masses = self._masses(start, stop)
-        # Not a dot product: BLAS would start threads for it.
+        # A dot product would start threads of BLAS, so products are summed instead.
         return float((masses * -np.expm1(np.minimum(0.0, epsilon - self._loss(start + np.arange(len(masses)))))).sum())
 
 
 def choose_step(losses: Sequence[Loss], finest: float = FINEST) -> float:
-    """A grid that is fine enough for each loss, and that none of them alone overfills."""
+    """Return the step of a grid that is fine enough for each loss, and that no single loss overfills."""
     return max(
         min([finest, *(loss.step for loss in losses)]),
         max(loss.reach for loss in losses) / (LARGEST_FFT // 4),
@@ -242,23 +262,23 @@ def choose_step(losses: Sequence[Loss], finest: float = FINEST) -> float:
 def compose(
     parts: Sequence[tuple[Loss, int]], aim: Callable[[float, float], float] | None = None, finest: float = FINEST
 ) -> tuple[TotalLoss, ...]:
-    """The total of several losses, each so many times: of (P, Q), and of (Q, P) where that differs.
-
-    With `aim`, masses are tilted so that it is least: a function of the logarithm of the mean of e^(tilt * loss), and
-    of the tilt.  No step below `finest` is taken where none of the losses needs it.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):  # of tilts that are too large to be chosen
+    """Return the total of several losses, each with its number of uses: of (P, Q), and of (Q, P) if that differs."""
+    # With `aim`, masses are tilted so that it is smallest: a function of the logarithm of the mean of e^(tilt * loss),
+    # and of the tilt.  No step below `finest` is taken unless a loss needs it.  Tilts that overflow are never chosen.
+    with np.errstate(over="ignore", invalid="ignore"):
         return _compose(parts, aim, finest)
 
 
 def _compose(parts, aim, finest):
+    """Return the totals of `compose`, on a grid that is coarsened until the windows fit."""
     step, is_chosen = choose_step([loss for loss, _ in parts], finest), False
     while True:
         pairs = [loss.build(step) for loss, _ in parts]
         alike = all(forward is backward for forward, backward in pairs)
         directions = [[(pair[way], times) for pair, (_, times) in zip(pairs, parts, strict=True)] for way in (0, 1)]
         directions = directions[: 1 if alike else 2]
-        if sum(times for _, times in parts) == 1:  # nothing to transform, and only the sums' rounding errors
+        # A single use needs no transform, and only the sums have rounding errors.
+        if sum(times for _, times in parts) == 1:
             return tuple(
                 TotalLoss(step * loss.start, step, loss.pmf * _SUMS_ERROR, loss.infinity) for ((loss, _),) in directions
             )
@@ -266,14 +286,15 @@ def _compose(parts, aim, finest):
         tilted = [tilt_masses(pmfs, step, tilt) for pmfs, tilt in zip(directions, tilts, strict=True)]
         windows = [find_window(pmfs, step) for pmfs, _ in tilted]
         widest = max(high - low for low, high in windows)
-        finest = min(_least_stddev(pmfs) for pmfs, _ in tilted)
+        finest = min(_min_stddev(pmfs) for pmfs, _ in tilted)
         coarser = 1.0 if is_chosen else min(widest / _ENOUGH_CELLS, finest / _PER_STDDEV)
         coarser = max(coarser, widest / LARGEST_FFT * 1.01)
         if widest <= LARGEST_FFT and coarser < 1.5:
             break
-        if step > _COARSEST * max(loss.reach for loss, _ in parts):  # so many uses fit on no grid
+        # If no grid fits this number of uses, the total has only infinite losses.
+        if step > _COARSEST * max(loss.reach for loss, _ in parts):
             return (TotalLoss(0.0, 1.0, np.zeros(1), 1.0),)
-        # It only costs tightness; where cells are enough, it adds no more than 1 / 16,000 to a variance.
+        # A coarser grid only costs tightness.  With enough cells it adds at most 1 / 16,000 to a variance.
         step, is_chosen = step * coarser, True
     totals = []
     for (pmfs, log_scale), tilt, window in zip(tilted, tilts, windows, strict=True):
@@ -285,7 +306,7 @@ def _compose(parts, aim, finest):
 def tilt_masses(
     pmfs: Sequence[tuple[LossPmf, int]], step: float, tilt: float
 ) -> tuple[Sequence[tuple[LossPmf, int]], float]:
-    """Masses times e^(tilt * loss), scaled to add up to 1, and the logarithm of the scale of all uses, rounded up."""
+    """Return masses times e^(tilt * loss), scaled to sum 1, and the logarithm of the scale of all uses, rounded up."""
     if not tilt:
         return pmfs, 0.0
     tilted, log_scale = [], 0.0
@@ -302,7 +323,7 @@ def tilt_masses(
 
 
 def find_tilt(pmfs: Sequence[tuple[LossPmf, int]], step: float, aim: Callable[[float, float], float]) -> float:
-    """The tilt, but for half a power of 2, at which `aim` is least."""
+    """Return the tilt at which `aim` is smallest, to within half a power of 2."""
     supports = []
     for loss, times in pmfs:
         present = np.flatnonzero(loss.pmf)
@@ -312,15 +333,15 @@ def find_tilt(pmfs: Sequence[tuple[LossPmf, int]], step: float, aim: Callable[[f
     unit = _unit(supports)
 
     @functools.cache
-    def reached(i):
+    def aim_at(i):
         tilt = float(_AIMS[i]) / unit
         return aim(sum(times * _log_sum(logs + tilt * losses) for logs, losses, times in supports), tilt)
 
-    return float(_AIMS[_lowest(reached, len(_AIMS))]) / unit
+    return float(_AIMS[_lowest(aim_at, len(_AIMS))]) / unit
 
 
 def _lowest(function, n):
-    """Where a function of 0 to n - 1 that falls and then rises is least."""
+    """Return the argument of the minimum of a function of 0 to n - 1 that falls and then rises."""
     first, last = 0, n - 1
     while first < last:
         middle = (first + last) // 2
@@ -329,12 +350,13 @@ def _lowest(function, n):
 
 
 def _log_sum(logs):
+    """Return the logarithm of the sum of exponentials."""
     top = logs.max()
     return float(top + math.log(np.exp(logs - top).sum()))
 
 
-def _least_stddev(pmfs):
-    """The least standard deviation of one finite loss, in steps."""
+def _min_stddev(pmfs):
+    """Return the smallest standard deviation of one finite loss, in steps."""
     stddevs = []
     for loss, _ in pmfs:
         numbers, mass = loss.start + np.arange(len(loss.pmf)), max(float(loss.pmf.sum()), 1e-300)
@@ -344,16 +366,17 @@ def _least_stddev(pmfs):
 
 
 def _unit(supports):
-    """What losses are measured in: 1, or less where all of them are small."""
-    return min(1.0, max(float(np.abs(losses).max()) for _, losses, _ in supports) / 4) or 1.0  # all may be 0
+    """Return the unit of losses: 1, or less if all of them are small."""
+    return min(1.0, max(float(np.abs(losses).max()) for _, losses, _ in supports) / 4) or 1.0  # all losses may be 0
 
 
 def _log_finite(pmfs):
+    """Return the logarithm of the probability that all losses are finite."""
     return sum(times * math.log1p(-min(loss.infinity, 1 - 1e-16)) for loss, times in pmfs)
 
 
 def convolve(pmfs: Sequence[tuple[LossPmf, int]], step: float, window: tuple[int, int] | None = None) -> TotalLoss:
-    """Add up independent losses on one grid."""
+    """Return the sum of independent losses on one grid."""
     low, high = window or find_window(pmfs, step)
     start = sum(times * loss.start for loss, times in pmfs)
     pmf, error = convolve_masses([(loss.pmf, times) for loss, times in pmfs], fast_length(high - low + 1), low - start)
@@ -361,20 +384,20 @@ def convolve(pmfs: Sequence[tuple[LossPmf, int]], step: float, window: tuple[int
 
 
 def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, int]:
-    """Grid numbers between which all but TAIL a side of the total lies, by Chernoff's bound."""
+    """Return grid numbers between which all but TAIL a side of the total is, by Chernoff's bound."""
     low, high = 0, 0
     supports = []
     for loss, times in pmfs:
         present = np.flatnonzero(loss.pmf)
         if not present.size:
-            return 0, 0  # all of its mass is at infinity, and so is the total's
+            return 0, 0  # one loss has all of its mass at infinity, so the total has as well
         supports.append((np.log(loss.pmf[present]), step * (loss.start + present), times))
         low, high = low + times * int(loss.start + present[0]), high + times * int(loss.start + present[-1])
     tilts = _TILTS / _unit(supports)
 
     @functools.cache
     def bound(side, i):
-        """With probability 1 - TAIL the total is nearer than this, on that side; true for every tilt."""
+        """Return a distance that the total exceeds on that side with probability at most TAIL; true for every tilt."""
         exponent, tilt = -math.log(TAIL), float(tilts[i])
         for logs, losses, times in supports:
             log_mean = _log_sum(logs + side * tilt * losses)
@@ -382,6 +405,7 @@ def find_window(pmfs: Sequence[tuple[LossPmf, int]], step: float) -> tuple[int, 
         return exponent / tilt
 
     def best(side):
+        """Return the smallest distance over all tilts."""
         return bound(side, _lowest(functools.partial(bound, side), len(tilts)))
 
     below, above = -best(-1) / step, best(1) / step

@@ -1,7 +1,7 @@
 """Masses of two output distributions in cells of the privacy loss: Gaussian and Laplace noise, sampled or not.
 
 Each function takes rising losses and returns the masses p and q of the two distributions below, between and above these
-losses, and p - q where it is known to more digits than the difference.
+losses.  It also returns p - q, if p - q is known to more digits than the difference of the masses.
 """
 
 import math
@@ -9,38 +9,42 @@ import math
 import numpy as np
 import scipy
 
-from fastfedrec.accounting.rounding import least_log_ratio, sampled_epsilon
+from fastfedrec.accounting.rounding import min_log_ratio, sampled_epsilon
 
-_Masses = tuple[np.ndarray, np.ndarray, np.ndarray | None]  # p, q and p - q, one entry more than there are losses
+# The masses p, q and p - q, with one entry more than there are losses.
+_Masses = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
-_NARROW = 0.2  # of a stddev, or of its part far out: cells whose masses are found by quadrature
-_LITTLE_NOISE, _COARSE = 3.0, 5e-4  # where differences of tails, and p - q of them, have digits enough
+# Width of a cell in standard deviations, times the distance of its edge if above 1, below which quadrature is used.
+_NARROW = 0.2
+# Noise multiplier below which, and width of cells above which, differences of tails and p - q have enough digits.
+_LITTLE_NOISE, _COARSE = 3.0, 5e-4
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
-_FAR_LOSS = 30.0  # e^-30 is below the digits of 1
+# Exponent x at which e^-x is below the digits of 1.
+_FAR_LOSS = 30.0
 
 
 def unsampled(losses: np.ndarray, rate: float) -> np.ndarray:
-    """Losses of the pair (P0, Q) where those of the sampled pair are `losses`; minus infinity below log(1 - rate)."""
+    """Return the losses of the pair (P0, Q) for `losses` of the sampled pair; minus infinity below log(1 - rate)."""
     if rate == 1:
         return losses
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        # The inverse of log(1 + rate (e^x - 1)), in one form for small losses and in one without overflow for large
+        # ones.
         small = np.log1p(np.maximum(np.expm1(losses) / rate, -1.0))
         return np.where(losses > 30, losses - math.log(rate) + np.log1p((rate - 1) * np.exp(-losses)), small)
 
 
 def gaussian_masses(losses: np.ndarray, noise_multiplier: float) -> _Masses:
-    """Masses of N(1, z^2) and N(0, z^2)."""
+    """Return the masses of N(1, z^2) and N(0, z^2)."""
     z = noise_multiplier
     (p, q), excess = _normal_masses(z * losses + 1 / (2 * z), (1 / z, 0.0))
     return p, q, excess
 
 
 def opposite_gaussian_masses(losses: np.ndarray, noise_multiplier: float, rate: float) -> _Masses:
-    """Masses of the mixture of N(0, z^2) with N(1, z^2), and of that with N(-1, z^2), at losses that are not negative.
-
-    With c = (1 - rate) / rate e^(1 / 2 z^2) the loss at x is the one at which x / z^2 = loss / 2 + asinh(c sinh(loss /
-    2)): the root of a quadratic equation in e^(x / z^2).
-    """
+    """Return the masses of two mixtures of N(0, z^2), with N(1, z^2) and with N(-1, z^2), at losses from 0 on."""
+    # With c = (1 - rate) / rate e^(1 / 2 z^2) the loss at x is the one with x / z^2 = loss / 2 + asinh(c sinh(loss /
+    # 2)), the root of a quadratic equation in e^(x / z^2).
     z = noise_multiplier
     with np.errstate(divide="ignore"):
         log_c = np.log1p(-rate) - math.log(rate) + 1 / (2 * z * z)
@@ -52,16 +56,15 @@ def opposite_gaussian_masses(losses: np.ndarray, noise_multiplier: float, rate: 
 
 
 def _asinh_exp(x):
-    """asinh(e^x), without overflow."""
+    """Return asinh(e^x), without overflow."""
     return np.where(x > _FAR_LOSS, x + math.log(2), np.arcsinh(np.exp(np.minimum(x, _FAR_LOSS))))
 
 
 def _normal_masses(edges, centres):
-    """Masses of normal laws of variance 1 around each centre between edges in stddevs; of the first less the second.
-
-    In narrow cells by quadrature, which gives the difference to the same number of digits: its integrand is the second
-    density times e^loss - 1.  Errors of the edges do not matter: they are the same for all masses.
-    """
+    """Return the masses of normal distributions of variance 1 around each centre, and the first less the second."""
+    # Masses of narrow cells are found by quadrature, which gives the difference to the same number of digits: its
+    # integrand is the second density times e^loss - 1.  Errors of the edges (in stddevs) are the same for all masses,
+    # so they have no effect.
     masses = [_normal(edges - centre) for centre in centres]
     gap, middle = centres[0] - centres[1], (centres[0] + centres[1]) / 2
     far = np.maximum(np.abs(np.concatenate([[0.0], edges])), 1.0)
@@ -81,21 +84,22 @@ def _normal_masses(edges, centres):
         difference = np.where(is_small, densities[1] * np.expm1(loss * is_small), densities[0] - densities[1])
         for total, density in zip(sums, (*densities, difference), strict=True):
             total += weight * density
-    *found, excess[narrow] = sums * half / math.sqrt(2 * math.pi)
-    for mass, inner in zip(masses, found, strict=True):
+    *narrow_masses, excess[narrow] = sums * half / math.sqrt(2 * math.pi)
+    for mass, inner in zip(masses, narrow_masses, strict=True):
         mass[narrow] = inner
     return masses, excess
 
 
 def _normal(edges):
+    """Return the masses of the standard normal distribution below, between and above edges."""
     below, above = scipy.special.ndtr(edges), scipy.special.ndtr(-edges)
-    # On each side differences of the smaller tails, which do not cancel.
+    # Differences of the smaller tails on each side do not cancel.
     inner = np.where(edges[:-1] > 0, above[:-1] - above[1:], below[1:] - below[:-1])
     return np.concatenate([below[:1], np.maximum(inner, 0.0), above[-1:]])
 
 
 def laplace_masses(losses: np.ndarray, noise_multiplier: float) -> _Masses:
-    """Masses of Laplace noise around 1 and around 0; half of the first has the largest loss."""
+    """Return the masses of Laplace noise around 1 and around 0; half of the first has the largest loss."""
     epsilon = 1 / noise_multiplier
     clipped = np.clip(losses, -epsilon, epsilon)
     top = losses >= epsilon * (1 - 1e-15)
@@ -107,22 +111,22 @@ def laplace_masses(losses: np.ndarray, noise_multiplier: float) -> _Masses:
 
 
 def opposite_laplace_masses(losses: np.ndarray, noise_multiplier: float, rate: float) -> _Masses:
-    """Masses of the mixture of Laplace noise around 0 with that around 1, and with that around -1, at losses from 0 on.
-
-    With y = x / noise_multiplier the loss rises from y = 0 to y = epsilon, and is the largest beyond.
-    """
+    """Return the masses of two mixtures of Laplace noise, around 0 and 1 and around 0 and -1, at losses from 0 on."""
+    # With y = x / noise_multiplier the loss rises from y = 0 to y = epsilon, and has its maximum above.
     epsilon = 1 / noise_multiplier
-    log_other = least_log_ratio(epsilon, rate)  # of the second density over that around 0, where x > 0
+    # The second density over the density around 0, at x > 0.
+    log_other = min_log_ratio(epsilon, rate)
     largest = sampled_epsilon(epsilon, rate) - log_other
     is_top = losses >= largest * (1 - 1e-15)
     t = unsampled(losses + log_other, rate)  # 2 y - epsilon
     y = np.where(is_top, epsilon, np.where(losses > 0, np.clip((t + epsilon) / 2, 0.0, epsilon), 0.0))
     first, part = y[:-1], -np.expm1(-np.diff(y)) / 2
-    below, there = np.exp(-first) * part, len(losses) - int(is_top.sum())  # the cell of the largest loss
+    # `top_cell` is the cell of the largest loss, which has the whole tail.
+    below, top_cell = np.exp(-first) * part, len(losses) - int(is_top.sum())
 
-    def cells(inner, beyond):
+    def cells(inner, tail):
         masses = np.concatenate([[0.0], inner, [0.0]])
-        masses[there] += beyond / 2
+        masses[top_cell] += tail / 2
         return masses
 
     unused = (1 - rate) * cells(below, math.exp(-epsilon))

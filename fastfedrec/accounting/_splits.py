@@ -96,9 +96,9 @@ class _Part:
         return self._takers[pair]
 
     @property
-    def lost(self) -> float:
+    def stated_delta(self) -> float:
         """The sum of the deltas that the releases state themselves."""
-        return self.accountants[0]._lost() if self.accountants else 0.0
+        return self.accountants[0]._stated_delta() if self.accountants else 0.0
 
     def bound(self, delta: float) -> Bound:
         """Return the smallest bound of one accountant for all events of the part."""
@@ -123,7 +123,7 @@ def _part(events: Events) -> _Part:
 class _Repeats:
     """Uses of one event in equal blocks, each charged for its distance at the epsilon of the block."""
 
-    lost = 0.0
+    stated_delta = 0.0
 
     def __init__(self, event: Event, times: int) -> None:
         # One event may state several uses, and blocks may divide these as well.
@@ -147,7 +147,7 @@ class _Repeats:
 class _PartGroup:
     """A group of parts with equal shares of delta."""
 
-    lost = 0.0
+    stated_delta = 0.0
 
     def __init__(self, parts: Sequence[_Repeats]) -> None:
         self._parts = parts
@@ -189,7 +189,7 @@ def _apart(events: Events, delta: float) -> Iterator[Bound]:
 def _divided(parts: Sequence[_Part | _Repeats | _PartGroup], delta: float) -> Bound:
     """Return the smallest sum of the parts' epsilons over some divisions of the available delta."""
     # The deltas that the releases state themselves are taken off first.
-    available_delta = delta - sum_up((part.lost, 1) for part in parts)
+    available_delta = delta - sum_up((part.stated_delta, 1) for part in parts)
     known: list[dict[float, float]] = [{} for _ in parts]
     best = math.inf
 
@@ -209,8 +209,8 @@ def _divided(parts: Sequence[_Part | _Repeats | _PartGroup], delta: float) -> Bo
                 break
             if share not in costs:
                 # Rounded down, since the sum of all shares must not exceed delta.
-                part_delta = math.nextafter(part.lost + share, 0.0)
-                costs[share] = part.epsilon(part_delta) if part_delta > part.lost else math.inf
+                part_delta = math.nextafter(part.stated_delta + share, 0.0)
+                costs[share] = part.epsilon(part_delta) if part_delta > part.stated_delta else math.inf
         else:
             best = min(best, sum_up((costs[share], 1) for costs, share in zip(known, shares, strict=True)))
     return Bound(best, "split")

@@ -1,7 +1,7 @@
-"""Sums of independent losses by fast Fourier transform, and a proved bound on what its rounding errors change.
+"""Sums of independent losses by fast Fourier transform, with a proved bound of the effect of rounding errors.
 
-The proof is in docs/explanation/accounting/rounding.md.  It needs transforms by Cooley and Tukey, of lengths without
-a prime factor above 5, which are what SciPy's are, in arithmetic that rounds to the nearest.
+The proof is in docs/explanation/accounting/rounding.md.  It requires transforms by Cooley and Tukey, of lengths without
+a prime factor above 5, in arithmetic that rounds to the nearest.  SciPy's transforms are of this kind.
 """
 
 import math
@@ -12,70 +12,63 @@ import scipy
 from numpy.typing import NDArray
 
 UNIT = 2.0**-53
-PER_BIT = 20.0  # units of error for each bit of a transform's length, in the largest and in the Euclidean norm
-PER_FACTOR = 3.0  # units for each product of complex numbers: at most the root of 5, and what is of second order
-_GONE = -120.0  # the logarithm of a factor that is left out, and counted
+# Units of error for each bit of a transform's length, in the maximum norm and in the Euclidean norm.
+PER_BIT = 20.0
+# Units of error for each product of complex numbers: at most the root of 5, and terms of second order.
+PER_FACTOR = 3.0
+# At or below this logarithm of its bound, a frequency is set to 0, and its bound is counted as error.
+_NEGLIGIBLE_LOG = -120.0
 
 
 def convolve_masses(
     parts: Sequence[tuple[np.ndarray, int]], length: int, shift: int
 ) -> tuple[NDArray[np.float64], float]:
-    """The masses of a sum of independent numbers, modulo a length, and how far they may be off in total.
-
-    Parameters
-    ----------
-    parts : sequence of (ndarray of shape (n,), float64; int)
-        Masses of 0 to n - 1, and how many such numbers there are.
-    length : int
-        As `fast_length` gives it.
-    shift : int
-        The number whose mass comes first.
-
-    Returns
-    -------
-    masses : ndarray of shape (length,), float64
-        None is negative.
-    error : float
-        At least the sum of the absolute differences from those of exact arithmetic.
-    """
+    """Return the masses of a sum of independent numbers modulo `length`, and a bound of their total absolute error."""
+    # `parts` has the masses of the numbers 0 to n - 1, and the number of such terms.  `length` is from `fast_length`,
+    # and the mass of the number `shift` comes first in the result.
     unit_error = UNIT * PER_BIT * math.log2(length)
     factors, log_bound, relative = [], np.zeros(length // 2 + 1), np.zeros(length // 2 + 1)
     for masses, times in parts:
         rows = -(-len(masses) // length)
         folded = np.zeros(rows * length)
         folded[: len(masses)] = masses
+        # The result is modulo the length, so masses at a distance of the length are added.
         folded = folded.reshape(rows, length).sum(axis=0)
         factor = scipy.fft.rfft(folded)
-        own = (unit_error + UNIT * (rows + PER_BIT)) * max(float(folded.sum()), np.finfo(float).tiny)
+        factor_error = (unit_error + UNIT * (rows + PER_BIT)) * max(float(folded.sum()), np.finfo(float).tiny)
         bound = np.abs(factor)
         bound *= 1 + 4 * UNIT
-        bound += own
-        relative += times * own / bound
+        bound += factor_error
+        relative += times * factor_error / bound
         log_bound += times * np.log(bound)
         factors.append(factor)
-    kept = np.flatnonzero(log_bound > _GONE)
+    frequencies = np.flatnonzero(log_bound > _NEGLIGIBLE_LOG)
     uses = sum(times for _, times in parts)
     relative += math.expm1(PER_FACTOR * UNIT * (uses + len(parts)))
-    relative[log_bound <= _GONE] = 1.0  # they become 0
+    # These frequencies become 0, so their whole bound is error.
+    relative[log_bound <= _NEGLIGIBLE_LOG] = 1.0
     # Logarithms are off by a few units for each use.
     errors = relative * np.exp(np.minimum(log_bound, 700.0)) * (1 + 16 * UNIT * uses)
     product = np.zeros(length // 2 + 1, dtype=complex)
-    product[kept] = _power_product([(factor[kept], times) for factor, (_, times) in zip(factors, parts, strict=True)])
-    # Of the whole spectrum, whose halves are conjugate; the sum of `length` numbers is at most the root of `length`
-    # times their norm, which is that of the spectrum over the same root.
-    error = _norm(errors) * (1 + unit_error) + unit_error * _norm(np.abs(product[kept]))
+    product[frequencies] = _power_product(
+        [(factor[frequencies], times) for factor, (_, times) in zip(factors, parts, strict=True)]
+    )
+    # The halves of the spectrum are conjugate, and the norm covers both.  The sum of `length` numbers is at most the
+    # root of `length` times their norm, and their norm is the norm of the spectrum over the same root.
+    error = _norm(errors) * (1 + unit_error) + unit_error * _norm(np.abs(product[frequencies]))
     masses = np.roll(scipy.fft.irfft(product, length), -(shift % length))
+    # Exact masses are not negative, so this step adds no error.
     np.maximum(masses, 0.0, out=masses)
     return masses, float(error) * (1 + 2.0**-20)
 
 
-def fast_length(least: int) -> int:
-    """The next length from `least` on that has no prime factor above 5."""
-    return int(scipy.fft.next_fast_len(max(least, 2), real=True))
+def fast_length(min_length: int) -> int:
+    """Return the smallest length from `min_length` on that has no prime factor above 5."""
+    return int(scipy.fft.next_fast_len(max(min_length, 2), real=True))
 
 
 def _power_product(factors):
-    """The product of powers, by repeated squaring: one product of complex numbers for each use at most."""
+    """Return the product of powers by repeated squaring, with at most one product of complex numbers for each use."""
     product = None
     for base, times in factors:
         while times:
@@ -88,4 +81,5 @@ def _power_product(factors):
 
 
 def _norm(half):
+    """Return the Euclidean norm of a spectrum from its half."""
     return math.sqrt(2 * float((half * half).sum()))

@@ -1,4 +1,4 @@
-"""Composition without a computer: pure, advanced, and zero-concentrated; and what every accountant has in common."""
+"""Composition in closed form: pure, advanced, and zero-concentrated; and the base class of all accountants."""
 
 import math
 from collections import Counter
@@ -39,22 +39,23 @@ from fastfedrec.core.check import check_integer, check_real
 
 __all__ = ["Accountant", "AdvancedAccountant", "PureAccountant", "ZCDPAccountant"]
 
-_MOST_STEPS = 100  # of a search that ends after two or three where delta is not nearly used up
+# Maximum number of steps of a search, which ends after two or three unless delta is nearly used up.
+_MAX_STEPS = 100
 
 
 class Accountant:
-    """What all accountants share: they add up events on the same people, and answer for all of them.
+    """Base class of all accountants, which add up events on the same users and state their total cost.
 
     Not for direct use; see `PureAccountant`, `AdvancedAccountant`, `ZCDPAccountant`, `RDPAccountant`,
     `PLDAccountant`.
 
     Notes
     -----
-    All events must have one neighbouring relation and one privacy unit.  The answer is an upper bound, rounded up,
+    All events must have one neighbouring relation and one privacy unit.  The result is an upper bound, rounded up,
     for any data and any use of earlier outputs by later events.  No release may choose an event, its parameters or the
-    number of events; the sum of pure epsilons holds without that ("Adaptive choices" in
-    docs/explanation/accounting/accounting.md).  It holds against whoever is kept out by the trust model of every
-    event: where a server was trusted with one of them, nothing is said against that server.
+    number of events; the sum of pure epsilons holds without this condition ("Adaptive choices" in
+    docs/explanation/accounting/accounting.md).  The bound holds against an adversary that the trust model of every
+    event excludes.  If a server was trusted with one of them, there is no claim against that server.
     """
 
     def __init__(self) -> None:
@@ -68,28 +69,30 @@ class Accountant:
         Parameters
         ----------
         event : event
-            What happened; a `Composed` is taken apart.
+            Event that happened; a `Composed` is split into its parts.
         count : int
-            How many times, beside the event's own count.
+            Number of times, multiplied by the event's own count.
 
         Returns
         -------
         Accountant
-            Itself.
+            The accountant itself.
 
         Raises
         ------
         UnsupportedEventError
-            No theorem is known here for the event; nothing was added.
+            No theorem is known here for the event; the accountant is unchanged.
         ValueError
-            Its neighbouring relation or privacy unit differs from that of the events before.
+            Its neighbouring relation or privacy unit differs from that of the earlier events.
         """
         return self._add(event, check_integer("count", count, low=1))
 
-    def _add(self, event: Event, count: int) -> Self:  # of a count of any size
+    def _add(self, event: Event, count: int) -> Self:
+        """Add an event like `compose`, with a count of any size."""
         leaves, costs, pure_costs = Counter[Event](), dict[Event, Any](), dict[Event, tuple[float, int]]()
         for leaf, times in _leaves(event, count):
             leaves[leaf] += times
+        # All checks precede the first change, so that a refused event leaves the accountant as it was.
         first = next(iter(self._events), None)
         for leaf in leaves:
             inside = "" if leaf is event else f", part of {event!r}"
@@ -100,7 +103,7 @@ class Accountant:
                 if getattr(leaf, name) != getattr(first, name):
                     raise ValueError(
                         f"{name} must be the same for all events, got {getattr(first, name)!r} before and "
-                        f"{getattr(leaf, name)!r} in {leaf!r}{inside}; use one accountant for each"
+                        f"{getattr(leaf, name)!r} in {leaf!r}{inside}; use one accountant for each value"
                     )
             try:
                 costs[leaf] = self._cost(leaf)
@@ -114,41 +117,42 @@ class Accountant:
         return self
 
     def get_epsilon(self, delta: float) -> float:
-        """The epsilon of everything composed so far, in nats.
+        """Compute the epsilon of all events composed so far, in nats.
 
         Parameters
         ----------
         delta : float
-            In (0, 1): the most that the guarantee may fail by.
+            Delta of the guarantee, in (0, 1).
 
         Returns
         -------
         float
-            An upper bound, at least 0; infinite where this accountant cannot vouch for so small a delta.
+            An upper bound, at least 0; infinite if this accountant has no bound at such a small delta.
         """
-        delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True) - self._lost()
+        delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True) - self._stated_delta()
         if not self._events:
             return 0.0
-        # What noise from tables takes of delta grows with epsilon: look for one that pays for itself, from below.
+        # Noise from tables takes a part of delta that grows with epsilon.  The search rises from below to an epsilon
+        # that covers its own part.
         epsilon, distance = 0.0, self._distance()
-        for _ in range(_MOST_STEPS):
-            left = delta - stretched_delta(distance, epsilon)
-            if left <= 0:
+        for _ in range(_MAX_STEPS):
+            remaining_delta = delta - stretched_delta(distance, epsilon)
+            if remaining_delta <= 0:
                 return math.inf
-            # Where all of it is pure, the sum of the epsilons holds as well.
-            least = max(0.0, min(self._pure_total(), float(self._epsilon(left))))
-            if least <= epsilon or not distance:
-                return least
-            epsilon = up(least)
+            # If all events are pure, the sum of the epsilons is a bound as well.
+            bound = max(0.0, min(self._pure_total(), float(self._epsilon(remaining_delta))))
+            if bound <= epsilon or not distance:
+                return bound
+            epsilon = up(bound)
         return math.inf
 
     def get_delta(self, epsilon: float) -> float:
-        """The delta of everything composed so far.
+        """Compute the delta of all events composed so far.
 
         Parameters
         ----------
         epsilon : float
-            At least 0, in nats.
+            Epsilon in nats, at least 0.
 
         Returns
         -------
@@ -158,16 +162,14 @@ class Accountant:
         epsilon = check_real("epsilon", epsilon, low=0.0)
         if not self._events:
             return 0.0
-        own = max(0.0, min(pure_delta(self._pure_total(), epsilon), float(self._delta(epsilon))))
-        taken = self._lost() + stretched_delta(self._distance(), epsilon)
-        return min(1.0, up(own + taken) if taken else own)
+        loss_delta = max(0.0, min(pure_delta(self._pure_total(), epsilon), float(self._delta(epsilon))))
+        taken = self._stated_delta() + stretched_delta(self._distance(), epsilon)
+        return min(1.0, up(loss_delta + taken) if taken else loss_delta)
 
-    def _lost(self) -> float:
-        """The deltas of the releases themselves, added up.
-
-        A release with a delta is at worst one that fails with that probability and is pure otherwise (Kairouz, Oh,
-        Viswanath 2015), so what is left of the run's delta goes to the pure parts.  Sampling amplifies the delta, too.
-        """
+    def _stated_delta(self) -> float:
+        """Return the sum of the deltas that the releases state themselves."""
+        # A release with a delta is at worst one that fails with that probability and is pure otherwise (Kairouz, Oh,
+        # Viswanath 2015).  So the remaining delta of the run is for the pure parts.  Sampling amplifies the delta, too.
         return sum_up(
             (release_delta(event), times * event.count)
             for event, times in self._events.items()
@@ -175,7 +177,7 @@ class Accountant:
         )
 
     def _distance(self) -> float:
-        """How far all releases together are from what the events describe, in total variation: it adds up."""
+        """Return the total-variation distance of all releases from what their events describe, as a sum of bounds."""
         return sum_up(
             (event.distance, times * event.count)
             for event, times in self._events.items()
@@ -183,33 +185,39 @@ class Accountant:
         )
 
     def _pure_total(self) -> float:
-        """The sum of the pure epsilons; infinite where one event has none."""
+        """Return the sum of the pure epsilons; infinite if one event has none."""
         costs = ((self._pure_costs[event], times) for event, times in self._events.items())
         return sum_up((epsilon, uses * times) for (epsilon, uses), times in costs)
 
     @property
     def _name(self) -> str:
+        """The name of the class, for messages."""
         return type(self).__name__
 
     def _sum(self) -> Any:
+        """Return the sum of the costs of all events."""
         return self._weighted_sum(self._costs)
 
     def _weighted_sum(self, costs: dict[Event, Any]) -> Any:
+        """Return the sum of costs, each times the number of times that its event happened."""
         parts = ((costs[event], times) for event, times in self._events.items())
-        with np.errstate(over="ignore"):  # infinitely often nothing is nothing
+        # A cost of 0 is not multiplied, because an infinite number of times 0 is not a number.
+        with np.errstate(over="ignore"):
             return sum(count_up(times) * cost if np.any(cost) else cost for cost, times in parts)
 
     def _changed(self) -> None:
-        """Forget what was computed from the events so far."""
+        """Clear the results that were computed from the events so far."""
 
     def _cost(self, event: Event) -> Any:
-        """What one occurrence costs, in this accountant's terms."""
+        """Return the cost of one occurrence, in the unit of this accountant."""
         raise NotImplementedError
 
     def _epsilon(self, delta: float) -> float:
+        """Return the epsilon at a delta, without the releases' own deltas and distances."""
         raise NotImplementedError
 
     def _delta(self, epsilon: float) -> float:
+        """Return the delta at an epsilon, without the releases' own deltas and distances."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -217,7 +225,7 @@ class Accountant:
 
 
 class PureAccountant(Accountant):
-    """Epsilons add up.
+    """Sum of the epsilons of pure events.
 
     Takes `LocalReports`, `ShuffledReports` (which keep their local guarantee), `CentralRelease` and `Laplace`, the last
     two also with Poisson sampling ("add_remove") or sampling without replacement ("replace").
@@ -238,22 +246,24 @@ class PureAccountant(Accountant):
     """
 
     def get_epsilon(self, delta: float = 0.0) -> float:
-        """The sum of the epsilons; a delta buys nothing here, but pays for those of the releases themselves.
+        """Compute the sum of the epsilons; a delta covers only the deltas of the releases themselves.
 
         Parameters
         ----------
         delta : float
-            In [0, 1).
+            Delta in [0, 1).
 
         Returns
         -------
         float
-            In nats; infinite where the releases' own deltas and distances take more.
+            Sum in nats; infinite if the releases' own deltas and distances take more than `delta`.
         """
         if check_real("delta", delta, low=0.0, high=1.0) == 1:
-            raise ValueError("delta must be less than 1.0, got 1.0")
+            raise ValueError(
+                "delta must be less than 1.0, got 1.0; pass the probability with which the guarantee may fail"
+            )
         total = self._pure_total()
-        return math.inf if self._lost() + stretched_delta(self._distance(), total) > delta else total
+        return math.inf if self._stated_delta() + stretched_delta(self._distance(), total) > delta else total
 
     def _cost(self, event: Event) -> Any:
         return pure_cost(event)
@@ -265,11 +275,11 @@ class PureAccountant(Accountant):
 class AdvancedAccountant(Accountant):
     """Advanced composition of pure mechanisms: about the root of the sum of the squared epsilons.
 
-    Takes what `PureAccountant` takes; never worse than it.
+    Takes the same events as `PureAccountant`, and never states more.
 
     Notes
     -----
-    The loss of an epsilon-private mechanism lies in [-epsilon, epsilon] with mean at most epsilon * tanh(epsilon / 2),
+    The loss of an epsilon-private mechanism is in [-epsilon, epsilon] with mean at most epsilon * tanh(epsilon / 2),
     so by Azuma's inequality the total exceeds the sum of these means by t with probability at most
     exp(-t^2 / (2 * sum of epsilon^2)).
 
@@ -291,7 +301,7 @@ class AdvancedAccountant(Accountant):
         return pure_cost(event)
 
     def _moments(self):
-        """The sum of the means, and the root of the sum of the squares."""
+        """Return the sum of the means, and the root of the sum of the squares."""
         costs = [(*self._costs[event], times) for event, times in self._events.items()]
         mean = sum_up((up(epsilon * math.tanh(epsilon / 2)), uses * times) for epsilon, uses, times in costs)
         return mean, up(math.hypot(*(epsilon * math.sqrt(count_up(uses * times)) for epsilon, uses, times in costs)))
@@ -302,16 +312,16 @@ class AdvancedAccountant(Accountant):
 
     def _delta(self, epsilon: float) -> float:
         mean, root = self._moments()
-        # The exponent is at most 745 where it matters, and off by a few 2^-53 of that.
-        beyond = max(0.0, epsilon - mean) / root if root else 0.0
-        return up(math.exp(-beyond * beyond / 2))
+        # An exponent above 745 gives 0.  Below, its rounding error is a few 2^-53 of itself.
+        excess = max(0.0, epsilon - mean) / root if root else 0.0
+        return up(math.exp(-excess * excess / 2))
 
 
 class ZCDPAccountant(Accountant):
-    """Zero-concentrated differential privacy: rhos add up.
+    """Sum of the rhos of zero-concentrated differential privacy.
 
-    Takes `ZCDP`, `Gaussian` without sampling (rho = 1 / (2 noise_multiplier^2)), and everything with a pure epsilon
-    (rho = epsilon tanh(epsilon / 2), which is below epsilon^2 / 2; of exponential mechanisms at most epsilon^2 / 8).
+    Takes `ZCDP`, `Gaussian` without sampling (rho = 1 / (2 noise_multiplier^2)), and all events with a pure epsilon
+    (rho = epsilon tanh(epsilon / 2), which is below epsilon^2 / 2; for exponential mechanisms at most epsilon^2 / 8).
 
     References
     ----------
@@ -350,7 +360,7 @@ class ZCDPAccountant(Accountant):
 
 
 def _pure_cost_or_none(event):
-    """As `pure_cost`; infinite for what has no pure epsilon."""
+    """Return the cost as `pure_cost` does; infinite for an event without a pure epsilon."""
     try:
         return pure_cost(event)
     except UnsupportedEventError:
@@ -358,7 +368,7 @@ def _pure_cost_or_none(event):
 
 
 def _leaves(event, times):
-    """Each elementary event of `event`, and how many times it happened."""
+    """Yield each elementary event of `event`, and the number of times that it happened."""
     if not isinstance(check_event("event", event), Composed):
         yield event, times
         return

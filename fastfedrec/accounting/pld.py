@@ -30,23 +30,31 @@ from fastfedrec.accounting.events import (
 )
 from fastfedrec.accounting.gaussian import gaussian_delta, gaussian_epsilon
 from fastfedrec.accounting.rdp import RDPAccountant
-from fastfedrec.accounting.rounding import inverse_up, least_log_ratio, sampled_epsilon
+from fastfedrec.accounting.rounding import inverse_up, min_log_ratio, sampled_epsilon
 from fastfedrec.accounting.shuffle import shuffled_loss, split_reports, zero_out_loss
 from fastfedrec.core.check import check_instance, check_real
 from fastfedrec.core.numbers import float_up
 
 __all__ = ["PLDAccountant", "epsilon_lower_bound"]
 
-_TAIL_STDDEVS = 9.0  # beyond, the Gaussian has a mass of 1e-19, which counts as infinite loss
+# Number of standard deviations above which the Gaussian has a mass of 1e-19, which counts as infinite loss.
+_TAIL_STDDEVS = 9.0
 _LARGEST_STDDEVS = 37.0
-_LEFT_OUT = 1e-5  # of delta, beyond the grid
-_ALLOWED = 1e-3  # of delta, beyond which masses are tilted
-_SURELY_TILTED = 1e-10  # a delta of which an untilted window alone leaves out more than that
-_LOG_LEAST = -745.0  # of the least float
-_MOST_NOISE, _LEAST_NOISE = 1e8, 1e-100  # more noise is counted as this; with less there is no grid
-_LOUD = 200.0  # epsilon of a pure release whose loss hardly ever is less: the sum of the epsilons is what they cost
+# Share of delta that may be outside of the grid.
+_OUTSIDE_SHARE = 1e-5
+# Share of delta for rounding errors above which masses are tilted.
+_ALLOWED = 1e-3
+# Below this delta, an untilted window alone takes more than that share of delta.
+_SURELY_TILTED = 1e-10
+# Logarithm of the smallest float.
+_LOG_SMALLEST = -745.0
+# A larger noise multiplier is counted as the first; with a smaller one than the second there is no grid.
+_MAX_NOISE, _MIN_NOISE = 1e8, 1e-100
+# Above this epsilon a pure release hardly ever has a smaller loss, so the cost is the sum of the epsilons.
+_LOUD = 200.0
 _ROUND_UP = 1 + 1e-9
-_PLACES = 0.5 - 2.0 ** -np.arange(2, 16)  # of a step: nearly the middle of a cell, as densities are nearly even in it
+# Positions within a step, nearly in the middle of a cell, because densities are nearly uniform in it.
+_POSITIONS = 0.5 - 2.0 ** -np.arange(2, 16)
 
 
 class PLDAccountant(Accountant):
@@ -54,16 +62,16 @@ class PLDAccountant(Accountant):
 
     Takes `Gaussian` without sampling (in closed form), with Poisson sampling, and with sampling of fixed size without
     replacement under "replace"; `Laplace` without or with Poisson sampling; `DiscreteGaussianRelease`;
-    `ShuffledReports`; and everything with a pure epsilon, which counts as randomized response, the worst of its kind,
-    or as the worst of bounded range where it chose by exponential mechanisms.
+    `ShuffledReports`; and all events with a pure epsilon.  The last count as randomized response, the worst of their
+    kind, or, if they chose by exponential mechanisms, as the worst of bounded range.
 
     Notes
     -----
-    For sampling without replacement the answer is a proven upper bound, exact for one round but not for many, where
-    attacks reach about 85% of it.  Where what rounding errors may be is not far below delta, masses are tilted before
-    they are transformed, and the `RDPAccountant` is asked as well.  Each answer may then have a grid of its own:
-    `get_delta` at an epsilon that is 1e-5 of itself above what `get_epsilon` gave is at most 1% above the delta that
-    was asked for.  See docs/explanation/accounting/rounding.md and
+    For sampling without replacement the result is a proven upper bound, exact for one round but not for many.  For many
+    rounds attacks reach about 85% of it.  If the bound of the rounding errors is not far below delta, masses are tilted
+    before they are transformed, and the `RDPAccountant` is used as well.  Each result may then have a grid of its own.
+    So `get_delta` at an epsilon that is 1e-5 of itself above the result of `get_epsilon` is at most 1% above the delta
+    of that call.  See docs/explanation/accounting/rounding.md and
     docs/explanation/accounting/sampling-without-replacement.md.
 
     References
@@ -83,19 +91,21 @@ class PLDAccountant(Accountant):
     0.993
     """
 
-    _finest = _loss.FINEST  # step of the grid of losses; a calibration that searches takes a coarser one
+    # Step of the grid of losses; the search of a calibration uses a coarser one.
+    _finest = _loss.FINEST
 
     def __init__(self) -> None:
         super().__init__()
         self._changed()
 
     def _cost(self, event: Event) -> Any:
-        """The square of mu of unsampled Gaussian noise, or what makes a loss for so many stddevs; and its uses."""
+        """Return the squared mu of plain Gaussian noise, or a function from stddevs to a loss; and the uses."""
         if isinstance(event, ShuffledReports) and event.n_candidates > 1:
             loss = largest_response_loss(event.epsilon, event.n_candidates, event.n_honest_users, event.neighboring)
             return (lambda _: loss), event.n_reports
         if isinstance(event, ShuffledReports) and event.neighboring == "zero_out":
-            per_batch, batches = split_reports(event.n_reports)  # all reports of a batch together are one
+            # All reports of one user in a batch are one use.
+            per_batch, batches = split_reports(event.n_reports)
             loss = zero_out_loss(event.epsilon, per_batch, event.n_honest_users)
             return (lambda _: loss), batches
         if isinstance(event, ShuffledReports):
@@ -129,40 +139,45 @@ class PLDAccountant(Accountant):
         self._renyi: RDPAccountant | None = None
 
     def _parts(self, stddevs):
-        """The losses of everything, and their uses; None where no grid holds them."""
+        """Return the losses of all events, and their uses; None if no grid holds them."""
         parts, square = [], self._mu_squared()
         for event, times in self._events.items():
             cost, uses = self._costs[event]
             if uses and not isinstance(cost, Fraction):
                 parts.append((cost(stddevs), times * uses))
         if square:
-            # All unsampled Gaussian noise together is one release.
+            # All unsampled Gaussian noise equals one release.
             parts.append((_plain_loss(square, stddevs), 1))
         uses = sum(times for _, times in parts)
         furthest = max((loss.reach for loss, _ in parts), default=0.0)
-        return parts if uses <= _loss.MOST_USES and furthest * uses < _loss.FURTHEST else None
+        return parts if uses <= _loss.MAX_USES and furthest * uses < _loss.FURTHEST else None
 
     def _mu_squared(self):
+        """Return the exact sum of mu^2 over all unsampled Gaussian noise."""
         costs = ((self._costs[event], times) for event, times in self._events.items())
         return sum((cost * uses * times for (cost, uses), times in costs if isinstance(cost, Fraction)), Fraction(0))
 
     def _is_plain(self):
+        """Return whether all events are unsampled Gaussian noise, which has a closed form."""
         return all(isinstance(cost, Fraction) or not uses for cost, uses in self._costs.values())
 
     def _totals(self):
+        """Return the untilted totals, computed once."""
         if self._total is None:
             parts = self._parts(_TAIL_STDDEVS)
             self._total = () if parts is None or not parts else _loss.compose(parts, finest=self._finest)
         return self._total
 
     def _tilted(self, log_delta, aim):
-        """Totals from masses tilted so that `aim` is least, on grids that leave out a little of such a delta."""
-        stddevs = math.sqrt(2 * max(0.0, math.log(max(1, self._uses())) - math.log(_LEFT_OUT) - log_delta))
+        """Return totals from masses tilted so that `aim` is smallest, on grids with a small share of delta outside."""
+        stddevs = math.sqrt(2 * max(0.0, math.log(max(1, self._uses())) - math.log(_OUTSIDE_SHARE) - log_delta))
         parts = self._parts(min(max(stddevs, _TAIL_STDDEVS), _LARGEST_STDDEVS))
         return () if parts is None else _loss.compose(parts, aim, self._finest)
 
     def _tilted_epsilon(self, delta):
-        """By the tilt that is best where Chernoff's bound is delta, and then by the best one at what that gave."""
+        """Return the epsilon from tilted masses, or by the Renyi accountant if that is smaller."""
+        # The first tilt is the best one for which Chernoff's bound is delta, and later ones are best at the last
+        # epsilon.
         log_delta, best = math.log(delta), math.inf
 
         def aim(log_mean, tilt):
@@ -170,29 +185,30 @@ class PLDAccountant(Accountant):
 
         for _ in range(5):
             tilted = self._tilted(log_delta, aim)
-            found = max((total.epsilon(delta) for total in tilted), default=math.inf)
-            if not found < best:
+            epsilon = max((total.epsilon(delta) for total in tilted), default=math.inf)
+            if not epsilon < best:
                 break
-            best = found
+            best = epsilon
             is_inside = all(total.first < best for total in tilted)
             if not best or (is_inside and _allowed(tilted, best) <= _ALLOWED * delta):
                 break
         return min(best, self._by_renyi()._epsilon(delta))
 
     def _tilted_delta(self, epsilon, delta):
-        """From a bound on it; where it is far below, on the widest grids, and then on those that are wide enough."""
-        log_delta = math.log(delta) if delta else _LOG_LEAST
+        """Return the delta from tilted masses, where `delta` is an upper bound of it."""
+        # If the bound is far too large, the widest grids are next, and then grids that are wide enough for the result.
+        log_delta = math.log(delta) if delta else _LOG_SMALLEST
         for _ in range(3):
             tilted = self._tilted(log_delta, lambda log_mean, tilt: log_mean - tilt * epsilon)
-            found = min(delta, max((total.delta(epsilon) for total in tilted), default=1.0))
-            if found > math.sqrt(_LEFT_OUT) * delta:
+            smaller_delta = min(delta, max((total.delta(epsilon) for total in tilted), default=1.0))
+            if smaller_delta > math.sqrt(_OUTSIDE_SHARE) * delta:
                 break
-            is_widest = log_delta == _LOG_LEAST
-            delta, log_delta = found, math.log(found) if is_widest and found else _LOG_LEAST
-        return found
+            is_widest = log_delta == _LOG_SMALLEST
+            delta, log_delta = smaller_delta, math.log(smaller_delta) if is_widest and smaller_delta else _LOG_SMALLEST
+        return smaller_delta
 
     def _by_renyi(self):
-        """The Renyi accountant of the same events: for what no grid holds, and for the smallest deltas."""
+        """Return the Renyi accountant of the same events, for losses that no grid holds and for the smallest deltas."""
         if self._renyi is None:
             self._renyi = RDPAccountant()
             for event, times in self._events.items():
@@ -203,6 +219,7 @@ class PLDAccountant(Accountant):
         if self._is_plain():
             square = self._mu_squared()
             return gaussian_epsilon(square, delta) if square else 0.0
+        # An infinite result here leaves the sum of the pure epsilons as the figure.
         if min(epsilon for epsilon, _ in self._pure_costs.values()) > _LOUD and not math.isinf(self._pure_total()):
             return math.inf
         epsilon = math.inf
@@ -211,7 +228,7 @@ class PLDAccountant(Accountant):
         if epsilon and (math.isinf(epsilon) or delta * _ALLOWED < _allowed(self._totals(), epsilon)):
             epsilon = min(epsilon, self._tilted_epsilon(delta))
         if any(map(bounded_choices, self._events)):
-            # The pair that dominates each release of bounded range is not the closest bound of many of them.
+            # The pair that dominates each release of bounded range is not the tightest bound for many of them.
             epsilon = min(epsilon, self._by_renyi()._epsilon(delta))
         return epsilon * _ROUND_UP
 
@@ -228,40 +245,42 @@ class PLDAccountant(Accountant):
         return delta
 
     def _uses(self):
+        """Return the total number of uses of all events."""
         return sum(times * self._costs[event][1] for event, times in self._events.items())
 
 
 def _allowed(totals, epsilon):
+    """Return the largest allowance of the totals of both directions."""
     return max(total.allowed(epsilon) for total in totals)
 
 
 def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
-    """An epsilon that `event` really costs at least, by a worst case that can happen; rounded down.
+    """Compute an epsilon that `event` costs at least, by a worst case that can happen; rounded down.
 
-    In the worst case one user's vector lies as far as clipping allows from those of all the others, and in the
-    neighbouring data it is like theirs, or gone: then the losses are those of the mixture against the noise alone.
+    In the worst case one user's vector is as far as clipping allows from the vectors of all other users.  In the
+    neighbouring data it equals theirs, or is absent.  Then the losses are those of the mixture against the noise alone.
 
     Parameters
     ----------
     event : Gaussian
-        Under "replace" with sampling of fixed size, under "add_remove" or "zero_out" with Poisson sampling, or without
-        sampling.
+        Event under "replace" with sampling of fixed size, under "add_remove" or "zero_out" with Poisson sampling, or
+        without sampling.
     delta : float
-        In (0, 1).
+        Delta, in (0, 1).
 
     Returns
     -------
     float
-        No accountant may give less.
+        Lower bound in nats; no accountant may give less.
 
     Raises
     ------
     UnsupportedEventError
-        Any other sampling.
+        The event has any other sampling.
 
     Notes
     -----
-    Each loss within a cell of the grid is replaced by one that is not above the loss of the merged cell, which is a
+    Each loss within a cell of the grid is replaced by one that is at most the loss of the merged cell, which is a
     post-processing of the release.
 
     Examples
@@ -278,10 +297,10 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
     if (event.sampling, event.neighboring) == ("poisson", "replace"):
         raise UnsupportedEventError("no worst case is known here for Poisson sampling with neighboring='replace'")
     rate = event.sampling_rate
-    if not _LEAST_NOISE < event.noise_multiplier < _MOST_NOISE or event.count > _loss.MOST_USES:
+    if not _MIN_NOISE < event.noise_multiplier < _MAX_NOISE or event.count > _loss.MAX_USES:
         return 0.0
     reach = _reach(rate, _base_reach(gaussian_masses, event.noise_multiplier, _TAIL_STDDEVS))
-    # Finer than for upper bounds, as roundings add up.
+    # The grid is finer than for upper bounds, because the roundings of all uses add up.
     step = max(min(_loss.FINEST / 8, reach / CELLS), reach / (_loss.LARGEST_FFT // 4))
     loss, inner = _lowered(rate, event.noise_multiplier, reach, step)
     while (widest := np.ptp(_loss.find_window([(loss, event.count)], step))) > _loss.LARGEST_FFT:
@@ -289,34 +308,36 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
         loss, inner = _lowered(rate, event.noise_multiplier, reach, step)
     total = _loss.convolve([(loss, event.count)], step)
     shift = event.count * (inner - 1) * step
-    error = total.allowance + total.left_out + total.slack
+    error = total.allowance + total.outside_mass + total.slack
     total = _loss.TotalLoss(total.first + shift, step, total.pmf, -error)
     epsilon = total.epsilon(delta)
     return max(0.0, float(epsilon - (_ROUND_UP - 1) * (1 + epsilon)))
 
 
 def _lowered(rate, noise_multiplier, reach, step):
-    """Losses that are nowhere too high, on a grid moved by `inner` - 1 steps."""
+    """Return losses that are nowhere too high, on a grid moved by `inner` - 1 steps."""
     start, p, q, _, _, above = _sampled_masses(gaussian_masses, noise_multiplier, rate, reach, step)
     with np.errstate(divide="ignore", invalid="ignore"):
-        place = (np.log(p) - np.log(q) - 1e-12) / step - start - np.arange(len(p))  # within its cell, from 0 to 1
-    # One place for all cells that are not below it; the others move a step down.  The best keeps the mean highest.
-    inner = max(_PLACES, key=lambda place_: place_ - p[~(place >= place_)].sum())
-    kept = np.where(place >= inner, p, 0.0)
+        # Position of each loss within its cell, from 0 to 1.
+        offsets = (np.log(p) - np.log(q) - 1e-12) / step - start - np.arange(len(p))
+    # Cells with an offset of at least `inner` move to that position, and all others a step further down.  The best
+    # position has the highest mean.
+    inner = max(_POSITIONS, key=lambda position: position - p[~(offsets >= position)].sum())
+    inner_masses = np.where(offsets >= inner, p, 0.0)
     pmf = np.zeros(len(p) + 1)
-    pmf[1:] += kept
-    pmf[:-1] += p - kept
+    pmf[1:] += inner_masses
+    pmf[:-1] += p - inner_masses
     pmf[-1] += above[0]
     return LossPmf(start, pmf, 0.0), inner
 
 
 def _reach(rate, loss):
-    """Log(1 + rate (e^loss - 1)), a loss after sampling."""
+    """Return log(1 + rate (e^loss - 1)), a loss after sampling."""
     return loss if rate == 1 else sampled_epsilon(loss, rate)
 
 
 def _sampled_masses(base, noise_multiplier, rate, reach, step):
-    """P- and Q-masses in the cells of the grid, and outside: P = (1 - rate) Q + rate P0, for the pair (P0, Q)."""
+    """Return P- and Q-masses in the cells and outside, P = (1 - rate) Q + rate P0, for the pair (P0, Q)."""
     low = -reach if rate == 1 else max(math.log1p(-rate), -reach)
     start, stop = math.floor(low / step) - 1, math.ceil(reach / step) + 1
     edges = step * np.arange(start, stop + 1)
@@ -327,8 +348,8 @@ def _sampled_masses(base, noise_multiplier, rate, reach, step):
 
 
 def _poisson_loss(base, event, stddevs):
-    """Losses of the mixture against the rest: a user is removed; and the other way round: added."""
-    rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MOST_NOISE)
+    """Return the losses of the mixture against Q (a user is removed), and of Q against the mixture (added)."""
+    rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MAX_NOISE)
     reach = _reach(rate, _base_reach(base, noise_multiplier, stddevs))
 
     def build(step):
@@ -339,8 +360,8 @@ def _poisson_loss(base, event, stddevs):
 
 
 def _symmetric_loss(base, event, stddevs):
-    """Losses above 0 as those of the mixture against the rest, losses below 0 as those of the rest against it."""
-    rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MOST_NOISE)
+    """Return the losses above 0 of the mixture against Q, and the losses below 0 of Q against the mixture."""
+    rate, noise_multiplier = event.sampling_rate, min(event.noise_multiplier, _MAX_NOISE)
     reach = _reach(rate, _base_reach(base, noise_multiplier, stddevs))
 
     def masses(losses):
@@ -351,18 +372,18 @@ def _symmetric_loss(base, event, stddevs):
 
 
 def _opposite_loss(masses, noise_multiplier, rate, stddevs):
-    """Losses of two mixtures, each of the noise without a unit and that with one of two opposite contributions."""
-    noise_multiplier = min(noise_multiplier, _MOST_NOISE)
+    """Return the losses of two mixtures, of the noise without a unit and with one of two opposite contributions."""
+    noise_multiplier = min(noise_multiplier, _MAX_NOISE)
     base = gaussian_masses if masses is opposite_gaussian_masses else laplace_masses
     reach = _base_reach(base, noise_multiplier, stddevs)
-    # Beyond the mean of the first by so many stddevs the second density falls by more, of Gaussian noise.
+    # For Gaussian noise, this number of stddevs above the mean of the first density, the second density falls by more.
     fall = reach + (1 / noise_multiplier**2 if base is gaussian_masses and reach < math.inf else 0.0)
-    reach = _reach(rate, reach) - least_log_ratio(fall, rate)
+    reach = _reach(rate, reach) - min_log_ratio(fall, rate)
     return _loss_above_0(lambda losses: masses(losses, noise_multiplier, rate), reach)
 
 
 def _loss_above_0(masses, reach):
-    """A pair with the same losses in both directions, from the masses of the losses above 0."""
+    """Return a pair with one distribution of losses in both directions, from the masses of the losses above 0."""
 
     def build(step):
         p, q, excess = masses(step * np.arange(math.ceil(reach / step) + 2))
@@ -374,19 +395,23 @@ def _loss_above_0(masses, reach):
 
 
 def _plain_loss(mu_squared, stddevs):
-    """All unsampled Gaussian noise: one release, of no more noise."""
-    noise_multiplier = 1 / max(math.sqrt(float_up(mu_squared)) * (1 + 2.0**-50), 1 / _MOST_NOISE)
+    """Return the loss of all unsampled Gaussian noise: one release, with at most its noise."""
+    noise_multiplier = 1 / max(math.sqrt(float_up(mu_squared)) * (1 + 2.0**-50), 1 / _MAX_NOISE)
     return _symmetric_loss(gaussian_masses, _Unsampled(noise_multiplier), stddevs)
 
 
 class _Unsampled(NamedTuple):
+    """An unsampled Gaussian release, for `_symmetric_loss`."""
+
     noise_multiplier: float
     sampling_rate: float = 1.0
 
 
 def _base_reach(base, noise_multiplier, stddevs):
+    """Return the largest loss that matters of the pair without sampling."""
     if base is laplace_masses:
         return inverse_up(noise_multiplier)
-    if noise_multiplier < _LEAST_NOISE:
+    if noise_multiplier < _MIN_NOISE:
         return math.inf
+    # Loss of N(1, z^2) against N(0, z^2) at `stddevs` standard deviations above 1.
     return (1 + 2 * stddevs * noise_multiplier) / (2 * noise_multiplier**2)

@@ -1,4 +1,4 @@
-"""Renyi accounting: divergences of order alpha add up; the Gaussian also under sampling."""
+"""Renyi accounting: divergences of order alpha add up, also for the Gaussian under sampling."""
 
 import math
 from functools import lru_cache
@@ -24,7 +24,7 @@ from fastfedrec.core.check import check_real
 
 __all__ = ["ORDERS", "RDPAccountant", "poisson_divergence", "without_replacement_divergence"]
 
-#: Orders alpha: those of the public accountants, and more.
+#: Orders alpha: the orders of the public accountants, and more.
 ORDERS = np.unique(
     np.concatenate(
         [
@@ -36,17 +36,18 @@ ORDERS = np.unique(
         ]
     )
 )
-# Of divergences so small that the bound still falls at the last of `ORDERS`: at most 1.5% above that of all orders.
+# Orders for divergences so small that the bound still falls at the last of `ORDERS`.  The bound is at most 1.5% above
+# the bound of all orders.
 _LARGE_ORDERS = ORDERS[-1] * 2.0 ** (np.arange(1, 57) / 2)
-_LARGEST_ORDER = 2.0**20  # a divergence is a sum of as many terms
+# Maximum order, because a divergence of a whole order is a sum of this number of terms.
+_LARGEST_ORDER = 2.0**20
 
 
 class RDPAccountant(Accountant):
-    """Renyi differential privacy of orders up to 4,096, and beyond for the smallest divergences.
+    """Renyi differential privacy of orders up to 4,096, and of larger orders for the smallest divergences.
 
     Takes `Gaussian` without sampling, with Poisson sampling, and with sampling of fixed size without replacement under
-    "replace"; `Laplace` without sampling; `ZCDP`; and everything with a pure
-    epsilon.
+    "replace"; `Laplace` without sampling; `ZCDP`; and all events with a pure epsilon.
 
     References
     ----------
@@ -70,7 +71,8 @@ class RDPAccountant(Accountant):
     def _epsilon(self, delta: float) -> float:
         divergences = self._sum()
         epsilon = renyi_epsilon(ORDERS, divergences, delta)
-        if divergences[-1] < -math.log(delta) / (ORDERS[-1] - 1):  # the bound still falls at the last order
+        # The bound still falls at the last order, so larger orders can be better.
+        if divergences[-1] < -math.log(delta) / (ORDERS[-1] - 1):
             epsilon = min(epsilon, renyi_epsilon(_LARGE_ORDERS, self._large_sum(), delta))
         return epsilon
 
@@ -82,12 +84,14 @@ class RDPAccountant(Accountant):
         return delta
 
     def _large_sum(self):
+        """Return the divergences of all events at the orders of `_LARGE_ORDERS`."""
         return self._weighted_sum({event: _event_divergences(event, _LARGE_ORDERS) for event in self._events})
 
 
-@np.errstate(over="ignore")  # an infinite divergence is one
+# A divergence that overflows is infinite, which is a valid bound.
+@np.errstate(over="ignore")
 def _event_divergences(event, orders):
-    """Divergences of all uses of one event; `orders` is `ORDERS` or `_LARGE_ORDERS`."""
+    """Return the divergences of all uses of one event; `orders` is `ORDERS` or `_LARGE_ORDERS`."""
     if isinstance(event, ZCDP):
         return up(count_up(event.count) * event.rho) * orders
     if isinstance(event, DiscreteGaussianRelease):
@@ -99,7 +103,7 @@ def _event_divergences(event, orders):
         plain = gaussian_rho(event) * orders
         if event.sampling == "none":
             return plain
-        # Sampling never adds to them.
+        # Sampling never raises the divergences, so the bound without sampling holds as well.
         noise = opposite_noise(event)
         pair = _renyi.fixed_size_gaussian if event.neighboring == "replace" else _renyi.poisson_gaussian
         pair = _renyi.opposite_gaussian if noise else pair
@@ -115,37 +119,37 @@ def _event_divergences(event, orders):
 
 
 def poisson_divergence(order: float, sampling_probability: float, noise_multiplier: float) -> float:
-    """Renyi divergence of one Poisson-sampled Gaussian release, under "add_remove".
+    """Compute the Renyi divergence of one Poisson-sampled Gaussian release, under "add_remove".
 
     Parameters
     ----------
     order : float
-        Above 1, and at most 2^20.
+        Order alpha, above 1 and at most 2^20.
     sampling_probability : float
-        In [0, 1].
+        Probability that a unit is in the sample, in [0, 1].
     noise_multiplier : float
         Standard deviation over sensitivity.
 
     Returns
     -------
     float
-        Rounded up.
+        Divergence in nats, rounded up.
     """
     order = _check_order(order)
     sampling_probability = check_real("sampling_probability", sampling_probability, low=0.0, high=1.0)
     noise_multiplier = check_real("noise_multiplier", noise_multiplier, low=0.0, exclusive=True)
     if not sampling_probability:
-        return 0.0  # nobody is in any sample
+        return 0.0  # every sample is empty
     return _renyi.divergence(_renyi.sampled_gaussian(order, sampling_probability, noise_multiplier), order)
 
 
 def without_replacement_divergence(order: float, sampling_rate: float, noise_multiplier: float) -> float:
-    """Upper bound on the Renyi divergence of one Gaussian release of a sample of fixed size, under "replace".
+    """Bound the Renyi divergence of one Gaussian release of a sample of fixed size from above, under "replace".
 
     Parameters
     ----------
     order : float
-        Above 1, and at most 2^20.
+        Order alpha, above 1 and at most 2^20.
     sampling_rate : float
         Cohort size over number of users.
     noise_multiplier : float
@@ -154,7 +158,7 @@ def without_replacement_divergence(order: float, sampling_rate: float, noise_mul
     Returns
     -------
     float
-        That of the pair that dominates the release, rounded up.
+        Divergence of the pair that dominates the release, in nats, rounded up.
     """
     orders = np.array([_check_order(order)])
     sampling_rate = check_real("sampling_rate", sampling_rate, low=0.0, high=1.0)
@@ -165,14 +169,17 @@ def without_replacement_divergence(order: float, sampling_rate: float, noise_mul
 
 
 def _check_order(order):
+    """Return a checked order of a divergence."""
     return check_real("order", check_real("order", order, low=1.0, exclusive=True), high=_LARGEST_ORDER)
 
 
 @lru_cache(maxsize=128)
 def _sampled(pair, rate, noise_multiplier, is_large):
+    """Return the divergences of a sampled Gaussian, from a cache that the rounds of a run share."""
     orders = _LARGE_ORDERS if is_large else ORDERS
     return _divergences(orders, pair(orders, rate, noise_multiplier))
 
 
 def _divergences(orders, logs):
+    """Return the divergences for log(A - 1) at each order."""
     return np.array([_renyi.divergence(log, order) for log, order in zip(logs, orders, strict=True)])

@@ -96,7 +96,7 @@ def shuffled_epsilon(
     if not n_honest:
         raise ValueError(f"honest_fraction times n_users must be at least 1 user, got {honest_fraction} of {n_users}")
     plain = sum_up([(epsilon, uses)])
-    if uses > _loss.MOST_USES or plain > _loss.FURTHEST:
+    if uses > _loss.MAX_USES or plain > _loss.FURTHEST:
         return plain
     if neighboring == "replace":
         totals = _loss.compose([(shuffled_loss(epsilon, n_honest), uses)])

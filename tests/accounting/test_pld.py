@@ -436,7 +436,7 @@ def test_a_delta_below_that_of_the_largest_loss_is_not_free():
 
 def test_a_grid_so_coarse_that_all_mass_lies_far_above_the_answer_divides_by_nothing():
     # Between losses 50 and 100 nothing changes but the bound on what lies outside of the grid.
-    total = loss.TotalLoss(50.0, 50.0, np.array([0.25, 0.0, 0.25]), 0.0, left_out=0.1, tilt=0.01)
+    total = loss.TotalLoss(50.0, 50.0, np.array([0.25, 0.0, 0.25]), 0.0, outside_mass=0.1, tilt=0.01)
     at_50, at_100 = total.delta(50.0), total.delta(100.0)
     for share in (0.1, 0.5, 0.9):
         epsilon = total.epsilon(at_100 + share * (at_50 - at_100))

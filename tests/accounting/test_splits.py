@@ -205,10 +205,10 @@ def test_the_deltas_of_parts_stay_within_delta(lost, delta):
         """Costs the inverse of its share: the sum over n parts is at least n^2 over the sum of their shares."""
 
         def __init__(self, lost):
-            self.lost = lost
+            self.stated_delta = lost
 
         def epsilon(self, delta):
-            return float_up(1 / (Fraction(delta) - Fraction(self.lost)))
+            return float_up(1 / (Fraction(delta) - Fraction(self.stated_delta)))
 
     left = Fraction(delta) - sum(map(Fraction, lost))
     found = Fraction(_divided([Part(own) for own in lost], delta).epsilon)

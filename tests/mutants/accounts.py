@@ -17,7 +17,7 @@ ACCOUNTS = [
         ("test_unsupported_events_name_the_event_and_the_part",),
     ),
     Mutant(
-        "own-delta-is-free", "the deltas of releases are not paid for", "Accountant._lost",
+        "own-delta-is-free", "the deltas of releases are not paid for", "Accountant._stated_delta",
         "(release_delta(event), times * event.count)",
         "(0.0, times * event.count)",
         ("test_a_releases_own_delta_is_paid_for",),
@@ -60,8 +60,8 @@ ACCOUNTS = [
     ),
     Mutant(
         "advanced-delta-squared", "advanced composition gives the square of its delta", "AdvancedAccountant._delta",
-        "math.exp(-beyond * beyond / 2)",
-        "math.exp(-beyond * beyond)",
+        "math.exp(-excess * excess / 2)",
+        "math.exp(-excess * excess)",
         ("test_delta_undoes_epsilon_by_every_accountant",),
     ),
     Mutant(
@@ -196,8 +196,8 @@ ACCOUNTS = [
     ),
     Mutant(
         "binomial-mean-rounded", "probabilities of many trials are off where the mean's last digit is", "pmf",
-        "beyond = (ones - mean) - lost",
-        "beyond = ones - mean",
+        "excess = (ones - mean) - mean_error",
+        "excess = ones - mean",
         ("test_the_last_digits_are_right_at_every_size",),
     ),
     Mutant(
@@ -435,7 +435,7 @@ ACCOUNTS = [
     ),
     Mutant(
         "split-forgets-what-releases-take", "the releases' own deltas are not taken from delta", "_divided",
-        "delta - sum_up((part.lost, 1) for part in parts)",
+        "delta - sum_up((part.stated_delta, 1) for part in parts)",
         "delta",
         ("test_the_deltas_of_parts_stay_within_delta",),
     ),
