@@ -1,8 +1,8 @@
-"""Splits into train and test, and what a model's scores and predictions are worth.
+"""Splits into train and test, and metrics of a model's rankings and predicted ratings.
 
-A split is a value, a `Splitter`: `next(LeaveOneOut().split(data, key=key))`.  Metrics are in `metrics`.  The task of
-PrivRec's paper, with its own split, is in `new_users`.  Attacks on models are in `studies.membership`; audits of
-privacy claims are in `audit`.
+A split is a value, a `Splitter`: `next(LeaveOneOut().split(data, key=key))`.  Metrics are in `metrics`.  `new_users`
+has the split and the task of PrivRec's paper.  Attacks on models are in `studies.membership`; audits of privacy claims
+are in `audit`.
 """
 
 from fastfedrec.evaluation.metrics.comparison import Comparison, compare

@@ -1,4 +1,4 @@
-"""The rows that a split by time divides: a user-item pair that was merged from several has each of them."""
+"""Rows that a split by time divides; a merged user-item pair has one row for each of its original rows."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -14,28 +14,20 @@ from fastfedrec.data.pairs import compact_values
 
 @dataclass(frozen=True, eq=False)
 class TimedRows:
-    """Rows in the order of users and items, with their times.
+    """Rows sorted by user and item, with their timestamps."""
 
-    Parameters
-    ----------
-    data : Interactions
-        The merged pairs.
-    indptr : ndarray of shape (n_users + 1,), int64
-        Where each user's rows begin.
-    pairs : ndarray of shape (n_rows,), int64, or None
-        The interaction of each row; None where each has one row.
-    timestamps : ndarray of shape (n_rows,), int64
-        `MISSING_TIMESTAMP` where one is not known.
-    """
-
+    # The merged pairs.
     data: Interactions
+    # Shape (n_users + 1,): the start of each user's rows.
     indptr: NDArray[np.int64]
+    # Shape (n_rows,): the interaction of each row; None if no pair was merged.
     pairs: NDArray[np.int64] | None
+    # Shape (n_rows,): `MISSING_TIMESTAMP` for an unknown time.
     timestamps: NDArray[np.int64]
 
     @classmethod
     def of(cls, data: Interactions) -> Self:
-        """The rows of some data."""
+        """Return the original rows of merged interactions."""
         times, repeats = data.timestamps, data._repeats
         if times is None:
             times = np.full(data.n_interactions, MISSING_TIMESTAMP)
@@ -47,31 +39,32 @@ class TimedRows:
 
     @property
     def columns(self) -> NDArray[np.int32]:
-        """The item of each row."""
+        """Item index of each row."""
         return self.data.indices if self.pairs is None else self.data.indices[self.pairs]
 
     def keep(self, mask: np.ndarray) -> Interactions:
-        """The rows where `mask` is True, merged by the rule of the data."""
+        """Return the rows where `mask` is True, merged by the rule of the data."""
         data, repeats = self.data, self.data._repeats
         if self.pairs is None or repeats is None:
             return data.keep_interactions(mask)
         values = np.repeat(data.values_or_ones(), np.bincount(self.pairs))
         was_repeated = np.zeros(data.n_interactions, dtype=bool)
         was_repeated[repeats.positions] = True
+        # Merged pairs get the values of their original rows back; every other pair is its single row.
         values[was_repeated[self.pairs]] = 1.0 if repeats.values is None else repeats.values
         ends = np.concatenate([[0], np.cumsum(mask)])
         pairs = self.pairs[mask]
-        indptr, indices, merged, times, left = merge_duplicates(
+        indptr, indices, merged, times, new_repeats = merge_duplicates(
             ends[self.indptr], data.indices[pairs], values[mask], self.timestamps[mask], repeats.rule,
             data.user_ids, data.item_ids,
         )  # fmt: skip
-        kept = data._replace(
-            indptr=indptr, indices=indices, values=compact_values(merged), timestamps=times, repeats=left
+        merged_rows = data._replace(
+            indptr=indptr, indices=indices, values=compact_values(merged), timestamps=times, repeats=new_repeats
         )
         if repeats.above is None:
-            return kept
-        # The threshold was applied to the value of all rows; here it applies to the value of these rows alone.
-        exceeds = ~was_repeated[distinct(pairs)] | exceed(kept.values_or_ones(), repeats.above)
-        kept = kept._keep(exceeds)
-        left = kept._exceeding(repeats.above, is_binary=repeats.is_binary)
-        return kept._replace(values=None if repeats.is_binary else kept.values, repeats=left)
+            return merged_rows
+        # The threshold was applied to the merged value of all rows; here it applies to the value of these rows alone.
+        exceeds = ~was_repeated[distinct(pairs)] | exceed(merged_rows.values_or_ones(), repeats.above)
+        merged_rows = merged_rows._keep(exceeds)
+        new_repeats = merged_rows._exceeding(repeats.above, is_binary=repeats.is_binary)
+        return merged_rows._replace(values=None if repeats.is_binary else merged_rows.values, repeats=new_repeats)

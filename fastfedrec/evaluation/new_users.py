@@ -1,7 +1,7 @@
-"""New users, who bring half of their data: the split, and ranking everything else for the other half.
+"""Evaluation on new users: a split of users, and rankings of each new user's held-out interactions.
 
-A model is trained on some users, is given half of the data of the others to adapt to them, and ranks all items that
-such a user has never had, for each positive of the other half.
+A model is trained on the train users and adapts to each test user with half of that user's data.  For each positive
+in the other half it ranks all items that the user has never interacted with.
 """
 
 import inspect
@@ -26,25 +26,26 @@ from fastfedrec.evaluation.splits import hold_out
 __all__ = ["METRICS", "PersonalizationSplit", "evaluate_personalized", "personalization_split"]
 
 METRICS = tuple(f"{kind}@{k}" for kind in ("hr", "ndcg") for k in (5, 10, 20, 30))
-_BLOCK_CELLS = 2**22  # scores held at once
+# Number of scores in memory at a time.
+_BLOCK_CELLS = 2**22
 
 
 @dataclass(frozen=True, eq=False)
 class PersonalizationSplit:
-    """What `personalization_split` makes of some data; every part has all users and all items of the data.
+    """Parts that `personalization_split` returns; every part has all users and all items of the data.
 
     Parameters
     ----------
     train_users, test_users : ndarray of int64
-        Rows; together all of them.
+        Row indices; every user is in exactly one of the two.
     known : Interactions or InteractionLog
         All data of the train users, and half of the data of each test user.
     held_out : Interactions or InteractionLog
-        The positives among the other halves.
+        Positives in the other half of each test user's data.
     visited : Interactions
-        Everything, whatever its value.
+        All interactions, positive or not.
     threshold : float
-        A value above it is positive.
+        Interactions with a value above it are positive.
     """
 
     train_users: NDArray[np.int64]
@@ -61,29 +62,29 @@ class PersonalizationSplit:
         Returns
         -------
         Interactions or InteractionLog
-            Without the test users.
+            Rows of the train users only.
         """
         return self.known.select_users(self.train_users)
 
     @property
     def personal(self) -> Interactions | InteractionLog:
-        """What each test user may adapt a model with.
+        """Known half of the test users' data, which adapts a model to them.
 
         Returns
         -------
         Interactions or InteractionLog
-            Without the train users.
+            Rows of the test users only.
         """
         return self.known.select_users(self.test_users)
 
     @property
     def known_positives(self) -> Interactions:
-        """Everything that a model without personalisation may be fitted on.
+        """Training data for a model without personalisation.
 
         Returns
         -------
         Interactions
-            Positive entries of all users in `known`; counts where the data are a log.
+            Positive entries of all users in `known`; counts if the data are a log.
         """
         if isinstance(self.known, InteractionLog):
             return self.known.interactions
@@ -93,23 +94,25 @@ class PersonalizationSplit:
 def personalization_split(
     data: InteractionsLike | InteractionLog, *, threshold: float = 0.0, test_fraction: float = 0.2, key: Key | None
 ) -> PersonalizationSplit:
-    """Draw the test users, and the half of each one's data that is held out.
+    """Draw the test users, and hold out half of the data of each test user.
 
     Parameters
     ----------
     data : Interactions, InteractionLog, SciPy sparse matrix or array, or frame
-        A log is split by its entries: then a pair may be known and held out as well.
+        Data to split.  A log is split by its entries, so a user-item pair can be both known and held out.
     threshold : float
-        An interaction with a value above it is positive; every entry of a log is.  All interactions count as visited.
+        Interactions with a value above it are positive, and so is every entry of a log.  All interactions count as
+        visited.
     test_fraction : float
-        Share of the users, between 0 and 1, rounded to whole users; at least one stays on each side.
+        Share of the users that are tested, in (0, 1), rounded to whole users; each side has at least one user.
     key : Key or None
-        Source of the choice; None draws a new entropy key.
+        Random key of the split; None draws a new entropy key.
 
     Returns
     -------
     PersonalizationSplit
-        Of each test user's n entries half is held out, rounded up or down at random, but never all; positive or not.
+        Half of each test user's n entries, positive or not, is held out.  n / 2 is rounded up or down at random, and
+        at least one entry stays known.
 
     References
     ----------
@@ -131,7 +134,9 @@ def personalization_split(
     key = resolve_key(key)
     visited = data.interactions if isinstance(data, InteractionLog) else data
     if visited.n_users < 2:
-        raise ValueError(f"data must have at least 2 users, got {visited.n_users}: one to train and one to test")
+        raise ValueError(
+            f"data must have at least 2 users, got {visited.n_users}; add users, for one trains and one tests"
+        )
     n_test = min(max(round(fraction * visited.n_users), 1), visited.n_users - 1)
     order = key.permutation("personalization.users", size=visited.n_users)
     test, train = np.sort(order[:n_test]), np.sort(order[n_test:])
@@ -140,6 +145,7 @@ def personalization_split(
     known: Interactions | InteractionLog
     held_out: Interactions | InteractionLog
     if isinstance(data, InteractionLog):
+        # `hold_out` takes entries sorted by user; the mask is scattered back to the order of the log.
         by_user = np.argsort(data.users, kind="stable")
         ends = np.cumsum(np.bincount(data.users, minlength=visited.n_users))
         mask = np.empty(data.n_entries, dtype=bool)
@@ -156,34 +162,36 @@ def personalization_split(
 def evaluate_personalized(
     model: Any, split: PersonalizationSplit, *, metrics: Sequence[str] = METRICS, n_threads: int = 0
 ) -> dict[str, dict[str, float]]:
-    """Rank every held-out positive among all items that its user has never had.
+    """Rank every held-out positive among all items that its user has never interacted with.
 
-    rank = 1 + items scored higher + half of the items scored the same.  Whatever the user has had, positive or not, in
-    either half, is not ranked, but for the held-out positive itself.
+    The rank is 1 + number of items with a higher score + half the number of items with the same score.  Items in
+    either half of the user's data, positive or not, are not ranked, except the held-out positive itself.
 
     Parameters
     ----------
     model : object
-        Anything with ``score(user_ids, item_ids)``, as for `evaluation.evaluate`; or with ``score_items(user_ids,
-        contexts=...)``, which returns a row of scores of all items for each user id and, where the split is of a log,
-        for the context beside it (a mapping of columns).  `score_items` is asked where a model has both.
+        Model with ``score(user_ids, item_ids)``, as for `evaluation.evaluate`, or with
+        ``score_items(user_ids, contexts=...)``, which returns a row of scores of all items for each user id.  If the
+        split is of a log, `contexts` is a mapping of columns with an entry for each user id.  If a model has both
+        methods, `score_items` is called.
     split : PersonalizationSplit
-        From `personalization_split`.
+        Split from `personalization_split`.
     metrics : sequence of str
-        As for `evaluation.evaluate`, but of single items: ``hit@K`` (``hr@K``), ``ndcg@K`` and ``mrr`` say all.
+        Names as for `evaluation.evaluate`, limited to metrics of a single item: ``hit@K`` (``hr@K``), ``ndcg@K`` and
+        ``mrr`` cover all of them.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads, 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     dict of str to dict of str to float
-        "all": each metric, averaged over a user's held-out positives, then over users who have any.  "new": the same
-        for the positives whose item is not in the user's known half; NaN where there are none.
+        "all": each metric, averaged over a user's held-out positives, then over users with at least one.  "new": the
+        same, limited to positives with an item that is not in the user's known half; NaN if there are none.
 
     Raises
     ------
     ValueError
-        Nothing is held out, or scores that are not finite or of the wrong shape.
+        The split has no held-out positive, or the model's scores are not finite or have the wrong shape.
 
     Examples
     --------
@@ -198,17 +206,20 @@ def evaluate_personalized(
     if not callable(getattr(model, "score_items", None) or getattr(model, "score", None)):
         raise TypeError(f"model must have a method score or score_items, {type(model).__name__} has neither")
     check_instance("split", split, PersonalizationSplit, "use personalization_split")
-    asked = parse_metrics(metrics)
-    for metric in asked:
-        values_of_ranks(metric, np.ones(1))  # one that such ranks do not tell is named before any work
+    parsed = parse_metrics(metrics)
+    for metric in parsed:
+        values_of_ranks(metric, np.ones(1))  # a metric that single ranks do not define is refused before any work
     n_threads = check_n_threads(n_threads)
     users, items, contexts = _queries(split.held_out)
     if not len(users):
-        raise ValueError("split holds nothing out: no test user has two entries, one of them positive and held out")
+        raise ValueError(
+            "split must hold out at least one positive, got none; no test user has two entries of which a positive one "
+            "is held out: use more data or a lower threshold"
+        )
     visited = split.visited
     ranks = np.empty(len(users))
     step = max(1, _BLOCK_CELLS // visited.n_items)
-    # Without contexts a user's scores serve all of the user's positives.
+    # Without contexts a user's scores are the same for all of the user's positives.
     distinct, query = (np.arange(len(users)), np.arange(len(users))) if contexts else _first_of_each(users)
     edges = np.searchsorted(query, np.arange(0, len(distinct) + step, step))
     for number, start in enumerate(range(0, len(distinct), step)):
@@ -216,23 +227,24 @@ def evaluate_personalized(
         block = slice(edges[number], edges[number + 1])
         rows = query[block] - start
         scores = score_rows(model, visited, users[chosen], {name: column[chosen] for name, column in contexts.items()})
-        own = scores[rows, items[block]]
+        # The positives' scores are read before all visited items, the positives among them, are set to -inf.
+        positive_scores = scores[rows, items[block]]
         lengths = np.diff(visited.indptr)[users[chosen]]
         entries = np.repeat(visited.indptr[users[chosen]] - (np.cumsum(lengths) - lengths), lengths)
         entries += np.arange(len(entries))
         scores[np.repeat(np.arange(len(chosen)), lengths), visited.indices[entries]] = -np.inf  # below all: not ranked
         counts = np.full(len(chosen), visited.n_items)
-        ranks[block] = held_out_ranks(own, scores, counts, rows=rows, n_threads=n_threads)
+        ranks[block] = held_out_ranks(positive_scores, scores, counts, rows=rows, n_threads=n_threads)
     known = split.known.interactions if isinstance(split.known, InteractionLog) else split.known
     is_new = ~_has_pair(known, users, items)
     return {
-        "all": {m.name: _mean_over_users(users, values_of_ranks(m, ranks)) for m in asked},
-        "new": {m.name: _mean_over_users(users[is_new], values_of_ranks(m, ranks[is_new])) for m in asked},
+        "all": {m.name: _mean_over_users(users, values_of_ranks(m, ranks)) for m in parsed},
+        "new": {m.name: _mean_over_users(users[is_new], values_of_ranks(m, ranks[is_new])) for m in parsed},
     }
 
 
 def _queries(held_out: Interactions | InteractionLog) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Row and column of every held-out positive, by user, and the context of each."""
+    """Return the user row, item column and context of every held-out positive, sorted by user."""
     if isinstance(held_out, InteractionLog):
         order = np.argsort(held_out.users, kind="stable")
         contexts = {name: column[order] for name, column in held_out.contexts.items()}
@@ -249,41 +261,41 @@ def _first_of_each(users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def score_rows(
     model: Any, data: Interactions, users: np.ndarray, contexts: Mapping[str, np.ndarray] | None = None
 ) -> NDArray[np.float64]:
-    """Ask a model for the scores of all items for some users.
+    """Return a model's scores of all items for some users.
 
     Parameters
     ----------
     model : object
-        With `score_items`, or else `score`; see `evaluate_personalized`.
+        Model with `score_items` or, if it has none, `score`; see `evaluate_personalized`.
     data : Interactions
-        Names the users and the items.
+        Source of the ids of users and items.
     users : ndarray of int64
-        Rows of `data`.
+        Row indices of `data`.
     contexts : mapping of str to ndarray, or None
-        Columns of the context, an entry for each of `users`.
+        Columns of the context, with an entry for each of `users`.
 
     Returns
     -------
     ndarray of shape (len(users), n_items), float64
-        Finite.
+        Finite scores.
 
     Raises
     ------
     ValueError
-        Scores that are not finite or of the wrong shape.
+        The scores are not finite or have the wrong shape.
     """
     name, ids, shape = type(model).__name__, data.user_ids[users], (len(users), data.n_items)
     if callable(getattr(model, "score_items", None)):
-        # Most models know no contexts: they score a user's items alike in all of them.
-        asks = contexts and "contexts" in inspect.signature(model.score_items).parameters
-        found = np.asarray(model.score_items(ids, contexts=contexts) if asks else model.score_items(ids))
-        if found.shape != shape:
-            raise ValueError(f"{name}.score_items must return shape {shape}, got {found.shape}")
+        # Most models take no contexts: they score a user's items alike in all contexts.
+        takes_contexts = contexts and "contexts" in inspect.signature(model.score_items).parameters
+        answer = np.asarray(model.score_items(ids, contexts=contexts) if takes_contexts else model.score_items(ids))
+        if answer.shape != shape:
+            raise ValueError(f"{name}.score_items must return shape {shape}, got {answer.shape}")
     else:
-        found = np.asarray(model.score(np.repeat(ids, data.n_items), np.tile(data.item_ids, len(users))))
-        if found.shape != (shape[0] * shape[1],):
-            raise ValueError(f"{name}.score must return one score a pair, got shape {found.shape}")
-    scores = found.reshape(shape).astype(np.float64)
+        answer = np.asarray(model.score(np.repeat(ids, data.n_items), np.tile(data.item_ids, len(users))))
+        if answer.shape != (shape[0] * shape[1],):
+            raise ValueError(f"{name}.score must return one score a pair, got shape {answer.shape}")
+    scores = answer.reshape(shape).astype(np.float64)
     if not np.isfinite(scores).all():
         user = data.user_ids[users[[int(np.argmin(np.isfinite(scores).all(axis=1)))]]].tolist()[0]
         raise ValueError(f"{name} returned a score that is not finite for user {user!r}; has the model diverged?")
@@ -292,12 +304,13 @@ def score_rows(
 
 def _has_pair(data: Interactions, users: np.ndarray, items: np.ndarray) -> np.ndarray:
     rows = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    # A pair (user, item) is encoded as one integer; stored pairs are sorted, so a binary search finds them.
     stored = rows * data.n_items + data.indices
-    wanted = users * data.n_items + items
-    place = np.searchsorted(stored, wanted)
-    found = place < len(stored)
-    found[found] = stored[place[found]] == wanted[found]
-    return cast(np.ndarray, found)
+    codes = users * data.n_items + items
+    position = np.searchsorted(stored, codes)
+    is_stored = position < len(stored)
+    is_stored[is_stored] = stored[position[is_stored]] == codes[is_stored]
+    return cast(np.ndarray, is_stored)
 
 
 def _mean_over_users(users: np.ndarray, values: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Mean percentile rank: where a model ranks held-out entries among all items; public in `fastfedrec.evaluation`."""
+"""Mean percentile rank of held-out interactions among all items; public in `fastfedrec.evaluation`."""
 
 from typing import Any
 
@@ -10,38 +10,40 @@ from fastfedrec.data.interactions import Interactions
 
 __all__ = ["mean_percentile_rank"]
 
-#: The least sum of weights, 2.2e-308: products of a smaller one with ranks lose digits that count.
+#: Minimum sum of weights, 2.2e-308: products of a smaller one with ranks are subnormal and lose significant digits.
 _MIN_WEIGHT = float(np.finfo(np.float64).tiny)
 
 
 def mean_percentile_rank(
     model: Any, test: InteractionsLike, *, seen: InteractionsLike | None = None, batch_size: int = 2**22
 ) -> float:
-    """Where a model ranks the test interactions among all items, weighted by their values: 0 best, 0.5 random.
+    """Return the mean percentile rank of the test interactions, weighted by their values: 0 is best, 0.5 is random.
 
     Parameters
     ----------
     model : object
-        Anything with ``score(user_ids, item_ids)``: external ids, two arrays of one length, one score for each pair.
+        Model with ``score(user_ids, item_ids)``, which takes two arrays of external ids of equal length and returns
+        one score for each pair.
     test : Interactions, SciPy sparse matrix or array, or frame
-        Interactions of at least one user, with ratings or counts as values; ones where there are none.
+        Interactions of at least one user, with ratings or counts as values; interactions without values weigh 1.
     seen : Interactions, matrix, frame or None
-        On the same axes, as `RandomHoldout` makes it: items that are not ranked for the users who have them.  None
-        ranks every item.
+        Items that are not ranked for the users who have them, with the same users and items as `test`, such as the
+        train part of `RandomHoldout`.  None ranks every item.
     batch_size : int
-        Comparisons of scores held at once, exceeded only by a single user's.  The result does not depend on it.
+        Maximum number of score comparisons in memory; a single user may exceed it.  The result does not depend on it.
 
     Returns
     -------
     float
-        Quotient of sum(x rank) and sum(x) over test interactions with value x.  The rank of an item is the share of the
-        other ranked items with a higher score, those with the same score counting one half: a constant model gives 0.5.
+        Quotient of sum(x rank) and sum(x) over test interactions with value x.  The rank of an item is the share of
+        other ranked items with a higher score, where items with the same score count one half.  A constant model gets
+        0.5.
 
     Raises
     ------
     ValueError
-        An empty test, values below 0 or only 0, other users or items in `seen`, scores that are NaN or of the wrong
-        shape, or fewer than two ranked items.
+        The test is empty or has values below 0 or only zeros; `seen` has other users or items; scores are NaN or have
+        the wrong shape; or a user has fewer than two ranked items.
 
     References
     ----------
@@ -64,7 +66,7 @@ def mean_percentile_rank(
         seen = as_interactions("seen", seen)
         same = np.array_equal(seen.user_ids, test.user_ids) and np.array_equal(seen.item_ids, test.item_ids)
         if not same:
-            raise ValueError("seen and test must have the same users and items; use RandomHoldout")
+            raise ValueError("seen and test must have the same users and items; make both by RandomHoldout")
     batch_size = check_integer("batch_size", batch_size, low=1)
     if (lowest := float(test.values_or_ones().min(initial=0.0))) < 0:
         raise ValueError(
@@ -77,6 +79,7 @@ def mean_percentile_rank(
     users = np.flatnonzero(test.interactions_per_user())
     ends = np.cumsum(test.interactions_per_user()[users]) * test.n_items
     total_rank, start = 0.0, 0
+    # Each batch has as many whole users as fit into `batch_size` comparisons, and at least one.
     while start < len(users):
         done = ends[start - 1] if start else 0
         stop = max(start + 1, int(np.searchsorted(ends, done + batch_size, side="right")))
@@ -91,17 +94,17 @@ def total_weight(values: np.ndarray) -> float:
     Parameters
     ----------
     values : ndarray of shape (n,), float64
-        Of the test interactions.
+        Values of the test interactions, at least 0.
 
     Returns
     -------
     float
-        Finite.
+        Finite sum, either 0 or at least 2.2e-308.
 
     Raises
     ------
     ValueError
-        The sum overflows, or is so small that products with ranks lose their digits.
+        The sum overflows, or is so small that products with ranks lose significant digits.
     """
     with np.errstate(over="ignore"):
         total = float(values.sum())
@@ -113,7 +116,7 @@ def total_weight(values: np.ndarray) -> float:
 
 
 def _weighted_ranks(model: Any, test: Interactions, seen: Interactions | None, users: np.ndarray) -> float:
-    """The sum of value times rank over the test interactions of these users."""
+    """Return the sum of value times rank over the test interactions of these users."""
     shape = len(users), test.n_items
     name = type(model).__name__
     pairs = np.repeat(test.user_ids[users], test.n_items), np.tile(test.item_ids, len(users))
@@ -129,10 +132,11 @@ def _weighted_ranks(model: Any, test: Interactions, seen: Interactions | None, u
     if seen is not None:
         known = seen._take_users(users)
         ranked[np.repeat(np.arange(len(users)), known.interactions_per_user()), known.indices] = False
-    ranked[rows, columns] = True  # what is tested is ranked, whatever `seen` says
-    if (others := ranked.sum(axis=1)[rows] - 1).min() < 1:
-        raise ValueError("test needs users with at least two items to rank; pass fewer of them as seen")
-    own, all_scores, counted = scores[rows, columns][:, None], scores[rows], ranked[rows]
-    above = ((all_scores > own) & counted).sum(axis=1)
-    same = ((all_scores == own) & counted).sum(axis=1) - 1  # without the item itself
-    return float(tested.values_or_ones() @ ((above + 0.5 * same) / others))
+    ranked[rows, columns] = True  # test items are ranked even if they are in `seen`
+    if (n_others := ranked.sum(axis=1)[rows] - 1).min() < 1:
+        raise ValueError("test needs users with at least two items to rank; pass fewer items as seen")
+    test_scores, all_scores, counted = scores[rows, columns][:, None], scores[rows], ranked[rows]
+    # Each row is one test interaction, compared with all ranked items of its user.
+    above = ((all_scores > test_scores) & counted).sum(axis=1)
+    same = ((all_scores == test_scores) & counted).sum(axis=1) - 1  # without the item itself
+    return float(tested.values_or_ones() @ ((above + 0.5 * same) / n_others))

@@ -1,4 +1,4 @@
-"""RMSE and MAE of any model that predicts ratings; public as `fastfedrec.evaluation.evaluate_ratings`."""
+"""RMSE and MAE of models that predict ratings; public as `fastfedrec.evaluation.evaluate_ratings`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from fastfedrec.data.conversion import InteractionsLike, as_interactions
 
 __all__ = ["RATING_METRICS", "evaluate_ratings"]
 
-#: Errors of predicted ratings, by name.
+#: Functions from errors of predicted ratings to a metric, by the metric's name.
 RATING_METRICS: dict[str, Callable[[np.ndarray], float]] = {
     "rmse": lambda errors: float(np.sqrt(np.mean(errors**2))),
     "mae": lambda errors: float(np.mean(np.abs(errors))),
@@ -26,23 +26,24 @@ def evaluate_ratings(
     Parameters
     ----------
     model : object
-        Anything with ``predict(user_ids, item_ids)``: external ids, two arrays of one length, one rating for each pair.
+        Model with ``predict(user_ids, item_ids)``, which takes two arrays of external ids of equal length and returns
+        one rating for each pair.
     test : Interactions, SciPy sparse matrix or array, or frame
-        As `fit` takes them, with ratings as values.
+        Test data as for `fit`, with ratings as values.
     metrics : sequence of str
-        "rmse" (root of the mean squared error) and "mae" (mean absolute error).
+        Any of "rmse" (root of the mean squared error) and "mae" (mean absolute error).
     batch_size : int
-        Pairs in one call of ``predict``.  The result does not depend on it.
+        Number of pairs in one call of ``predict``.  The result does not depend on it.
 
     Returns
     -------
     dict of str to float
-        Each metric under its name; means over test ratings, on the scale of the ratings.
+        Value of each metric by its name: a mean over test ratings, on the scale of the ratings.
 
     Raises
     ------
     ValueError
-        An empty test, an unknown metric, or predictions that are not finite or of the wrong shape.
+        The test is empty, a metric is unknown, or predictions are not finite or have the wrong shape.
 
     Examples
     --------
@@ -63,7 +64,7 @@ def evaluate_ratings(
         )
     batch_size = check_integer("batch_size", batch_size, low=1)
     if not test.n_interactions:
-        raise ValueError(f"test must hold ratings, got {test!r}")
+        raise ValueError(f"test must hold ratings, got {test!r}; pass at least one")
     users = test.user_ids[np.repeat(np.arange(test.n_users), test.interactions_per_user())]
     items = test.item_ids[test.indices]
     ratings = test.values_or_ones()
@@ -72,17 +73,17 @@ def evaluate_ratings(
 
 
 def check_predicts(model: Any) -> None:
-    """Raise for a model that predicts no ratings.
+    """Check that a model predicts ratings.
 
     Parameters
     ----------
     model : object
-        Any.
+        Model to check.
 
     Raises
     ------
     TypeError
-        It has no method `predict`.
+        The model has no method `predict`.
     """
     if not callable(getattr(model, "predict", None)):
         raise TypeError(f"model must have a method predict(user_ids, item_ids), {type(model).__name__} has none")
@@ -91,28 +92,28 @@ def check_predicts(model: Any) -> None:
 def predict_errors(
     model: Any, user_ids: np.ndarray, item_ids: np.ndarray, ratings: np.ndarray, batch_size: int
 ) -> NDArray[np.float64]:
-    """Predicted less given rating of each pair.
+    """Return the predicted minus the true rating of each pair.
 
     Parameters
     ----------
     model : object
-        As for `evaluate_ratings`.
+        Model as for `evaluate_ratings`.
     user_ids, item_ids : ndarray of shape (n,)
-        External ids.
+        External ids of users and items.
     ratings : ndarray of shape (n,), float64
-        What was given.
+        True ratings.
     batch_size : int
-        Pairs in one call.
+        Number of pairs in one call of ``predict``.
 
     Returns
     -------
     ndarray of shape (n,), float64
-        Finite.
+        Finite errors.
 
     Raises
     ------
     ValueError
-        Predictions that are not finite or of the wrong shape.
+        The predictions are not finite or have the wrong shape.
     """
     name, errors = type(model).__name__, np.empty(len(ratings))
     for start in range(0, len(errors), batch_size):

@@ -1,6 +1,7 @@
-"""Splits of each user's interactions: one of each, a random part, folds; what is held out is drawn by a key.
+"""Splits of each user's interactions into train and test: leave one out, random holdout and k folds.
 
-Splits by time are in `temporal_split`, of users in `user_holdout`, and as published in `published_folds`.
+A key determines the held-out interactions.  `temporal_split` splits by time, `user_holdout` splits users, and
+`published_folds` reads published splits.
 """
 
 import functools
@@ -26,19 +27,19 @@ __all__ = ["KFold", "LeaveOneOut", "RandomHoldout", "Split", "Splitter", "hold_o
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What a model is fitted on, and what it is tested by.
+    """Train, test and optional given part of a data set.
 
-    It unpacks to train and test, and where there is a part `given`, to train, test and given: who takes a split of new
-    users for one of known users is told.
+    It unpacks to train and test, or to train, test and given if `given` is not None.  Code that unpacks two parts thus
+    fails on a split of new users, instead of ignoring `given`.
 
     Parameters
     ----------
     train : Interactions
-        To fit a model on.
+        Interactions that fit a model.
     test : Interactions
-        What the model has not seen.
+        Held-out interactions that test the model.
     given : Interactions or None
-        What a model may know of users who are not in `train`, on the axes of `test`.
+        Interactions of users outside `train` that a model may use, with the users and items of `test`.
     """
 
     train: Interactions
@@ -50,9 +51,9 @@ class Split:
 
 
 class Splitter(ABC):
-    """A way to split interactions: a value that compares, and whose `repr` names it in results.
+    """Base class of splits: values that compare by their parameters and name themselves in results by `repr`.
 
-    A subclass is a frozen dataclass, whose fields are its parameters, with a method ``_split(data, key)``.
+    A subclass is a frozen dataclass with its parameters as fields and a method ``_split(data, key)``.
     """
 
     def __repr__(self) -> str:
@@ -61,49 +62,50 @@ class Splitter(ABC):
         return f"{type(self).__name__}({given})"
 
     def split(self, data: InteractionsLike, *, key: Key | None) -> Iterator[Split]:
-        """Split some data.
+        """Split the data into train and test.
 
         Parameters
         ----------
         data : Interactions, SciPy matrix or array, or frame
-            As `fit` takes them.  Every stored interaction counts, whatever its value: `binarize` first where low
-            ratings should not.
+            Data as for `fit`.  Every stored interaction counts, regardless of its value; call `binarize` first to
+            exclude low ratings.
         key : Key or None
-            Source of every choice; None draws a new entropy key.  What is chosen of a user depends on the key and the
-            user's global id, not on other users or on shards, unless the class says so.
+            Random key of the split; None draws a new entropy key.  The choice for a user depends on the key and the
+            user's global id, not on other users or on shards, unless the class states otherwise.
 
         Returns
         -------
         iterator of Split
-            One for most; the class says how many.  Ids, features and, but for new users, axes are those of `data`.
+            One split, unless the class states another number.  Ids and features are the same as in `data`, and so are
+            the users and items, unless the class splits users.
 
         Raises
         ------
         ValueError
-            Data that cannot be split so.
+            The data cannot be split this way.
         """
         return self._split(as_interactions("data", data), resolve_key(key))
 
     @abstractmethod
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
-        """What `split` returns, of what it has checked; it refuses at once, not when the first split is asked for."""
+        """Return the splits of checked data; errors are raised at the call, not at the first iteration."""
 
 
 @dataclass(frozen=True, repr=False)
 class LeaveOneOut(Splitter):
-    """Hold out one interaction of each user who has at least two; a user with one stays whole in train.
+    """Hold out one interaction of each user who has at least two; a user with one has it in train.
 
     Parameters
     ----------
     latest : bool
-        Hold out the interaction with the greatest timestamp (among equals, the key chooses) instead of a random one.
-        Data where the timestamp of a user with at least two interactions is missing are refused.  Each row of a pair
-        that was merged from several is an interaction of its own, and the others stay in train; with
+        Hold out the interaction with the latest timestamp instead of a random one; among equal timestamps, the key
+        chooses.  Timestamps of users with at least two interactions must not be missing.  Each original row of a merged
+        user-item pair is a separate interaction, so the pair's other rows stay in train.  With
         ``duplicates="earliest"`` a pair is its first row, and the newest item of each user is held out.
 
     See Also
     --------
-    RandomHoldout : Holds out a share, or several.
+    RandomHoldout : Holds out a share of each user's interactions, or a number of them.
 
     Examples
     --------
@@ -130,15 +132,17 @@ class LeaveOneOut(Splitter):
         tested = np.flatnonzero(lengths >= 2)
         candidates = np.repeat(lengths >= 2, lengths)
         if rows is not None and len(tested):
-            times = _known_times(rows, candidates, "latest=True", "of users with at least 2", "use latest=False")
+            times = _check_times(rows, candidates, "latest=True", "of users with at least 2", "use latest=False")
             starts = indptr[:-1][lengths > 0]  # reduceat misreads empty rows
             candidates &= times == np.repeat(np.maximum.reduceat(times, starts), lengths[lengths > 0])
-        where = np.flatnonzero(candidates)
+        positions = np.flatnonzero(candidates)
         ends = np.concatenate([[0], np.cumsum(candidates)])[indptr]
         words = key.words_by_user("evaluation.leave_one_out", data.global_user_ids[tested], size=1)[:, 0]
         held_out = np.zeros(len(candidates), dtype=bool)
-        held_out[where[ends[tested] + _below(words, np.diff(ends)[tested])]] = True
-        return iter([_apart(data, held_out) if rows is None else Split(rows.keep(~held_out), rows.keep(held_out))])
+        held_out[positions[ends[tested] + _below(words, np.diff(ends)[tested])]] = True
+        if rows is None:
+            return iter([_split_by_mask(data, held_out)])
+        return iter([Split(rows.keep(~held_out), rows.keep(held_out))])
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -148,16 +152,16 @@ class RandomHoldout(Splitter):
     Parameters
     ----------
     share : float or None
-        A user with m interactions gives share * m of them to the test, rounded up or down at random so that the mean
-        is exact.  Between 0 and 1, neither included; give it or `n`.
+        Share of each user's interactions in the test, in (0, 1).  For a user with m interactions, share * m is rounded
+        up or down at random so that the mean is exact.  Give either `share` or `n`.
     n : int or None
-        A user gives so many to the test, or all but one where there are fewer.  At least 1.
+        Number of each user's interactions in the test, at least 1; at most all but one of the user's interactions.
     user_share : float
-        The chance of each user to be tested, in (0, 1]; the others stay whole in train.
+        Probability that a user is tested, in (0, 1].  All interactions of untested users are in train.
 
     See Also
     --------
-    LeaveOneOut : Holds out one of each.
+    LeaveOneOut : Holds out one interaction of each user.
 
     Examples
     --------
@@ -185,12 +189,12 @@ class RandomHoldout(Splitter):
             set_("n", check_integer("n", self.n, low=1))
         user_share = check_real("user_share", self.user_share, low=0.0, high=1.0)
         if user_share == 0:
-            raise ValueError("user_share must be greater than 0.0, got 0.0: nobody would be tested")
+            raise ValueError("user_share must be greater than 0.0, got 0.0; at 0.0 no user would be tested")
         set_("user_share", user_share)
 
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
         lengths, users = data.interactions_per_user(), data.global_user_ids
-        # The names of the streams are older than the class; other names would be other splits under the same key.
+        # The purpose `evaluation.hold_out_entries` differs from the class name; renaming it would change every split.
         words = key.words_by_user("evaluation.hold_out_entries.users", users, size=1)[:, 0]
         tested = as_uniform(words) < self.user_share
         if self.share is not None:
@@ -198,25 +202,25 @@ class RandomHoldout(Splitter):
         else:
             counts = np.where(tested, np.minimum(self.n or 0, np.maximum(lengths - 1, 0)), 0).astype(np.int64)
             held_out = choose_entries(data.indptr, users, counts, key.subkey("evaluation.hold_out_entries"))
-        return iter([_apart(data, held_out)])
+        return iter([_split_by_mask(data, held_out)])
 
 
 @dataclass(frozen=True, repr=False)
 class KFold(Splitter):
-    """Share out each user's interactions over folds, and hold out each fold once.
+    """Partition each user's interactions into folds, and hold out each fold once.
 
-    Every user's interactions are dealt out in random order, beginning at a random fold: a user with m of them has
-    m / n_folds, rounded up or down, in each fold.  The key's streams are of the whole data: other users, or another
-    order of them, are other folds.  Data that leave a fold empty are refused.
+    Each user's interactions are assigned to folds cyclically, in random order and from a random first fold: a user with
+    m of them has m / n_folds, rounded up or down, in each fold.  The random streams cover the whole data set: with
+    other users, or another order of users, the folds differ.  Data that leave a fold empty are refused.
 
     Parameters
     ----------
     n_folds : int
-        At least 2; `split` yields as many splits.
+        Number of folds, and of splits that `split` yields; at least 2.
 
     See Also
     --------
-    RandomHoldout : Holds out one random part.
+    RandomHoldout : Holds out one random part of each user's interactions.
 
     Examples
     --------
@@ -237,35 +241,36 @@ class KFold(Splitter):
         users = np.repeat(np.arange(data.n_users), lengths)
         first = key.words("evaluation.k_fold.first", size=data.n_users) % np.uint64(self.n_folds)
         words = key.words("evaluation.k_fold", size=data.n_interactions)
-        place = np.empty(data.n_interactions, dtype=np.int64)
-        place[np.lexsort((words, users))] = np.arange(data.n_interactions) - np.repeat(data.indptr[:-1], lengths)
-        fold = (place + first.astype(np.int64)[users]) % self.n_folds
+        # The position of each interaction in a random order of its user's interactions.
+        position = np.empty(data.n_interactions, dtype=np.int64)
+        position[np.lexsort((words, users))] = np.arange(data.n_interactions) - np.repeat(data.indptr[:-1], lengths)
+        fold = (position + first.astype(np.int64)[users]) % self.n_folds
         if n_empty := self.n_folds - len(np.unique(fold)):
             raise ValueError(
                 f"n_folds={self.n_folds} leaves {n_empty} folds empty, for data has {data.n_interactions} interactions "
                 f"of {int((lengths > 0).sum())} users; use fewer folds"
             )
-        return (_apart(data, fold == f) for f in range(self.n_folds))
+        return (_split_by_mask(data, fold == f) for f in range(self.n_folds))
 
 
 def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *, key: Key) -> NDArray[np.bool_]:
-    """Choose the entries that `RandomHoldout` holds out of a share, of anything that lies user by user.
+    """Choose the entries that ``RandomHoldout(share=fraction)`` holds out, for any entries that are sorted by user.
 
     Parameters
     ----------
     indptr : ndarray of shape (n_users + 1,), int64
-        Where each user's entries begin.
+        Start of each user's entries, and the number of entries.
     global_user_ids : ndarray of shape (n_users,), uint64
-        Whose streams choose.
+        Global ids; each selects the user's random stream.
     fraction : float
-        Between 0 and 1.
+        Share of each user's entries, in [0, 1].
     key : Key
-        Source of the choice.
+        Random key of the choice.
 
     Returns
     -------
     ndarray of shape (indptr[-1],), bool
-        True for what is held out; never all entries of a user.
+        True for held-out entries; at least one entry of each user is False.
     """
     fraction = check_real("fraction", fraction, low=0.0, high=1.0)
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
@@ -278,40 +283,42 @@ def hold_out(indptr: np.ndarray, global_user_ids: np.ndarray, fraction: float, *
     return choose_entries(indptr, global_user_ids, counts, key.subkey("evaluation.random_split"))
 
 
-# ---- what splits share -----------------------------------------------------------------------------------------------
+# ---- helpers of several splits ---------------------------------------------------------------------------------------
 
 
-def _check_either(one: str, first: object, other: str, second: object) -> None:
-    """Refuse two arguments of which exactly one must be given."""
+def _check_either(first_name: str, first: object, second_name: str, second: object) -> None:
+    """Check that exactly one of two arguments is given."""
     if (first is None) == (second is None):
-        raise ValueError(f"give one of {one} and {other}, got {'neither' if first is None else 'both'}")
+        raise ValueError(f"give one of {first_name} and {second_name}, got {'neither' if first is None else 'both'}")
 
 
-def _apart(data: Interactions, held_out: np.ndarray) -> Split:
-    """What is not held out, and what is."""
+def _split_by_mask(data: Interactions, held_out: np.ndarray) -> Split:
+    """Return the split with the interactions of a mask as test and all other interactions as train."""
     return Split(data.keep_interactions(~held_out), data.keep_interactions(held_out))
 
 
-def _known_times(rows: TimedRows, needed: np.ndarray, who: str, of: str, remedy: str) -> np.ndarray:
-    """All timestamps, of which those needed are known."""
+def _check_times(rows: TimedRows, needed: np.ndarray, caller: str, group: str, remedy: str) -> np.ndarray:
+    """Return all timestamps after a check that none of the needed ones is missing."""
     times = rows.timestamps
     if missing := int((times[needed] == MISSING_TIMESTAMP).sum()):
         raise ValueError(
-            f"{who} needs the timestamp of every interaction, but {missing} of {needed.sum()} ({of}) are missing; "
-            f"drop those interactions or {remedy}"
+            f"{caller} needs the timestamp of every interaction, but {missing} of {needed.sum()} ({group}) are "
+            f"missing; drop those interactions or {remedy}"
         )
     return times
 
 
 def _below(words: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-    # The high half of word x bound, as `stream_below` in _chacha20.pxd; bounds below 2**31.
+    """Return integers below the bounds, uniform up to bound / 2**64, from random 64-bit words."""
+    # The high 64 bits of word x bound, as `stream_below` in _chacha20.pxd; bounds are below 2**31.
     bounds = bounds.astype(np.uint64)
     half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
     return (((words >> half) * bounds + (((words & mask) * bounds) >> half)) >> half).astype(np.int64)
 
 
 def _round_at_random(purpose: str, users: np.ndarray, lengths: np.ndarray, share: float, key: Key) -> np.ndarray:
-    """Share * length of each user, rounded up or down so that the mean is exact, but never all."""
+    """Return share * length of each user, rounded at random to the exact mean, and at most length - 1."""
+    # floor(x + U) with uniform U in [0, 1) has mean x.
     uniform = as_uniform(key.words_by_user(purpose, users, size=1)[:, 0])
     return np.minimum(np.floor(share * lengths + uniform).astype(np.int64), np.maximum(lengths - 1, 0))
 
@@ -319,30 +326,30 @@ def _round_at_random(purpose: str, users: np.ndarray, lengths: np.ndarray, share
 def choose_entries(
     indptr: np.ndarray, users: np.ndarray, counts: np.ndarray, subkey: np.ndarray, n_threads: int = 0
 ) -> np.ndarray:
-    """Draw so many entries of each user's, uniformly, from the user's own stream.
+    """Draw a number of entries of each user, uniformly without replacement, from the user's random stream.
 
     Parameters
     ----------
     indptr : ndarray of shape (n_users + 1,), int64
-        Where each user's entries begin.
+        Start of each user's entries, and the number of entries.
     users : ndarray of shape (n_users,), uint64
-        Global ids.
+        Global ids; each selects the user's random stream.
     counts : ndarray of shape (n_users,), int64
-        How many; at most those that there are.
+        Number of entries to draw of each user, from 0 to the number of the user's entries.
     subkey : ndarray of shape (8,), uint32
-        Of the streams, as from `Key.subkey`.
+        Subkey of the random streams, as from `Key.subkey`.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads, 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n_entries,), bool
-        Which were drawn.
+        True for drawn entries.
 
     Raises
     ------
     MemoryError
-        No room for a bit a thread for each entry of the longest row.
+        The bitmap of the longest row, one bit for each entry and thread, does not fit into memory.
     """
     chosen = np.zeros(indptr[-1], dtype=np.uint8)
     if chosen.size:
@@ -350,5 +357,8 @@ def choose_entries(
         failed, longest = np.zeros(n_threads, dtype=np.int64), int(np.diff(indptr).max())
         _kernel.choose_interactions(indptr, users, counts, subkey, chosen, failed, longest, n_threads)
         if failed.any():
-            raise MemoryError("no memory for a bit a thread for each interaction of the longest row; use fewer threads")
+            raise MemoryError(
+                "the bitmap of the longest row, one bit for each interaction and thread, does not fit into memory; use "
+                "fewer threads"
+            )
     return chosen.view(bool)

@@ -1,4 +1,4 @@
-"""A split at one moment: a model is fitted on what came before, and tested by what came then."""
+"""A split at one moment: a model is fitted on earlier interactions and tested on all others."""
 
 import datetime
 import functools
@@ -15,47 +15,47 @@ from fastfedrec.data.conversion import InteractionsLike
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.times import MISSING_TIMESTAMP, UNITS, check_timestamps
 from fastfedrec.evaluation._timed_rows import TimedRows
-from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _known_times
+from fastfedrec.evaluation.splits import Split, Splitter, _check_either, _check_times
 
 __all__ = ["TemporalSplit"]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TemporalSplit(Splitter):
-    """Test by everything from one moment on, the same for all users; train has what came before.
+    """Split at one moment for all users: earlier interactions are train, all others are test.
 
-    Nothing is drawn: the split is the same under every key.  Data where a timestamp is missing are refused, and so are
-    data that leave train or test empty.
+    The split involves no randomness: it is the same for every key.  Data with a missing timestamp are refused, and so
+    are data that leave train or test empty.
 
     Parameters
     ----------
     time : int, date, time, str or None
-        The moment; what happened at it is in the test.  A whole number is of the unit of the data's timestamps; dates
-        and times, also as text such as "2024-05-01T12:00", are of UTC unless they name a zone, and become a number of
-        `timestamp_unit`.  Give it or `share`.
+        Moment of the split; interactions at this moment are in the test.  An int has the unit of the data's timestamps.
+        Dates and times, also as text such as "2024-05-01T12:00", are in UTC unless they name a zone, and are converted
+        to `timestamp_unit`.  Give either `time` or `share`.
     share : float or None
-        The part of all interactions that is in the test, between 0 and 1, neither included.  Interactions of one moment
-        are never taken apart: of all moments the one is taken whose share is nearest, and of two the later.
+        Share of all interactions in the test, in (0, 1).  Interactions of one moment stay in the same part: the split
+        is at the moment with the nearest share, and at the later one of two.
     new_users, new_items : bool
-        False drops from the test the users, or the items, of whom there is nothing in train.
+        Whether the test keeps users, or items, without interactions in train.
     timestamp_unit : {"s", "ms", "us", "ns"}
-        That of the data's timestamps, where `time` is a date: "ns" where they were made of dates, as
-        `Interactions.from_arrays` does it; "s" of MovieLens.
+        Unit of the data's timestamps, used if `time` is a date: "ns" for timestamps that `Interactions.from_arrays`
+        made from dates, "s" for MovieLens.
 
     Notes
     -----
-    A user may have entries in one part alone.  Of those who are in the test alone no model has learned anything; they
-    are tested unless `new_users` is False, since they are there where such a model is used, and so are new items.
+    A user may have interactions in one part only.  A model has learned nothing about users who are in the test only;
+    they are tested unless `new_users` is False, since a deployed model meets them too.  The same holds for new items.
 
-    A user-item pair that was merged from several rows is divided by their times: each part has the value of its own
-    rows, merged in the same way (`duplicates` of `Interactions.from_arrays`).  With ``duplicates="earliest"`` a pair is
-    its first row alone.  Train has an item that `binarize` kept only if the rows before the moment exceed the threshold
-    as well; split first where an item that exceeded it only then shall count.
+    A merged user-item pair is divided by the times of its rows: each part has the value of its rows, merged by the
+    same rule (`duplicates` of `Interactions.from_arrays`).  With ``duplicates="earliest"`` a pair is only its first
+    row.  After `binarize`, train has an item only if the rows before the moment exceed the threshold by themselves;
+    split before `binarize` if later rows shall count.
 
     References
     ----------
     .. [1] Meng, McCreadie, Macdonald, Ounis, "Exploring data splitting strategies for the evaluation of recommendation
-       models", RecSys 2020: the global temporal split is the one without leaks from the future.
+       models", RecSys 2020: only the global temporal split has no leaks from the future.
 
     Examples
     --------
@@ -88,41 +88,41 @@ class TemporalSplit(Splitter):
             set_(name, check_flag(name, getattr(self, name)))
 
     def split(self, data: InteractionsLike, *, key: Key | None = None) -> Iterator[Split]:
-        """Split some data.
+        """Split the data at the moment.
 
         Parameters
         ----------
         data : Interactions or frame
-            With a timestamp for each interaction.
+            Data with a timestamp for each interaction.
         key : Key or None
-            Changes nothing.
+            Ignored.
 
         Returns
         -------
         iterator of Split
-            One, on the axes of `data`.
+            One split, with the users and items of `data`.
 
         Raises
         ------
         ValueError
-            A timestamp that is missing; nothing before the moment, or nothing from it on.
+            A timestamp is missing, or train or test is empty.
         """
         return super().split(data, key=key)
 
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
         rows = TimedRows.of(data)
-        every = np.ones(len(rows.timestamps), dtype=bool)
-        times = _known_times(rows, every, type(self).__name__, "of all users", "use a split that needs no time")
+        all_rows = np.ones(len(rows.timestamps), dtype=bool)
+        times = _check_times(rows, all_rows, type(self).__name__, "of all users", "use a split that needs no time")
         if not len(times):
-            raise ValueError("data must have interactions to split, got none")
-        if isinstance(self.time, int):  # as the constructor makes it
+            raise ValueError("data must have interactions to split, got none; pass at least two")
+        if isinstance(self.time, int):  # the constructor converted dates to integers
             later = times >= self.time
             if later.all() or not later.any():
-                kind, place = ("train", "before") if later.all() else ("test", "from")
+                kind, side = ("train", "before") if later.all() else ("test", "at or after")
                 span = f"the timestamps of data are from {times.min()} to {times.max()}"
-                hint = "" if self.timestamp_unit == "s" else "; where they are seconds, pass timestamp_unit='s'"
+                hint = "" if self.timestamp_unit == "s" else "; if the timestamps are seconds, pass timestamp_unit='s'"
                 raise ValueError(
-                    f"time={self.time} leaves {kind} empty: nothing happened {place} it; {span}, and dates become "
+                    f"time={self.time} leaves {kind} empty: no interaction is {side} it; {span}, and dates become "
                     f"{self.timestamp_unit} since 1970{hint}"
                 )
         if self.share is not None:
@@ -135,21 +135,22 @@ class TemporalSplit(Splitter):
         if not test.any():
             dropped = " and ".join(name for name in ("new_users", "new_items") if not getattr(self, name))
             raise ValueError(
-                f"{dropped}=False leaves test empty: of its {later.sum()} interactions none is of a user and an item "
-                "that are in train; use True, or another moment"
+                f"{dropped}=False leaves test empty: none of its {later.sum()} interactions has both its user and its "
+                "item in train; use True, or another moment"
             )
         held_out = rows.keep(test)
         for name, part in (("train", train), ("test", held_out)):
-            if not part.n_interactions:  # as it may be where values were compared with a threshold
+            # A part of a binarized pair's rows may not reach the threshold that all its rows exceeded.
+            if not part.n_interactions:
                 raise ValueError(
                     f"binarize leaves {name} empty: no value of the rows of this part alone exceeds its threshold; "
-                    f"split first, and binarize {name}"
+                    f"split first, then binarize {name}"
                 )
         return iter([Split(train, held_out)])
 
 
 def _number(time: Any, unit: str) -> int:
-    """A moment as the timestamps of data have it."""
+    """Return a moment as an integer in the unit of the data's timestamps."""
     if isinstance(time, str):
         try:
             time = datetime.datetime.fromisoformat(time)
@@ -166,10 +167,14 @@ def _number(time: Any, unit: str) -> int:
 
 
 def _moment(times: np.ndarray, share: float) -> int:
-    """The moment with the share of interactions from it on that is nearest to what is wanted, the later of two."""
+    """Return the moment with the share of later interactions nearest to `share`, and the later one of two."""
     moments, counts = np.unique(times, return_counts=True)
     if len(moments) < 2:
-        raise ValueError(f"share={share} needs two moments, but every timestamp of data is {moments[0]}")
-    from_it_on = counts[::-1].cumsum()[::-1][1:]  # of each moment but the first, which would leave train empty
-    distance = np.abs(from_it_on - share * len(times))
+        raise ValueError(
+            f"share={share} needs two moments, but every timestamp of data is {moments[0]}; use a split that needs no "
+            "time"
+        )
+    # Test sizes of a split at each moment but the first, which would leave train empty.
+    n_tested = counts[::-1].cumsum()[::-1][1:]
+    distance = np.abs(n_tested - share * len(times))
     return int(moments[1:][len(distance) - 1 - np.argmin(distance[::-1])])

@@ -1,4 +1,4 @@
-"""A split of users: a model is fitted on some, and tested on others, of whom it may be given a part."""
+"""A split of users: a model is fitted on some users and tested on other users, with part of their data as input."""
 
 import functools
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from fastfedrec.core.numbers import show, without_array
 from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation._timed_rows import TimedRows
-from fastfedrec.evaluation.splits import Split, Splitter, _known_times, _round_at_random, choose_entries
+from fastfedrec.evaluation.splits import Split, Splitter, _check_times, _round_at_random, choose_entries
 
 __all__ = ["UserHoldout"]
 
@@ -22,28 +22,29 @@ _STREAM = "evaluation.user_holdout"
 
 @dataclass(frozen=True, repr=False)
 class UserHoldout(Splitter):
-    """Hold out users (strong generalization): train is without them, and `given` is what may be known of them.
+    """Hold out users (strong generalization): train excludes them, and `given` has the known part of their data.
 
-    Train is on the axis of its own users alone, for a user without interactions would take part in a private fit; test
-    and given are on that of the tested users, and all three have all items.
+    The users of train are only its own, since a user without interactions would still take part in a private fit.  Test
+    and given have the tested users, and all three parts have all items.
 
     Parameters
     ----------
     share : float
-        Part of the users who can be tested (who have more than is given of them) that is: between 0 and 1, neither
-        included, rounded to whole users, at least one on each side.  All other users are in train.
+        Share of the users with enough interactions who are tested, in (0, 1), rounded to whole users; each side has at
+        least one user.  A user has enough interactions if at least one remains for the test.  All other users are in
+        train.
     given : float or int
-        What of a tested user's interactions is given: a share between 0 and 1, rounded up or down at random so that the
-        mean is exact, with one at least given and one tested; or a whole number of them, 0 for users of whom nothing is
-        known.  The test has the rest.
+        Known part of a tested user's interactions.  A float is a share in (0, 1), rounded up or down at random so that
+        the mean is exact, with at least one given and one tested interaction.  An int is a number of interactions; at 0
+        the tested users are unknown.  All other interactions are in the test.
     latest : bool
-        Test by the latest interactions, and give the earlier ones, instead of drawing which; among those of one
-        timestamp, the key chooses.  Each row of a pair that was merged from several is an interaction of its own.
+        Test the latest interactions and give the earlier ones, instead of random ones; among equal timestamps, the key
+        chooses.  Each original row of a merged user-item pair is a separate interaction.
 
     See Also
     --------
     RandomHoldout : Holds out interactions of users who are in train as well.
-    fastfedrec.evaluation.new_users.personalization_split : The split of the paper on PrivRec.
+    fastfedrec.evaluation.new_users.personalization_split : The split of PrivRec's paper.
 
     References
     ----------
@@ -77,22 +78,22 @@ class UserHoldout(Splitter):
     def _split(self, data: Interactions, key: Key) -> Iterator[Split]:
         rows = TimedRows.of(data) if self.latest else None
         lengths = data.interactions_per_user() if rows is None else np.diff(rows.indptr)
-        least = self.given + 1 if isinstance(self.given, int) else 2
-        able = np.flatnonzero(lengths >= least)
+        min_length = self.given + 1 if isinstance(self.given, int) else 2
+        testable = np.flatnonzero(lengths >= min_length)
         n_users = int(np.count_nonzero(lengths))
-        if not len(able) or n_users < 2:
+        if not len(testable) or n_users < 2:
             raise ValueError(
-                f"given={self.given!r} leaves nobody to test or to train on: of {n_users} users with interactions "
-                f"{len(able)} have {least}, as many as a user needs to be tested; give less, or use other data"
+                f"given={self.given!r} leaves no user to test or to train on: {len(testable)} of {n_users} users with "
+                f"interactions have at least {min_length}, the minimum of a tested user; give less, or use other data"
             )
         if rows is not None:
-            needed = np.repeat(lengths >= least, lengths)
-            _known_times(rows, needed, "latest=True", "of users who can be tested", "use latest=False")
-        n_tested = min(max(round(self.share * len(able)), 1), len(able), n_users - 1)
-        # As many as wanted, but by each user's own word: one user more or less changes one place, not the order.
-        words = key.words_by_user(f"{_STREAM}.users", data.global_user_ids[able], size=1)[:, 0]
+            needed = np.repeat(lengths >= min_length, lengths)
+            _check_times(rows, needed, "latest=True", "of users who can be tested", "use latest=False")
+        n_tested = min(max(round(self.share * len(testable)), 1), len(testable), n_users - 1)
+        # Each user's position depends on the user's random word alone: one more user does not reorder the other users.
+        words = key.words_by_user(f"{_STREAM}.users", data.global_user_ids[testable], size=1)[:, 0]
         is_tested = np.zeros(data.n_users, dtype=bool)
-        is_tested[able[np.argsort(words, kind="stable")[:n_tested]]] = True
+        is_tested[testable[np.argsort(words, kind="stable")[:n_tested]]] = True
         tested = data.select_users(is_tested)
         rows = TimedRows.of(tested) if self.latest else None
         indptr, users = tested.indptr if rows is None else rows.indptr, tested.global_user_ids
@@ -111,7 +112,7 @@ class UserHoldout(Splitter):
 
 
 def _check_given(given: Any) -> float | int:
-    """A number of interactions where it is an integer, or else a share."""
+    """Return `given` as a number of interactions if it is an integer, and as a share otherwise."""
     number = without_array(given)
     if isinstance(number, Integral) and not isinstance(number, bool):
         return check_integer("given", number, low=0)
@@ -125,8 +126,9 @@ def _check_given(given: Any) -> float | int:
 
 
 def _latest(rows: TimedRows, users: np.ndarray, counts: np.ndarray, key: Key) -> np.ndarray:
-    """So many of each user's latest rows, as a mask."""
+    """Return a mask of each user's latest rows, `counts` of each."""
     lengths = np.diff(rows.indptr)
+    # `lexsort` orders by its last key first: by user, then time, then the random word that breaks ties.
     words, _ = key.ragged_words(f"{_STREAM}.ties", users, lengths)
     order = np.lexsort((words, rows.timestamps, np.repeat(np.arange(len(users)), lengths)))
     chosen = np.empty(len(order), dtype=bool)

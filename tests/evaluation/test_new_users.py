@@ -188,7 +188,7 @@ def test_bad_models():
     with pytest.raises(ValueError, match="unknown metric"):
         evaluate_personalized(Coarse(), split, metrics=["hits@5"])
     nothing = personalization_split(rated(), threshold=9, key=Key.from_seed(0))
-    with pytest.raises(ValueError, match="split holds nothing out"):
+    with pytest.raises(ValueError, match="split must hold out at least one positive, got none"):
         evaluate_personalized(Coarse(), nothing)
 
 

@@ -107,7 +107,7 @@ def test_malformed_lines_are_named(folder, line, reason):
 def test_what_is_no_split_and_what_is_missing(folder, data_path):
     data = load_movielens(folder)
     shutil.copy(folder / "u2.test", folder / "u1.test")
-    with pytest.raises(ValueError, match=r"u1.test must share out u.data, but 8 of its ratings are in both or in none"):
+    with pytest.raises(ValueError, match=r"must partition u.data, but 8 of its ratings are in both or in neither"):
         PublishedFolds(folder).split(data)
     (folder / "u1.test").unlink()
     with pytest.raises(FileNotFoundError, match=r"u1\.test is missing"):
@@ -120,5 +120,5 @@ def test_what_is_no_split_and_what_is_missing(folder, data_path):
 
 def test_another_movielens_has_no_folds(data_path):
     data = load_movielens(data_path("ml-1m.zip")).select_users(range(1, 3))
-    with pytest.raises(FileNotFoundError, match=r"holds no u\.data; only MovieLens 100K comes with folds"):
+    with pytest.raises(FileNotFoundError, match=r"holds no u\.data; use MovieLens 100K, which comes with folds"):
         PublishedFolds(data_path("ml-1m.zip")).split(data)

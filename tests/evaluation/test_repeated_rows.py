@@ -365,5 +365,5 @@ def test_a_part_that_a_threshold_leaves_empty_is_refused(rows, empty):
     times, values = zip(*rows, strict=True)
     data = Interactions.from_arrays([1, 1], ["tea", "tea"], values, timestamps=times, duplicates="sum").binarize(5)
     for split in (TemporalSplit(time=5), TemporalSplit(share=0.5)):
-        with pytest.raises(ValueError, match=f"binarize leaves {empty} empty: .* split first, and binarize {empty}"):
+        with pytest.raises(ValueError, match=f"binarize leaves {empty} empty: .* split first, then binarize {empty}"):
             next(split.split(data))

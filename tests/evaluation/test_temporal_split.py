@@ -130,10 +130,10 @@ def test_bad_parameter_is_named_by_the_constructor(arguments, error, message):
 @pytest.mark.parametrize(
     ("arguments", "data", "message"),
     [
-        ({"time": 3}, case(), "time=3 leaves train empty: nothing happened before it.* are from 3 to 9"),
-        ({"time": 10}, case(), "time=10 leaves test empty: nothing happened from it.* are from 3 to 9"),
-        ({"time": 8, "new_users": False}, case(), "new_users=False leaves test empty: of its 1"),
-        ({"time": 7, "new_items": False}, case(), "new_items=False leaves test empty: of its 3"),
+        ({"time": 3}, case(), "time=3 leaves train empty: no interaction is before it.* are from 3 to 9"),
+        ({"time": 10}, case(), "time=10 leaves test empty: no interaction is at or after it.* are from 3 to 9"),
+        ({"time": 8, "new_users": False}, case(), "new_users=False leaves test empty: none of its 1"),
+        ({"time": 7, "new_items": False}, case(), "new_items=False leaves test empty: none of its 3"),
         (
             {"time": 8, "new_users": False, "new_items": False},
             case(),
@@ -160,7 +160,7 @@ def test_data_that_cannot_be_split_are_refused_at_once(arguments, data, message)
 
 def test_a_date_of_another_unit_than_the_timestamps_names_the_unit():
     data = Interactions.from_arrays([1, 1], [7, 8], timestamps=[883612800, 893286638])
-    message = r"leaves test empty: .* dates become ns since 1970; where they are seconds, pass timestamp_unit='s'"
+    message = "leaves test empty: .* become ns since 1970; if the timestamps are seconds, pass timestamp_unit='s'"
     with pytest.raises(ValueError, match=message):
         next(TemporalSplit(time="1998-03-01").split(data))
     train, test = next(TemporalSplit(time="1998-03-01", timestamp_unit="s").split(data))

@@ -22,7 +22,7 @@ def test_user_holdout_equals_naive(data, share, part, latest):
     splitter = UserHoldout(share, given=part, latest=latest)
     expected = naive.split(data, share, part, latest, KEY)
     if expected is None:
-        with pytest.raises(ValueError, match="leaves nobody to test or to train on"):
+        with pytest.raises(ValueError, match="leaves no user to test or to train on"):
             splitter.split(data, key=KEY)
         return
     train, test, known = next(splitter.split(data, key=KEY))
@@ -106,9 +106,9 @@ def test_bad_parameter_is_named_by_the_constructor(arguments, error, message):
 
 def test_data_that_cannot_be_split_are_refused_at_once():
     data = Interactions.from_arrays([1, 1, 2, 2], [5, 6, 5, 6], timestamps=[1, 2, 3, MISSING_TIMESTAMP])
-    with pytest.raises(ValueError, match=r"given=2 leaves nobody .* of 2 users with interactions 0 have 3"):
+    with pytest.raises(ValueError, match=r"given=2 leaves no user .*: 0 of 2 users with interactions have at least 3"):
         UserHoldout(given=2).split(data, key=KEY)
-    with pytest.raises(ValueError, match="of 1 users with interactions 1 have 2"):
+    with pytest.raises(ValueError, match="1 of 1 users with interactions have at least 2"):
         UserHoldout().split(data.select_users([0]), key=KEY)
     for seed in range(5):  # whoever is drawn
         with pytest.raises(ValueError, match=r"latest=True .* but 1 of 4 \(of users who can be tested\) are missing"):

@@ -1,7 +1,7 @@
-"""What a model's rankings are worth: metrics by their definitions, results, intervals and comparisons.
+"""Metrics of rankings, results, bootstrap intervals and comparisons of models.
 
-`evaluate` is the entry; what a name stands for is in `names` and, as formulas, in `set_metrics`.  Errors of predicted
-ratings are in `evaluation.rating_metrics`.
+`evaluate` is the entry point.  Names of metrics are in `names`, and their formulas in `set_metrics`.  Errors of
+predicted ratings are in `evaluation.rating_metrics`.
 """
 
 __all__: list[str] = []

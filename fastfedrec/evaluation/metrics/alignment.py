@@ -1,4 +1,4 @@
-"""Train, given and test on one set of axes: by ids, whatever users, items and order each has."""
+"""Alignment of train, given and test by external ids, for any users, items and order in each."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,57 +17,48 @@ Rows = tuple[np.ndarray, np.ndarray]  # indptr and indices
 
 @dataclass(frozen=True, eq=False)
 class Aligned:
-    """Test interactions of users who can be ranked, over the items of train.
+    """Test interactions of users who can be ranked, over the items of train."""
 
-    Parameters
-    ----------
-    item_ids : ndarray of shape (n_items,)
-        Those of train.
-    user_ids, global_user_ids : ndarray of shape (n_users,)
-        Users with a test interaction, in the order of the test.
-    is_given : ndarray of shape (n_users,), bool
-        Who is ranked by what is given; the others are by what they have in train.
-    test, seen : (indptr, indices)
-        Rows of these users: what is tested, and what is not ranked because it is in train or given.
-    values : ndarray of shape (n_test,), float64
-        Of the test interactions.
-    dropped : dict of str to int
-        As `Evaluation` has it.
-    """
-
+    # Items of train: the catalogue.
     item_ids: NDArray[Any]
+    # Users with a test interaction, in the order of the test.
     user_ids: NDArray[Any]
     global_user_ids: NDArray[np.uint64]
+    # Whether a user's input is the row in `given`; otherwise it is the row in train.
     is_given: NDArray[np.bool_]
+    # Test items of each user.
     test: Rows
+    # Items in train or given of each user, which are not ranked.
     seen: Rows
+    # Values of the test interactions, shape (n_test,).
     values: NDArray[np.float64]
+    # Numbers of dropped interactions and users by reason, as in `Evaluation`.
     dropped: dict[str, int]
 
     @property
     def n_users(self) -> int:
-        """How many are tested."""
+        """Number of tested users."""
         return len(self.user_ids)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Users and items."""
+        """Numbers of users and items."""
         return len(self.user_ids), len(self.item_ids)
 
-    def keep(self, kept: np.ndarray, reason: str) -> "Aligned":
-        """These test interactions alone, by a mask, and their users; the others are counted as dropped for a reason."""
-        if kept.all():
+    def keep(self, mask: np.ndarray, reason: str) -> "Aligned":
+        """Keep the test interactions of a mask and their users, and count the removed ones under a reason."""
+        if mask.all():
             return self
-        indptr = np.concatenate([[0], np.cumsum(kept)])[self.test[0]]
-        dropped = self.dropped | {reason: self.dropped[reason] + int((~kept).sum())}
-        left = replace(self, test=(indptr, self.test[1][kept]), values=self.values[kept], dropped=dropped)
-        return left.take(np.diff(indptr) > 0)
+        indptr = np.concatenate([[0], np.cumsum(mask)])[self.test[0]]
+        dropped = self.dropped | {reason: self.dropped[reason] + int((~mask).sum())}
+        reduced = replace(self, test=(indptr, self.test[1][mask]), values=self.values[mask], dropped=dropped)
+        return reduced.take(np.diff(indptr) > 0)
 
-    def take(self, kept: np.ndarray, reason: str | None = None) -> "Aligned":
-        """These users alone, by a mask; the interactions of others are counted as dropped for a reason."""
-        if kept.all():
+    def take(self, mask: np.ndarray, reason: str | None = None) -> "Aligned":
+        """Keep the users of a mask, and count the interactions of the removed ones under a reason."""
+        if mask.all():
             return self
-        users = np.flatnonzero(kept)
+        users = np.flatnonzero(mask)
         entries, test = take_rows(self.test, users)
         counts = {reason: len(self.values) - len(entries), "users": self.n_users - len(users)}
         return replace(
@@ -83,48 +74,32 @@ class Aligned:
 
 
 def align(train: Interactions, test: Interactions, given: Interactions | None, *, keep_seen: bool = False) -> Aligned:
-    """Find users and items of a test in train and in what is given.
-
-    Parameters
-    ----------
-    train, test : Interactions
-        Of any users and items, in any order.
-    given : Interactions or None
-        What is known of some users; who is in it is ranked by it, whatever train has.
-    keep_seen : bool
-        Whether interactions that are in train or given too are tested: of ratings, not of rankings.
-
-    Returns
-    -------
-    Aligned
-        It may be of nobody.
-
-    Raises
-    ------
-    TypeError
-        Ids of two types, none of which can equal another.
-    """
-    columns = _find("item", train.item_ids, test.item_ids, "test")
-    in_train = _find("user", train.user_ids, test.user_ids, "test")
+    """Align a test with train and given by ids; `keep_seen` also tests interactions in train or given (for ratings)."""
+    # Rows and columns are -1 for ids that are not found.
+    columns = _find_rows("item", train.item_ids, test.item_ids, "test")
+    in_train = _find_rows("user", train.user_ids, test.user_ids, "test")
     in_given = (
-        np.full(test.n_users, -1) if given is None else _find("user", given.user_ids, test.user_ids, "test", "given")
+        np.full(test.n_users, -1)
+        if given is None
+        else _find_rows("user", given.user_ids, test.user_ids, "test", "given")
     )
     lengths = test.interactions_per_user()
     owners = np.repeat(np.arange(test.n_users), lengths)
     is_known = (in_train >= 0) | (in_given >= 0)
-    of_known, of_items = is_known[owners], columns[test.indices] >= 0
-    kept = of_known & of_items
-    seen = _stack(_rows_of(train, train.item_ids, in_train), _rows_of(given, train.item_ids, in_given))
-    is_whole = kept.all() and (columns == np.arange(len(columns))).all()
+    has_known_user, has_known_item = is_known[owners], columns[test.indices] >= 0
+    mask = has_known_user & has_known_item
+    seen = _unite(_rows_of(train, train.item_ids, in_train), _rows_of(given, train.item_ids, in_given))
+    is_whole = mask.all() and (columns == np.arange(len(columns))).all()
+    # An entry of `tested` is 1 + the position of its interaction in `test`, since sparse arrays drop zeros.
     if is_whole:
-        places = np.arange(1, test.n_interactions + 1)
-        tested = scipy.sparse.csr_array((places, test.indices, test.indptr), shape=seen.shape)
+        positions = np.arange(1, test.n_interactions + 1)
+        tested = scipy.sparse.csr_array((positions, test.indices, test.indptr), shape=seen.shape)
     else:
-        tested = _matrix(owners[kept], columns[test.indices[kept]], seen.shape, np.flatnonzero(kept) + 1)
-    again = seen.multiply(tested).tocsr() if not keep_seen else None
-    n_again = 0 if again is None else again.nnz
-    if n_again:
-        tested = (tested - tested.multiply(again != 0)).tocsr()
+        tested = _matrix(owners[mask], columns[test.indices[mask]], seen.shape, np.flatnonzero(mask) + 1)
+    overlap = seen.multiply(tested).tocsr() if not keep_seen else None
+    n_overlap = 0 if overlap is None else overlap.nnz
+    if n_overlap:
+        tested = (tested - tested.multiply(overlap != 0)).tocsr()
         tested.eliminate_zeros()
         tested.sort_indices()
     users = np.flatnonzero(np.diff(tested.indptr))
@@ -136,9 +111,9 @@ def align(train: Interactions, test: Interactions, given: Interactions | None, *
         global_ids = np.where(has_given, given.global_user_ids[in_given[users]], global_ids)
     values = test.values_or_ones()[tested.data - 1]
     dropped = {
-        "unknown_users": int((~of_known).sum()),
-        "unknown_items": int((of_known & ~of_items).sum()),
-        "seen_again": int(n_again),
+        "unknown_users": int((~has_known_user).sum()),
+        "unknown_items": int((has_known_user & ~has_known_item).sum()),
+        "seen_again": int(n_overlap),
         "users": int((lengths > 0).sum() - len(users)),
     }
     return Aligned(
@@ -147,7 +122,7 @@ def align(train: Interactions, test: Interactions, given: Interactions | None, *
 
 
 def take_rows(rows: Rows, users: np.ndarray) -> tuple[np.ndarray, Rows]:
-    """Some rows, ascending, and the places of their entries."""
+    """Return the positions of the entries of some rows, which ascend, and these rows."""
     indptr, indices = rows
     lengths = np.diff(indptr)[users]
     ends = np.cumsum(lengths)
@@ -155,19 +130,19 @@ def take_rows(rows: Rows, users: np.ndarray) -> tuple[np.ndarray, Rows]:
     return entries, (np.concatenate([[0], ends]).astype(np.int64), indices[entries])
 
 
-def _find(axis: str, known: np.ndarray, wanted: np.ndarray, whose: str, among: str = "train") -> np.ndarray:
-    """The place of each id among those that are known, or -1."""
-    if known is wanted or (known.dtype == wanted.dtype and np.array_equal(known, wanted)):
+def _find_rows(axis: str, known: np.ndarray, ids: np.ndarray, source: str, target: str = "train") -> np.ndarray:
+    """Return the position of each id among the known ids, or -1."""
+    if known is ids or (known.dtype == ids.dtype and np.array_equal(known, ids)):
         return np.arange(len(known))
-    check_kinds(f"{whose}'s {axis} ids", wanted, known, of=f"{among}'s {axis}s")
-    return IdIndex(axis, known).find(wanted)
+    check_kinds(f"{source}'s {axis} ids", ids, known, of=f"{target}'s {axis}s")
+    return IdIndex(axis, known).find(ids)
 
 
 def _rows_of(data: Interactions | None, item_ids: np.ndarray, rows: np.ndarray) -> "scipy.sparse.csr_array":
-    """Ones at the items of these rows of some data, over these items; a row of -1 is empty."""
+    """Return some rows of the data as a binary matrix over `item_ids`; a row of -1 is empty."""
     if data is None or not data.n_users:
         return _matrix(np.empty(0, int), np.empty(0, int), (len(rows), len(item_ids)), np.empty(0, np.int8))
-    columns = _find("item", item_ids, data.item_ids, "given")
+    columns = _find_rows("item", item_ids, data.item_ids, "given")
     if (
         len(rows) == data.n_users
         and (rows == np.arange(len(rows))).all()
@@ -175,15 +150,15 @@ def _rows_of(data: Interactions | None, item_ids: np.ndarray, rows: np.ndarray) 
     ):
         ones = np.ones(data.n_interactions, dtype=np.int8)
         return scipy.sparse.csr_array((ones, data.indices, data.indptr), shape=(len(rows), len(item_ids)))
-    found = np.flatnonzero(rows >= 0)
-    part = data._take_users(rows[found])
-    owners, places = np.repeat(found, part.interactions_per_user()), columns[part.indices]
-    kept = places >= 0
-    return _matrix(owners[kept], places[kept], (len(rows), len(item_ids)), np.ones(int(kept.sum()), dtype=np.int8))
+    nonempty = np.flatnonzero(rows >= 0)
+    part = data._take_users(rows[nonempty])
+    owners, items = np.repeat(nonempty, part.interactions_per_user()), columns[part.indices]
+    mask = items >= 0
+    return _matrix(owners[mask], items[mask], (len(rows), len(item_ids)), np.ones(int(mask.sum()), dtype=np.int8))
 
 
-def _stack(first: "scipy.sparse.csr_array", second: "scipy.sparse.csr_array") -> "scipy.sparse.csr_array":
-    """What either has."""
+def _unite(first: "scipy.sparse.csr_array", second: "scipy.sparse.csr_array") -> "scipy.sparse.csr_array":
+    """Return the union of two binary matrices."""
     return first if not second.nnz else ((first + second) != 0).astype(np.int8)
 
 

@@ -1,4 +1,4 @@
-"""Several models on one test: which differences are more than chance."""
+"""Comparison of several models on one test, with paired significance tests."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,20 +20,20 @@ __all__ = ["Comparison", "PairedTest", "compare"]
 
 @dataclass(frozen=True)
 class PairedTest:
-    """One metric of two models on the same users.
+    """Paired test of one metric of two models on the same users.
 
     Parameters
     ----------
     metric : str
-        Its name.
+        Name of the metric.
     first, second : str
         Names of the models.
     difference : float
-        The metric of the first minus that of the second.
+        Metric of the first model minus metric of the second model.
     p_value : float
-        Of the paired permutation test.
+        p-value of the paired permutation test.
     p_holm : float
-        The same, corrected for all tests of the comparison.
+        p-value with Holm's correction for all tests of the comparison.
     """
 
     metric: str
@@ -51,11 +51,11 @@ class Comparison:
     Parameters
     ----------
     results : dict of str to Evaluation
-        By name.
+        Results by the model's name.
     intervals : dict of str to dict of str to (float, float)
-        95% bootstrap intervals, by name and metric.
+        95% bootstrap intervals by the model's name and the metric.
     tests : tuple of PairedTest
-        Each metric of each pair.
+        Tests of every metric of every pair of models.
     """
 
     results: dict[str, Evaluation]
@@ -63,12 +63,12 @@ class Comparison:
     tests: tuple[PairedTest, ...]
 
     def to_frame(self, *, library: str = "pandas") -> Any:
-        """The metrics of all models: a row for each model and metric.
+        """Return a frame with a row for each model and metric.
 
         Parameters
         ----------
         library : {"pandas", "polars"}
-            Whose frame; imported when it is used.
+            Library of the frame, imported at the call.
 
         Returns
         -------
@@ -84,88 +84,89 @@ class Comparison:
         return tables.to_frame(dict(zip(names, zip(*rows, strict=True), strict=True)), library)
 
     def tests_to_frame(self, *, library: str = "pandas") -> Any:
-        """The paired tests: a row for each.
+        """Return a frame with a row for each paired test.
 
         Parameters
         ----------
         library : {"pandas", "polars"}
-            Whose frame; imported when it is used.
+            Library of the frame, imported at the call.
 
         Returns
         -------
         pandas.DataFrame or polars.DataFrame
-            Columns as `PairedTest` has fields.
+            Columns named after the fields of `PairedTest`.
         """
         return tables.to_frame(self._test_columns(), library)
 
     def summary(self) -> str:
-        """Lay out the metrics with their intervals as plain text, and say whom the tests tell from the best.
+        """Format the metrics, their intervals and the verdicts as plain text.
 
         Returns
         -------
         str
-            A table, a row for each model, and a line for each metric.
+            Table with a row for each model, then a verdict for each metric.
         """
         columns = self._columns("to")
         return "\n".join([format_table(list(columns), zip(*columns.values(), strict=True)), "", *self.verdicts()])
 
     def verdicts(self, level: float = 0.05) -> list[str]:
-        """Say which model is best by each metric, and which others may be as good.
+        """Describe the best model by each metric and the models that do not differ from it significantly.
 
         Parameters
         ----------
         level : float
-            Of the paired tests, after Holm's correction; in (0, 1).
+            Significance level of the paired tests after Holm's correction, in (0, 1).
 
         Returns
         -------
         list of str
-            A line for each metric that has tests.
+            One line for each metric with tests.
         """
         level = check_real("level", level, low=0.0, high=1.0, exclusive=True)
-        found = []
+        lines = []
         tested = dict.fromkeys(test.metric for test in self.tests)
         for metric, less in ((m.name, m.less_is_better) for m in next(iter(self.results.values())).metrics):
             if metric not in tested:
                 continue
             best = (min if less else max)(self.results, key=lambda name: self.results[name][metric])
+            # Only tests that involve the best model can show a model that is as good.
             of_best = [test for test in self.tests if test.metric == metric and best in (test.first, test.second)]
             equals = [
                 f"{test.second if test.first == best else test.first} (p {tables.show(test.p_holm)})"
                 for test in of_best
                 if test.p_holm >= level
             ]
-            rest = f"no more than chance ahead of {', '.join(equals)}" if equals else "by more than chance"
-            found.append(f"{metric}: {best} is best, {rest}")
-        return found
+            verdict = f"not significantly ahead of {', '.join(equals)}" if equals else "by more than chance"
+            lines.append(f"{metric}: {best} is best, {verdict}")
+        return lines
 
     def to_markdown(self) -> str:
-        """Two tables in Markdown: models by metrics with intervals, and the paired tests.
+        """Format two Markdown tables: models by metrics with intervals, and the paired tests.
 
         Returns
         -------
         str
-            Without a final newline.
+            Markdown text without a final newline.
         """
         return "\n\n".join(tables.to_markdown(columns) for columns in (self._columns("to"), self._test_columns()))
 
     def to_latex(self) -> str:
-        """The same as two LaTeX tabulars, with the rules of booktabs.
+        """Format the tables of `to_markdown` as two LaTeX tabulars with the rules of booktabs.
 
         Returns
         -------
         str
-            Without a final newline.
+            LaTeX text without a final newline.
         """
         return "\n\n".join(tables.to_latex(columns) for columns in (self._columns("--"), self._test_columns()))
 
     def to_json(self) -> str:
-        """Everything that is known of the results and tests, as JSON.
+        """Format all results and tests as JSON.
 
         Returns
         -------
         str
-            An object.
+            JSON object with the keys "results" and "tests".
         """
         results = {
             name: {
@@ -182,6 +183,7 @@ class Comparison:
         }
         return tables.to_json({"results": results, "tests": [vars(test) for test in self.tests]})
 
+    # Tables are dicts of columns, as `tables` takes them.
     def _columns(self, dash: str) -> dict[str, list[str]]:
         def cell(name: str, metric: str) -> str:
             return tables.show_interval(self.results[name][metric], self.intervals[name][metric], dash)
@@ -209,36 +211,37 @@ def compare(
     n_resamples: int = 1000,
     key: Key | None = None,
 ) -> Comparison:
-    """Compare models that were evaluated on the same test: every metric of every pair.
+    """Compare models that were evaluated on the same test, by every metric and pair of models.
 
     Parameters
     ----------
     results : mapping of str to Evaluation, or sequence of Evaluation
-        Two at least, of the same users, metrics and protocol.  A sequence takes the names of the models' classes.
+        At least two results with the same users, metrics and protocol.  In a sequence, the class of a model is its
+        name.
     n_permutations : int
-        Exchanges of the two models that are drawn for each test, a user at a time; where there are not more than that
-        all are taken.
+        Number of random permutations for each test, at least 1.  A permutation exchanges the two models for a random
+        subset of users.  If there are at most this many permutations, the test uses all of them.
     n_resamples : int
-        Of the bootstrap intervals.
+        Number of resamples of the bootstrap intervals.
     key : Key or None
-        Source of the draws; None draws a new entropy key.
+        Random key; None draws a new entropy key.
 
     Returns
     -------
     Comparison
-        Coverage and Gini have no tests: they are not means over users.
+        Results, intervals and tests.  Coverage and Gini have no tests, since they are not means over users.
 
     Raises
     ------
     ValueError
-        Fewer than two results, two of one name, or of different users, metrics or protocols.
+        There are fewer than two results, two have the same name, or users, metrics or protocols differ.
 
     Notes
     -----
-    The null hypothesis of a test is that the two models could be exchanged for each user; its statistic is the sum of
+    The null hypothesis of a test is that the two models can be exchanged for each user.  Its statistic is the sum of
     the users' differences (of weighted squared errors for RMSE).  Holm's correction covers all tests of the comparison.
-    What is compared are two fitted models, not two ways of training: other seeds and other splits are not in the
-    p-value.
+    The tests compare two fitted models, not two training methods: the p-values do not include the variation between
+    seeds and splits.
 
     References
     ----------
@@ -265,65 +268,70 @@ def compare(
     key = resolve_key(key)
     _check_alike(named)
     intervals = {name: result.intervals(n_resamples=n_resamples, key=key) for name, result in named.items()}
-    asked = [
+    pairs = [
         (metric, first, second)
         for metric in next(iter(named.values())).of_users
         for first, second in combinations(named, 2)
     ]
-    if not asked:
+    if not pairs:
         return Comparison(named, intervals, ())
+    # One column for each test.  `columns[:, 0]` has weighted values, and both models have the same weights.
     differences = np.column_stack(
-        [named[a].of_users[m].columns[:, 0] - named[b].of_users[m].columns[:, 0] for m, a, b in asked]
+        [named[a].of_users[m].columns[:, 0] - named[b].of_users[m].columns[:, 0] for m, a, b in pairs]
     )
     p_values = sign_test(differences, n_permutations, key)
     tests = tuple(
         PairedTest(m, a, b, named[a][m] - named[b][m], float(p), float(corrected))
-        for (m, a, b), p, corrected in zip(asked, p_values, holm(p_values), strict=True)
+        for (m, a, b), p, corrected in zip(pairs, p_values, holm(p_values), strict=True)
     )
     return Comparison(named, intervals, tests)
 
 
 def _named(results: Mapping[str, Evaluation] | Sequence[Evaluation]) -> dict[str, Evaluation]:
     if isinstance(results, Evaluation):
-        raise TypeError("results must hold two results at least, got one; pass [first, second]")
+        raise TypeError("results must hold at least two results, got one; pass [first, second]")
     if isinstance(results, Mapping):
         named = {str(name): result for name, result in results.items()}
         if len(named) < len(results):
-            raise ValueError(f"results must have distinct names, got {list(results)}")
+            raise ValueError(f"results must have distinct names, got {list(results)}; rename one")
     else:
         results = list(results)
-        for place, result in enumerate(results):
-            check_instance(f"results[{place}]", result, Evaluation, "use evaluation.evaluate")
+        for i, result in enumerate(results):
+            check_instance(f"results[{i}]", result, Evaluation, "use evaluation.evaluate")
         named = {result.model: result for result in results}
         if len(named) < len(results):
             raise ValueError(
-                f"results must have distinct names, got models {[r.model for r in results]}; pass a dict of your own"
+                f"results must have distinct names, got models {[r.model for r in results]}; pass a dict by name"
             )
     for name, result in named.items():
         check_instance(f"results[{name!r}]", result, Evaluation, "use evaluation.evaluate")
     if len(named) < 2:
-        raise ValueError(f"results must hold two results at least, got {len(named)}")
+        raise ValueError(f"results must hold at least two results, got {len(named)}; add one")
     return named
 
 
 def _check_alike(named: dict[str, Evaluation]) -> None:
-    (one, first), *others = named.items()
-    for name, other in others:
-        for what, ours, theirs in (
+    (first_name, first), *further = named.items()
+    for name, other in further:
+        for field, expected, got in (
             ("metrics", list(first), list(other)),
             ("protocol", first.protocol, other.protocol),
             ("split", first.split, other.split),
         ):
-            if ours != theirs:
-                raise ValueError(f"results must have the same {what}, got {ours!r} of {one} and {theirs!r} of {name}")
+            if expected != got:
+                raise ValueError(
+                    f"results must have the same {field}, got {expected!r} of {first_name} and {got!r} of {name}; "
+                    "evaluate both models alike"
+                )
         if not np.array_equal(first.user_ids, other.user_ids) or first.n_interactions != other.n_interactions:
             raise ValueError(
                 f"results must be of the same users and test interactions, got {first.n_users} users with "
-                f"{first.n_interactions} of {one} and {other.n_users} with {other.n_interactions} of {name}; evaluate "
-                "both models on one train and test"
+                f"{first.n_interactions} of {first_name} and {other.n_users} with {other.n_interactions} of {name}; "
+                "evaluate both models on one train and test"
             )
-        if differ := [what for what, digest in first.digests.items() if other.digests.get(what) != digest]:
+        # Digests show that train, test or sampled items differ even if all counts are equal.
+        if differing := [field for field, digest in first.digests.items() if other.digests.get(field) != digest]:
             raise ValueError(
-                f"results must be of the same {differ[0]}, and those of {name} are others than of {one}; evaluate "
-                "both models on one train and test, and with one key where items are sampled"
+                f"results must be of the same {differing[0]}, and {name} differs from {first_name}; evaluate both "
+                "models on one train and test, and with one key if items are sampled"
             )

@@ -47,67 +47,69 @@ def evaluate(
     Parameters
     ----------
     model : object
-        Any model of this package; or anything with ``score(user_ids, item_ids)``: external ids, two arrays of one
-        length, one score for each pair.  Asked instead, where a model has it: ``factors(user_ids, item_ids)``, whose
-        two arrays have a row for each id and whose inner products are the scores, which is the fastest;
-        ``score_items(user_ids)``, a row of scores of all items for each user.  An item that a model of this package was
-        not fitted on comes behind all others; where ratings are predicted, test interactions with it are dropped.
+        Any model of this package, or any object with ``score(user_ids, item_ids)``, which takes two arrays of external
+        ids of equal length and returns one score for each pair.  Two other methods take precedence if a model has
+        them.  ``factors(user_ids, item_ids)`` is the fastest: it returns two arrays with a row for each id, and the
+        inner products are the scores.  ``score_items(user_ids)`` returns a row of scores of all items for each user.
+        Items that a model of this package was not fitted on rank last; if ratings are predicted, test interactions
+        with them are dropped.
     train, test : Interactions, matrix or frame
-        As `fit` takes them, of any users and items, in any order: they are aligned by their ids.  The items of `train`
-        are the catalogue; test interactions with others are dropped, and so are those of users who are in neither
-        `train` nor `given`, and those that `train` or `given` has as well, unless all metrics are of ratings.  How many
-        is in the result.
+        Data as for `fit`, with any users and items in any order; they are aligned by ids.  The items of `train` are
+        the catalogue.  Test interactions are dropped if their item is not in the catalogue, or their user is in neither
+        `train` nor `given`.  Unless all metrics are of ratings, interactions that are also in `train` or `given` are
+        dropped too.  The result has the numbers of dropped interactions.
     given : Interactions, matrix, frame or None
-        What is known of users whom the model was not fitted with: they are ranked as ``model.with_users(given)`` ranks
-        them, and what they are given counts as seen.
+        Interactions of users whom the model was not fitted on.  ``model.with_users(given)`` ranks items for these
+        users, and their given interactions count as seen.
     metrics : sequence of str
         ``recall@K``, ``precision@K``, ``hit@K`` (``hr@K`` is the same), ``ndcg@K``, ``map@K`` and ``mrr@K``, the last
-        three also without a cut-off; ``auc``; ``mpr``, the mean percentile rank; ``coverage@K`` and ``gini@K`` of all
-        tested users' lists; ``rmse`` and ``mae`` of a model with ``predict(user_ids, item_ids)``.  In either case.
+        three also without a cut-off; ``auc``; ``mpr``, the mean percentile rank; ``coverage@K`` and ``gini@K`` over
+        the lists of all tested users; ``rmse`` and ``mae`` for a model with ``predict(user_ids, item_ids)``.  Upper
+        and lower case are equivalent.
     threshold : float or None
-        Test items with a value above it, at least 0, are relevant; rankings are measured by them alone.  None takes
-        all above 0, and refuses a test with values below 0, which are no counts.  Not for metrics of ratings, which
-        take every value.
+        Test items with a value above the threshold, which is at least 0, are relevant; metrics of rankings use only
+        relevant items.  None means 0 and refuses a test with values below 0, which cannot be counts.  Metrics of
+        ratings use every value and take no threshold.
     candidates : Sampled or None
-        None ranks against all items that the user has not seen.  `Sampled` ranks against some of them, as some papers
-        do.
+        None ranks against all items that the user has not seen.  `Sampled` ranks against a random sample of them, as
+        some papers do.
     per_user : bool
-        Keep each user's values in the result and in what is exported of it.
+        Whether to include each user's values in the result and its exports.
     split : object
-        Where train and test came from, such as ``LeaveOneOut()``: its name is kept in the result.
+        Split that made train and test, such as ``LeaveOneOut()``; the result records its name.
     key : Key or None
-        Source of sampled items; None draws a new entropy key.  Pass one key to compare models: under two keys they are
-        ranked against different items.  Nothing else is drawn.
+        Random key of sampled items; None draws a new entropy key.  Use the same key to compare models, since the
+        sampled items depend on it.  Without `candidates` the evaluation is deterministic.
     batch_size : int
-        Scores held at once, exceeded only where a single user has more.  The result does not depend on it.
+        Maximum number of scores in memory; a single user may exceed it.  The result does not depend on it.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads, 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     Evaluation
-        A mapping of each metric's name, as it was asked for, to its value, with the protocol, what was dropped,
-        intervals and tables.
+        Mapping of each metric's name, as given in `metrics`, to its value, with the protocol, the numbers of dropped
+        interactions, intervals and tables.
 
     Raises
     ------
     ValueError
-        Nothing is left to test, an unknown metric, values below 0 without a `threshold`, or scores that are NaN or of
-        the wrong shape.
+        No test interaction remains, a metric is unknown, values are below 0 without a `threshold`, or scores are NaN
+        or have the wrong shape.
 
     Warns
     -----
     UserWarning
-        Users with fewer unseen items than `candidates` asks for.
+        Some users have fewer unseen items than `candidates` samples.
 
     See Also
     --------
-    compare : Whether the difference of two models is more than chance.
+    compare : Tests whether the difference of two models is significant.
 
     Notes
     -----
-    Formulas of all metrics are on the page "Metrics".  Items with the same score are taken in random order: each metric
-    is its mean over all of these orders.  In the lists of coverage and Gini alone, ties go to the earlier item.
+    Formulas of all metrics are on the page "Metrics".  Items with the same score are in random order: each metric is
+    its mean over all these orders.  Only in the lists of coverage and Gini, ties go to the earlier item.
 
     References
     ----------
@@ -129,34 +131,37 @@ def evaluate(
     >>> result
     <Evaluation of LowIdsFirst: recall@1 0.7500, ndcg@2 1.0000, mrr 1.0000 (all unseen items, 2 users)>
     """
-    asked = parse_metrics(metrics)
-    ranking = [metric for metric in asked if not metric.is_of_ratings]
+    parsed = parse_metrics(metrics)
+    ranking = [metric for metric in parsed if not metric.is_of_ratings]
     if ranking:
         check_model(model)
-    if len(ranking) < len(asked):
+    if len(ranking) < len(parsed):
         check_predicts(model)
     train, test = as_interactions("train", train), as_interactions("test", test)
     given = None if given is None else as_interactions("given", given)
     if candidates is not None:
         check_instance("candidates", candidates, Sampled, "use Sampled(99), or None for all unseen items")
         if lists := [metric.name for metric in ranking if metric.is_of_lists]:
-            raise ValueError(f"metrics {lists} are of lists out of all unseen items; use candidates=None")
+            raise ValueError(f"metrics {lists} need lists of all unseen items; use candidates=None")
     if key is not None or candidates is not None:
         key = resolve_key(key)
     per_user = check_flag("per_user", per_user)
     batch_size = check_integer("batch_size", batch_size, low=1)
     n_threads = check_n_threads(n_threads)
     if threshold is not None and not ranking:
-        raise ValueError(f"threshold is for rankings, and metrics {list(metrics)} are of ratings; leave it out")
-    relevant = _relevant(test, threshold, is_alone=len(ranking) == len(asked)) if ranking else test
+        raise ValueError(f"threshold applies to rankings, but metrics {list(metrics)} are of ratings; leave it out")
+    relevant = _relevant(test, threshold, is_alone=len(ranking) == len(parsed)) if ranking else test
+    # A rating of a seen pair can still be predicted, but a seen item cannot be ranked among the unseen ones.
     aligned = align(train, relevant, given, keep_seen=not ranking)
+    # `align` saw only relevant interactions: the irrelevant ones, and users with no other, are added to the counts.
     if n_dropped := test.n_interactions - relevant.n_interactions:
         n_users = int(
             np.count_nonzero(test.interactions_per_user()) - np.count_nonzero(relevant.interactions_per_user())
         )
         dropped = aligned.dropped | {"users": aligned.dropped["users"] + n_users, "not_relevant": n_dropped}
         aligned = replace(aligned, dropped=dropped)
-    aligned, parts = parts_of(model, aligned, given, of_ratings=len(ranking) < len(asked))
+    aligned, parts = parts_of(model, aligned, given, of_ratings=len(ranking) < len(parsed))
+    # Only the mean percentile rank is weighted by values, so only it needs a sum of values that is a valid divisor.
     if any(metric.kind == "mpr" for metric in ranking):
         total_weight(aligned.values)
     means: dict[str, float] = {}
@@ -166,13 +171,13 @@ def evaluate(
         protocols.append("all unseen items" if candidates is None else str(candidates))
         if candidates is not None:
             aligned, parts = drop_unrankable(aligned, parts, candidates.n)
-        found = _rank(aligned, parts, ranking, candidates, key, batch_size, n_threads)
-        of_users |= {name: values for name, values in found.items() if isinstance(values, UserValues)}
-        means |= {name: of.mean if isinstance(of, UserValues) else of for name, of in found.items()}
-    if len(ranking) < len(asked):
+        rank_values = _rank(aligned, parts, ranking, candidates, key, batch_size, n_threads)
+        of_users |= {name: values for name, values in rank_values.items() if isinstance(values, UserValues)}
+        means |= {name: of.mean if isinstance(of, UserValues) else of for name, of in rank_values.items()}
+    if len(ranking) < len(parsed):
         protocols.append("predicted ratings")
         errors = errors_of(aligned, parts, batch_size)
-        for metric in asked:
+        for metric in parsed:
             if metric.is_of_ratings:
                 means[metric.name] = RATING_METRICS[metric.kind](errors)
                 of_users[metric.name] = _of_ratings(metric, errors, aligned.test[0])
@@ -180,38 +185,39 @@ def evaluate(
         model=type(model).__name__,
         protocol="; ".join(protocols),
         split=split if split is None or isinstance(split, str) else repr(split),
-        metrics=tuple(asked),
+        metrics=tuple(parsed),
         n_users=aligned.n_users,
         n_interactions=len(aligned.values),
         dropped=aligned.dropped,
-        means={metric.name: means[metric.name] for metric in asked},
-        of_users={metric.name: of_users[metric.name] for metric in asked if metric.name in of_users},
+        means={metric.name: means[metric.name] for metric in parsed},
+        of_users={metric.name: of_users[metric.name] for metric in parsed if metric.name in of_users},
         user_ids=aligned.user_ids,
         keeps_users=per_user,
-        digests=digests(_what_was_ranked(aligned, asked, None if candidates is None else key)),
+        digests=digests(_digest_inputs(aligned, parsed, None if candidates is None else key)),
     )
 
 
 def _relevant(test: Interactions, threshold: float | None, *, is_alone: bool) -> Interactions:
-    """Return the test interactions that count as hits; `is_alone` if no metric is of ratings."""
+    """Return the relevant test interactions; `is_alone` states that no metric is of ratings."""
     values = test.values_or_ones()
     lowest = float(values.min(initial=1.0))
-    remedy = "pass threshold=0 (in a shell --binarize 0) to rank by those above 0, or a higher one"
+    remedy = "pass threshold=0 (in a shell --binarize 0) so that values above 0 are relevant, or a higher one"
     if threshold is not None:
         threshold = check_real("threshold", threshold, low=0.0)
     elif lowest < 0:
         raise ValueError(f"test must hold values of at least 0 where items are ranked, got {lowest:g}; {remedy}")
-    kept = exceed(values, threshold or 0.0)
-    if not is_alone and not kept.all():
+    mask = exceed(values, threshold or 0.0)
+    if not is_alone and not mask.all():
         raise ValueError(
-            f"metrics of rankings and of ratings must be evaluated apart where some test items are not relevant, got "
-            f"{np.count_nonzero(~kept)} of {len(kept)} that are not; call evaluate once for each kind"
+            f"metrics of rankings and of ratings must be evaluated separately if some test items are not relevant, got "
+            f"{np.count_nonzero(~mask)} irrelevant of {len(mask)}; call evaluate once for each kind"
         )
-    return test._keep(kept)
+    return test._keep(mask)
 
 
-def _what_was_ranked(aligned: Aligned, metrics: list[Metric], key: Key | None) -> dict[str, Any]:
-    """What two results have in common whose models can be compared."""
+def _digest_inputs(aligned: Aligned, metrics: list[Metric], key: Key | None) -> dict[str, Any]:
+    """Return the inputs that must be equal for two results to be comparable."""
+    # Values matter only to metrics that use them: RMSE, MAE and the mean percentile rank.
     values = [aligned.values] if any(metric.is_of_ratings or metric.kind == "mpr" for metric in metrics) else []
     unseen = len(aligned.item_ids) - np.diff(aligned.seen[0])
     parts = {"test interactions": [*aligned.test, *values], "unseen items": unseen}
@@ -227,24 +233,25 @@ def _rank(
     batch_size: int,
     n_threads: int,
 ) -> dict[str, UserValues | float]:
-    found: dict[str, UserValues | float] = {}
-    of_places = [metric for metric in metrics if not metric.is_of_lists]
+    values: dict[str, UserValues | float] = {}
+    rank_metrics = [metric for metric in metrics if not metric.is_of_lists]
     if candidates is not None and candidates.per == "interaction":
         return dict(
-            values_by_interaction(aligned, parts, of_places, candidates.n, resolve_key(key), batch_size, n_threads)
+            values_by_interaction(aligned, parts, rank_metrics, candidates.n, resolve_key(key), batch_size, n_threads)
         )
-    if of_places:
+    if rank_metrics:
         if candidates is None:
             placement = place_all(aligned, parts, batch_size, n_threads)
         else:
             placement = place_among_sampled(aligned, parts, candidates.n, resolve_key(key), batch_size, n_threads)
-        found |= {metric.name: UserValues(*placement.values(metric)) for metric in of_places}
-    if len(of_places) < len(metrics):
-        found |= list_metrics(aligned, parts, [m for m in metrics if m.is_of_lists], batch_size, n_threads)
-    return found
+        values |= {metric.name: UserValues(*placement.values(metric)) for metric in rank_metrics}
+    if len(rank_metrics) < len(metrics):
+        values |= list_metrics(aligned, parts, [m for m in metrics if m.is_of_lists], batch_size, n_threads)
+    return values
 
 
 def _of_ratings(metric: Metric, errors: np.ndarray, indptr: np.ndarray) -> UserValues:
+    # A user's value is the mean error of the user's ratings; weighted by their number, the mean is over all ratings.
     sizes = np.abs(errors) if metric.kind == "mae" else errors**2
     counts = np.diff(indptr).astype(np.float64)
     return UserValues(np.add.reduceat(sizes, indptr[:-1]) / counts, counts, is_root=metric.kind == "rmse")

@@ -1,7 +1,8 @@
-"""Metrics of single items that are each ranked in a list of their own, by the middle of the places that a tie has.
+"""Metrics of test items that are each ranked in a separate list, where an item gets the mean rank of its ties.
 
-That is the protocol of `Sampled(n, per="interaction")` and of `evaluation.new_users`: rank = 1 + items scored higher +
-half of the items scored the same.  With one test item, recall and hit rate are one, and so are MAP and MRR.
+This is the protocol of `Sampled(n, per="interaction")` and of `evaluation.new_users`: the rank is 1 + number of items
+with a higher score + half the number of items with the same score.  With one test item, recall and hit rate are equal,
+and so are MAP and MRR.
 """
 
 import numpy as np
@@ -13,28 +14,9 @@ __all__ = ["values_of_ranks"]
 
 
 def values_of_ranks(metric: Metric, ranks: np.ndarray, n_others: np.ndarray | None = None) -> NDArray[np.float64]:
-    """A metric of each ranked item.
-
-    Parameters
-    ----------
-    metric : Metric
-        Of rankings.
-    ranks : ndarray of shape (n,), float64
-        From 1, the best.
-    n_others : ndarray of shape (n,), int, or None
-        Items that each was ranked against, which AUC and the percentile rank need.
-
-    Returns
-    -------
-    ndarray of shape (n,), float64
-        0 beyond the cut-off.
-
-    Raises
-    ------
-    ValueError
-        A metric that these ranks do not tell.
-    """
+    """Return a metric of each item by its rank from 1; AUC and MPR need `n_others`, the number of other items."""
     if metric.kind in ("auc", "mpr") and n_others is not None:
+        # The percentile rank is the share of other items above, and AUC is the share below; ties count one half.
         with np.errstate(invalid="ignore"):
             above = (ranks - 1) / n_others
         return above if metric.kind == "mpr" else 1 - above
@@ -47,4 +29,4 @@ def values_of_ranks(metric: Metric, ranks: np.ndarray, n_others: np.ndarray | No
         return np.where(within, 1.0 / np.log2(1.0 + ranks), 0.0)
     if metric.kind in ("map", "mrr"):
         return np.where(within, 1.0 / ranks, 0.0)
-    raise ValueError(f"metric {metric.name!r} is not one of single ranked items; take hit@K, ndcg@K or mrr")
+    raise ValueError(f"metric {metric.name!r} is not defined for single ranked items; use hit@K, ndcg@K or mrr")

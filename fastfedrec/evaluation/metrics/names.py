@@ -1,4 +1,4 @@
-"""Names of metrics, such as "ndcg@10", and what they ask for."""
+"""Names of metrics, such as "ndcg@10", and their parser."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -6,31 +6,36 @@ from dataclasses import dataclass
 
 __all__ = ["OF_RATINGS", "WITHOUT_CUTOFF", "WITH_CUTOFF", "Metric", "parse_metrics"]
 
-#: Kinds with a cut-off, kinds that may go without one, and kinds that have none.
+#: Kinds that can have a cut-off; "ndcg", "map" and "mrr" are also defined without one.
 WITH_CUTOFF = ("recall", "precision", "hit", "hr", "ndcg", "map", "mrr", "coverage", "gini")
+#: Kinds that can have no cut-off.
 WITHOUT_CUTOFF = ("ndcg", "map", "mrr", "auc", "mpr", "rmse", "mae")
+#: Kinds that compare predicted with true ratings.
 OF_RATINGS = ("rmse", "mae")
+#: Kinds that are computed from the lists of all users, not as means over users.
 OF_LISTS = ("coverage", "gini")
+#: Kinds with the best value at the minimum.
 LESS_IS_BETTER = ("rmse", "mae", "mpr", "gini")
 
 KNOWN = "recall@K, precision@K, hit@K (or hr@K), ndcg@K, map@K, mrr@K, auc, mpr, coverage@K, gini@K, rmse, mae"
 
-_MOST = 2**31 - 1  # items that there may be
+# Maximum cut-off: the maximum number of items, which are indexed by int32.
+_MAX_CUTOFF = 2**31 - 1
 _NAME = re.compile(rf"({'|'.join(WITH_CUTOFF)})@([1-9][0-9]{{0,18}})|({'|'.join(WITHOUT_CUTOFF)})", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric that was asked for.
+    """A metric with its optional cut-off.
 
     Parameters
     ----------
     name : str
-        As it was written.
+        Name as the caller wrote it.
     kind : str
-        In lower case, without the cut-off; "hit" for "hr".
+        Kind in lower case, without the cut-off; "hit" for "hr".
     cutoff : int or None
-        How many places count; None for all.
+        Number of top ranks that count; None for all.
     """
 
     name: str
@@ -39,7 +44,7 @@ class Metric:
 
     @property
     def is_of_ratings(self) -> bool:
-        """Whether it compares predictions with ratings.
+        """Check whether the metric compares predicted with true ratings.
 
         Returns
         -------
@@ -50,7 +55,7 @@ class Metric:
 
     @property
     def less_is_better(self) -> bool:
-        """Whether the best model has the lowest value.
+        """Check whether the best model has the lowest value.
 
         Returns
         -------
@@ -61,7 +66,7 @@ class Metric:
 
     @property
     def is_of_lists(self) -> bool:
-        """Whether it is of all users' lists together.
+        """Check whether the metric is computed from the lists of all users combined.
 
         Returns
         -------
@@ -72,22 +77,22 @@ class Metric:
 
 
 def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
-    """Read names of metrics.
+    """Parse names of metrics.
 
     Parameters
     ----------
     metrics : sequence of str
-        As for `evaluation.evaluate`; upper and lower case are the same.
+        Names as for `evaluation.evaluate`; upper and lower case are equivalent.
 
     Returns
     -------
     list of Metric
-        In the same order, each once.
+        Metrics in the same order, without duplicates.
 
     Raises
     ------
     ValueError
-        A metric that is not known, or none.
+        A metric is unknown, or there is none.
 
     Examples
     --------
@@ -107,9 +112,9 @@ def parse_metrics(metrics: Sequence[str] | Iterable[str]) -> list[Metric]:
 
 
 def _parse(name: str) -> Metric:
-    found = _NAME.fullmatch(name) if isinstance(name, str) else None
-    cutoff = int(found[2]) if found and found[2] else None
-    if found is None or (cutoff or 0) > _MOST:
-        raise ValueError(f"unknown metric {name!r}; known: {KNOWN} (K a whole number from 1 to {_MOST})")
-    kind = (found[1] or found[3]).lower()
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
+    cutoff = int(match[2]) if match and match[2] else None
+    if match is None or (cutoff or 0) > _MAX_CUTOFF:
+        raise ValueError(f"unknown metric {name!r}; known: {KNOWN} (K a whole number from 1 to {_MAX_CUTOFF})")
+    kind = (match[1] or match[3]).lower()
     return Metric(name, "hit" if kind == "hr" else kind, cutoff)

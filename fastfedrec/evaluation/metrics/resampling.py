@@ -1,4 +1,4 @@
-"""Intervals by the bootstrap over users, paired tests by permutation, Holm's correction, and errors of shares."""
+"""Bootstrap intervals over users, paired permutation tests, Holm's correction, and standard errors of shares."""
 
 import math
 import statistics
@@ -13,25 +13,26 @@ from fastfedrec.core.threads import one_blas_thread
 
 __all__ = ["bootstrap_sums", "holm", "share_error", "sign_test"]
 
-_BLOCK_CELLS = 2**20  # draws, or signs, held at once
+# Number of draws, or signs, in memory at a time.
+_BLOCK_CELLS = 2**20
 
 
 def bootstrap_sums(columns: np.ndarray, n_resamples: int, key: Key) -> NDArray[np.float64]:
-    """Sums of columns over users who are drawn with replacement, as many as there are.
+    """Return sums of columns over bootstrap resamples of the users, each with `n_users` draws with replacement.
 
     Parameters
     ----------
     columns : ndarray of shape (n_users, n_columns), float64
-        What is added up; at least one user.
+        Values to add up, of at least one user.
     n_resamples : int
-        How often.
+        Number of resamples.
     key : Key
-        Source of the draws; it is not used up.
+        Random key of the draws; the function does not consume it.
 
     Returns
     -------
     ndarray of shape (n_resamples, n_columns), float64
-        A row for each resample.
+        Sums of each resample.
 
     References
     ----------
@@ -40,13 +41,14 @@ def bootstrap_sums(columns: np.ndarray, n_resamples: int, key: Key) -> NDArray[n
     n_users = len(columns)
     sums = np.empty((n_resamples, columns.shape[1]))
     step = max(1, _BLOCK_CELLS // n_users)
-    with one_blas_thread():  # a sum's order, and so its bits, would depend on threads
+    with one_blas_thread():  # the order of a sum, and so its rounding, would depend on the number of threads
         for block, start in enumerate(range(0, n_resamples, step)):
             n_rows = min(step, n_resamples - start)
             words = key.words("evaluation.bootstrap", round=block, size=(n_rows * n_users + 1) // 2)
             drawn = words.view(np.uint32)[: n_rows * n_users].reshape(n_rows, n_users)
-            # A 32-bit number times n_users, divided by 2^32: below n_users, and uniform to n_users / 2^32.
+            # A 32-bit word times n_users, divided by 2^32, is below n_users, and uniform up to n_users / 2^32.
             users = (drawn * np.uint64(n_users)) >> np.uint64(32)
+            # One `bincount` counts the draws of all resamples: resample r has the bins from r * n_users.
             users += np.arange(n_rows, dtype=np.uint64)[:, None] * np.uint64(n_users)
             counts = np.bincount(users.ravel().view(np.int64), minlength=n_rows * n_users)
             sums[start : start + n_rows] = counts.reshape(n_rows, n_users).astype(np.float64) @ columns
@@ -54,21 +56,22 @@ def bootstrap_sums(columns: np.ndarray, n_resamples: int, key: Key) -> NDArray[n
 
 
 def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> NDArray[np.float64]:
-    """Two-sided p-values of a paired permutation test of each column: that both of a pair could be exchanged.
+    """Return two-sided p-values of a paired permutation test of each column.
 
     Parameters
     ----------
     differences : ndarray of shape (n_users, n_tests), float64
-        First minus second of each user.
+        Value of the first minus value of the second model for each user.
     n_permutations : int
-        How many exchanges are drawn; where that is as many as there are at all, all of them are taken instead.
+        Number of random permutations.  If there are at most this many, 2^n_users, the test uses all of them.
     key : Key
-        Source of the draws; it is not used up.
+        Random key of the draws; the function does not consume it.
 
     Returns
     -------
     ndarray of shape (n_tests,), float64
-        Share of exchanges whose sum is as far from 0 as the one that was seen, which is counted among those drawn.
+        Share of permutations with a sum at least as far from 0 as the observed sum, which counts as one of the random
+        permutations.
 
     References
     ----------
@@ -79,9 +82,9 @@ def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> NDArray
     n_users = len(differences)
     is_exact = n_users < 63 and 2**n_users <= n_permutations
     total = 2**n_users if is_exact else n_permutations
-    seen = differences.sum(axis=0)
-    # Sums that are equal but for rounding are as far from 0.
-    least = np.abs(seen) - 1e-12 * np.abs(differences).sum(axis=0)
+    observed = differences.sum(axis=0)
+    # The tolerance makes sums that differ only by rounding equally far from 0.
+    min_distance = np.abs(observed) - 1e-12 * np.abs(differences).sum(axis=0)
     as_far = np.zeros(differences.shape[1], dtype=np.int64)
     step = max(1, _BLOCK_CELLS // max(n_users, 1))
     with one_blas_thread():
@@ -89,27 +92,32 @@ def sign_test(differences: np.ndarray, n_permutations: int, key: Key) -> NDArray
             n_rows = min(step, total - start)
             exchanged: np.ndarray
             if is_exact:
+                # Bit u of a permutation's number states whether user u's two values are exchanged.
                 exchanged = (np.arange(start, start + n_rows)[:, None] >> np.arange(n_users)) & 1
             else:
                 words = key.words("evaluation.permutations", round=block, size=n_rows * ((n_users + 63) // 64))
                 exchanged = np.unpackbits(words.view(np.uint8).reshape(n_rows, -1), axis=1, count=n_users)
-            sums = seen - 2.0 * (exchanged.astype(np.float64) @ differences)
-            as_far += (np.abs(sums) >= least).sum(axis=0)
+            # An exchange changes the sign of a user's difference, so it subtracts the difference twice.
+            sums = observed - 2.0 * (exchanged.astype(np.float64) @ differences)
+            as_far += (np.abs(sums) >= min_distance).sum(axis=0)
     return as_far / total if is_exact else (as_far + 1) / (total + 1)
 
 
 def holm(p_values: np.ndarray) -> NDArray[np.float64]:
-    """Holm's correction of p-values, by which the chance of any false one among those below alpha is at most alpha.
+    """Return p-values with Holm's correction.
+
+    The probability of at least one false rejection among the tests with a corrected p-value below alpha is at most
+    alpha.
 
     Parameters
     ----------
     p_values : ndarray of shape (n_tests,), float64
-        Of all tests that are made.
+        p-values of all tests.
 
     Returns
     -------
     ndarray of shape (n_tests,), float64
-        In the same order.
+        Corrected p-values in the same order.
 
     References
     ----------
@@ -130,22 +138,23 @@ def holm(p_values: np.ndarray) -> NDArray[np.float64]:
 
 
 def share_error(values: Sequence[float], n_tested: int) -> float:
-    """Standard error of the mean of some shares.
+    """Return the standard error of a mean of shares over seeds.
 
     Parameters
     ----------
     values : sequence of float
-        One for each seed, between 0 and 1.
+        Share of each seed, in [0, 1].
     n_tested : int
-        Users under one seed, who may be the same people under the next.
+        Number of tested users of one seed; the seeds may test the same users.
 
     Returns
     -------
     float
-        Over seeds, and never less than that of a share among the users of one seed.
+        Maximum of the standard error over seeds and the binomial standard error over the users of one seed.
     """
     values = [check_real(f"values[{i}]", value, low=0.0, high=1.0) for i, value in enumerate(values)]
     n_tested = check_integer("n_tested", n_tested, low=1)
     share = statistics.fmean(values)
-    of_users = math.sqrt(max(share * (1 - share), 0.0) / n_tested)
-    return max(of_users, statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0)
+    # More seeds do not reduce the variation between users if all seeds test the same users.
+    binomial_error = math.sqrt(max(share * (1 - share), 0.0) / n_tested)
+    return max(binomial_error, statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0)

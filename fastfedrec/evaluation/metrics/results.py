@@ -1,4 +1,4 @@
-"""What `evaluate` returns: the metrics, by what protocol, on whom, and how sure they are."""
+"""Results of `evaluate`: metrics, protocol, tested users and bootstrap intervals."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,16 +19,16 @@ __all__ = ["Evaluation", "UserValues"]
 
 @dataclass(frozen=True, eq=False)
 class UserValues:
-    """A metric of each tested user, and how the mean is made of it.
+    """Values of a metric by user, and the weights of their mean.
 
     Parameters
     ----------
     values : ndarray of shape (n_users,), float64
-        NaN where it is not defined for the user.
+        Value of each user, NaN if the metric is not defined for the user.
     weights : ndarray of shape (n_users,), float64, or None
-        What each user weighs in the mean, 0 where there is no value; None where all weigh the same.
+        Weight of each user in the mean, 0 for an undefined value; None for equal weights.
     is_root : bool
-        Whether the metric is the root of the mean.
+        Whether the metric is the square root of the mean.
     """
 
     values: NDArray[np.float64]
@@ -37,31 +37,32 @@ class UserValues:
 
     @property
     def columns(self) -> NDArray[np.float64]:
-        """What the metric is a quotient of sums of.
+        """Numerators and denominators of the weighted mean, by user.
 
         Returns
         -------
         ndarray of shape (n_users, 2), float64
-            Weighted values, and weights.
+            Weighted values and weights; the metric is the quotient of their sums.
         """
         if self.weights is None:
             return np.column_stack([self.values, np.ones(len(self.values))])
+        # An undefined value is NaN with weight 0; NaN times 0 is NaN, so it is replaced before the product.
         used = self.weights > 0
         weights = np.where(used, self.weights, 0.0)
         return np.column_stack([weights * np.where(used, self.values, 0.0), weights])
 
     def of_sums(self, sums: np.ndarray) -> NDArray[np.float64]:
-        """The metric from sums over `columns`.
+        """Return the metric from sums of `columns` over users.
 
         Parameters
         ----------
         sums : ndarray of shape (..., 2), float64
-            Of one sample, or of many.
+            Sums of one sample of users, or of several samples.
 
         Returns
         -------
         ndarray of shape (...)
-            NaN where nobody weighs anything.
+            Metric of each sample, NaN if the sum of weights is 0.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
             means = sums[..., 0] / sums[..., 1]
@@ -69,12 +70,12 @@ class UserValues:
 
     @property
     def mean(self) -> float:
-        """The metric over all users.
+        """Metric over all users.
 
         Returns
         -------
         float
-            NaN where it is defined for nobody.
+            Weighted mean, or its root; NaN if the metric is defined for no user.
         """
         if self.weights is None:
             return float(self.values.mean())
@@ -83,37 +84,37 @@ class UserValues:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluation(Mapping[str, float]):
-    """Metrics of one model on one test: a mapping of their names to numbers, and what they are worth.
+    """Metrics of one model on one test, as a mapping of names to values, with intervals and tables.
 
     Parameters
     ----------
     model : str
         Name of the model's class.
     protocol : str
-        What test items were ranked against, or that ratings were predicted.
+        Items that test items were ranked against, or "predicted ratings".
     split : str or None
-        Where train and test came from, if it was told.
+        Name of the split that made train and test, if it is known.
     metrics : tuple of Metric
-        What was asked for.
+        Parsed metrics.
     n_users : int
-        Users that were tested.
+        Number of tested users.
     n_interactions : int
-        Test interactions that were ranked or predicted.
+        Number of test interactions that were ranked or predicted.
     dropped : dict of str to int
-        Test interactions that were not: "unknown_users" (in neither `train` nor `given`, or not known to the model),
-        "unknown_items" (not among the items of `train`, or those of a model that predicts ratings), "seen_again" (in
-        `train` or `given` as well), "not_relevant" (with a value of 0 or below, or not above the threshold; only where
-        there are such); and "users", those that were left without any.
+        Numbers of dropped test interactions by reason: "unknown_users" (users in neither `train` nor `given`, or
+        unknown to the model), "unknown_items" (items outside `train`, or unknown to a model that predicts ratings),
+        "seen_again" (pairs that are also in `train` or `given`), "not_relevant" (values of 0 or below, or not above the
+        threshold; only present if there are any).  "users" is the number of users without a remaining interaction.
     means : dict of str to float
-        The metrics.
+        Value of each metric.
     of_users : dict of str to UserValues
-        What metrics of users are made of; coverage and Gini are not.
+        Values by user of each metric except coverage and Gini, which are not means over users.
     user_ids : ndarray of shape (n_users,)
-        External ids.
+        External ids of the tested users.
     keeps_users : bool
-        Whether values of users are in `per_user` and in what is exported.
+        Whether `per_user` and exports have the values by user.
     digests : dict of str to str
-        Of what was ranked, by which `compare` knows that two results are of one test.
+        Digests of the ranked data; `compare` uses them to check that two results are of the same test.
     """
 
     model: str
@@ -140,42 +141,43 @@ class Evaluation(Mapping[str, float]):
 
     @property
     def cutoffs(self) -> dict[str, int | None]:
-        """The cut-off of each metric.
+        """Cut-off of each metric.
 
         Returns
         -------
         dict of str to int or None
-            None where all places count.
+            Number of top ranks that count; None for all.
         """
         return {metric.name: metric.cutoff for metric in self.metrics}
 
     @property
     def per_user(self) -> dict[str, NDArray[Any]] | None:
-        """Each user's own values.
+        """Values of each user.
 
         Returns
         -------
         dict of str to ndarray, or None
-            "user" and a column for each metric of users; None unless `evaluate` was asked for it.
+            "user" and a column for each metric of users; None unless `evaluate` got ``per_user=True``.
         """
         if not self.keeps_users:
             return None
+        # The values of RMSE are mean squared errors; a user's RMSE is their root.
         roots = {name: np.sqrt(of.values) if of.is_root else of.values for name, of in self.of_users.items()}
         return {"user": self.user_ids} | roots
 
     def intervals(
         self, *, level: float = 0.95, n_resamples: int = 1000, key: Key | None = None
     ) -> dict[str, tuple[float, float]]:
-        """Bootstrap intervals of the metrics: what the mean is for other users of the same kind.
+        """Return bootstrap intervals of the metrics over users.
 
         Parameters
         ----------
         level : float
-            Between 0 and 1.
+            Confidence level, in (0, 1).
         n_resamples : int
-            Samples of as many users, drawn with replacement; at least 1.
+            Number of resamples of `n_users` users with replacement, at least 1.
         key : Key or None
-            Source of the draws; None draws a new entropy key.
+            Random key of the resamples; None draws a new entropy key.
 
         Returns
         -------
@@ -184,7 +186,7 @@ class Evaluation(Mapping[str, float]):
 
         Notes
         -----
-        The model is held fixed: what another training run or another split would give is not in the interval.
+        The model is fixed: the interval does not include the variation between training runs or splits.
 
         Examples
         --------
@@ -199,28 +201,29 @@ class Evaluation(Mapping[str, float]):
         """
         level = check_real("level", level, low=0.0, high=1.0, exclusive=True)
         n_resamples = check_integer("n_resamples", n_resamples, low=1)
-        found = dict.fromkeys(self.means, (float("nan"), float("nan")))
+        bounds = dict.fromkeys(self.means, (float("nan"), float("nan")))
         if not self.of_users:
-            return found
-        columns = np.hstack([of.columns for of in self.of_users.values()])
+            return bounds
+        # All metrics share the resamples: two columns, weighted values and weights, for each metric.
+        columns = np.hstack([user_values.columns for user_values in self.of_users.values()])
         sums = bootstrap_sums(columns, n_resamples, resolve_key(key)).reshape(n_resamples, -1, 2)
-        for place, (name, of) in enumerate(self.of_users.items()):
-            resampled = of.of_sums(sums[:, place])
-            resampled = resampled[~np.isnan(resampled)]  # a sample of users for none of whom it is defined
+        for column, (name, user_values) in enumerate(self.of_users.items()):
+            resampled = user_values.of_sums(sums[:, column])
+            resampled = resampled[~np.isnan(resampled)]  # NaN: the metric is defined for no user of the resample
             if len(resampled):
                 low, high = np.quantile(resampled, [(1 - level) / 2, (1 + level) / 2]).tolist()
-                found[name] = low, high
-        return found
+                bounds[name] = low, high
+        return bounds
 
     def to_frame(self, *, library: str = "pandas", key: Key | None = None) -> Any:
-        """A table with a row for each metric.
+        """Return a frame with a row for each metric.
 
         Parameters
         ----------
         library : {"pandas", "polars"}
-            Whose frame; imported when it is used.
+            Library of the frame, imported at the call.
         key : Key or None
-            As for `intervals`.
+            Random key as for `intervals`.
 
         Returns
         -------
@@ -230,47 +233,47 @@ class Evaluation(Mapping[str, float]):
         return tables.to_frame(self._columns(key), library)
 
     def to_markdown(self, *, key: Key | None = None) -> str:
-        """The same as a Markdown table.
+        """Format the columns of `to_frame` as a Markdown table.
 
         Parameters
         ----------
         key : Key or None
-            As for `intervals`.
+            Random key as for `intervals`.
 
         Returns
         -------
         str
-            Without a final newline.
+            Markdown text without a final newline.
         """
         return tables.to_markdown(self._columns(key))
 
     def to_latex(self, *, key: Key | None = None) -> str:
-        """The same as a LaTeX tabular, with the rules of booktabs.
+        """Format the columns of `to_frame` as a LaTeX tabular with the rules of booktabs.
 
         Parameters
         ----------
         key : Key or None
-            As for `intervals`.
+            Random key as for `intervals`.
 
         Returns
         -------
         str
-            Without a final newline.
+            LaTeX text without a final newline.
         """
         return tables.to_latex(self._columns(key))
 
     def to_json(self, *, key: Key | None = None) -> str:
-        """Everything that is known of the result, as JSON.
+        """Format the result as JSON.
 
         Parameters
         ----------
         key : Key or None
-            As for `intervals`.
+            Random key as for `intervals`.
 
         Returns
         -------
         str
-            An object; each user's values are in it if `evaluate` was asked for them.
+            JSON object; it has the values of each user if `evaluate` got ``per_user=True``.
         """
         return tables.to_json(self._document(key))
 
@@ -299,7 +302,7 @@ class Evaluation(Mapping[str, float]):
             },
         }
         if (per_user := self.per_user) is not None:
-            # Dates as they are written: JSON has none, and of fine-grained ones `tolist` makes bare numbers.
+            # JSON has no dates, and `tolist` turns dates finer than microseconds into numbers: write them as text.
             texts = {name: c.astype(str) if c.dtype.kind in "Mm" else c for name, c in per_user.items()}
             document["per_user"] = {name: column.tolist() for name, column in texts.items()}
         return document

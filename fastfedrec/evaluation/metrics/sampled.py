@@ -1,4 +1,4 @@
-"""The protocol with sampled negatives: which items a test item is ranked against."""
+"""Protocol with sampled negatives: a test item is ranked against a random sample of unseen items."""
 
 from dataclasses import dataclass
 
@@ -9,21 +9,21 @@ __all__ = ["Sampled"]
 
 @dataclass(frozen=True)
 class Sampled:
-    """Rank test items against so many items that are drawn for each user, instead of all that are unseen.
+    """Rank test items against `n` random items of each user, instead of all unseen items.
 
-    Sampled metrics can order models differently than metrics over all items [1]_, and depend on the number of items;
-    they are here to compare with papers that have them.
+    Sampled metrics can order models differently than metrics over all items [1]_, and they depend on the number of
+    sampled items.  They serve for comparison with papers that report them.
 
     Parameters
     ----------
     n : int
-        Items a user, drawn uniformly from those that are neither in `train`, `given` nor `test` for the user; 99 in
-        [2]_.  A user with fewer is ranked against all there are.
+        Number of sampled items of each user, drawn uniformly from the items that the user has in neither `train`,
+        `given` nor `test`; 99 in [2]_.  A user with fewer such items is ranked against all of them.
     per : {"user", "interaction"}
-        "user": one list a user, of all its test items and the sampled ones, as over all items.  "interaction": one list
-        for each test interaction, of its item and the sampled ones alone, and means over interactions; a tie counts as
-        the middle of its places.  That is the protocol of the reproductions in `fastfedrec.studies.reproduce`.  Where
-        every user has one test item the two differ in ties alone.
+        "user": one list for each user, of the user's test items and the sampled items.  "interaction": one list for
+        each test interaction, of its item and the sampled items, and means over interactions; a tied item gets the mean
+        rank of the tie.  The reproductions in `fastfedrec.studies.reproduce` use "interaction".  If every user has one
+        test item, the two differ only in ties.
 
     References
     ----------

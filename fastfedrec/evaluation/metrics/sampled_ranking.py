@@ -1,4 +1,4 @@
-"""Test items among sampled ones, the protocol of `Sampled`: their places, or values of single ranked items."""
+"""Ranks of test items among sampled items: the protocol of `Sampled`."""
 
 import warnings
 from collections.abc import Iterator
@@ -14,40 +14,42 @@ from fastfedrec.evaluation.metrics.alignment import Aligned, take_rows
 from fastfedrec.evaluation.metrics.middle_ranks import values_of_ranks
 from fastfedrec.evaluation.metrics.names import Metric
 from fastfedrec.evaluation.metrics.results import UserValues
-from fastfedrec.evaluation.metrics.scoring import Factors, ask_factors, ask_pairs, knows
+from fastfedrec.evaluation.metrics.scoring import Factors, call_factors, is_known, score_pairs
 from fastfedrec.evaluation.metrics.serving import Part
 from fastfedrec.evaluation.metrics.set_metrics import Placement
 
 __all__ = ["drop_unrankable", "place_among_sampled", "values_by_interaction"]
 
 
-def drop_unrankable(aligned: Aligned, parts: list[Part], wanted: int) -> tuple[Aligned, list[Part]]:
-    """Leave out users who have seen every item, and warn of them and of users with fewer unseen ones than wanted."""
+def drop_unrankable(aligned: Aligned, parts: list[Part], n: int) -> tuple[Aligned, list[Part]]:
+    """Drop users who have seen every item, and warn of them and of users with fewer than `n` unseen items."""
     unseen = _unseen(aligned)
-    n_none, n_few = int((unseen == 0).sum()), int((unseen < wanted).sum())
+    n_none, n_few = int((unseen == 0).sum()), int((unseen < n).sum())
     if n_none == aligned.n_users:
-        raise ValueError("every tested user has seen every item, so there is nothing to rank against")
+        raise ValueError(
+            "every tested user has seen every item, so there is no item to rank against; use a train with unseen items"
+        )
     if n_few:
         warnings.warn(
-            f"{n_few} of {aligned.n_users} tested users have fewer than candidates={wanted} unseen items: "
-            f"{n_few - n_none} are ranked against all they have, {n_none} have none and are left out",
+            f"{n_few} of {aligned.n_users} tested users have fewer than candidates={n} unseen items: "
+            f"{n_few - n_none} are ranked against all their unseen items, {n_none} have none and are dropped",
             UserWarning,
             stacklevel=3,
         )
     if not n_none:
         return aligned, parts
-    kept = unseen > 0
-    place = np.cumsum(kept) - 1
-    return aligned.take(kept), [Part(part.model, place[part.users[kept[part.users]]]) for part in parts]
+    mask = unseen > 0
+    new_rows = np.cumsum(mask) - 1  # the row of each remaining user among the remaining users
+    return aligned.take(mask), [Part(part.model, new_rows[part.users[mask[part.users]]]) for part in parts]
 
 
 def _unseen(aligned: Aligned) -> np.ndarray:
-    """Items that each user has neither seen nor is tested by; test and seen have none in common."""
+    """Return each user's number of items outside seen and test, which are disjoint."""
     return len(aligned.item_ids) - np.diff(aligned.seen[0]) - np.diff(aligned.test[0])
 
 
-def _everything(aligned: Aligned) -> Interactions:
-    """All that a user has, as what items are drawn from."""
+def _seen_or_tested(aligned: Aligned) -> Interactions:
+    """Return each user's seen and test items, which the sample excludes."""
 
     def ones(rows):
         return scipy.sparse.csr_array((np.ones(len(rows[1]), dtype=np.int8), rows[1], rows[0]), shape=aligned.shape)
@@ -59,47 +61,50 @@ def _everything(aligned: Aligned) -> Interactions:
 
 
 class _Batch:
-    """Some users of one part: their test items, and those that were drawn."""
+    """Some users of one part, with their test items and the sampled items."""
 
     def __init__(self, aligned: Aligned, part: Part, users: np.ndarray, known: np.ndarray, factors: Factors | None):
         self.aligned, self.part, self.users, self.known, self.factors = aligned, part, users, known, factors
         self.entries, (self.indptr, self.held_out) = take_rows(aligned.test, users)
         self.rows = np.repeat(np.arange(len(users)), np.diff(self.indptr))
 
-    def draw(self, everything: Interactions, n: int, key: Key, n_threads: int) -> None:
+    def draw(self, excluded: Interactions, n: int, key: Key, n_threads: int) -> None:
         self.items, self.counts = sample_unseen(
-            everything, self.users, n, key=key, purpose="evaluation.negatives", n_threads=n_threads
+            excluded, self.users, n, key=key, purpose="evaluation.negatives", n_threads=n_threads
         )
 
     def scores(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the test items, and of the drawn ones: (n_users, n), 0 where there is none."""
+        """Return scores of the test items and of the sampled items, (n_users, n), padded by 0."""
+        # `sample_unseen` pads rows of users with fewer than n unseen items by -1.
         drawn = self.items >= 0
         rows = np.concatenate([self.rows, np.repeat(np.arange(len(self.users)), self.counts)])
         columns = np.concatenate([self.held_out, self.items[drawn]])
-        ids, asked = self.aligned.user_ids[self.users], self.known[columns]
-        scores = ask_pairs(self.part.model, ids[rows[asked]], self.aligned.item_ids[columns[asked]])
-        found = np.full(len(columns), -np.inf, dtype=scores.dtype)  # behind all that the model knows
-        found[asked] = scores
-        others = np.zeros(self.items.shape, dtype=found.dtype)
-        others[drawn] = found[len(self.held_out) :]
-        return found[: len(self.held_out)], others
+        ids, mask = self.aligned.user_ids[self.users], self.known[columns]
+        known_scores = score_pairs(self.part.model, ids[rows[mask]], self.aligned.item_ids[columns[mask]])
+        # Items that the model was not fitted on rank last.
+        scores = np.full(len(columns), -np.inf, dtype=known_scores.dtype)
+        scores[mask] = known_scores
+        sampled_scores = np.zeros(self.items.shape, dtype=scores.dtype)
+        sampled_scores[drawn] = scores[len(self.held_out) :]
+        return scores[: len(self.held_out)], sampled_scores
 
 
 def _batches(
     aligned: Aligned, parts: list[Part], n: int, key: Key, batch_size: int, n_threads: int
 ) -> Iterator[_Batch]:
-    everything = _everything(aligned)
+    excluded = _seen_or_tested(aligned)
     n = min(n, len(aligned.item_ids))
     for part in parts:
         pairs = np.cumsum(np.diff(aligned.test[0])[part.users] + n)
-        known = knows(part.model, "item", aligned.item_ids)
-        factors = ask_factors(part.model, aligned.user_ids[part.users], aligned.item_ids) if known.all() else None
+        known = is_known(part.model, "item", aligned.item_ids)
+        factors = call_factors(part.model, aligned.user_ids[part.users], aligned.item_ids) if known.all() else None
         start = done = 0
+        # A batch has as many whole users as fit into `batch_size` pairs, and at least one.
         while start < len(part.users):
             stop = max(start + 1, int(np.searchsorted(pairs, done + batch_size, side="right")))
-            own = None if factors is None else (factors[0][start:stop], factors[1])
-            batch = _Batch(aligned, part, part.users[start:stop], known, own)
-            batch.draw(everything, n, key, n_threads)
+            batch_factors = None if factors is None else (factors[0][start:stop], factors[1])
+            batch = _Batch(aligned, part, part.users[start:stop], known, batch_factors)
+            batch.draw(excluded, n, key, n_threads)
             yield batch
             start, done = stop, int(pairs[stop - 1])
 
@@ -107,44 +112,48 @@ def _batches(
 def place_among_sampled(
     aligned: Aligned, parts: list[Part], n: int, key: Key, batch_size: int, n_threads: int
 ) -> Placement:
-    """Where each test item stands in its user's list of test items and drawn ones."""
+    """Return the placement of each test item in its user's list of test items and sampled items."""
     above, same = (np.empty(len(aligned.values), dtype=np.int64) for _ in range(2))
     n_ranked = np.empty(aligned.n_users, dtype=np.int64)
     for batch in _batches(aligned, parts, n, key, batch_size, n_threads):
         if batch.factors is None:
-            found = _places_by_scores(batch, n_threads)
+            above_and_same = _places_by_scores(batch, n_threads)
         else:
-            found = _places_by_factors(batch, batch.factors, n_threads)
-        above[batch.entries], same[batch.entries] = found
+            above_and_same = _places_by_factors(batch, batch.factors, n_threads)
+        above[batch.entries], same[batch.entries] = above_and_same
         n_ranked[batch.users] = batch.counts + np.diff(batch.indptr)
     return Placement(aligned.test[0], above, same, n_ranked, aligned.values)
 
 
 def _places_by_factors(batch: _Batch, factors: Factors, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """Above and same of each test item among the drawn ones, and among the user's test items."""
+    """Return how many sampled and test items have a higher, and the same, score as each test item, from factors."""
     lengths = np.diff(batch.indptr)
-    own = np.full((len(lengths), int(lengths.max())), -1, dtype=np.int32)
-    own[batch.rows, np.arange(len(batch.rows)) - np.repeat(batch.indptr[:-1], lengths)] = batch.held_out
-    (above, same), (above_own, same_own) = (
-        held_out_places_factors(*factors, batch.held_out, others, counts, rows=batch.rows, n_threads=n_threads)
-        for others, counts in ((batch.items, batch.counts), (own, lengths))
+    # The user's test items as a rectangle that is padded by -1.
+    test_items = np.full((len(lengths), int(lengths.max())), -1, dtype=np.int32)
+    test_items[batch.rows, np.arange(len(batch.rows)) - np.repeat(batch.indptr[:-1], lengths)] = batch.held_out
+    (above, same), (test_above, test_same) = (
+        held_out_places_factors(*factors, batch.held_out, items, counts, rows=batch.rows, n_threads=n_threads)
+        for items, counts in ((batch.items, batch.counts), (test_items, lengths))
     )
-    return above + above_own, same + same_own - 2  # each counts the item itself, and `own` has it once more
+    # Both calls count the test item itself, and `test_items` has it once more: 3 times, where 1 is due.
+    return above + test_above, same + test_same - 2
 
 
 def _places_by_scores(batch: _Batch, n_threads: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same in the user's whole list of scores."""
+    """Return how many sampled and test items have a higher, and the same, score as each test item, from scores."""
     lengths = np.diff(batch.indptr)
-    own, others = batch.scores()
-    n_drawn = others.shape[1]
-    place = np.arange(len(own)) - np.repeat(batch.indptr[:-1], lengths) + n_drawn
-    scores = np.zeros((len(lengths), n_drawn + int(lengths.max())), dtype=own.dtype)
-    scores[:, :n_drawn] = others
-    scores[batch.rows, place] = own
+    test_scores, sampled_scores = batch.scores()
+    n_drawn = sampled_scores.shape[1]
+    # A row has the sampled items' scores first, then the test items' scores.
+    positions = np.arange(len(test_scores)) - np.repeat(batch.indptr[:-1], lengths) + n_drawn
+    scores = np.zeros((len(lengths), n_drawn + int(lengths.max())), dtype=test_scores.dtype)
+    scores[:, :n_drawn] = sampled_scores
+    scores[batch.rows, positions] = test_scores
     columns = np.arange(scores.shape[1])
-    empty = (columns >= batch.counts[:, None]) & (columns < n_drawn) | (columns >= n_drawn + lengths[:, None])
-    nowhere = np.concatenate([[0], np.cumsum(empty.sum(axis=1))]), np.nonzero(empty)[1].astype(np.int32)
-    return places(scores, (batch.indptr, place.astype(np.int32)), seen=nowhere, n_threads=n_threads)
+    # Padding is passed as seen, so that it is not ranked.
+    is_padding = (columns >= batch.counts[:, None]) & (columns < n_drawn) | (columns >= n_drawn + lengths[:, None])
+    padding = np.concatenate([[0], np.cumsum(is_padding.sum(axis=1))]), np.nonzero(is_padding)[1].astype(np.int32)
+    return places(scores, (batch.indptr, positions.astype(np.int32)), seen=padding, n_threads=n_threads)
 
 
 def values_by_interaction(
@@ -156,22 +165,23 @@ def values_by_interaction(
     batch_size: int,
     n_threads: int,
 ) -> dict[str, UserValues]:
-    """Metrics of test items that are each ranked among the drawn ones alone: means over test interactions."""
+    """Return metrics of test items that are each ranked among the sampled items only, as means over interactions."""
     ranks = np.empty(len(aligned.values))
     n_others = np.empty(len(aligned.values), dtype=np.int64)
     for batch in _batches(aligned, parts, n, key, batch_size, n_threads):
         if batch.factors is None:
-            own, others = batch.scores()
-            found = held_out_ranks(own, others, batch.counts, rows=batch.rows, n_threads=n_threads)
+            test_scores, sampled_scores = batch.scores()
+            block = held_out_ranks(test_scores, sampled_scores, batch.counts, rows=batch.rows, n_threads=n_threads)
         else:
-            found = held_out_ranks_factors(
+            block = held_out_ranks_factors(
                 *batch.factors, batch.held_out, batch.items, batch.counts, rows=batch.rows, n_threads=n_threads
             )
-        ranks[batch.entries], n_others[batch.entries] = found, batch.counts[batch.rows]
+        ranks[batch.entries], n_others[batch.entries] = block, batch.counts[batch.rows]
+    # A user's value is the mean over the user's interactions, weighted by their number.
     counts = np.diff(aligned.test[0])
     weights = None if (counts == 1).all() else counts.astype(np.float64)
-    found_values = {metric.name: values_of_ranks(metric, ranks, n_others) for metric in metrics}
+    metric_values = {metric.name: values_of_ranks(metric, ranks, n_others) for metric in metrics}
     return {
         name: UserValues(values if weights is None else np.add.reduceat(values, aligned.test[0][:-1]) / counts, weights)
-        for name, values in found_values.items()
+        for name, values in metric_values.items()
     }

@@ -1,4 +1,4 @@
-"""Who answers for which users: the model itself, or the model that serves those who are given."""
+"""Assignment of tested users to the model itself, or to its copy that serves the given users."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,85 +9,57 @@ from numpy.typing import NDArray
 from fastfedrec.data.ids import IdIndex
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation.metrics.alignment import Aligned
-from fastfedrec.evaluation.metrics.scoring import knows
+from fastfedrec.evaluation.metrics.scoring import is_known
 
 __all__ = ["Part", "parts_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Some of the tested users, and the model that answers for them.
-
-    Parameters
-    ----------
-    model : object
-        Knows these users by their ids.
-    users : ndarray of int64
-        Rows of what is aligned, ascending.
-    """
+    """Some of the tested users, and the model that scores items for them."""
 
     model: Any
+    # Ascending rows of `Aligned`.
     users: NDArray[np.int64]
 
 
 def parts_of(
     model: Any, aligned: Aligned, given: Interactions | None, *, of_ratings: bool
 ) -> tuple[Aligned, list[Part]]:
-    """Divide the tested users between the model and its copy that serves those who are given.
-
-    Parameters
-    ----------
-    model : object
-        As `evaluate` takes it.
-    aligned : Aligned
-        Of train, given and test.
-    given : Interactions or None
-        As `evaluate` takes it.
-    of_ratings : bool
-        Whether ratings are predicted, which nobody can of items that the model was not fitted on.
-
-    Returns
-    -------
-    aligned : Aligned
-        Without users and items that nobody can answer for, which are counted.
-    parts : list of Part
-        All that are left.
-
-    Raises
-    ------
-    ValueError
-        Nobody is left.
-    """
-    kept = aligned.is_given | knows(model, "user", aligned.user_ids)
-    serves = not is_ours(model) or (hasattr(model, "with_users") and getattr(model, "serves_others", True))
+    """Drop users, and items of rating tests, that the model cannot score, and assign the remaining users to models."""
+    mask = aligned.is_given | is_known(model, "user", aligned.user_ids)
+    serves = not has_fit_data(model) or (hasattr(model, "with_users") and getattr(model, "serves_others", True))
     if not serves:
-        kept &= ~aligned.is_given
-    aligned = aligned.take(kept, "unknown_users")
+        mask &= ~aligned.is_given
+    aligned = aligned.take(mask, "unknown_users")
     if of_ratings:
-        aligned = aligned.keep(knows(model, "item", aligned.item_ids)[aligned.test[1]], "unknown_items")
+        # A ranking puts unknown items last, but no rating of them can be predicted.
+        aligned = aligned.keep(is_known(model, "item", aligned.item_ids)[aligned.test[1]], "unknown_items")
     if not aligned.n_users:
-        why = (
-            "" if serves or given is None else f", and {type(model).__name__} serves nobody whom it was not fitted with"
-        )
+        reason = "" if serves or given is None else f", and {type(model).__name__} serves only users it was fitted on"
         if not any(aligned.dropped.values()):
-            why = f"; test is empty, and nothing can be held out of a user with a single item{why}"
-        raise ValueError(f"test has nothing to rank: no interaction is left, dropped were {aligned.dropped}{why}")
+            reason = f"; test is empty, and a user with a single item has no item to hold out{reason}"
+        raise ValueError(
+            f"test must have an interaction to rank, but none remains; dropped interactions: {aligned.dropped}{reason}"
+        )
     parts = []
     if (rows := np.flatnonzero(~aligned.is_given)).size:
         parts.append(Part(model, rows))
     if given is not None and (rows := np.flatnonzero(aligned.is_given)).size:
-        server = model.with_users(_over_items(given, aligned.user_ids[rows], model)) if is_ours(model) else model
+        server = model
+        if has_fit_data(model):
+            server = model.with_users(_over_model_items(given, aligned.user_ids[rows], model))
         parts.append(Part(server, rows))
     return aligned, parts
 
 
-def is_ours(model: Any) -> bool:
-    """Whether a model says what it was fitted on, as those of this package do; others are asked by ids alone."""
+def has_fit_data(model: Any) -> bool:
+    """Return whether a model has the interactions it was fitted on, as models of this package do."""
     return isinstance(getattr(model, "interactions_", None), Interactions)
 
 
-def _over_items(given: Interactions, user_ids: np.ndarray, model: Any) -> Interactions:
-    """What is given of these users, over the items of the model; others it can do nothing with."""
+def _over_model_items(given: Interactions, user_ids: np.ndarray, model: Any) -> Interactions:
+    """Return the given rows of some users over the model's items, without items that the model does not know."""
     part = given._take_users(given.user_index(user_ids))
     fitted = model.interactions_
     if np.array_equal(part.item_ids, fitted.item_ids):
@@ -95,6 +67,7 @@ def _over_items(given: Interactions, user_ids: np.ndarray, model: Any) -> Intera
     columns = IdIndex("item", fitted.item_ids).find(part.item_ids)
     part = part._keep(columns[part.indices] >= 0)
     rows = np.repeat(np.arange(part.n_users), part.interactions_per_user())
+    # Rows must be sorted by the model's item order.
     order = np.lexsort((columns[part.indices], rows))
     changes = {
         name: entries[order] for name in ("values", "timestamps") if (entries := getattr(part, name)) is not None

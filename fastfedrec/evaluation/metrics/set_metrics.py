@@ -1,8 +1,8 @@
 """Ranking metrics of one user's test items, as expectations over all orders of items with the same score.
 
-All follow from where the test items stand among the items that are ranked (`compute.places`).  Items with the same
-score are a group: its places are taken in random order, and the metric is its mean over all orders, in closed form.
-Formulas are on docs/explanation/evaluation/metrics.md.
+All metrics are computed from the ranks of the test items among the ranked items (`compute.places`).  Items with the
+same score form a group with a random order, and the metric is the mean over all orders, in closed form.  The formulas
+are in docs/explanation/evaluation/metrics.md.
 """
 
 from collections.abc import Callable
@@ -19,32 +19,25 @@ __all__ = ["Placement"]
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Where the test items of some users stand among all items that are ranked for them.
+    """Numbers of ranked items above, and tied with, each test item of some users."""
 
-    Parameters
-    ----------
-    indptr : ndarray of shape (n_users + 1,), int64
-        Where the test items of each user begin; every user has one at least.
-    above, same : ndarray of shape (n_test,), int64
-        Ranked items with a higher score than the test item, and with the same score, itself among them.
-    n_ranked : ndarray of shape (n_users,), int64
-        Items that are ranked for each user, test items among them.
-    weights : ndarray of shape (n_test,), float64
-        Values of the test interactions, which the mean percentile rank weighs by.
-    """
-
+    # Shape (n_users + 1,): the start of each user's test items; every user has at least one.
     indptr: NDArray[np.int64]
+    # Shape (n_test,): ranked items with a higher score.
     above: NDArray[np.int64]
+    # Shape (n_test,): ranked items with the same score, including the test item itself.
     same: NDArray[np.int64]
+    # Shape (n_users,): ranked items, including the test items.
     n_ranked: NDArray[np.int64]
+    # Shape (n_test,): values of the test interactions, the weights of the mean percentile rank.
     weights: NDArray[np.float64]
 
     @cached_property
     def groups(self) -> "_Groups":
-        """Test items of a user by groups of equal score."""
+        """Each user's test items, grouped by equal score."""
         lengths = np.diff(self.indptr)
         users = np.repeat(np.arange(len(lengths)), lengths)
-        # One number orders by user, then by place; below 2**63 for any data that fits into memory.
+        # One integer orders by user, then by rank; it is below 2**63 for any data that fit into memory.
         keys = users * (int(self.n_ranked.max(initial=0)) + 1) + self.above
         order = np.argsort(keys, kind="stable")
         keys = keys[order]
@@ -64,20 +57,7 @@ class Placement:
         )
 
     def values(self, metric: Metric) -> tuple[NDArray[np.float64], np.ndarray | None]:
-        """What a metric is for each user, and what it weighs in the mean.
-
-        Parameters
-        ----------
-        metric : Metric
-            Of rankings.
-
-        Returns
-        -------
-        values : ndarray of shape (n_users,), float64
-            NaN where it is not defined.
-        weights : ndarray of shape (n_users,) or None
-            0 where it is not defined; None where all weigh the same.
-        """
+        """Return a metric by user, NaN if undefined, and weights of its mean, 0 if undefined or None if equal."""
         if metric.kind == "mpr":
             return self._percentiles()
         if metric.kind == "auc":
@@ -85,11 +65,11 @@ class Placement:
         return _CUT[metric.kind](self.groups, metric.cutoff or int(self.n_ranked.max(initial=1))), None
 
     def _percentiles(self) -> tuple[np.ndarray, np.ndarray]:
-        """The mean place of each user's test items, weighted by values, as a share of the other ranked items."""
-        others = np.repeat(self.n_ranked - 1, np.diff(self.indptr))
+        """Return each user's sum of weight times percentile rank divided by the sum of weights, and these sums."""
+        n_others = np.repeat(self.n_ranked - 1, np.diff(self.indptr))
         with np.errstate(invalid="ignore", divide="ignore"):
-            ranks = (self.above + (self.same - 1) / 2) / others
-            usable = np.where(others > 0, self.weights, 0.0)
+            ranks = (self.above + (self.same - 1) / 2) / n_others
+            usable = np.where(n_others > 0, self.weights, 0.0)
             totals = np.add.reduceat(usable, self.indptr[:-1]) if len(self.n_ranked) else np.empty(0)
             sums = (
                 np.add.reduceat(np.where(usable > 0, usable * ranks, 0.0), self.indptr[:-1]) if len(totals) else totals
@@ -99,36 +79,39 @@ class Placement:
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """Groups of ranked items with one score that hold test items: by user, best first."""
+    """Groups of ranked items with equal scores and at least one test item, by user, best first."""
 
+    # Letters are the symbols on the page of formulas.
     users: np.ndarray
     firsts: np.ndarray  # each user's first group
     above: np.ndarray  # g: ranked items above the group
     same: np.ndarray  # t: items in the group
     relevant: np.ndarray  # r: test items in the group
     earlier: np.ndarray  # h: test items in groups above
-    n_relevant: np.ndarray  # R, of each user
-    n_ranked: np.ndarray  # N, of each user
-    _within: dict[int, np.ndarray] = field(default_factory=dict)
+    n_relevant: np.ndarray  # R: test items of each user
+    n_ranked: np.ndarray  # N: ranked items of each user
+    _n_within: dict[int, np.ndarray] = field(default_factory=dict)
 
-    def within(self, cutoff: int) -> np.ndarray:
-        """Places of each group among the first ones."""
-        if cutoff not in self._within:  # six metrics ask for the same
-            self._within[cutoff] = np.minimum(np.maximum(cutoff - self.above, 0), self.same)
-        return self._within[cutoff]
+    def n_within(self, cutoff: int) -> np.ndarray:
+        """Return m, the number of each group's ranks within the cut-off."""
+        # Six metrics use the same counts.
+        if cutoff not in self._n_within:
+            self._n_within[cutoff] = np.minimum(np.maximum(cutoff - self.above, 0), self.same)
+        return self._n_within[cutoff]
 
     def add_up(self, values: np.ndarray) -> np.ndarray:
-        """Sums over each user's groups."""
+        """Return sums over each user's groups."""
         return np.add.reduceat(values, self.firsts) if len(values) else np.empty(0)
 
-    def last(self, cutoff: int) -> int:
-        """The last place that is asked for."""
+    def last_rank(self, cutoff: int) -> int:
+        """Return the last rank of any group within the cut-off."""
         return int(min(cutoff, (self.above + self.same).max(initial=0)))
 
 
 def _hits(groups: _Groups, cutoff: int) -> np.ndarray:
-    """Expected test items among the first places."""
-    return groups.add_up(groups.relevant * groups.within(cutoff) / groups.same)
+    """Return the expected number of test items within the cut-off."""
+    # Each of the group's r test items is within the cut-off with probability m / t.
+    return groups.add_up(groups.relevant * groups.n_within(cutoff) / groups.same)
 
 
 def _recall(groups: _Groups, cutoff: int) -> np.ndarray:
@@ -140,74 +123,80 @@ def _precision(groups: _Groups, cutoff: int) -> np.ndarray:
 
 
 def _hit(groups: _Groups, cutoff: int) -> np.ndarray:
-    """The chance that one of the first places has a test item."""
+    """Return the probability that at least one test item is within the cut-off."""
+    # Groups are shuffled independently, so the probabilities of misses multiply.
     return 1.0 - np.multiply.reduceat(_miss(groups, cutoff), groups.firsts) if len(groups.users) else np.empty(0)
 
 
 def _miss(groups: _Groups, cutoff: int) -> np.ndarray:
-    """The chance that none of a group's places within the cut-off has one: C(t - r, m) / C(t, m)."""
-    size, relevant, within = groups.same, groups.relevant, groups.within(cutoff)
+    """Return the probability that no test item of a group is within the cut-off: C(t - r, m) / C(t, m)."""
+    size, relevant, within = groups.same, groups.relevant, groups.n_within(cutoff)
     chance = np.where(relevant + within > size, 0.0, 1.0)
-    few, many = np.minimum(relevant, within), np.maximum(relevant, within)  # the quotient is symmetric in both
-    left = np.flatnonzero((few > 0) & (chance > 0))
+    # The quotient is symmetric in r and m; the product over the smaller one has fewer factors:
+    # the product of (t - max(r, m) - i) / (t - i) over i < min(r, m).
+    smaller, larger = np.minimum(relevant, within), np.maximum(relevant, within)
+    active = np.flatnonzero((smaller > 0) & (chance > 0))
     i = 0
-    while left.size:
-        chance[left] *= (size[left] - many[left] - i) / (size[left] - i)
+    while active.size:
+        chance[active] *= (size[active] - larger[active] - i) / (size[active] - i)
         i += 1
-        left = left[few[left] > i]
+        active = active[smaller[active] > i]
     return chance
 
 
 def _ndcg(groups: _Groups, cutoff: int) -> np.ndarray:
-    last = max(groups.last(cutoff), int(min(cutoff, groups.n_relevant.max(initial=0))))
+    last = max(groups.last_rank(cutoff), int(min(cutoff, groups.n_relevant.max(initial=0))))
+    # The discount of rank p is 1 / log2(p + 1).
     discounts = 1.0 / np.log2(np.arange(2, last + 2))
-    gains = groups.relevant * _mean_over_places(groups, discounts, cutoff)
+    gains = groups.relevant * _mean_over_ranks(groups, discounts, cutoff)
+    # The ideal ranking has the user's R test items first.
     ideal = np.concatenate([[0.0], np.cumsum(discounts)])[np.minimum(groups.n_relevant, cutoff)]
     return groups.add_up(gains) / ideal
 
 
-def _mean_over_places(groups: _Groups, of_place: np.ndarray, cutoff: int) -> np.ndarray:
-    """Sum of a function of the place over a group's places within the cut-off, over all of its places."""
-    sums = np.concatenate([[0.0], np.cumsum(of_place)])
-    within = groups.within(cutoff)
-    starts = np.minimum(groups.above, len(of_place))
+def _mean_over_ranks(groups: _Groups, rank_values: np.ndarray, cutoff: int) -> np.ndarray:
+    """Return the sum of a function of the rank over a group's ranks within the cut-off, divided by the group's size."""
+    sums = np.concatenate([[0.0], np.cumsum(rank_values)])
+    within = groups.n_within(cutoff)
+    starts = np.minimum(groups.above, len(rank_values))
     means = (sums[starts + within] - sums[starts]) / groups.same
     single = np.flatnonzero((groups.same == 1) & (within == 1))
-    means[single] = of_place[groups.above[single]]  # exact, where the difference of two sums is not
+    means[single] = rank_values[groups.above[single]]  # exact, unlike the difference of two sums
     return means
 
 
 def _map(groups: _Groups, cutoff: int) -> np.ndarray:
-    within, size = groups.within(cutoff), groups.same
-    inverse = _mean_over_places(groups, 1.0 / np.arange(1, groups.last(cutoff) + 1), cutoff)
-    # Place p = g + j of the group has on average h + (j - 1) c + 1 test items up to and with its own.
+    within, size = groups.n_within(cutoff), groups.same
+    inverse = _mean_over_ranks(groups, 1.0 / np.arange(1, groups.last_rank(cutoff) + 1), cutoff)
+    # Given a test item at rank p = g + j, the expected number of test items up to rank p is h + (j - 1) c + 1.
     c = (groups.relevant - 1) / np.maximum(size - 1, 1)
     precisions = (groups.earlier + 1 - c * (groups.above + 1)) * inverse + c * within / size
     return groups.add_up(groups.relevant * precisions) / np.minimum(groups.n_relevant, cutoff)
 
 
 def _mrr(groups: _Groups, cutoff: int) -> np.ndarray:
-    """The expected inverse of the first test item's place, which lies in the user's first group."""
+    """Return the expected inverse rank of the first test item, which is in the user's first group."""
     above, size, relevant = (part[groups.firsts] for part in (groups.above, groups.same, groups.relevant))
-    within = groups.within(cutoff)[groups.firsts]
+    within = groups.n_within(cutoff)[groups.firsts]
     total = np.zeros(len(above))
-    # p_j, the chance that place j of the group is its first with a test item: p_1 = r / t, and
+    # p_j, the probability that rank j of the group has the group's first test item: p_1 = r / t, and
     # p_(j + 1) = p_j (t - j - r + 1) / (t - j).
-    chance, left, j = relevant / size, np.flatnonzero(within > 0), 1
-    while left.size:
-        total[left] += chance[left] / (above[left] + j)
-        chance[left] *= (size[left] - j - relevant[left] + 1) / np.maximum(size[left] - j, 1)
+    chance, active, j = relevant / size, np.flatnonzero(within > 0), 1
+    while active.size:
+        total[active] += chance[active] / (above[active] + j)
+        chance[active] *= (size[active] - j - relevant[active] + 1) / np.maximum(size[active] - j, 1)
         j += 1
-        left = left[(within[left] >= j) & (chance[left] > 0)]
+        active = active[(within[active] >= j) & (chance[active] > 0)]
     return total
 
 
 def _auc(groups: _Groups) -> tuple[np.ndarray, np.ndarray]:
-    """The share of pairs of a test item and another that stand in the right order; a tie is half of one."""
-    others = groups.n_ranked - groups.n_relevant
+    """Return the share of pairs of a test item and another item in the right order, where a tie counts one half."""
+    n_others = groups.n_ranked - groups.n_relevant
+    # Each test item of a group is in the wrong order with g - h items above and tied with t - r items.
     wrong = groups.relevant * ((groups.above - groups.earlier) + (groups.same - groups.relevant) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return 1.0 - groups.add_up(wrong) / (groups.n_relevant * others), (others > 0).astype(np.float64)
+        return 1.0 - groups.add_up(wrong) / (groups.n_relevant * n_others), (n_others > 0).astype(np.float64)
 
 
 _CUT: dict[str, Callable[[_Groups, int], np.ndarray]] = {

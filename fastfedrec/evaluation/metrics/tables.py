@@ -16,25 +16,7 @@ LIBRARIES = ("pandas", "polars")
 
 
 def to_frame(columns: Columns, library: str) -> Any:
-    """A frame of these columns.
-
-    Parameters
-    ----------
-    columns : mapping of str to sequence
-        All of one length; NaN where there is no number.
-    library : {"pandas", "polars"}
-        Imported here, and nowhere else.
-
-    Returns
-    -------
-    pandas.DataFrame or polars.DataFrame
-        In the order of the columns.
-
-    Raises
-    ------
-    ImportError
-        The library is not installed.
-    """
+    """Return a frame of these columns; this is the only place that imports pandas or polars."""
     library = check_choice("library", library, LIBRARIES)
     try:
         frames = importlib.import_module(library)
@@ -44,18 +26,7 @@ def to_frame(columns: Columns, library: str) -> Any:
 
 
 def to_json(document: Mapping[str, Any]) -> str:
-    """JSON text, with null for NaN, which JSON has no number for.
-
-    Parameters
-    ----------
-    document : mapping
-        Of strings, numbers, lists and mappings.
-
-    Returns
-    -------
-    str
-        One line.
-    """
+    """Return one line of JSON, with null for NaN and infinity, which JSON cannot express."""
     return json.dumps(_plain(document), allow_nan=False)
 
 
@@ -70,18 +41,7 @@ def _plain(value: Any) -> Any:
 
 
 def to_markdown(columns: Columns) -> str:
-    """A Markdown table, numbers to the right.
-
-    Parameters
-    ----------
-    columns : mapping of str to sequence of str or number
-        Cells; numbers are shown with four decimals.
-
-    Returns
-    -------
-    str
-        Without a final newline.
-    """
+    """Return a Markdown table with right-aligned numbers, without a final newline."""
     rows = _rows(columns, lambda text: text.replace("|", "\\|"))
     marks = ["---:" if all(map(_is_number, values)) else "---" for values in columns.values()]
     header = [name.replace("|", "\\|") for name in columns]
@@ -89,18 +49,7 @@ def to_markdown(columns: Columns) -> str:
 
 
 def to_latex(columns: Columns) -> str:
-    """A LaTeX tabular with the rules of booktabs.
-
-    Parameters
-    ----------
-    columns : mapping of str to sequence of str or number
-        Cells; numbers are shown with four decimals.
-
-    Returns
-    -------
-    str
-        Without a final newline.
-    """
+    """Return a LaTeX tabular with the rules of booktabs, without a final newline."""
     alignment = "".join("r" if all(map(_is_number, values)) else "l" for values in columns.values())
     lines = [" & ".join(cells) + r" \\" for cells in [list(map(_escape, columns)), *_rows(columns, _escape)]]
     return "\n".join([rf"\begin{{tabular}}{{{alignment}}}", r"\toprule", lines[0], r"\midrule", *lines[1:],
@@ -108,42 +57,17 @@ def to_latex(columns: Columns) -> str:
 
 
 def show(value: Any) -> str:
-    """A cell: four decimals for a number, or as many digits as a small one needs; "-" for NaN.
-
-    Parameters
-    ----------
-    value : object
-        A number, or anything `str` can show.
-
-    Returns
-    -------
-    str
-        The cell's text.
-    """
+    """Return a cell's text: a float with four decimals, or two significant digits if small, and "-" for NaN."""
     if isinstance(value, float):
         if math.isnan(value):
             return "-"
+        # Below 5e-4 four decimals would show at most one significant digit.
         return f"{value:.4f}" if value == 0 or abs(value) >= 5e-4 else f"{value:.2g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def show_interval(value: float, interval: tuple[float, float], dash: str = "to") -> str:
-    """A cell of a value and its interval.
-
-    Parameters
-    ----------
-    value : float
-        As for `show`.
-    interval : (float, float)
-        Its ends; NaN where there are none.
-    dash : str
-        Stands between them.
-
-    Returns
-    -------
-    str
-        As "0.1234 (0.1200 to 0.1270)".
-    """
+    """Return a cell of a value and its interval, such as "0.1234 (0.1200 to 0.1270)"; no interval if it is NaN."""
     low, high = map(show, interval)
     return show(value) if math.isnan(interval[0]) else f"{show(value)} ({low} {dash} {high})"
 
@@ -157,5 +81,6 @@ def _rows(columns: Columns, escape: Any) -> list[list[str]]:
 
 
 def _escape(text: str) -> str:
+    # Characters that a backslash alone does not escape in LaTeX.
     named = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     return "".join(named.get(c, "\\" + c if c in "&%$#_{}" else c) for c in text)

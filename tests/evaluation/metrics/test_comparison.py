@@ -127,7 +127,7 @@ def test_a_summary_says_who_is_best_and_who_may_be():
         best = pick(named, key=lambda name: named[name][metric])
         [line] = [line for line in found.verdicts() if line.startswith(metric)]
         other = {"good": "nearly", "nearly": "good"}[best]
-        assert line.startswith(f"{metric}: {best} is best, no more than chance ahead of {other} (p ")
+        assert line.startswith(f"{metric}: {best} is best, not significantly ahead of {other} (p ")
         assert "worse" not in line
     assert len(found.verdicts()) == 2  # coverage has no test
     assert compare({k: named[k] for k in ("worse", "good")}, key=KEY).verdicts()[0] == (
@@ -142,7 +142,7 @@ def test_results_that_cannot_be_compared():
     train, test, tables = people()
     with pytest.raises(TypeError, match="got one; pass"):
         compare(named["a"])
-    with pytest.raises(ValueError, match="at least, got 1"):
+    with pytest.raises(ValueError, match="at least two results, got 1"):
         compare([named["a"]])
     with pytest.raises(ValueError, match="distinct names"):
         compare([named["a"], named["b"]])
@@ -180,5 +180,5 @@ def test_results_of_other_tests_of_the_same_size_cannot_be_compared():
         )
         assert (one.n_users, one.n_interactions) == (other.n_users, other.n_interactions)
         assert compare({"one": one, "same": same}).tests[0].p_value == 1.0
-        with pytest.raises(ValueError, match=f"same {what}, and those of other are others than of one; evaluate"):
+        with pytest.raises(ValueError, match=f"same {what}, and other differs from one; evaluate"):
             compare({"one": one, "other": other})
