@@ -1,8 +1,7 @@
-"""What happened (events), what it costs (accountants, the ledger), and what was sent (its traffic).
+"""Privacy events, the accountants and the ledger that compute their cost, and the traffic of a run.
 
-A new accountant is a file of its own with a subclass of `composition.Accountant`, exported here, and in
-`views._ACCOUNTANTS` where a ledger is to ask it.  Randomizers are in `mechanisms`; whether a claim holds is
-asked in `audit`.
+A new accountant is a module with a subclass of `composition.Accountant`, exported here.  To use it in ledgers, add it
+to `_splits._ACCOUNTANTS`.  Randomizers are in `mechanisms`; `audit` tests privacy claims.
 """
 
 from fastfedrec.accounting.calibration import (

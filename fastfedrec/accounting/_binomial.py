@@ -46,8 +46,9 @@ def pmf(counts: int | np.ndarray, n: int | np.ndarray, probability: float) -> np
 
 def tail_above(count: int | np.ndarray, n: int | np.ndarray, probability: float) -> np.ndarray:
     """Return an upper bound of the probability of this count or more, for counts above the mean."""
-    # The ratio of the probabilities of k + 1 and k is (n - k) p / ((k + 1) (1 - p)) and falls in k.  So the tail from k
-    # on is at most the geometric series that starts with the probability of k.  Farther counts have a closer bound.
+    # The ratio of the probabilities of k + 1 and k is (n - k) p / ((k + 1) (1 - p)) and falls in k.  Therefore the tail
+    # from k on is at most the geometric series that starts with the probability of k.  Farther counts have a closer
+    # bound.
     more, fewer = np.subtract(n, count) * probability, np.add(count, 1) * (1 - probability)
     return np.where(np.greater(count, n), 0.0, _series(pmf(count, n, probability), more, fewer))
 
@@ -97,7 +98,7 @@ def fair_upper_halves(n: np.ndarray, width: int) -> np.ndarray:
 
 
 def _central_mass(n):
-    """Return the probability of n // 2 heads, by Stirling's series; for odd n it equals that of n + 1 coins."""
+    """Return the probability of n // 2 heads, by Stirling's series; for odd n it equals the one of n + 1 coins."""
     even = n + n % 2
     if even < 64:
         return math.comb(even, even // 2) / 2**even

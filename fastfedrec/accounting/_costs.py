@@ -114,11 +114,11 @@ def check_sampling(event: Gaussian | Laplace | CentralRelease) -> None:
     # relation is proved, and for Laplace noise with a `contribution` also "replace".
     pair = (event.sampling, event.neighboring)
     proved = _SAMPLING_THEOREMS
-    # A unit that adds nothing to a sum has the same effect as a unit that was not drawn.  So for sums "zero_out" has
-    # the pair of distributions of "add_remove".  Another release may distinguish a unit without data from no unit.  In
-    # cohorts of fixed size, a unit that was not drawn is replaced by another unit, which may be further from it than no
-    # unit is.  Under "replace" the sensitivity of a Gaussian also bounds one contribution, unless `contribution` states
-    # a smaller bound (docs/explanation/accounting/poisson-replacement.md).
+    # A unit that adds nothing to a sum has the same effect as a unit that was not drawn.  Therefore for sums "zero_out"
+    # has the pair of distributions of "add_remove".  Another release may distinguish a unit without data from no unit.
+    # In cohorts of fixed size, a unit that was not drawn is replaced by another unit, which may be further from it than
+    # no unit is.  Under "replace" the sensitivity of a Gaussian also bounds one contribution, unless `contribution`
+    # states a smaller bound (docs/explanation/accounting/poisson-replacement.md).
     if isinstance(event, Gaussian):
         proved += (("poisson", "zero_out"), ("poisson", "replace"))
     elif isinstance(event, Laplace) and event.contribution is not None:

@@ -1,4 +1,4 @@
-"""The ledger's JSON: its schema, which is docs/reference/ledger.schema.json, and a reader that accepts nothing else."""
+"""The ledger's JSON: its schema, which is docs/reference/ledger.schema.json, and a reader of such documents."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from fastfedrec.core.check import LARGEST_INTEGER
 from fastfedrec.core.numbers import show
 from fastfedrec.core.text import epsilon_from_json
 
-# Format 1 is that of 0.1.0, which does not state its number.
+# Format 1 is the format of 0.1.0, which does not state its number.
 FORMAT = "fastfedrec ledger 2"
 
 #: Elementary events by name.
@@ -113,11 +113,11 @@ def _event(kind: type) -> _Schema:
 SCHEMA: _Schema = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",
     "title": "Privacy ledger of fastfedrec",
-    "description": "Epsilons are in nats, upper bounds for replacing all data of one user, by whom it is protected "
-    'from; "infinite" is no guarantee. "epsilon" holds at "delta" for events that were not chosen by releases; '
+    "description": "Epsilons are in nats: upper bounds for replacing all data of one user, one for each adversary; "
+    '"infinite" is no guarantee. "epsilon" holds at "delta" for events that were not chosen by releases; '
     '"pure_epsilon" is the sum of pure epsilons, which holds at delta 0 for any events. '
-    'What an event says of itself, in "fields", is for fields.neighboring. '
-    f"Reserved names, which no version writes yet: {', '.join(RESERVED_VIEWS)}, beside the views of every cost.",
+    'The "fields" of an event are for the relation in fields.neighboring. '
+    f"Names reserved for later versions, in addition to the views of every cost: {', '.join(RESERVED_VIEWS)}.",
     **_object(
         {
             "format": {"const": FORMAT},
@@ -235,7 +235,9 @@ def _refuse_reserved(costs: Mapping[str, Any], path: str) -> None:
     """Raise if costs state a view that only later versions can account for."""
     for view in RESERVED_VIEWS:
         if view in costs:
-            raise ValueError(f"{path} states what {view!r} see, which this version cannot account for; use a later one")
+            raise ValueError(
+                f"{path} states the cost against {view!r}, which this version cannot account for; use a later one"
+            )
 
 
 def _read_event(entry: dict[str, Any], path: str) -> Event:
@@ -314,8 +316,8 @@ def refuse_understatement(document: Mapping[str, Any], recomputed: Mapping[str, 
                 )
     if document.get("digest", expected := digest(document)) != expected:
         raise ValueError(
-            f"ledger.digest must be that of the content, {expected}, got {document['digest']}: an event, delta or "
-            "remark was changed after the ledger was written. Pass check_costs=False to read it all the same."
+            f"ledger.digest must be the digest of the content, {expected}, got {document['digest']}: an event, delta "
+            "or remark was changed after the ledger was written. Pass check_costs=False to read it all the same."
         )
 
 

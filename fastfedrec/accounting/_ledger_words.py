@@ -55,13 +55,13 @@ def theorem(event: Event, view: View, delta: float) -> str:
     at_delta = f", delta {delta:g}" if delta else ""
     seen = seen_event(event, view)
     if isinstance(seen, ShuffledReports):
-        what = "shuffling" if view == "shuffled_server" else "adding up over users"
-        return what + at_delta
+        source = "shuffling" if view == "shuffled_server" else "adding up over users"
+        return source + at_delta
     if isinstance(seen, Gaussian | Laplace | ZCDP | DiscreteGaussianRelease | CentralRelease):
-        whose = (
+        source = (
             "the noise of the entity that holds the data" if seen.trust == "entity" else "the noise of a trusted server"
         )
-        return whose + at_delta
+        return source + at_delta
     return "the noise of each report" + at_delta
 
 

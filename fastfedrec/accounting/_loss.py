@@ -58,10 +58,10 @@ class Loss(NamedTuple):
 
 def spread(p: np.ndarray, q: np.ndarray, start: int, step: float, excess: np.ndarray | None = None) -> np.ndarray:
     """Move the masses of the cells [g_i, g_i + step], g_i = step * (start + i), to their ends; one entry more."""
-    # Both the P-mass and the Q-mass of each cell are kept.  So the likelihood ratio is spread and delta can only grow,
-    # by an error of second order in the step.  If rounding leaves no such split, mass moves up.  The part that moves
-    # down is smaller than in exact arithmetic by the errors of the masses.  If `excess`, which is p - q, is known to
-    # more digits, the errors are those of a loss and not of the masses.
+    # Both the P-mass and the Q-mass of each cell are kept.  Therefore the likelihood ratio is spread and delta can only
+    # grow, by an error of second order in the step.  If rounding leaves no such split, mass moves up.  The part that
+    # moves down is smaller than in exact arithmetic by the errors of the masses.  If `excess`, which is p - q, is known
+    # to more digits, the errors are the errors of a loss and not of the masses.
     ends = np.zeros(len(p) + 1)
     # Often only a third of the cells have mass.
     present = np.flatnonzero(p)
@@ -116,7 +116,7 @@ def symmetric(
 
 
 def _backward(p, q, start, step, excess):
-    """Return the spread masses of (Q, P) from those of (P, Q)."""
+    """Return the spread masses of (Q, P) from the masses of (P, Q)."""
     return spread(q[::-1], p[::-1], -(start + len(p)), step, None if excess is None else -excess[::-1])
 
 
@@ -168,8 +168,9 @@ class TotalLoss:
     # Bound of the effect of rounding errors on the masses.  On delta the effect is at most the part of it that the
     # largest loss counts.
     slack: float = 0.0
-    # Masses may be tilted: the masses of the losses times e^(tilt * loss - log_scale).  Near the losses of interest
-    # no mass is small.  So rounding errors, `slack` of the whole, are small relative to delta, also for a tiny delta.
+    # Masses may be tilted: the masses of the losses times e^(tilt * loss - log_scale).  Near the losses of interest no
+    # mass is small.  Therefore rounding errors, `slack` of the whole, are small relative to delta, also for a tiny
+    # delta.
     tilt: float = 0.0
     log_scale: float = 0.0
 

@@ -1,8 +1,8 @@
 """Renyi moments of mechanisms of one release, never below the true value.
 
-Each function gives log(A - 1), where A is the mean of (P / Q)^alpha under Q.  So a small divergence is as exact as a
-large one: it is log(1 + e^that) / (alpha - 1).  With w = P / Q, which has mean 1, A - 1 is the mean of
-g(w) = w^alpha - 1 - alpha (w - 1), which is nowhere negative.
+Each function gives log(A - 1), where A is the mean of (P / Q)^alpha under Q.  Therefore a small divergence is as exact
+as a large one: it is log(1 + e^that) / (alpha - 1).  With w = P / Q, which has mean 1, A - 1 is the mean of g(w) =
+w^alpha - 1 - alpha (w - 1), which is nowhere negative.
 """
 
 import math
@@ -125,9 +125,9 @@ def _whole_order(order, rate, z):
 def _any_order(order, rate, z):
     """Return the moment by the trapezoidal rule on x, which converges exponentially."""
     # g(w) phi is analytic where |Im x| < pi z^2, as w has no root there and does not meet the negative axis.  On the
-    # line Im x = a it is at most e^(a^2 / 2 z^2) (w^alpha + 1 + alpha (w + 1)) phi.  So with points h apart the sum is
-    # off by at most 2 e^(a^2 / 2 z^2) (A + 1 + 2 alpha) / (e^(2 pi a / h) - 1) (Trefethen, Weideman 2014, Theorem 5.1).
-    # This error, the tails outside of the points, and a margin for rounding are added.
+    # line Im x = a it is at most e^(a^2 / 2 z^2) (w^alpha + 1 + alpha (w + 1)) phi.  Therefore with points h apart the
+    # sum is off by at most 2 e^(a^2 / 2 z^2) (A + 1 + 2 alpha) / (e^(2 pi a / h) - 1) (Trefethen, Weideman 2014,
+    # Theorem 5.1).  This error, the tails outside of the points, and a margin for rounding are added.
     top = max(order, 2.0)
     growth = (top * top - top) / (2 * z * z)
     # Logarithm of the first term of the binomial series, without the variance of w.
@@ -208,10 +208,10 @@ def _log_sum(logs):
 
 def fixed_size_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) -> np.ndarray:
     """Return the moments of the symmetric pair that dominates sampling of fixed size."""
-    # Losses above 0 are those of the mixture against Q, and losses below 0 those of Q against the mixture.  A - 1 is
-    # the mean, where w > 1, of g(w) + w g(1 / w), and the second is at most the first.  So A - 1 is the Poisson pair's,
-    # less the mean of g(w) where w < 1, plus the mean of w g(1 / w) where w > 1.  These two are bounded by their values
-    # at the ends of cells, as both grow with |log w|.
+    # Losses above 0 are of the mixture against Q, and losses below 0 are of Q against the mixture.  A - 1 is
+    # the mean, where w > 1, of g(w) + w g(1 / w), and the second is at most the first.  Therefore A - 1 is the Poisson
+    # pair's, less the mean of g(w) where w < 1, plus the mean of w g(1 / w) where w > 1.  These two are bounded by
+    # their values at the ends of cells, as both grow with |log w|.
     poisson = poisson_gaussian(orders, rate, noise_multiplier)
     doubled = poisson + math.log(2)
     if not 1e-3 < noise_multiplier < 1e6:
@@ -295,7 +295,7 @@ def _opposite_sums(orders, log_weights, y, u, stops):
 
 def _opposite_tails(orders, rate, m):
     """Return the logarithm of the mean of h outside of the points, with x > 0 and x < 0."""
-    # For x > 0 the mean is at most that of p^a r^(1 - a), where p is at most e^(m x - m^2 / 2), and r at least
+    # For x > 0 the mean is at most the mean of p^a r^(1 - a), where p is at most e^(m x - m^2 / 2), and r at least
     # e^(-q (m x + m^2 / 2)), as the arithmetic mean is above the geometric.  For x < 0 it is at most the mean of a r.
     tail = scipy.special.log_ndtr
     slope, level = (orders + (orders - 1) * rate) * m, (orders - (orders - 1) * rate) * m * m / 2

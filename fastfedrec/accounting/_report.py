@@ -1,6 +1,6 @@
-"""A ledger for somebody who must sign: what it proves, for whom, on which assumptions, and what it does not cover.
+"""A ledger as a report for a reader who must approve a run: guarantees, adversaries, assumptions and limits.
 
-The words come from the ledger's events and remarks alone: nothing is said that they do not prove.
+All statements follow from the ledger's events and remarks.
 """
 
 import math
@@ -17,6 +17,7 @@ from fastfedrec.accounting.views import VIEWS, Cost, View, cost_of, stated_cost
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.core.version import __version__
 
+# The adversary of each view, for a reader who knows no privacy theory; the same holds for all texts below.
 _WHO: dict[View, str] = {
     "server": "The server that runs the training, and whoever reads along there. It sees every message, and knows who "
     "sent it.",
@@ -65,12 +66,14 @@ _NEVER_COVERED = (
     "others.",
     "Timing of single operations, and the machine on which the software ran.",
 )
+# Remarks of runs with these words state a limit of the guarantee, and belong to the section on limits.
 _UNCOVERED = re.compile(
     r"not cover|not protected|no guarantee|not a guarantee|covered by no|is not hidden|not counted|taken from the data|"
     r"there was no shuffler",
     re.IGNORECASE,
 )
-_BOUNDS_NOTHING, _FAR_FROM_SURE = 0.999, 0.9  # of a guesser's hits
+# Shares of right guesses: from the first on a figure has no use, and up to the second it is a guarantee.
+_USELESS_SHARE, _UNSURE_SHARE = 0.999, 0.9
 
 
 class Table(NamedTuple):
@@ -81,13 +84,13 @@ class Table(NamedTuple):
 
 
 class Points(NamedTuple):
-    """A list."""
+    """Points of a list."""
 
     texts: tuple[str, ...]
 
 
 class Meters(NamedTuple):
-    """For each adversary: name, explanation, epsilon and delta as text, share of right guesses, and that in words."""
+    """For each adversary: name, explanation, epsilon and delta as text, share of right guesses, and it in words."""
 
     rows: "tuple[tuple[str, str, str, str, float, str], ...]"
 
@@ -97,48 +100,26 @@ Block = str | Table | Points | Meters
 
 @dataclass(frozen=True)
 class Report:
-    """What a page shows.
+    """The content of a page."""
 
-    Attributes
-    ----------
-    about : str
-        What was run; may be empty.
-    tone : {"none", "weak", "loose", "some"}
-        How much is guaranteed at best: nothing, figures that bound nothing, a little, or something.
-    verdict : tuple of str
-        The first line, and what else must be read with it.
-    sections : tuple of (str, blocks)
-        Headings, and what stands below.
-    digest : str
-        Of the ledger's content.
-    """
-
+    # Description of the run; may be empty.
     about: str
+    # "none" (no guarantee), "weak" (figures without use), "loose" (a small guarantee) or "some": the best of all views.
     tone: str
+    # The first line, and the lines that must be read with it.
     verdict: tuple[str, ...]
+    # Headings, and the blocks of each section.
     sections: tuple[tuple[str, tuple[Block, ...]], ...]
+    # Digest of the ledger's content.
     digest: str
 
 
 def make_report(ledger: Any, about: str | None) -> Report:
-    """Read a ledger for somebody who does not know it.
-
-    Parameters
-    ----------
-    ledger : Ledger
-        Of one or more runs.
-    about : str or None
-        What was run, in a line.
-
-    Returns
-    -------
-    Report
-        Plain text, to be escaped by whoever lays it out.
-    """
+    """Return the report of a ledger as plain text, which the layout must escape."""
     costs = {view: stated_cost(ledger.events, view, ledger.delta) for view in VIEWS}
     tone, verdict = _verdict(ledger, costs)
     uncovered = [note for note in ledger.notes if _UNCOVERED.search(note)]
-    others = [note for note in ledger.notes if note not in uncovered]
+    other_notes = [note for note in ledger.notes if note not in uncovered]
     unprotected = [f"Without any protection: {e.mechanism}." for e in ledger.events if isinstance(e, Unprotected)]
     assumed = [*_ALWAYS_ASSUMED, *_assumed(ledger)]
     sections: list[tuple[str, tuple[Block, ...]]] = [
@@ -149,9 +130,9 @@ def make_report(ledger: Any, about: str | None) -> Report:
         ("What is not covered", (Points(tuple(map(_sentence, [*unprotected, *uncovered, *_NEVER_COVERED]))),)),
         ("What was done", (*_events(ledger),)),
     ]
-    if others:
-        sections.append(("Remarks of the runs", (Points(tuple(map(_sentence, others))),)))
-    sections.append(("How the figures were found", _found(ledger, costs)))
+    if other_notes:
+        sections.append(("Remarks of the runs", (Points(tuple(map(_sentence, other_notes))),)))
+    sections.append(("How the figures were found", _computed(ledger, costs)))
     return Report(about or "", tone, verdict, tuple(sections), ledger.digest())
 
 
@@ -163,39 +144,42 @@ _HOW_TO_READ = (
 
 
 def _verdict(ledger: Any, costs: dict[View, Cost]) -> tuple[str, tuple[str, ...]]:
+    """Return the tone and the lines of the verdict."""
     if not ledger.events:
         return "none", (
             "No guarantee is stated: the ledger is empty.",
             "No use of people's data was recorded in it, which does not prove that there was none.",
         )
-    found = {view: most_right_guesses(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}
-    bounded = [view for view, share in found.items() if share < _BOUNDS_NOTHING]
+    guess_shares = {view: most_right_guesses(*cost[:2]) for view, cost in costs.items() if math.isfinite(cost.epsilon)}
+    bounded = [view for view, share in guess_shares.items() if share < _USELESS_SHARE]
     lines = []
-    if not found:
+    if not guess_shares:
         tone, first = "none", "No guarantee: nothing here protects anybody's data from anybody."
     elif not bounded:
         tone = "weak"
         first = "No useful guarantee: the figures are so large that they bound nothing."
     else:
-        tone = "some" if min(found[view] for view in bounded) <= _FAR_FROM_SURE else "loose"
+        tone = "some" if min(guess_shares[view] for view in bounded) <= _UNSURE_SHARE else "loose"
         first = f"Guaranteed against {_listed([_with_figure(view, costs[view]) for view in bounded])}."
-        useless = [VIEWS[view] for view in found if view not in bounded]
-        nobody = [VIEWS[view] for view in costs if view not in found]
+        useless = [VIEWS[view] for view in guess_shares if view not in bounded]
+        unprotected = [VIEWS[view] for view in costs if view not in guess_shares]
         lines += [f"Against {_listed(useless)}: a figure that bounds nothing."] if useless else []
-        lines += [f"No guarantee against {_listed(nobody)}."] if nobody else []
+        lines += [f"No guarantee against {_listed(unprotected)}."] if unprotected else []
     if ledger.is_simulation:
         tone = "none"
-        lines.insert(0, f"With noise that nobody can guess: {first[0].lower()}{first[1:]}" if found else first)
+        lines.insert(0, f"With noise that nobody can guess: {first[0].lower()}{first[1:]}" if guess_shares else first)
         first = "Simulation, no guarantee: the noise came from a seed, and whoever can guess the seed can take it off."
     return tone, (first, *lines)
 
 
 def _with_figure(view: View, cost: Cost) -> str:
+    """Return a view in words, with its figure."""
     supposed = "if there is one: " if view == "shuffled_server" else ""
     return f"{VIEWS[view]} ({supposed}epsilon {format_epsilon(cost.epsilon)} at delta {cost.delta:g})"
 
 
 def _protected(ledger: Any) -> tuple[Block, ...]:
+    """Return the section on the privacy unit and the neighbouring relation."""
     if not ledger.events:
         return ("Nothing is stated.",)
     return (
@@ -208,12 +192,14 @@ def _protected(ledger: Any) -> tuple[Block, ...]:
 
 
 def _meters(costs: dict[View, Cost]) -> Meters:
+    """Return the figures of all views."""
     rows = []
     for view, (epsilon, delta, _) in costs.items():
         is_none = math.isinf(epsilon)
         share = 1.0 if is_none else most_right_guesses(epsilon, delta)
+        # A percentage with one decimal, rounded up so that it is never below the bound.
         shown = math.ceil(share * 1000 - 1e-9) / 10
-        empty = ", which bounds nothing" if share >= _BOUNDS_NOTHING else ""
+        empty = ", which bounds nothing" if share >= _USELESS_SHARE else ""
         words = "no bound" if is_none else f"at most {shown:.1f}%{empty}"
         rows.append(
             (
@@ -229,6 +215,7 @@ def _meters(costs: dict[View, Cost]) -> Meters:
 
 
 def _delta_warning(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
+    """Return a warning if delta is not below one over the number of users."""
     n_users = max((getattr(event, "n_users", None) or 0 for event in ledger.events), default=0)
     is_needed = any(cost.delta and math.isfinite(cost.epsilon) for cost in costs.values())
     if not (n_users and is_needed and ledger.delta * n_users >= 1):
@@ -240,22 +227,24 @@ def _delta_warning(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
 
 
 def _trusted(ledger: Any, costs: dict[View, Cost]) -> list[str]:
+    """Return the parties that one must trust, for the mechanisms of the run."""
     if not any(math.isfinite(cost.epsilon) for cost in costs.values()):
         return ["The question does not arise: there is no guarantee."]
-    found: dict[str, list[str]] = {}
+    mechanisms_by_trust: dict[str, list[str]] = {}
     for event in ledger.events:
         if hasattr(event, "trust"):
-            found.setdefault(event.trust, []).append(event.mechanism)
+            mechanisms_by_trust.setdefault(event.trust, []).append(event.mechanism)
     lines = [
-        _TRUSTED[trust] if len(found) == 1 else f"For {_listed(names)}. {_TRUSTED[trust]}"
-        for trust, names in found.items()
+        _TRUSTED[trust] if len(mechanisms_by_trust) == 1 else f"For {_listed(names)}. {_TRUSTED[trust]}"
+        for trust, names in mechanisms_by_trust.items()
     ]
-    if "local" in found and costs["shuffled_server"].epsilon < costs["server"].epsilon:
+    if "local" in mechanisms_by_trust and costs["shuffled_server"].epsilon < costs["server"].epsilon:
         lines.append('For the line "behind a shuffler" alone, a shuffler that must exist. ' + _TRUSTED["shuffle"])
     return lines or ["Nobody is named: nothing was sent or released."]
 
 
 def _assumed(ledger: Any) -> list[str]:
+    """Return the assumptions of the figures that depend on the ledger."""
     lines = preconditions(ledger.events, ledger.is_simulation, ledger.delta)
     if not ledger.is_simulation:
         lines.append("The noise came from a secret key of the operating system's randomness, which nobody has kept.")
@@ -272,6 +261,7 @@ def _assumed(ledger: Any) -> list[str]:
 
 
 def _events(ledger: Any) -> list[Block]:
+    """Return the section on the recorded events, with their figures and fields."""
     blocks: list[Block] = []
     for number, (event, times) in enumerate(ledger.events.items(), start=1):
         rounds = "once" if times == 1 else f"{times:,} times"
@@ -297,16 +287,19 @@ def _events(ledger: Any) -> list[Block]:
 
 
 def _what_happened(event: Event) -> str:
+    """Return the first line of the docstring of an event's class."""
     return (type(event).__doc__ or type(event).__name__).strip().splitlines()[0]
 
 
 def _fact(value: Any) -> str:
+    """Return the value of a field in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _found(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
+def _computed(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
+    """Return the section on the accountants, the versions and the digest."""
     from importlib import metadata  # slow to import
 
     rows = [
@@ -335,9 +328,11 @@ def _found(ledger: Any, costs: dict[View, Cost]) -> tuple[Block, ...]:
 
 
 def _listed(texts: Sequence[str]) -> str:
+    """Return texts as an enumeration."""
     return texts[0] if len(texts) == 1 else f"{'; '.join(texts[:-1])}; and {texts[-1]}" if texts else ""
 
 
 def _sentence(text: str) -> str:
+    """Return a text with a capital letter and a full stop."""
     text = f"{text[0].upper()}{text[1:]}" if text else text
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,4 +1,4 @@
-"""A report as a page: Markdown, or HTML that needs nothing else and runs nothing; every text is escaped."""
+"""A report as a page: Markdown, or one HTML file without scripts or external content; every text is escaped."""
 
 import re
 from html import escape
@@ -14,28 +14,17 @@ _TONES = {
     "loose": "A guarantee, with limits",
     "some": "A guarantee, with limits",
 }
-# What Markdown takes for more than a letter: anywhere, at the beginning of a line, and where it makes links by itself.
+# Characters with a meaning in Markdown: anywhere, at the beginning of a line, and where it makes links automatically.
 _MARKS = re.compile(r"([\\`*_\[\]<>|#~&$@])")
 _FIRST = re.compile(r"^(\d*)([-+=.)])")
 _LINKS = re.compile(r"(?<=:)//|(?<=www)\.", re.IGNORECASE)
 
 
 def to_markdown(report: Report) -> str:
-    """Lay a report out as Markdown.
-
-    Parameters
-    ----------
-    report : Report
-        Any; no text of it can begin a heading, a link, a cell or a tag.
-
-    Returns
-    -------
-    str
-        CommonMark with tables.
-    """
-    first, *rest = report.verdict
+    """Return a report as CommonMark with tables; no text of it can begin a heading, a link, a cell or a tag."""
+    first, *more_lines = report.verdict
     about = [_plain(report.about)] if report.about else []
-    parts = [f"**{_plain(first)}**", *(_plain(text) for text in rest), f"# {_TITLE}", *about]
+    parts = [f"**{_plain(first)}**", *(_plain(text) for text in more_lines), f"# {_TITLE}", *about]
     for heading, blocks in report.sections:
         parts.append(f"## {_plain(heading)}")
         parts += [_markdown_block(block) for block in blocks]
@@ -44,6 +33,7 @@ def to_markdown(report: Report) -> str:
 
 
 def _markdown_block(block: Block) -> str:
+    """Return one block as Markdown."""
     if isinstance(block, str):
         return _plain(block)
     if isinstance(block, Points):
@@ -60,29 +50,19 @@ def _markdown_block(block: Block) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown takes for nothing else."""
+    """Return text with all characters escaped that have a meaning in Markdown."""
     text = _MARKS.sub(r"\\\1", printable(" ".join(text.split())))
-    text = _LINKS.sub(lambda found: "".join(f"\\{letter}" for letter in found[0]), text)
+    text = _LINKS.sub(lambda match: "".join(f"\\{letter}" for letter in match[0]), text)
     return _FIRST.sub(r"\1\\\2", text)
 
 
 def to_html(report: Report) -> str:
-    """Lay a report out as one HTML page.
-
-    Parameters
-    ----------
-    report : Report
-        Any; no text of it can add a tag, an attribute or an entity.
-
-    Returns
-    -------
-    str
-        HTML 5 with its style, without scripts, links or anything else that a browser would fetch.
-    """
-    first, *rest = report.verdict
+    """Return a report as one HTML page; no text of it can add a tag, an attribute or an entity."""
+    first, *more_lines = report.verdict
+    # The page has its style, but no scripts, links or other content that a browser would fetch.
     body = [
         f'<section class="verdict {report.tone}"><p class="label">{_TONES[report.tone]}</p>'
-        f'<p class="first">{_html(first)}</p>{"".join(f"<p>{_html(text)}</p>" for text in rest)}</section>',
+        f'<p class="first">{_html(first)}</p>{"".join(f"<p>{_html(text)}</p>" for text in more_lines)}</section>',
         f'<header><h1>{_TITLE}</h1><p class="about">{_html(report.about)}</p></header>',
     ]
     for heading, blocks in report.sections:
@@ -95,6 +75,7 @@ def to_html(report: Report) -> str:
 
 
 def _html_block(block: Block) -> str:
+    """Return one block as HTML."""
     if isinstance(block, str):
         return f"<p>{_html(block)}</p>"
     if isinstance(block, Points):
@@ -107,8 +88,10 @@ def _html_block(block: Block) -> str:
 
 
 def _meter(name: str, who: str, epsilon: str, delta: str, share: float, words: str) -> str:
+    """Return one adversary's figures as HTML, with a bar from a coin's share of right guesses to certainty."""
     figure = f"<b>{_html(epsilon)}</b>" + (f"<small>delta {_html(delta)}</small>" if delta else "")
-    width = max(0.0, min(1.0, 2 * share - 1)) * 100  # from the coin's half to certainty
+    # Percent: 0 for the coin's share of 1/2, and 100 for certainty.
+    width = max(0.0, min(1.0, 2 * share - 1)) * 100
     return (
         f'<article><div><h3>{_html(name)}</h3><p>{_html(who)}</p></div><div class="figure">{figure}'
         f'<div class="meter"><i style="width:{width:.1f}%"></i></div><small>right guesses: {_html(words)}</small>'
@@ -117,6 +100,7 @@ def _meter(name: str, who: str, epsilon: str, delta: str, share: float, words: s
 
 
 def _html(text: str) -> str:
+    """Return printable text, escaped for HTML."""
     return escape(printable(text))
 
 

@@ -158,9 +158,9 @@ class _PartGroup:
 
 def _partitions(events: Events, delta: float) -> Iterator[list[_Part]]:
     """Yield the partitions that can be better than all events by one accountant."""
-    # Only privacy loss distributions amplify shuffled reports, and they do not take every event.  So the events that
-    # they take are one part.  Shuffled reports alone are a part if another accountant is better for the other events.
-    # No partition is much better where distributions hold all events and no release has a bounded range.
+    # Only privacy loss distributions amplify shuffled reports, and they do not take every event.  Therefore the events
+    # that they take are one part.  Shuffled reports alone are a part if another accountant is better for the other
+    # events.  No partition is much better where distributions hold all events and no release has a bounded range.
     whole = _part(events)
     by_pld = [pair for pair in events if PLDAccountant.__name__ in whole.takers(pair)]
     if 0 < len(by_pld) < len(events):

@@ -1,8 +1,8 @@
 """Amplification by shuffling of reports that hide in a blanket, by the means of positive parts of sums.
 
-A part of every report, the blanket, does not depend on data (Balle et al. 2019).  How likely a report of
-`LargestResponse` is beside the blanket, and why the pairs here dominate, is on
-docs/explanation/mechanisms/channels/largest-response.md.
+A part of every report, the blanket, does not depend on data (Balle et al. 2019).  The page
+docs/explanation/mechanisms/channels/largest-response.md has the likelihood of a report of `LargestResponse` outside of
+the blanket, and the proof that the pairs here dominate.
 """
 
 import math
@@ -17,45 +17,56 @@ from fastfedrec.core.check import check_choice, check_epsilon, check_integer
 
 __all__ = ["largest_response_loss"]
 
-_STDDEVS = 9.5  # losses beyond so many standard deviations, were they normal, count as infinite
-_PER_STDDEV = 8  # losses at which delta is computed, for a standard deviation; in between it is linear in e^epsilon
-_MOST_LOSSES = 256
-_LEVELS = 256  # of how likely a report can be
-_CELLS, _MOST_CELLS = 32, 4096  # of the grid of one term of a sum, from the least likely report to the likeliest
-_MOST_STDDEV = 4096  # of a sum, in cells; where there would be more, a coarser grid costs some tightness
-_TAIL = 45.0  # e^-45 of a sum's mass may lie outside its window
-_TILTS = 2.0 ** (np.arange(-8, 13) / 2)  # for Chernoff's bound on that, in standard deviations
-_FEW = 30.0  # clones, on average: with fewer, that there is none at all is taken out
-_UNHIDDEN = 300.0  # epsilon of a report from which on no crowd holds a clone
-_LEAST_EPSILON = 1e-12  # that of a larger one dominates it
-_MOST_USERS = 10**8  # more make longer transforms than it is worth; fewer hide less
+# Losses above this number of standard deviations of a normal loss count as infinite.
+_STDDEVS = 9.5
+# Number of losses for a standard deviation at which delta is computed; between them it is linear in e^epsilon.
+_PER_STDDEV = 8
+_MAX_LOSSES = 256
+# Number of levels of the likelihood of a report.
+_LEVELS = 256
+# Minimum and maximum number of cells of one term of a sum, from the least likely report to the likeliest.
+_CELLS, _MAX_CELLS = 32, 4096
+# Maximum standard deviation of a sum, in cells; above, a coarser grid costs some tightness.
+_MAX_STDDEV = 4096
+# At most e^-45 of a sum's mass may be outside its window.
+_TAIL = 45.0
+# Tilts of Chernoff's bound on that mass, in standard deviations.
+_TILTS = 2.0 ** (np.arange(-8, 13) / 2)
+# Below this expected number of clones, the probability that there is no clone is subtracted.
+_FEW = 30.0
+# Above this epsilon of a report no crowd holds a clone.
+_UNHIDDEN = 300.0
+# Smallest epsilon in a computation; a larger epsilon dominates a smaller one.
+_MIN_EPSILON = 1e-12
+# More users would make the transforms too long; fewer users hide less, which is a valid bound.
+_MAX_USERS = 10**8
 
 
 def largest_response_loss(epsilon: float, n_candidates: int, n_users: int, neighboring: str = "replace") -> Loss:
-    """The privacy loss of one shuffled report of `LargestResponse`, to be composed.
+    """Return the privacy loss of one shuffled report of `LargestResponse`, to be composed.
 
     Parameters
     ----------
     epsilon : float
-        Of the report before shuffling.
+        Epsilon of the report before shuffling, in nats.
     n_candidates : int
-        Among which it chose.
+        Number of candidates from which the report chose.
     n_users : int
-        Honest users, each with one report.
+        Number of honest users, each with one report.
     neighboring : {"replace", "zero_out"}
         Whether the user's data are replaced by any others, or by none: then the report is uniform.
 
     Returns
     -------
     Loss
-        Alike in both directions for "replace".
+        Loss with one distribution in both directions for "replace".
     """
     epsilon, n_candidates = check_epsilon("epsilon", epsilon), check_integer("n_candidates", n_candidates, low=1)
-    n_users = min(check_integer("n_users", n_users, low=1), _MOST_USERS)
+    n_users = min(check_integer("n_users", n_users, low=1), _MAX_USERS)
     check_choice("neighboring", neighboring, ("replace", "zero_out"))
     if epsilon > _UNHIDDEN:
         return pure_loss(epsilon)
-    per_loss, reach, forward, backward = _curves(max(epsilon, _LEAST_EPSILON), n_candidates, n_users, neighboring)
+    per_loss, reach, forward, backward = _curves(max(epsilon, _MIN_EPSILON), n_candidates, n_users, neighboring)
 
     def build(step):
         pmf = _losses(forward, backward, per_loss, step)
@@ -66,17 +77,16 @@ def largest_response_loss(epsilon: float, n_candidates: int, n_users: int, neigh
 
 @lru_cache(maxsize=16)
 def _curves(epsilon, n_candidates, n_users, neighboring):
-    """The step s of losses, the largest of them, and delta of one report at 0, s, 2 s, ... for (P, Q) and for (Q, P).
-
-    Both are one object where they are alike.
-    """
+    """Return the step s of losses, their maximum, and delta at 0, s, 2 s, ... for (P, Q) and for (Q, P)."""
+    # Both curves are one object if they are equal.
     ahead, behind, weights, blanket = _likelihoods(epsilon, n_candidates, neighboring)
     variance = float((weights * (ahead - behind) ** 2).sum()) / (1 + (n_users - 1) * blanket)
     furthest = float(np.abs(np.log(ahead / behind)).max())
     reach = furthest
     if (n_users - 1) * blanket > _FEW:
-        reach = min(reach, variance + 2 * _STDDEVS * math.sqrt(variance))  # twice what a normal loss has
-    per_loss = max(min(math.sqrt(variance), reach) / _PER_STDDEV, reach / _MOST_LOSSES)
+        # Twice the mean and the standard deviations of a normal loss.
+        reach = min(reach, variance + 2 * _STDDEVS * math.sqrt(variance))
+    per_loss = max(min(math.sqrt(variance), reach) / _PER_STDDEV, reach / _MAX_LOSSES)
     losses = per_loss * np.arange(math.ceil(reach / per_loss) + 1)
     forward = np.array([_delta(ahead, behind, weights, blanket, n_users, loss) for loss in losses])
     if neighboring == "replace":
@@ -86,21 +96,22 @@ def _curves(epsilon, n_candidates, n_users, neighboring):
 
 
 def _likelihoods(epsilon, n_candidates, neighboring):
-    """How likely reports are with the user's data, and with the other ones, over how likely when drawn uniformly.
-
-    Beside them the chances of these pairs when drawn so; and the blanket, which is the least likelihood.
-    """
-    most = 2 * n_candidates  # of a report beside the blanket
-    blanket = most / (math.expm1(epsilon) + most)
-    # Of a report whose sign is right: most r^(n - 1), r uniform in [0, 1], spread to a grid with its mean kept.
-    grid = most * np.linspace(0, 1, _LEVELS + 1)
+    """Return likelihoods of reports over uniform ones, with either data of the user, weights and the blanket."""
+    # The weights are the probabilities of these pairs for uniform reports.  The blanket is the smallest likelihood.
+    # Maximum likelihood of a report outside of the blanket.
+    max_ratio = 2 * n_candidates
+    blanket = max_ratio / (math.expm1(epsilon) + max_ratio)
+    # A report with the right sign has the likelihood max_ratio r^(n - 1), r uniform in [0, 1].  It is spread to a grid
+    # that keeps its mean.
+    grid = max_ratio * np.linspace(0, 1, _LEVELS + 1)
     chances = np.zeros(_LEVELS + 1)
     if n_candidates == 1:
         chances[-1] = 1.0
     else:
         power = 1 / (n_candidates - 1)
-        below = grid * (grid / most) ** power / (power + 1)  # the integral of its distribution function
-        slopes = np.diff(below) * _LEVELS / most
+        # The integral of the distribution function.
+        below = grid * (grid / max_ratio) ** power / (power + 1)
+        slopes = np.diff(below) * _LEVELS / max_ratio
         chances = np.diff(np.concatenate([[0.0], slopes, [1.0]]))
     right, wrong = blanket + (1 - blanket) * grid, np.full(_LEVELS + 1, blanket)
     ahead, weights = np.append(right, wrong), np.append(chances, chances) / 2
@@ -108,39 +119,40 @@ def _likelihoods(epsilon, n_candidates, neighboring):
 
 
 def _delta(ahead, behind, weights, blanket, n_users, loss):
-    """E[max(0, Z_1 + ... + Z_N)] / (N blanket), from above.
-
-    Z is `ahead` - e^loss `behind` with the blanket's probability, and else 0.  Terms are spread to a grid with their
-    means kept, from which a convex function can only gain.  Masses are tilted by e^(tilt Z) until the mean is 0, so
-    that rounding errors are small beside the result, however small that is.
-    """
+    """Return an upper bound of E[max(0, Z_1 + ... + Z_N)] / (N blanket)."""
+    # Z is `ahead` - e^loss `behind` with the blanket's probability, and 0 otherwise.  Terms are spread to a grid that
+    # keeps their means, which can only raise the mean of a convex function.  Masses are tilted by e^(tilt Z) until the
+    # mean is 0.  Therefore rounding errors are small relative to the result, also for a tiny result.
     terms = ahead - math.exp(loss) * behind
     if terms.max() <= 0:
         return 0.0
     square = float((weights * terms**2).sum())
     cell = max(
         max(float(np.ptp(ahead)), float(np.ptp(behind))) / _CELLS,
-        float(terms.max() - terms.min()) / _MOST_CELLS,
-        math.sqrt(n_users * blanket * square) / _MOST_STDDEV,
+        float(terms.max() - terms.min()) / _MAX_CELLS,
+        math.sqrt(n_users * blanket * square) / _MAX_STDDEV,
     )
     low = np.floor(terms / cell)
     up = terms / cell - low
     first = int(low.min())
     numbers = first + np.arange(int(low.max()) + 2 - first)
-    places = (low - first).astype(np.int64)
-    masses = np.bincount(places, weights * (1 - up), len(numbers)) + np.bincount(places + 1, weights * up, len(numbers))
+    positions = (low - first).astype(np.int64)
+    masses = np.bincount(positions, weights * (1 - up), len(numbers)) + np.bincount(
+        positions + 1, weights * up, len(numbers)
+    )
     tilt = _centring_tilt(masses, numbers)
     tilted = masses * np.exp(tilt * numbers)
     total = float(tilted.sum())
     log_scale = n_users * math.log1p(blanket * float((masses * np.expm1(tilt * numbers)).sum()))
-    share = blanket * total / (1 - blanket + blanket * total)  # of terms that are not 0, when tilted
+    # Tilted probability that a term is not 0.
+    share = blanket * total / (1 - blanket + blanket * total)
     sums, chances = _compound(tilted / total, numbers, share, n_users)
     mean = float((chances * sums * np.exp(-tilt * sums)).sum())
     return cell * mean * math.exp(log_scale) / (n_users * blanket) * (1 + 1e-12 + n_users * blanket * 2.0**-46)
 
 
 def _centring_tilt(masses, numbers):
-    """Where the mean of numbers whose masses are multiplied by e^(tilt number) is 0; 0 if it is not negative."""
+    """Return the tilt at which numbers of masses times e^(tilt number) have mean 0; 0 for a mean from 0 on."""
 
     def mean(tilt):
         return float((masses * numbers * np.exp(tilt * numbers)).sum())
@@ -150,62 +162,64 @@ def _centring_tilt(masses, numbers):
     low, high = 0.0, 1e-6
     while mean(high) < 0:
         low, high = high, 2 * high
-    for _ in range(12):  # near is enough
+    # An approximate root is enough.
+    for _ in range(12):
         middle = (low + high) / 2
         low, high = (middle, high) if mean(middle) < 0 else (low, middle)
     return low
 
 
 def _compound(masses, numbers, share, n):
-    """The positive values of a sum of n terms, and their chances.
-
-    A term is one of the numbers with probability `share`, and else 0.
-    """
+    """Return the positive values of a sum of n terms, and their probabilities."""
+    # A term is one of the numbers with probability `share`, and 0 otherwise.
     expected = n * share
     stddev = math.sqrt(expected * float((masses * numbers**2.0).sum()))
     window, tail = [], _TAIL - min(0.0, math.log(expected))
-    for side, most in ((-1, -int(numbers[0])), (1, int(numbers[-1]))):
-        tilts = np.concatenate([_TILTS / max(stddev, 1.0), _TILTS / max(most, 1)])
+    for side, max_number in ((-1, -int(numbers[0])), (1, int(numbers[-1]))):
+        # Chernoff's bound holds for every tilt, and the smallest bound is the end of the window.
+        tilts = np.concatenate([_TILTS / max(stddev, 1.0), _TILTS / max(max_number, 1)])
         with np.errstate(over="ignore", invalid="ignore"):
             means = (masses * np.expm1(side * tilts[:, None] * numbers)).sum(axis=1)
             bounds = (tail + n * np.log1p(share * means)) / tilts
-        window.append(min(n * most, math.ceil(float(np.nanmin(bounds)))))
+        window.append(min(n * max_number, math.ceil(float(np.nanmin(bounds)))))
     below, above = max(0, window[0]), max(1, window[1])
     length = fast_length(below + above + 1)
     wrapped = np.bincount(numbers % length, masses, length)
     spectrum = scipy.fft.rfft(wrapped)
-    if expected < _FEW:  # less the chance that all terms are 0, so that the least ones are not lost beside it
+    # With few terms the probability that all are 0 is subtracted, so that the small masses keep their digits.
+    if expected < _FEW:
         powers = math.exp(n * math.log1p(-share)) * np.expm1(n * _log1p(share / (1 - share) * spectrum))
     else:
         powers, moved = np.zeros_like(spectrum), share * (spectrum - 1)
         squares = (1 + moved.real) ** 2 + moved.imag**2
-        kept = np.flatnonzero(squares > math.exp(-4 * _TAIL / n))  # of the others the power is below e^(-2 _TAIL)
-        powers[kept] = np.exp(n * _log1p(moved[kept]))
+        # At all other frequencies the power is below e^(-2 _TAIL).
+        frequencies = np.flatnonzero(squares > math.exp(-4 * _TAIL / n))
+        powers[frequencies] = np.exp(n * _log1p(moved[frequencies]))
     chances = np.maximum(scipy.fft.irfft(powers, length)[1 : above + 1], 0.0)
     return np.arange(1, above + 1), chances
 
 
 def _log1p(z):
-    """NumPy's of complex numbers forgets what is small beside 1."""
+    """Return log(1 + z) of complex z; NumPy's function loses terms that are small relative to 1."""
     return 0.5 * np.log1p(z.real * (2 + z.real) + z.imag**2) + 1j * np.arctan2(z.imag, 1 + z.real)
 
 
 def _losses(forward, backward, per_loss, step):
-    """Losses of a pair whose delta is linear in e^epsilon between the given values, which dominates what has these."""
+    """Return losses of a pair with a delta linear in e^epsilon between values; it dominates all pairs with these."""
     n = len(forward) - 1
     losses = per_loss * np.arange(-n, n + 1)
     ratios = np.exp(losses)
-    # Of (P, Q) at -loss, from that of (Q, P) at loss.
+    # The delta of (P, Q) at -loss follows from the delta of (Q, P) at loss.
     curve = np.concatenate([-np.expm1(losses[:n]) + ratios[:n] * backward[:0:-1], forward])
     curve[n] = max(forward[0], backward[0])
     widths = ratios[:-1] * math.expm1(per_loss)
-    # Convex, by steepening where rounding made it flatter to the left than to the right.
+    # The curve must be convex, so a slope that rounding made flatter than the next one is steepened.
     slopes = np.maximum.accumulate((np.maximum(curve[:-1] - curve[1:], 0.0) / widths)[::-1])[::-1]
     first = curve[-1] + float((slopes * widths).sum())
     q = np.maximum(-np.diff(np.concatenate([[(1 - first) / ratios[0]], slopes, [0.0]])), 0.0)
     p = ratios * q
     cells = np.floor(losses / step).astype(np.int64)
-    start, places = int(cells[0]), cells - cells[0]
-    size = int(places[-1]) + 1
-    ends = spread(np.bincount(places, p, size), np.bincount(places, q, size), start, step)
+    start, positions = int(cells[0]), cells - cells[0]
+    size = int(positions[-1]) + 1
+    ends = spread(np.bincount(positions, p, size), np.bincount(positions, q, size), start, step)
     return LossPmf(start, ends, float(curve[-1]))

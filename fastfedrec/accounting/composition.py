@@ -83,7 +83,7 @@ class Accountant:
         UnsupportedEventError
             No theorem is known here for the event; the accountant is unchanged.
         ValueError
-            Its neighbouring relation or privacy unit differs from that of the earlier events.
+            Its neighbouring relation or privacy unit differs from the one of the earlier events.
         """
         return self._add(event, check_integer("count", count, low=1))
 
@@ -169,7 +169,8 @@ class Accountant:
     def _stated_delta(self) -> float:
         """Return the sum of the deltas that the releases state themselves."""
         # A release with a delta is at worst one that fails with that probability and is pure otherwise (Kairouz, Oh,
-        # Viswanath 2015).  So the remaining delta of the run is for the pure parts.  Sampling amplifies the delta, too.
+        # Viswanath 2015).  Therefore the remaining delta of the run is for the pure parts.  Sampling amplifies the
+        # delta, too.
         return sum_up(
             (release_delta(event), times * event.count)
             for event, times in self._events.items()
@@ -177,7 +178,7 @@ class Accountant:
         )
 
     def _distance(self) -> float:
-        """Return the total-variation distance of all releases from what their events describe, as a sum of bounds."""
+        """Return the total-variation distance of all releases from the described mechanisms, as a sum of bounds."""
         return sum_up(
             (event.distance, times * event.count)
             for event, times in self._events.items()

@@ -187,7 +187,7 @@ class Ledger:
         Returns
         -------
         Ledger
-            Cost of one user, whose reports hide among the users of all shards.
+            Cost of one user; the user's reports hide among the users of all shards.
 
         Raises
         ------

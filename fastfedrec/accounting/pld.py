@@ -70,8 +70,8 @@ class PLDAccountant(Accountant):
     For sampling without replacement the result is a proven upper bound, exact for one round but not for many.  For many
     rounds attacks reach about 85% of it.  If the bound of the rounding errors is not far below delta, masses are tilted
     before they are transformed, and the `RDPAccountant` is used as well.  Each result may then have a grid of its own.
-    So `get_delta` at an epsilon that is 1e-5 of itself above the result of `get_epsilon` is at most 1% above the delta
-    of that call.  See docs/explanation/accounting/rounding.md and
+    Therefore `get_delta` at an epsilon that is 1e-5 of itself above the result of `get_epsilon` is at most 1% above the
+    delta of that call.  See docs/explanation/accounting/rounding.md and
     docs/explanation/accounting/sampling-without-replacement.md.
 
     References
@@ -258,7 +258,7 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
     """Compute an epsilon that `event` costs at least, by a worst case that can happen; rounded down.
 
     In the worst case one user's vector is as far as clipping allows from the vectors of all other users.  In the
-    neighbouring data it equals theirs, or is absent.  Then the losses are those of the mixture against the noise alone.
+    neighbouring data it equals theirs, or is absent.  The losses are of the mixture against the noise alone.
 
     Parameters
     ----------

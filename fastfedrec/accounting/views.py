@@ -42,7 +42,7 @@ VIEWS: dict[View, str] = {
 #: The views against which a system can protect, with the heading of their column in a comparison.
 SHORT_NAMES: dict[View, str] = {"server": "server", "shuffled_server": "shuffled", "public": "public"}
 
-#: The view against which a guarantee must hold if nothing but this is trusted.
+#: The view against which a guarantee must hold if only this is trusted.
 TRUST_VIEWS: dict[str, View] = {"local": "server", "shuffle": "shuffled_server", "central": "public"}
 TRUST_WORDS = {
     "local": "only one's own device is trusted",
@@ -103,7 +103,7 @@ def seen_event(event: Event, view: View) -> Event | None:
         known = tuple(part for part in parts if part is not None)
         return Composed(known, event.count, event.mechanism) if len(known) == len(parts) else None
     if event.privacy_unit != "user":
-        raise UnsupportedEventError(f"the ledger states what a user pays, and {event!r} protects one interaction")
+        raise UnsupportedEventError(f"the ledger states the cost of one user, and {event!r} protects one interaction")
     return None if view != "public" and event.trust == "central" else _for_replacement(event)
 
 

@@ -218,9 +218,9 @@ def at(document, path, value):
         (["notes"], ["n", "n"], r"ledger\.notes\[1\] repeats an earlier entry"),
         (["notes"], "n", r"ledger\.notes must be of type array"),
         (["epsilon", "peers"], 1.0, r"ledger\.epsilon holds 'peers'"),
-        (["epsilon", "neighbours"], 1.0, r"ledger\.epsilon states what 'neighbours' see, which this version cannot"),
-        (["epsilon", "third_party"], 1.0, r"ledger\.epsilon states what 'third_party' see"),
-        (["events", 0, "epsilon_per_round", "neighbours"], 1.0, r"events\[0\]\.epsilon_per_round states what"),
+        (["epsilon", "neighbours"], 1.0, r"ledger\.epsilon states the cost against 'neighbours', which this version cannot"),
+        (["epsilon", "third_party"], 1.0, r"ledger\.epsilon states the cost against 'third_party'"),
+        (["events", 0, "epsilon_per_round", "neighbours"], 1.0, r"events\[0\]\.epsilon_per_round states the cost"),
         (["comment"], "x", r"ledger holds 'comment'"),
     ],
 )
@@ -334,7 +334,7 @@ def test_text_that_is_no_ledger_is_refused(text, message):
 )
 def test_a_document_whose_content_was_changed_is_refused(path, value):
     document = at(a_document(), path, value)
-    with pytest.raises(ValueError, match=r"ledger\.digest must be that of the content, [0-9a-f]{64}, got [0-9a-f]{64}"):
+    with pytest.raises(ValueError, match=r"ledger\.digest must be the digest of the content, [0-9a-f]{64}, got [0-9a-f]{64}"):
         Ledger.from_dict(document)
     with_its_own = document | {"digest": Ledger.from_dict(document, check_costs=False).digest()}
     Ledger.from_dict(with_its_own)  # larger figures are read: those of earlier versions can be larger

@@ -100,7 +100,7 @@ def test_a_document_holds_it_where_it_is_stated_and_older_documents_are_read():
     assert (again.events, again.digest(), again.to_dict()) == (ledger.events, ledger.digest(), document)
     assert ledger_of(plain).digest() == Ledger.from_dict(ledger_of(plain).to_dict()).digest()
     # A smaller number than was recorded is an edit: the digest and the figures say so.
-    for field, message in ((1.0, "ledger.digest must be that of the content"), (2.0, "states .*, and its events cost")):
+    for field, message in ((1.0, "ledger.digest must be the digest of the content"), (2.0, "states .*, and its events cost")):
         edited = copy.deepcopy(document)
         edited["events"][1]["fields"]["replace_sensitivity"] = field
         with pytest.raises(ValueError, match=message):

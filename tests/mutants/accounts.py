@@ -214,8 +214,8 @@ ACCOUNTS = [
     ),
     Mutant(
         "largest-blanket-too-likely", "largest responses are clones more often than they are", "_likelihoods",
-        "math.expm1(epsilon) + most",
-        "math.expm1(epsilon) / 2 + most",
+        "math.expm1(epsilon) + max_ratio",
+        "math.expm1(epsilon) / 2 + max_ratio",
         ("test_no_rows_of_few_users_cost_more_than_is_said",),
     ),
     Mutant(
