@@ -27,7 +27,7 @@ CONTRIBUTIONS = [
     ),
     Mutant(
         "fedrec-raters-unbounded", "FedRec counts all items of a user, whatever max_items is", "count_raters",
-        "most is None or lengths.max() <= most",
+        "max_items is None or lengths.max() <= max_items",
         "True",
         ("test_ledger_of_central_privacy",),
     ),

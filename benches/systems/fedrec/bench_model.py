@@ -66,7 +66,7 @@ class Round:
     def _check_numpy(self):
         update = self._fastfedrec().arrays["total"].view(np.int64)
         (devices,) = self.model._devices.values()
-        self.spoken = devices.spoken
+        self.spoken = devices.reported
         moved = devices.user_factors
         fresh = FedRec(n_factors=N_FACTORS)
         fresh._devices_in("shard-0", self.data, self.key, 0)

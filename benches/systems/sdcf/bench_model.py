@@ -31,7 +31,7 @@ class Round:
         self.state = self.model.initial_state(self.data, self.key)
         self.total = self._fastfedrec().arrays
         (devices,) = self.model._devices.values()
-        self.spoken = devices.spoken
+        self.spoken = devices.reported
         if impl == "numpy":
             self._check_numpy()
         self.run = self._numpy if impl == "numpy" else self._fastfedrec

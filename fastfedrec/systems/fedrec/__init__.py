@@ -1,6 +1,6 @@
-"""FedRec and FedRec++: rounds, virtual ratings, denoisers, and the attacks on them.
+"""FedRec and FedRec++: federated rounds with virtual ratings and denoisers, and attacks on their messages.
 
-Attacks that work on any model are in `studies.membership`.
+`studies.membership` has attacks that apply to any model.
 """
 
 __all__: list[str] = []

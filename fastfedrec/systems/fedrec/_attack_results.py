@@ -1,4 +1,4 @@
-"""What an attack on FedRec claims, how it is scored, and how messages are matched with the data."""
+"""Results of attacks on FedRec, their scores, and the matching of messages with the data."""
 
 from dataclasses import dataclass
 
@@ -15,20 +15,20 @@ REMEDY = "pass an entry of a model's records_, from fit(record_views=...)"
 
 @dataclass(frozen=True)
 class AttackResult:
-    """What an attack claims of each pair (user, item), and what is so.
+    """The claims of an attack on each pair (user, item), and the truth.
 
     Parameters
     ----------
     attack : str
-        Name, and who carries it out.
+        Name of the attack and of the adversary.
     claims : ndarray of shape (n_pairs,), int8
         1 "rated", -1 "not rated", 0 no claim.
     is_rated : ndarray of shape (n_pairs,), bool
-        The truth, which the attack does not look at.
+        The truth, which the attack does not use.
     scores : ndarray of shape (n_pairs,), float64
-        How strongly the attack holds a pair to be rated.
+        Evidence that a pair is rated, larger for stronger evidence.
     rows : ndarray of shape (n_pairs,), int64
-        Whose pair it is: rows of the data.
+        Row of each pair's user in the data.
     """
 
     attack: str
@@ -39,7 +39,7 @@ class AttackResult:
 
     @property
     def base_rate(self) -> float:
-        """Share of the pairs that are rated: the precision of claiming it of all.
+        """Share of the pairs that are rated, which is the precision of a random claim.
 
         Returns
         -------
@@ -50,7 +50,7 @@ class AttackResult:
 
     @property
     def precision(self) -> float:
-        """Share of the pairs claimed to be rated that are.
+        """Share of the pairs claimed to be rated that are rated.
 
         Returns
         -------
@@ -62,92 +62,94 @@ class AttackResult:
 
     @property
     def recall(self) -> float:
-        """Share of the rated pairs that are claimed to be.
+        """Share of the rated pairs that are claimed to be rated.
 
         Returns
         -------
         float
-            NaN where nothing is rated.
+            NaN without rated pairs.
         """
         claimed = self.claims[self.is_rated]
         return float((claimed > 0).mean()) if len(claimed) else float("nan")
 
     @property
     def told(self) -> float:
-        """Share of all pairs of which something is claimed, and truly.
+        """Share of all pairs with a correct claim.
 
         Returns
         -------
         float
             NaN without pairs.
         """
-        right = self.claims == np.where(self.is_rated, 1, -1)
-        return float(right.mean()) if len(right) else float("nan")
+        is_correct = self.claims == np.where(self.is_rated, 1, -1)
+        return float(is_correct.mean()) if len(is_correct) else float("nan")
 
     @property
     def auc(self) -> float:
-        """Chance that a rated pair has a higher score than one that is not, ties counting half; .5 is no attack.
+        """Area under the ROC curve: the probability that a rated pair scores above an unrated one, .5 by chance.
 
         Returns
         -------
         float
-            NaN where all pairs are alike.
+            NaN if all pairs are rated, or none.
         """
+        # The rank-sum statistic, with ties counted half.
         _, code = np.unique(self.scores, return_inverse=True)
         rated = np.bincount(code[self.is_rated], minlength=code.max(initial=0) + 1).astype(np.float64)
         other = np.bincount(code[~self.is_rated], minlength=len(rated)).astype(np.float64)
-        below = np.cumsum(other) - other
+        n_below = np.cumsum(other) - other
         pairs = rated.sum() * other.sum()
-        return float((rated * (below + other / 2)).sum() / pairs) if pairs else float("nan")
+        return float((rated * (n_below + other / 2)).sum() / pairs) if pairs else float("nan")
 
     @property
     def beats_chance(self) -> bool:
-        """Whether more claims are true than were to be expected, by five standard deviations, had they been drawn.
+        """Whether more claims are correct than expected by chance, by five standard deviations.
 
         Returns
         -------
         bool
-            Of claims "rated" and of claims "not rated", either.
+            True if this holds for the claims "rated" or for the claims "not rated".
         """
         for claim, truth, chance in ((1, self.is_rated, self.base_rate), (-1, ~self.is_rated, 1 - self.base_rate)):
-            right = truth[self.claims == claim]
-            if right.sum() - len(right) * chance > 5 * np.sqrt(len(right) * chance * (1 - chance)):
+            is_correct = truth[self.claims == claim]
+            # The number of correct random claims is binomial.
+            if is_correct.sum() - len(is_correct) * chance > 5 * np.sqrt(len(is_correct) * chance * (1 - chance)):
                 return True
         return False
 
     def statement(self) -> str:
-        """Put the figures into a sentence, for ``ledger.note``.
+        """Describe the figures in a sentence, for ``ledger.note``.
 
         Returns
         -------
         str
-            Begins with "not protected", or where the attack does not beat chance with "withstood".
+            Begins with "not protected" if the attack beats chance, and with "withstood" otherwise.
         """
         n_claimed = int((self.claims > 0).sum())
-        truly = f", {self.precision:.1%} of them truly (by chance {self.base_rate:.1%})" if n_claimed else ""
+        precision = f", {self.precision:.1%} of them truly (by chance {self.base_rate:.1%})" if n_claimed else ""
         area = self.auc
         auc = "" if np.isnan(area) else f"; AUC {area:.3f}"
         return (
             f"{'not protected' if self.beats_chance else 'withstood'}, by experiment: {self.attack}: of "
-            f"{len(self.claims):,} items that users spoke of, {n_claimed:,} are claimed to be rated{truly}; they are "
-            f"{self.recall:.1%} of all rated ones{auc}"
+            f"{len(self.claims):,} items that users spoke of, {n_claimed:,} are claimed to be rated{precision}; they "
+            f"are {self.recall:.1%} of all rated ones{auc}"
         )
 
 
 @dataclass(frozen=True)
 class RatingResult(AttackResult):
-    """An attack that tells ratings too, and users' factors.
+    """The claims of an attack that also computes ratings and users' factors.
 
     Parameters
     ----------
     attack, claims, is_rated, scores, rows : object
-        As for `AttackResult`.
+        See `AttackResult`.
     ratings : ndarray of shape (n_pairs,), float64
-        What is told of each pair; NaN where nothing is claimed.
+        Claimed rating of each pair; NaN without a claim.
     true_ratings : ndarray of shape (n_pairs,), float64
-        The truth; NaN where a pair is not rated.
+        True rating; NaN for an unrated pair.
     user_factors : ndarray of shape (n_users, n_factors), float64
-        What is told of each user, in the first of the rounds; NaN where nothing is.
+        Computed factors of each user in the first round; NaN without a result.
     """
 
     ratings: NDArray[np.float64]
@@ -156,46 +158,46 @@ class RatingResult(AttackResult):
 
     @property
     def rating_recall(self) -> float:
-        """Share of the rated pairs that are claimed to be, with the right rating.
+        """Share of the rated pairs that are claimed with the correct rating.
 
         Returns
         -------
         float
-            NaN where nothing is rated.
+            NaN without rated pairs.
         """
-        right = (self.claims > 0) & (self.ratings == self.true_ratings)
-        return float(right[self.is_rated].mean()) if self.is_rated.any() else float("nan")
+        is_correct = (self.claims > 0) & (self.ratings == self.true_ratings)
+        return float(is_correct[self.is_rated].mean()) if self.is_rated.any() else float("nan")
 
     @property
     def commonest_rating(self) -> float:
-        """Share of the rated pairs that have the commonest rating: the best guess of one who knows only that.
+        """Share of the rated pairs with the most frequent rating, which is the best constant guess.
 
         Returns
         -------
         float
-            NaN where nothing is rated.
+            NaN without rated pairs.
         """
         _, counts = np.unique(self.true_ratings[self.is_rated], return_counts=True)
         return float(counts.max() / counts.sum()) if len(counts) else float("nan")
 
     @property
     def beats_chance(self) -> bool:
-        """Whether it tells what is rated, or more ratings than the commonest one would.
+        """Whether the attack finds rated pairs, or more ratings than the best constant guess.
 
         Returns
         -------
         bool
-            Either.
+            True if one of the two holds.
         """
         return super().beats_chance or self.rating_recall > self.commonest_rating
 
     def statement(self) -> str:
-        """Put the figures into a sentence, for ``ledger.note``.
+        """Describe the figures in a sentence, for ``ledger.note``.
 
         Returns
         -------
         str
-            Begins with "not protected", or where the attack does not beat chance with "withstood".
+            Begins with "not protected" if the attack beats chance, and with "withstood" otherwise.
         """
         return (
             f"{super().statement()}; the rating of {self.rating_recall:.1%} of all rated ones is told exactly (by "
@@ -204,7 +206,7 @@ class RatingResult(AttackResult):
 
 
 def check_record(record: RecordedRound, truth: InteractionsLike) -> tuple[RecordedRound, Interactions]:
-    """Return a record of these data, and the data, or raise."""
+    """Return the record and its data, or raise if they do not match."""
     check_instance("record", record, RecordedRound, REMEDY)
     truth = as_interactions("truth", truth)
     if record.n_items != truth.n_items or not np.isin(record.server.senders, truth.global_user_ids).all():
@@ -213,24 +215,24 @@ def check_record(record: RecordedRound, truth: InteractionsLike) -> tuple[Record
 
 
 def rows_of(users: np.ndarray, truth: Interactions) -> np.ndarray:
-    """Rows of global ids."""
+    """Return the rows of global ids."""
     order = np.argsort(truth.global_user_ids)
     return order[np.searchsorted(truth.global_user_ids, users, sorter=order)]
 
 
 def cells_of(messages: Messages, truth: Interactions) -> np.ndarray:
-    """One number for each (user, item)."""
+    """Return one number for each (user, item)."""
     return rows_of(messages.senders, truth) * truth.n_items + messages.items
 
 
 def rated_cells(truth: Interactions) -> np.ndarray:
-    """The numbers of the pairs that are rated, ascending."""
+    """Return the numbers of the rated pairs, ascending."""
     return np.repeat(np.arange(truth.n_users), truth.interactions_per_user()) * truth.n_items + truth.indices
 
 
 def result_of(
     attack: str, claims: np.ndarray, scores: np.ndarray, cells: np.ndarray, truth: Interactions
 ) -> AttackResult:
-    """Beside the truth."""
+    """Return a result with the truth of its pairs."""
     is_rated = np.isin(cells, rated_cells(truth))
     return AttackResult(attack, claims, is_rated, scores.astype(np.float64), cells // truth.n_items)

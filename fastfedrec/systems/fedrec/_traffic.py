@@ -1,4 +1,4 @@
-"""What a round of FedRec or FedRec++ moves, counted in latent vectors."""
+"""Traffic of a round of FedRec or FedRec++ in latent vectors."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, Devices
 
 @dataclass(frozen=True)
 class VectorTraffic:
-    """Latent vectors of one round in which everybody takes part; means over denoisers and over all other users.
+    """Latent vectors of one round in which all users take part, as means over denoisers and over other users.
 
     Parameters
     ----------
     n_denoisers, n_ordinary : int
-        How many there are of each.
+        Number of denoisers, and of other users.
     denoiser_received : float
-        What a denoiser is sent by the users it serves.
+        Vectors that a denoiser receives from its users.
     denoiser_sent : float
-        The sums that it sends, and where it shares its own gradients like anybody, its share for the server.
+        Vectors that a denoiser sends: its sums and, with additive sharing, the server's shares of its own gradients.
     ordinary : float
-        What any other user sends.
+        Vectors that any other user sends.
     """
 
     n_denoisers: int
@@ -34,58 +34,59 @@ class VectorTraffic:
 
     @property
     def denoiser(self) -> float:
-        """What a denoiser receives and sends; 0 where there is none.
+        """Vectors that a denoiser receives and sends; 0 without denoisers.
 
         Returns
         -------
         float
-            Vectors.
+            Number of vectors.
         """
         return self.denoiser_received + self.denoiser_sent
 
     @property
     def client(self) -> float:
-        """The mean of the two over all users: of what a user sends, and a denoiser receives besides.
+        """Mean over all users of the vectors that a user sends or, for a denoiser, receives and sends.
 
         Returns
         -------
         float
-            Vectors.
+            Number of vectors.
         """
         total = self.n_denoisers * self.denoiser + self.n_ordinary * self.ordinary
         return total / (self.n_denoisers + self.n_ordinary)
 
 
 def count_vectors(sharing: int, groups: Collection[Devices], denoisers: np.ndarray, n_items: int) -> VectorTraffic:
-    """Count what the spoken lists of all shards move; `denoisers` is by user, in the order of the shards."""
+    """Count the vectors of all shards' reported items; `denoisers` is by user, in the order of the shards."""
     users = np.concatenate([devices.users for devices in groups])
     is_denoiser = denoisers == users if sharing != PLAIN else np.zeros(len(users), dtype=bool)
     names, group = np.unique(denoisers, return_inverse=True) if sharing != PLAIN else (denoisers, np.zeros_like(users))
-    # Of which kinds a user's denoiser hears.  As published, it adds what it rated itself, and of others what they did
-    # not.
-    heard = np.zeros((len(users), 3), dtype=np.uint8)
-    heard[:, VIRTUAL] = (sharing == ADDITIVE) | ((sharing == PUBLISHED) & ~is_denoiser)
-    heard[:, RATED] = (sharing == ADDITIVE) | ((sharing == PUBLISHED) & is_denoiser)
+    # Kinds of items that a user sends to a denoiser.  In the published variant these are virtual items, and a
+    # denoiser's own rated ones.
+    is_received = np.zeros((len(users), 3), dtype=np.uint8)
+    is_received[:, VIRTUAL] = (sharing == ADDITIVE) | ((sharing == PUBLISHED) & ~is_denoiser)
+    is_received[:, RATED] = (sharing == ADDITIVE) | ((sharing == PUBLISHED) & is_denoiser)
     counts, cells = np.zeros((len(users), 3), dtype=np.int64), np.zeros((len(names), n_items), dtype=np.uint8)
     start = 0
     for devices in groups:
         part = slice(start, start + len(devices.users))
-        if (spoken := devices.spoken) is not None:
+        if (reported := devices.reported) is not None:
             _kernel.count_spoken(
-                spoken.indptr, spoken.items, spoken.kinds, group[part].astype(np.int64), heard[part], counts[part],
-                cells,
+                reported.indptr, reported.items, reported.kinds, group[part].astype(np.int64), is_received[part],
+                counts[part], cells,
             )  # fmt: skip
         start = part.stop
-    said = counts[:, RATED] + counts[:, VIRTUAL]
+    n_reported = counts[:, RATED] + counts[:, VIRTUAL]
     if sharing == PLAIN:
-        return VectorTraffic(0, len(users), 0.0, 0.0, float(said.mean()))
-    forwarded = said if sharing == ADDITIVE else counts[:, VIRTUAL]
-    own = float(said[is_denoiser].mean()) if sharing == ADDITIVE else 0.0
+        return VectorTraffic(0, len(users), 0.0, 0.0, float(n_reported.mean()))
+    # With additive sharing each reported vector is sent twice, as a share to the server and one to the denoiser.
+    forwarded = n_reported if sharing == ADDITIVE else counts[:, VIRTUAL]
+    denoiser_share = float(n_reported[is_denoiser].mean()) if sharing == ADDITIVE else 0.0
     n_ordinary = int((~is_denoiser).sum())
     return VectorTraffic(
         len(names),
         n_ordinary,
         float(forwarded[~is_denoiser].sum() / len(names)),
-        float(cells.sum() / len(names)) + own,
-        float((said + forwarded)[~is_denoiser].mean()) if n_ordinary else 0.0,
+        float(cells.sum() / len(names)) + denoiser_share,
+        float((n_reported + forwarded)[~is_denoiser].mean()) if n_ordinary else 0.0,
     )

@@ -1,4 +1,4 @@
-"""What each party of FedRec and FedRec++ received in a round, recorded for tests and attacks."""
+"""The messages that each party of FedRec and FedRec++ received in a round, recorded for tests and attacks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,25 +7,25 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, WITHHELD, Spoken
+from fastfedrec.systems.fedrec.devices import RATED, VIRTUAL, WITHHELD, ReportedItems
 
-PLAIN, PUBLISHED, ADDITIVE = 0, 1, 2  # as in the kernel
+PLAIN, PUBLISHED, ADDITIVE = 0, 1, 2  # the kernel's codes
 
 
 @dataclass(frozen=True)
 class Messages:
-    """Vectors that one kind of party received.
+    """Vectors that the parties of one kind received.
 
     Parameters
     ----------
     senders : ndarray of shape (n,), uint64
-        Global ids of the users they came from; a denoiser that takes its own gradients from its sum is a sender too.
+        Global ids of the senders; a denoiser that subtracts its own gradients from its sum is a sender too.
     receivers : ndarray of shape (n,), uint64
-        Global ids of the denoisers; 0 where the server received.
+        Global ids of the denoisers; 0 for the server.
     items : ndarray of shape (n,), int32
-        What they are about.
+        Columns of the reported items.
     values : ndarray of shape (n, n_factors + 1), uint64
-        As sent: integers modulo 2^64, the last of which counts the user.
+        Messages: integers modulo 2^64, the last of which counts the user.
     """
 
     senders: NDArray[np.uint64]
@@ -37,59 +37,60 @@ class Messages:
         return len(self.items)
 
     def select(self, mask: np.ndarray) -> Self:
-        """Some of the messages.
+        """Select messages.
 
         Parameters
         ----------
         mask : ndarray of shape (n,)
-            True where kept, or positions.
+            Boolean mask, or positions.
 
         Returns
         -------
         Messages
-            In the given order.
+            Selected messages, in the order of `mask`.
         """
         return type(self)(self.senders[mask], self.receivers[mask], self.items[mask], self.values[mask])
 
     def add_up(self, by: str, n_items: int) -> Self:
-        """One message for each (sender or receiver, item): the sum of theirs.
+        """Sum the messages of each (sender or receiver, item).
 
         Parameters
         ----------
         by : {"senders", "receivers"}
-            Whose sums.
+            Party to group by.
         n_items : int
             Size of the catalogue.
 
         Returns
         -------
         Messages
-            By that party, then by item.
+            Sums, sorted by party and then by item.
         """
         if not len(self):
             return self
         parties, index = np.unique(getattr(self, by), return_inverse=True)
+        # Sorted by (party, item), each run of equal numbers is one sum.
         cells = index * n_items + self.items
         order = np.argsort(cells, kind="stable")
         starts = np.flatnonzero(np.diff(cells[order], prepend=-1))
-        found = cells[order][starts]
-        owners = parties[found // n_items]
+        pairs = cells[order][starts]
+        owners = parties[pairs // n_items]
         values = np.add.reduceat(self.values[order], starts, axis=0)
-        return type(self)(owners, owners, (found % n_items).astype(np.int32), values)
+        return type(self)(owners, owners, (pairs % n_items).astype(np.int32), values)
 
     @classmethod
     def joined(cls, parts: "Sequence[Messages]") -> "Messages":
-        """All messages of several lists.
+        """Concatenate several lists of messages.
 
         Parameters
         ----------
         parts : sequence of Messages
-            At least one.
+            At least one list.
 
         Returns
         -------
         Messages
-            One list after the other.
+            All messages, in the order of the lists.
         """
         if len(parts) == 1:
             return parts[0]
@@ -99,22 +100,22 @@ class Messages:
 
 @dataclass(frozen=True)
 class RecordedRound:
-    """Everything that was sent in one round.
+    """All messages of one round.
 
     Parameters
     ----------
     round : int
-        Which one.
+        Number of the round.
     server : Messages
-        What users sent to the server.
+        Messages from users to the server.
     denoisers : Messages
-        What users sent to denoisers.
+        Messages from users to denoisers.
     item_factors : ndarray of shape (n_items, n_factors), float64
-        What the server sent to everybody.
+        Item factors that the server broadcast.
     regularization : float
-        Of the gradients; everybody knows it.
+        Public L2 penalty in the gradients.
     scale : float
-        How many steps a gradient of 1 is; everybody knows it.
+        Public number of steps of a gradient of 1.
     """
 
     round: int
@@ -131,33 +132,33 @@ class RecordedRound:
         Returns
         -------
         int
-            Also of items that nobody spoke of.
+            Number of items, including those that no user reported.
         """
         return len(self.item_factors)
 
     def denoiser_sums(self) -> Messages:
-        """What each denoiser sends to the server: for each item that it heard of, the sum.
+        """Compute the messages from denoisers to the server, each a sum for one item.
 
         Returns
         -------
         Messages
-            From denoisers, by denoiser and item.
+            Sums, sorted by denoiser and then by item.
         """
         return self.denoisers.add_up("receivers", self.n_items)
 
     @classmethod
     def of_shards(cls, parts: "Sequence[RecordedRound]") -> "RecordedRound":
-        """Join the records that several shards made of one round.
+        """Join the records of several shards for one round.
 
         Parameters
         ----------
         parts : sequence of RecordedRound
-            Of the same round.
+            Records of the same round.
 
         Returns
         -------
         RecordedRound
-            Of all users.
+            The record of all users.
         """
         return replace(
             parts[0],
@@ -172,24 +173,26 @@ def record_round(
     state: Any,
     users: np.ndarray,
     roles: np.ndarray,
-    spoken: Spoken,
+    reported: ReportedItems,
     messages: np.ndarray,
     regularization: float,
     scale: float,
 ) -> RecordedRound:
-    """Sort what the kernel wrote into what each party received; `users` and `roles` are those of each spoken item."""
-    kinds = spoken.kinds
-    said = (roles > 0) & (kinds != WITHHELD)
-    to_server = said if sharing != PUBLISHED else said & (roles == 1)
+    """Sort the kernel's messages by the party that received them; `users` and `roles` are per reported item."""
+    kinds = reported.kinds
+    # Role 0 is outside the cohort.
+    is_sent = (roles > 0) & (kinds != WITHHELD)
+    to_server = is_sent if sharing != PUBLISHED else is_sent & (roles == 1)
     if sharing == PUBLISHED:
-        to_denoiser = said & np.where(roles == 2, kinds == RATED, kinds == VIRTUAL)
+        to_denoiser = is_sent & np.where(roles == 2, kinds == RATED, kinds == VIRTUAL)
+        # A denoiser sums others' virtual items, and subtracts its own rated ones.
     else:
-        to_denoiser = said & (sharing == ADDITIVE)
+        to_denoiser = is_sent & (sharing == ADDITIVE)
     receivers = state.denoisers[state.rows(users)] if sharing != PLAIN else np.zeros(len(users), dtype=np.uint64)
     server = Messages(
-        users[to_server], np.zeros(to_server.sum(), dtype=np.uint64), spoken.items[to_server], messages[0][to_server]
+        users[to_server], np.zeros(to_server.sum(), dtype=np.uint64), reported.items[to_server], messages[0][to_server]
     )
     denoisers = Messages(
-        users[to_denoiser], receivers[to_denoiser], spoken.items[to_denoiser], messages[1][to_denoiser]
+        users[to_denoiser], receivers[to_denoiser], reported.items[to_denoiser], messages[1][to_denoiser]
     )
     return RecordedRound(round_number, server, denoisers, state.item_factors, regularization, scale)

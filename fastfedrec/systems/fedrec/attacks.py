@@ -1,10 +1,10 @@
-"""What the parties of FedRec and FedRec++ find out about users' ratings, by experiment.
+"""Attacks on users' ratings by the parties of FedRec and FedRec++, by experiment.
 
-Every attack takes what parties received (``fit(record_views=...)``), claims of each pair (user, item) that the server
-saw whether it is rated, and is then scored against the data.  docs/explanation/systems/fedrec/fedrec-privacy.md
-has the figures.
+Every attack gets the messages to some parties (``fit(record_views=...)``), claims for each pair (user, item) in the
+server's messages whether it is rated, and is scored against the data.
+docs/explanation/systems/fedrec/fedrec-privacy.md has the figures.
 
-`fastfedrec.attacks` has these and the attacks on whose data any model was fitted on.
+`fastfedrec.attacks` has these attacks and membership attacks on any model.
 """
 
 from collections.abc import Sequence
@@ -43,42 +43,42 @@ __all__ = [
     "value_matching",
 ]
 
-_TOLERANCE = 1e-3  # of a rating that is told: gradients are exact to 2^-32
-_FEWEST = 4  # equations for the four unknowns of a user, one of which is free
-_N_REWEIGHTINGS = 12
-_RESIDUAL = 1e-3  # of a user's mean residual: what a fitting equation is off by
+_TOLERANCE = 1e-3  # of a computed rating: gradients are exact to 2^-32
+_MIN_EQUATIONS = 4  # for the four unknowns of a user, which are determined up to a factor
+_N_REWEIGHTINGS = 12  # steps of iteratively reweighted least squares
+_RESIDUAL_SHARE = 1e-3  # residual of a fitting equation, relative to a user's mean residual
 
 
-#: Of all attacks, that part of the docstring.
+#: The common parameters of all attacks, for their docstrings.
 _scores_claims = shares_docstring("""\
 record : RecordedRound
-    What everybody received in one round.
+    Messages of one round, to all parties.
 truth : Interactions, SciPy sparse matrix or array, or frame
     The data, to score the claims.""")
 
 
 @_scores_claims
 def value_matching(record: RecordedRound, truth: InteractionsLike, *, colluding: bool = True) -> AttackResult:
-    """Look for the vectors that the server received among those of the denoisers: what is found is virtual.
+    """Search the denoisers' messages for the vectors that the server received: matches are virtual items.
 
     Parameters
     ----------
     colluding : bool
-        Whether denoisers show the server what they received, without the senders; otherwise it has only their sums.
+        Whether denoisers show the server their messages, without the senders; otherwise it has only their sums.
 
     Returns
     -------
     AttackResult
-        All pairs that are not found are claimed to be rated; found nothing, it claims that of all.
+        Pairs without a match are claimed to be rated, or all pairs if there is no match.
 
     Notes
     -----
-    Anonymity of senders does not matter: a vector of integers is its own name.
+        Anonymity of senders does not prevent this, since a vector of integers identifies a message.
     """
     record, truth = check_record(record, truth)
     server = record.server
-    found = record.denoisers if check_flag("colluding", colluding) else record.denoiser_sums()
-    matched = np.isin(_names_of(server), _names_of(found))
+    denoiser_messages = record.denoisers if check_flag("colluding", colluding) else record.denoiser_sums()
+    matched = np.isin(_hashes_of(server), _hashes_of(denoiser_messages))
     who = "the server with denoisers" if colluding else "the server with each denoiser's sums"
     claims = np.where(matched, -1, 1).astype(np.int8)
     return result_of(f"value matching, {who}", claims, claims, cells_of(server, truth), truth)
@@ -86,17 +86,17 @@ def value_matching(record: RecordedRound, truth: InteractionsLike, *, colluding:
 
 @_scores_claims
 def intersection(records: Sequence[RecordedRound], truth: InteractionsLike) -> AttackResult:
-    """Claim that the items which a user speaks of in every round are rated: virtual ones come and go.
+    """Claim that the items a user reports in every round are rated, since virtual items change.
 
     Parameters
     ----------
     records : sequence of RecordedRound
-        What everybody received in several rounds.
+        Messages of several rounds, to all parties.
 
     Returns
     -------
     AttackResult
-        Of all pairs of all rounds; the score is the share of the rounds in which the user sent anything.
+        Claims on all pairs of all rounds; the score is the share of the user's rounds in which the pair occurs.
     """
     if not records:
         raise ValueError(f"records must hold at least one round, got none; {REMEDY}")
@@ -107,6 +107,7 @@ def intersection(records: Sequence[RecordedRound], truth: InteractionsLike) -> A
     present = np.zeros(truth.n_users)
     for messages in rounds:
         present[rows_of(distinct(messages.senders), truth)] += 1
+    # A user outside a round's cohort sends no item, so each user's own number of rounds counts.
     share = times / present[pairs // truth.n_items]
     claims = np.where(share == 1, 1, -1).astype(np.int8)
     name = f"intersection of {len(rounds)} round{'s' * (len(rounds) != 1)}, the server"
@@ -115,17 +116,17 @@ def intersection(records: Sequence[RecordedRound], truth: InteractionsLike) -> A
 
 @_scores_claims
 def popularity(record: RecordedRound, truth: InteractionsLike, counts: np.ndarray) -> AttackResult:
-    """Hold popular items for rated ones: the only thing that is left to a server with one fixed list of each user.
+    """Claim that popular items are rated, the only attack on a user's fixed list that is open to the server.
 
     Parameters
     ----------
     counts : ndarray of shape (n_items,)
-        How many users rated each item, as the server computes in every round of FedRec++.
+        Number of users who rated each item, as the server computes in every round of FedRec++.
 
     Returns
     -------
     AttackResult
-        The score is the item's count; the upper half is claimed to be rated.
+        The score is the item's count; the upper half of the pairs is claimed to be rated.
     """
     record, truth = check_record(record, truth)
     server = record.server
@@ -139,41 +140,43 @@ def popularity(record: RecordedRound, truth: InteractionsLike, counts: np.ndarra
 
 @_scores_claims
 def group_sums(record: RecordedRound, truth: InteractionsLike) -> AttackResult:
-    """Subtract each denoiser's sums alone: where all of its users who speak of an item rated it, or none did, it shows.
+    """Subtract each denoiser's sums separately, which reveals items that all or none of the reporting users rated.
 
     Returns
     -------
     AttackResult
-        No claim where the count of raters is neither all nor none.  With one user to a denoiser it is always one of
-        them.
+        No claim if the count of raters is neither all nor none.  With one user per denoiser there is always a claim.
 
     Notes
     -----
-    It needs who is served by whom, which the server has dealt out, and each denoiser's sum alone.
+    The server needs the assignment of users to denoisers, which it made, and each denoiser's sum.
     """
     record, truth = check_record(record, truth)
     server = record.server
     known, first = np.unique(record.denoisers.senders, return_index=True)
     receivers = record.denoisers.receivers[first]
-    grouped = np.isin(server.senders, known)  # who sent a denoiser nothing is in no group
+    grouped = np.isin(server.senders, known)  # a user who sent a denoiser no message is in no group
     groups = np.zeros(len(server), dtype=np.uint64)
     groups[grouped] = receivers[np.searchsorted(known, server.senders[grouped])]
-    sent = Messages(server.senders, groups, server.items, server.values[:, -1:])  # the counts alone
-    heard = replace(record.denoisers, values=record.denoisers.values[:, -1:])
-    ours, theirs = (messages.add_up("receivers", record.n_items) for messages in (sent, heard))
-    owners, position = np.unique(np.concatenate([ours.receivers, theirs.receivers]), return_inverse=True)
-    cells = position * record.n_items + np.concatenate([ours.items, theirs.items])
+    server_counts = Messages(server.senders, groups, server.items, server.values[:, -1:])  # the counts alone
+    denoiser_counts = replace(record.denoisers, values=record.denoisers.values[:, -1:])
+    server_sums, denoiser_sums = (
+        messages.add_up("receivers", record.n_items) for messages in (server_counts, denoiser_counts)
+    )
+    owners, position = np.unique(np.concatenate([server_sums.receivers, denoiser_sums.receivers]), return_inverse=True)
+    cells = position * record.n_items + np.concatenate([server_sums.items, denoiser_sums.items])
     known_cells, index = np.unique(cells, return_inverse=True)
     raters, speakers = np.zeros(len(known_cells), dtype=np.uint64), np.zeros(len(known_cells), dtype=np.int64)
-    raters[index[: len(ours)]] = ours.values[:, -1]
-    raters[index[len(ours) :]] -= theirs.values[:, -1]
-    own = np.searchsorted(owners, groups) * record.n_items + server.items
-    place = np.searchsorted(known_cells, own)
-    np.add.at(speakers, place, 1)
-    # A denoiser that sends the server nothing itself, as published, may be one more of the raters.
-    silent = ~np.isin(owners, server.senders)[known_cells // record.n_items]
-    all_of_them = raters.view(np.int64) == speakers + silent
-    claims = np.where(all_of_them[place], 1, np.where(raters[place] == 0, -1, 0)).astype(np.int8)
+    raters[index[: len(server_sums)]] = server_sums.values[:, -1]
+    # The last column counts users, so the difference is the number of raters.
+    raters[index[len(server_sums) :]] -= denoiser_sums.values[:, -1]
+    report_cells = np.searchsorted(owners, groups) * record.n_items + server.items
+    cell_numbers = np.searchsorted(known_cells, report_cells)
+    np.add.at(speakers, cell_numbers, 1)
+    # A denoiser that sends the server no message of its own, as in the published variant, may be an additional rater.
+    is_silent = ~np.isin(owners, server.senders)[known_cells // record.n_items]
+    all_rated = raters.view(np.int64) == speakers + is_silent
+    claims = np.where(all_rated[cell_numbers], 1, np.where(raters[cell_numbers] == 0, -1, 0)).astype(np.int8)
     claims[~grouped] = 0
     return result_of("sums of single denoisers, the server", claims, claims, cells_of(server, truth), truth)
 
@@ -187,23 +190,23 @@ def gradients(
     Parameters
     ----------
     first, second : RecordedRound
-        What everybody received in any two rounds.
+        Messages of any two rounds, to all parties.
     grid : sequence of float
-        The ratings there are.
+        Possible ratings, increasing.
 
     Returns
     -------
     RatingResult
-        Of all pairs of both rounds, those whose rating comes out on the grid are claimed to be rated, with that rating.
-        No claim of users who did not speak of four items in both rounds.
+        Claims on all pairs of both rounds: pairs with a computed rating on the grid are claimed to be rated, with this
+        rating.  There is no claim on users who reported fewer than four items in both rounds.
 
     Notes
     -----
-    A gradient is ``e x + reg v``, of which the server knows ``reg v``.  What is left of a user's gradients has one
-    direction, that of its factors x = c y with y of norm 1, and e = a / c with a known.  The rating of an item is
-    ``c y'v - a / c``, and the same in both rounds: one linear equation for each item in c and 1 / c of both rounds, so
-    that four items tell c.  A virtual rating is computed as well; the user's mean is rarely on the grid.  Equations
-    that do not hold, of ratings predicted anew, are weighted down.
+    A gradient is ``e x + reg v``, and the server knows ``reg v``.  The remaining gradients of a user have the direction
+    of the user's factors x = c y, with y of norm 1, and e = a / c with a known.  The rating of an item is
+    ``c y'v - a / c``, and is the same in both rounds.  This is one linear equation per item in c and 1 / c of both
+    rounds, so that four items determine c.  Virtual ratings are computed as well, but a user's mean is rarely on the
+    grid.  Equations of ratings that are predicted anew do not hold, and get a low weight.
 
     References
     ----------
@@ -216,27 +219,29 @@ def gradients(
     common, one, two = np.intersect1d(cells, other_cells, assume_unique=True, return_indices=True)
     equations = np.column_stack([products[one], -sizes[one], -other_products[two], other_sizes[two]])
     lengths = [np.full(truth.n_users, np.nan) for _ in views]
-    owners, owner = np.unique(common // truth.n_items, return_inverse=True)
-    unknown = _null_vectors(equations, owner, len(owners))
-    solved = (np.bincount(owner, minlength=len(owners)) >= _FEWEST) & (unknown[:, ::2] * unknown[:, 1::2] > 0).all(1)
+    users, equation_user = np.unique(common // truth.n_items, return_inverse=True)
+    unknown = _null_vectors(equations, equation_user, len(users))
+    # The solution is (c, 1 / c) of both rounds up to a factor, so each pair must have one sign.
+    has_signs = (unknown[:, ::2] * unknown[:, 1::2] > 0).all(1)
+    is_solved = (np.bincount(equation_user, minlength=len(users)) >= _MIN_EQUATIONS) & has_signs
     for length, column in zip(lengths, (0, 2), strict=True):
-        length[owners[solved]] = np.sqrt(unknown[solved, column] / unknown[solved, column + 1])
-    seen, place = np.unique(np.concatenate([cells, other_cells]), return_index=True)
-    told = np.empty(len(cells) + len(other_cells))
-    for part, (where, size, product, _), length in zip(
+        length[users[is_solved]] = np.sqrt(unknown[is_solved, column] / unknown[is_solved, column + 1])
+    seen, positions = np.unique(np.concatenate([cells, other_cells]), return_index=True)
+    computed = np.empty(len(cells) + len(other_cells))
+    for part, (pairs, size, product, _), length in zip(
         (slice(len(cells)), slice(len(cells), None)), views, lengths, strict=True
     ):
-        row = where // truth.n_items
-        told[part] = length[row] * product - size / length[row]
-        # -x with -c explains the gradients as well: ratings are not negative, on the whole.
-        sign = np.where(np.bincount(row, told[part], truth.n_users) < 0, -1.0, 1.0)
-        told[part] *= sign[row]
+        row = pairs // truth.n_items
+        computed[part] = length[row] * product - size / length[row]
+        # The negative of both x and c explains the gradients as well, but ratings are mostly positive.
+        sign = np.where(np.bincount(row, computed[part], truth.n_users) < 0, -1.0, 1.0)
+        computed[part] *= sign[row]
         length *= sign
-    told = told[place]
-    nearest = stars[np.abs(told[:, None] - stars).argmin(axis=1)]
-    distance = np.abs(told - nearest)
+    computed = computed[positions]
+    nearest = stars[np.abs(computed[:, None] - stars).argmin(axis=1)]
+    distance = np.abs(computed - nearest)
     claims = np.where(distance < _TOLERANCE, 1, -1).astype(np.int8)
-    claims[np.isnan(told)] = 0
+    claims[np.isnan(computed)] = 0
     plain = result_of("gradients of two rounds, the server", claims, -np.nan_to_num(distance, nan=1.0), seen, truth)
     true_ratings = np.full(len(seen), np.nan)
     true_ratings[plain.is_rated] = truth.values_or_ones()[np.searchsorted(rated_cells(truth), seen[plain.is_rated])]
@@ -255,23 +260,23 @@ def gradients(
 def run_attacks(
     records: Sequence[RecordedRound], truth: InteractionsLike, *, grid: Sequence[float] = STARS
 ) -> list[AttackResult]:
-    """Carry out every attack that applies to these records; ``fit(record_views=...)`` puts them into the ledger.
+    """Run every attack that applies to these records, as ``fit(record_views=...)`` does for the ledger.
 
     Parameters
     ----------
     records : sequence of RecordedRound
-        What everybody received in one or several rounds of one run.
+        Messages of one or several rounds of one run, to all parties.
     truth : Interactions, SciPy sparse matrix or array, or frame
         The data, to score the claims.
     grid : sequence of float
-        The ratings there are.
+        Possible ratings, increasing.
 
     Returns
     -------
     list of AttackResult
-        On the first record: where there are denoisers value matching and sums of groups, and popularity by the numbers
-        of raters that the server computes; with two records or more, intersection of all, and the gradients of the
-        first and the last.  Where users speak only of what they rated, the gradients alone.
+        On the first record: value matching and sums of groups if there are denoisers, and popularity by the numbers of
+        raters that the server computes.  With at least two records: the intersection of all, and the gradients of the
+        first and the last.  If users report rated items only: the gradients only.
     """
     if not records:
         raise ValueError(f"records must hold at least one round, got none; {REMEDY}")
@@ -292,14 +297,15 @@ def run_attacks(
     return results
 
 
-def _names_of(messages: Messages) -> np.ndarray:
-    """A number for each message, by its item and its values: two that are not alike share one in 2^64 cases."""
+def _hashes_of(messages: Messages) -> np.ndarray:
+    """Return a hash of each message's item and values; two different messages collide with probability 2^-64."""
+    # Multiplication by odd numbers is a bijection modulo 2^64.
     odd = Key.from_seed(0).words("attacks.names", size=messages.values.shape[1] + 1) | np.uint64(1)
     return messages.values @ odd[1:] + messages.items.astype(np.uint64) * odd[0]
 
 
 def _unpacked(record: RecordedRound, truth: Interactions) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of one round: pairs, a and y'v of each, and y of each user; see the notes of `gradients`."""
+    """Return pairs of one round, a and y'v of each, and y of each user; see the notes of `gradients`."""
     messages = record.server
     directions = np.full((truth.n_users, record.item_factors.shape[1]), np.nan)
     cells = cells_of(messages, truth)
@@ -310,7 +316,7 @@ def _unpacked(record: RecordedRound, truth: Interactions) -> tuple[np.ndarray, n
     owners, starts, owner = np.unique(cells // truth.n_items, return_index=True, return_inverse=True)
     if not len(owners):
         return cells, np.zeros(0), np.zeros(0), directions
-    # All of one direction, so the largest tells it; one step of the power method takes the mean over rounding errors.
+    # A user's gradients have one direction; one power iteration from the largest one averages the rounding errors.
     sizes = np.einsum("nf,nf->n", values, values)
     peaks = np.flatnonzero(sizes == np.maximum.reduceat(sizes, starts)[owner])
     largest = np.empty(len(owners), dtype=np.int64)
@@ -329,7 +335,7 @@ def _unpacked(record: RecordedRound, truth: Interactions) -> tuple[np.ndarray, n
 
 
 def _null_vectors(equations: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
-    """For each of `n` owners of equations, in ascending order, the vector that solves most of them."""
+    """Return for each of `n` users, in ascending order, the vector that solves most of the user's equations."""
     if not n:
         return np.zeros((0, 4))
     starts = np.searchsorted(owner, np.arange(n))
@@ -338,9 +344,10 @@ def _null_vectors(equations: np.ndarray, owner: np.ndarray, n: int) -> np.ndarra
     scaled = equations / norms[owner]
     weights, counts = np.ones(len(owner)), np.bincount(owner, minlength=n)
     for _ in range(_N_REWEIGHTINGS):
+        # The smallest eigenvector solves the weighted least squares problem; outliers lose weight in each step.
         grams = np.add.reduceat(scaled[:, :, None] * (weights[:, None] * scaled)[:, None, :], starts)
-        found = np.linalg.eigh(grams)[1][:, :, 0]
-        residuals = np.abs(np.einsum("nj,nj->n", scaled, found[owner]))
-        small = (_RESIDUAL * np.bincount(owner, residuals, n) / counts)[owner] + 1e-30
+        vectors = np.linalg.eigh(grams)[1][:, :, 0]
+        residuals = np.abs(np.einsum("nj,nj->n", scaled, vectors[owner]))
+        small = (_RESIDUAL_SHARE * np.bincount(owner, residuals, n) / counts)[owner] + 1e-30
         weights = small**2 / (residuals**2 + small**2)
-    return found / norms
+    return vectors / norms

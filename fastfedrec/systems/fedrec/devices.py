@@ -1,4 +1,4 @@
-"""The users' side of FedRec: what a shard keeps between rounds, and which items each user speaks of."""
+"""The users' side of FedRec: the state of a shard's devices between rounds, and the items that users report."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ __all__ = [
     "VIRTUAL",
     "WITHHELD",
     "Devices",
-    "Spoken",
+    "ReportedItems",
     "centred",
     "check_memory",
     "count_raters",
@@ -32,30 +32,24 @@ __all__ = [
     "unpack_devices",
 ]
 
-RATED, VIRTUAL, WITHHELD = 0, 1, 2  # as in the kernel; withheld: rated, trained on, and not spoken of
+RATED, VIRTUAL, WITHHELD = 0, 1, 2  # the kernel's codes; a withheld item is rated and trained on, but not reported
 
 _VIRTUAL = "fedrec.virtual_items"
 _RESPONSES = "fedrec.item_responses"
 _REPORTS = "sdcf.item_reports"
 _COUNTED = "fedrec.counted_items"
 _FIRST = "fedrec.user_factors"
-_DEVIATIONS = 8.0  # of unrated items that a user may speak of beyond what is expected: more than that one in 10^10 does
-_INIT_WIDTH = 0.01  # of the uniform first factors
+# Standard deviations of unrated reports above their mean that a buffer holds; one user in 10^10 exceeds it.
+_N_DEVIATIONS = 8.0
+_INIT_WIDTH = 0.01  # width of the interval of the first factors
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """The items that each user of a shard speaks of, rated ones and others in one ascending list.
+class ReportedItems:
+    """The items that each user of a shard reports, rated and unrated ones in one ascending list.
 
-    Parameters
-    ----------
-    indptr : ndarray of shape (n_users + 1,), int64
-        Where each user's list begins.
-    items : ndarray of shape (n_spoken,), int32
-        Columns.
-    kinds : ndarray of shape (n_spoken,), uint8
-        RATED, VIRTUAL or WITHHELD: known to the user alone.  All but the virtual ones are the user's rated items, in
-        the order of the data.
+    `kinds`, which only the user knows, are RATED, VIRTUAL or WITHHELD.  All but the virtual items are the user's rated
+    items, in the order of the data.
     """
 
     indptr: NDArray[np.int64]
@@ -65,34 +59,25 @@ class Spoken:
 
 @dataclass
 class Devices:
-    """What the devices of one shard keep between rounds; it never leaves them.
+    """The state of a shard's devices between rounds, which never leaves them.
 
-    Parameters
-    ----------
-    users : ndarray of shape (n_users,), uint64
-        Global ids.
-    user_factors : ndarray of shape (n_users, n_factors), float64
-        Moved in place.
-    next_round : int
-        The only round they can answer.
-    spoken : Spoken or None
-        As last drawn.
+    `user_factors` change in place; `next_round` is the only round that the devices can answer.
     """
 
     users: NDArray[np.uint64]
     user_factors: NDArray[np.float64]
     next_round: int = 0
-    spoken: Spoken | None = None
+    reported: ReportedItems | None = None
 
 
 def pack_devices(devices: Devices) -> dict[str, np.ndarray]:
-    """What a shard keeps, as arrays for a file of its own; which round comes next is the file's to know."""
-    spoken = devices.spoken or _empty_lists(np.zeros(len(devices.users), dtype=np.int64))
-    return {"users": devices.users, "user_factors": devices.user_factors} | vars(spoken)
+    """Return the state of a shard's devices as arrays for a file; the file's name has the next round."""
+    reported = devices.reported or _empty_lists(np.zeros(len(devices.users), dtype=np.int64))
+    return {"users": devices.users, "user_factors": devices.user_factors} | vars(reported)
 
 
 def unpack_devices(arrays: Mapping[str, np.ndarray], next_round: int, shard: Interactions, n_factors: int) -> Devices:
-    """And back, for this shard; a ValueError where they cannot be its devices'."""
+    """Return the devices of a shard from these arrays, or raise `ValueError` if they do not match the shard."""
     n = shard.n_users
     kinds: dict[str, tuple[type, tuple[int | None, ...]]] = {
         "users": (np.uint64, (n,)), "user_factors": (np.float64, (n, n_factors)), "indptr": (np.int64, (n + 1,)),
@@ -103,26 +88,30 @@ def unpack_devices(arrays: Mapping[str, np.ndarray], next_round: int, shard: Int
     for name, (dtype, shape) in kinds.items():
         if violation := ArrayRule(dtype, shape).violation(arrays[name]):
             raise ValueError(f"devices' {name} {violation}")
-    own = {name: np.array(array) for name, array in arrays.items()}
-    spoken = Spoken(own["indptr"], own["items"], own["kinds"])
-    ends = spoken.indptr[[0, -1]].tolist()
-    if ends != [0, len(spoken.items)] or len(spoken.kinds) != len(spoken.items) or (np.diff(spoken.indptr) < 0).any():
+    fields = {name: np.array(array) for name, array in arrays.items()}
+    reported = ReportedItems(fields["indptr"], fields["items"], fields["kinds"])
+    ends = reported.indptr[[0, -1]].tolist()
+    if (
+        ends != [0, len(reported.items)]
+        or len(reported.kinds) != len(reported.items)
+        or (np.diff(reported.indptr) < 0).any()
+    ):
         raise ValueError("devices' lists of items do not fit each other")
-    if len(spoken.items) and not 0 <= spoken.items.min() <= spoken.items.max() < shard.n_items:
+    if len(reported.items) and not 0 <= reported.items.min() <= reported.items.max() < shard.n_items:
         raise ValueError(f"devices' items must be from 0 to {shard.n_items - 1}")
-    if (spoken.kinds > WITHHELD).any() or not np.array_equal(own["users"], shard.global_user_ids):
-        raise ValueError("devices must be those of this shard's users")
-    return Devices(own["users"], own["user_factors"], next_round, spoken)
+    if (reported.kinds > WITHHELD).any() or not np.array_equal(fields["users"], shard.global_user_ids):
+        raise ValueError("devices must have the ids of this shard's users")
+    return Devices(fields["users"], fields["user_factors"], next_round, reported)
 
 
 def first_factors(key: Key, users: np.ndarray, n_factors: int) -> np.ndarray:
-    """(uniform(0, 1) - 0.5) * 0.01, each user from its own stream."""
+    """Return (uniform(0, 1) - 0.5) * 0.01, for each user from the user's random stream."""
     words = key.words_by_user(_FIRST, users, size=n_factors)
     return centred((words >> np.uint64(12)).astype(np.float64) * 2.0**-52)
 
 
 def centred(uniform: np.ndarray) -> np.ndarray:
-    """The paper's first factors."""
+    """Scale uniform numbers to the paper's first factors."""
     return (uniform - 0.5) * _INIT_WIDTH
 
 
@@ -133,30 +122,30 @@ def fill_hybrid(
     key: Key,
     round_number: int,
     n_threads: int,
-    last: Spoken | None = None,
-) -> Spoken:
-    """Beside the rated ones rho * |I_u| unrated items, or as many as there are; by weight where weights are given.
+    previous: ReportedItems | None = None,
+) -> ReportedItems:
+    """Draw rho unrated items for each rated one, limited by the number of items; `weights` may be empty.
 
-    They are written over those of the last round, where these are given: lists of one shard never change in length.
+    `previous` lists are overwritten, since the lists of a shard never change in length.
     """
     if not rho:
-        return Spoken(shard.indptr, shard.indices, np.full(shard.n_interactions, RATED, dtype=np.uint8))
-    if last is None:
+        return ReportedItems(shard.indptr, shard.indices, np.full(shard.n_interactions, RATED, dtype=np.uint8))
+    if previous is None:
         lengths = shard.interactions_per_user()
         sizes = np.minimum((1 + rho) * lengths, np.where(lengths > 0, shard.n_items, 0))
-        last = _empty_lists(sizes)
-    indptr, items, kinds = last.indptr, last.items, last.kinds
+        previous = _empty_lists(sizes)
+    indptr, items, kinds = previous.indptr, previous.items, previous.kinds
     failed = np.zeros(n_threads, dtype=np.int64)
     _kernel.fill(
         shard.indptr, shard.indices, shard.global_user_ids, indptr, weights, items, kinds, failed,
         key.subkey(_VIRTUAL), shard.n_items, round_number, n_threads,
     )  # fmt: skip
     check_memory(failed)
-    return last
+    return previous
 
 
 def response_channel(keep: float, add: float) -> Channel:
-    """Randomized response on whether an item is rated, as it runs: input 1 is "rated", output 1 "spoken of"."""
+    """Return randomized response as the kernel runs it, from "rated" (input 1) to "reported" (output 1)."""
     kept, added = (min(max(int(Fraction(p) * TOTAL), 1), TOTAL - 1) for p in (keep, add))
     return Channel([[TOTAL - added, added], [TOTAL - kept, kept]], inputs=[0, 1], outputs=[0, 1])
 
@@ -168,10 +157,10 @@ def fill_by_response(
     n_threads: int,
     later: Channel | None = None,
     round_number: int = 0,
-) -> Spoken:
-    """Each item is spoken of as the channel answers: which ones then depends on the item set by an exact epsilon.
+) -> ReportedItems:
+    """Report each item with the channel's probabilities, so that the reported set has the channel's exact epsilon.
 
-    A second channel is asked about the first one's answers, which are the same in every round, anew in each.
+    A second channel `later` is applied anew in each round to the first one's output, which is drawn once.
     """
     add, keep = (row[1] for row in channel.counts)
     second = np.zeros(0, dtype=np.uint32) if later is None else key.subkey(_REPORTS)
@@ -180,38 +169,41 @@ def fill_by_response(
     n_added, failed = np.zeros(shard.n_users, dtype=np.int64), np.zeros(n_threads, dtype=np.int64)
     data = shard.indptr, shard.indices, shard.global_user_ids, n_added
     rated = shard.interactions_per_user()
-    # Drawn once: each user has room for more than it will speak of.
+    # One pass draws and writes, so each buffer holds more items than a user is likely to report.
+    # A reported item passes both channels.
     chance = add / TOTAL if later is None else (add * show + (TOTAL - add) * show_other) / TOTAL**2
     unrated = shard.n_items - rated
     expected = unrated * chance
-    most = np.clip(np.ceil(expected + _DEVIATIONS * np.sqrt(expected + 1)), 0, unrated).astype(np.int64)
-    room = _empty_lists(rated + most)
-    _kernel.respond(*data, room.indptr, room.items, room.kinds, failed, *options)
-    if (n_added > most).any():  # then all are asked again, who answer the same
-        room = _empty_lists(rated + n_added)
-        _kernel.respond(*data, room.indptr, room.items, room.kinds, failed, *options)
+    max_added = np.clip(np.ceil(expected + _N_DEVIATIONS * np.sqrt(expected + 1)), 0, unrated).astype(np.int64)
+    buffer = _empty_lists(rated + max_added)
+    _kernel.respond(*data, buffer.indptr, buffer.items, buffer.kinds, failed, *options)
+    if (n_added > max_added).any():  # repeat with sufficient buffers; the draws are the same
+        buffer = _empty_lists(rated + n_added)
+        _kernel.respond(*data, buffer.indptr, buffer.items, buffer.kinds, failed, *options)
     check_memory(failed)
     indptr = np.concatenate([[0], np.cumsum(rated + n_added)])
-    place = np.arange(indptr[-1]) + np.repeat(room.indptr[:-1] - indptr[:-1], rated + n_added)
-    return Spoken(indptr, room.items[place], room.kinds[place])
+    # Positions of the reported items in the buffers, which have unused entries at the end of each list.
+    place = np.arange(indptr[-1]) + np.repeat(buffer.indptr[:-1] - indptr[:-1], rated + n_added)
+    return ReportedItems(indptr, buffer.items[place], buffer.kinds[place])
 
 
-def _empty_lists(sizes: np.ndarray) -> Spoken:
+def _empty_lists(sizes: np.ndarray) -> ReportedItems:
+    """Return lists of these lengths with undefined items."""
     indptr = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    return Spoken(indptr, np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.uint8))
+    return ReportedItems(indptr, np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.uint8))
 
 
-def count_raters(data: Interactions, most: int | None, key: Key, n_threads: int) -> np.ndarray:
-    """How many users rated each item, each user counted with at most so many of its items, drawn uniformly."""
+def count_raters(data: Interactions, max_items: int | None, key: Key, n_threads: int) -> np.ndarray:
+    """Return the number of users who rated each item, each with at most `max_items` items, drawn uniformly."""
     lengths = data.interactions_per_user()
-    if most is None or lengths.max() <= most:
+    if max_items is None or lengths.max() <= max_items:
         return np.bincount(data.indices, minlength=data.n_items)
-    counts = np.minimum(lengths, most)
+    counts = np.minimum(lengths, max_items)
     chosen = choose_entries(data.indptr, data.global_user_ids, counts, key.subkey(_COUNTED), n_threads)
     return np.bincount(data.indices[chosen], minlength=data.n_items)
 
 
 def check_memory(failed: np.ndarray) -> None:
-    """Raise where a thread of a kernel had no memory."""
+    """Raise if a thread of a kernel had no memory."""
     if failed.any():
         raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")

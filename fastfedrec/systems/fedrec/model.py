@@ -1,8 +1,8 @@
-"""FedRec: federated rating prediction in which users hide what they rated among items they did not (Lin et al. 2020).
+"""FedRec: federated rating prediction in which users hide their rated items among others (Lin et al. 2020).
 
-Each round the server sends V; each user takes one step on its own factors, and sends the gradients of its rated items
-and of some others with virtual ratings; the server takes one step along each item's mean.  That protects little, and
-the ledger says how little.  Corrections: docs/explanation/systems/fedrec/fedrec.md.
+In each round the server sends V.  Each user takes a step on the user's factors, and sends the gradients of rated items
+and of some unrated ones with virtual ratings.  The server takes a step along each item's mean gradient.  This protects
+little, as the ledger states with figures.  docs/explanation/systems/fedrec/fedrec.md lists corrections of the paper.
 """
 
 import math
@@ -38,75 +38,77 @@ from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, s
 
 __all__ = ["FedRec", "FedRecState", "Messages", "RecordedRound", "VectorTraffic"]
 
-_WIDEST_NOISE = 2.0**15  # of the counts of raters: its table takes some seconds to compute
-_LARGEST_FACTOR = 1e3  # ratings are products of factors: beyond this training has left the scale
+_MAX_COUNT_STDDEV = 2.0**15  # standard deviation of the noise on counts: its table takes some seconds to compute
+_MAX_FACTOR = 1e3  # ratings are products of factors, so larger ones mean that training has diverged
 
 
 @dataclass(repr=False, eq=False)
 class FedRec(OwnRows, RatingModel, FedRecRounds):
     """Federated probabilistic matrix factorisation of ratings, with virtual ratings of unrated items.
 
-    **Guarantee.** None by default: the server sees each user's real-valued gradients and which items they are of, and
-    the ledger says "none".  With `clip_norm`, what the server releases (the item factors of every round) is
-    differentially private for replacing all of one user's data ("replace", privacy unit "user"; who takes part is
-    public), if the server is trusted ("central"); the figure is in `ledger_`.  With ``filling="randomized_response"``,
-    *which items a user speaks of* is ``channel.epsilon``-differentially private for each item in the local model; what
-    it says of them is not.
+    **Guarantee.** None by default: the server receives each user's real-valued gradients with their items, and the
+    ledger says "none".  With `clip_norm`, the releases of the server (the item factors of every round) are
+    differentially private for replacing all of one user's data ("replace", privacy unit "user"; participation is
+    public), if the server is trusted ("central"); `ledger_` has the epsilon.  With ``filling="randomized_response"``,
+    *the set of items that a user reports* is ``channel.epsilon``-differentially private for each item in the local
+    model; the gradients of these items are not.
 
     Parameters
     ----------
     rho : int
-        Unrated items with a virtual rating, for each rated one; 0 for none.
+        Number of unrated items with a virtual rating for each rated one; 0 for none.
     filling : {"hybrid", "randomized_response"}
-        "hybrid": rho times as many unrated items, drawn anew in each round.  "randomized_response": a rated item is
-        spoken of with `keep_probability`, any other with `add_probability`, decided once.
+        "hybrid": a user reports rho unrated items for each rated one, drawn anew in each round.
+        "randomized_response": a user reports a rated item with `keep_probability` and any other with
+        `add_probability`, drawn once.
     t_predict : int
-        Round from which on a virtual rating is a prediction; before, it is the mean of the user's ratings.
+        First round in which a virtual rating is a prediction; before, it is the mean of the user's ratings.
     t_local : int
-        Steps of the local copy of the user's factors that predicts it.
+        Number of training steps of the local copy of the user's factors that makes the prediction.
     client_share : float
-        Of the users, in (0, 1], who are asked in each round; who they are is public.
+        Share of the users in each round, in (0, 1]; the choice of users is public.
     n_factors : int
-        1 to 256.
+        Number of factors, from 1 to 256.
     n_rounds : int
-        How often the server asks.
+        Number of rounds.
     learning_rate, learning_rate_decay, regularization : float
-        The first round's step; what each round's step is multiplied by for the next; of users' and items' factors.
+        Step size of the first round; factor from a round's step to the next; L2 penalty of users' and items' factors.
     keep_probability, add_probability : float or None
-        Both in (0, 1) for "randomized_response", and None for "hybrid".
+        Numbers in (0, 1) for "randomized_response", and None for "hybrid".
     clip_norm : float or None
-        Norm to which each user's gradients, of all items together, are clipped for central privacy; None for none.
+        Norm to which each user's gradients, of all items together, are clipped for central privacy; None for no
+        clipping.
     noise_multiplier : float
         With `clip_norm`: standard deviation of the noise on sums, in units of `clip_norm`.
     divisor : float or None
-        With `clip_norm`: what each item's noisy sum is divided by, a public number.  None divides by the counts of
-        raters, released once with noise of the same multiplier.
+        With `clip_norm`: public number that divides each item's noisy sum.  None divides by the counts of raters,
+        which are released once with noise of the same multiplier.
     max_items : int or None
-        With `clip_norm` and without `divisor`: how many of a user's items are counted; a public number.
+        With `clip_norm` and without `divisor`: public number of a user's items that are counted at most.
     grid : sequence of float
-        The ratings there are; predictions are cut off at its ends.
+        Possible ratings, increasing; predictions are clipped to its ends.
 
     Attributes
     ----------
     channel : Channel or None
-        Of "rated or not" to "spoken of or not", with its exact `epsilon`; None with hybrid filling.
+        Channel from "rated or not" to "reported or not", with its exact `epsilon`; None with hybrid filling.
     user_factors_, item_factors_ : ndarray of shape (n_users, n_factors) and (n_items, n_factors), float64
-        After `fit`.  User factors never leave the users; no guarantee covers them.
+        Factors after `fit`.  User factors never leave the users, and no guarantee covers them.
     n_rounds_ : int
-        Rounds that the factors come from; fewer than `n_rounds` where training diverged.
+        Number of rounds behind the factors; fewer than `n_rounds` if training diverged.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user, and in its notes what is not protected.
+        Privacy cost of the run for each user, with notes on what is not protected.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user received and sent.
+        Traffic of each user.
     vectors_ : VectorTraffic
-        How many latent vectors a round moves.
+        Number of latent vectors that a round moves.
     records_ : list of RecordedRound
-        The rounds of ``fit(record_views=...)``: what every party received.
+        Messages to every party in the rounds of ``fit(record_views=...)``.
 
     Notes
     -----
-    Users that `with_users` serves have the factors of least squared error, with `regularization` for each rating;
-    devices of a run have only taken some steps toward these.
+    Users of `with_users` get least squares factors, with `regularization` for each rating; the devices of a run have
+    only taken some steps towards these.
 
     References
     ----------
@@ -151,7 +153,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     grid: Sequence[float] = STARS
 
     def __post_init__(self) -> None:
-        super().__init__()  # of FedRecRounds: a run's devices, records and key
+        super().__init__()  # of FedRecRounds: devices, records and key of a run
         super().__post_init__()
 
     def _check_parameters(self) -> None:
@@ -171,6 +173,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         self._check_central()
 
     def _check_filling(self) -> None:
+        """Check the filling and its probabilities."""
         self.filling = check_choice("filling", self.filling, ("hybrid", "randomized_response"))
         for name in ("keep_probability", "add_probability"):
             value = getattr(self, name)
@@ -182,16 +185,17 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
                 raise ValueError(f"{name} is for filling='randomized_response', got {value!r} with 'hybrid'")
         if self.channel is not None and not self.channel.epsilon:
             raise ValueError(
-                f"keep_probability must differ from add_probability, got {self.keep_probability} for both: what users "
-                "speak of would not depend on what they rated"
+                f"keep_probability must differ from add_probability, got {self.keep_probability} for both: the "
+                "reported items would not depend on the rated ones"
             )
 
     def _check_central(self) -> None:
+        """Check the parameters of central privacy."""
         self.noise_multiplier = check_real("noise_multiplier", self.noise_multiplier, low=0.01, high=1e4)
         if self.clip_norm is None:
             for name in ("divisor", "max_items"):
                 if getattr(self, name) is not None:
-                    raise ValueError(f"{name} needs clip_norm: without it there is no central privacy")
+                    raise ValueError(f"{name} needs clip_norm, got None: without clipping there is no central privacy")
             return
         self.clip_norm = check_real("clip_norm", self.clip_norm, low=1e-6, high=1e6)
         if (self.divisor is None) == (self.max_items is None):
@@ -203,8 +207,8 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             self.divisor = check_real("divisor", self.divisor, low=0.0, exclusive=True)
         else:
             self.max_items = check_integer("max_items", self.max_items, low=1, high=2**31 - 1)
-            product = self.noise_multiplier * math.sqrt(self.max_items)  # the stddev of the noise on counts
-            check_real("noise_multiplier * sqrt(max_items)", product, high=_WIDEST_NOISE)
+            product = self.noise_multiplier * math.sqrt(self.max_items)  # standard deviation of the noise on counts
+            check_real("noise_multiplier * sqrt(max_items)", product, high=_MAX_COUNT_STDDEV)
 
     # ---- training -----------------------------------------------------------------------------------------------
 
@@ -220,43 +224,45 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         record_views: Collection[int] = (),
         engine: Engine | None = None,
     ) -> Self:
-        """Train by `n_rounds` federated rounds.
+        """Train in `n_rounds` federated rounds.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings as values; every stored one counts, whatever its value.  Under a guarantee data without values are
-            not refused, and each counts as 1: whether all ratings are 1 is what no fit may tell.
+            Ratings as values; every stored one counts, also zeros.  With central privacy data without values are
+            accepted as ratings of 1, since an error would reveal whether all ratings are 1.
         record_views : collection of int
-            Rounds of which everything that was sent is kept in `records_`; 8 (n_factors + 1) bytes a vector.  The
-            attacks of `fastfedrec.attacks` are then carried out on it, most of which need two rounds, and what they
-            reach is put into the ledger.
+            Rounds for which all messages are kept in `records_`, with 8 (n_factors + 1) bytes per vector.  The attacks
+            of `fastfedrec.attacks`, most of which need two rounds, then run on them, and the ledger states the results.
 
         Warns
         -----
         RuntimeWarning
-            Training diverged; the last good round is kept, and every prediction is finite.
+            Training diverged; the model has the last finite round, and all predictions are finite.
         UserWarning
-            Ratings beyond the ends of the grid, with hybrid filling and without `clip_norm`: nothing is promised there.
+            Ratings are beyond the ends of the grid, with hybrid filling and without `clip_norm`, hence no guarantee.
         """
         self._check_parameters()
         data = check_ratings(interactions, is_private=self.clip_norm is not None, min_users=1)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine)
         self._recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
-        self._limit(data.n_users)  # too many users are refused before anybody is asked
+        self._limit(data.n_users)  # raises for too many users, before any message
         if self.clip_norm is None and self.channel is None:
             warn_beyond_ends(data, self.grid, "train as they are, while predictions end there", stacklevel=3)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._mean_sent = self._expected_sent(data)
-        if self.clip_norm is not None and self.max_items is not None:  # counts are released as the rounds are planned
+        # Counts of raters are released when the rounds are planned, so they are recorded before.
+        if self.clip_norm is not None and self.max_items is not None:
             replaced = self._replaced_count_sensitivity
             counted = self._noise_event("counts of raters", self.count_noise, replaced, data.n_items)
             self.ledger_.record(counted, simulation=fit.key.is_simulation)
         ((system, state, n_rounds),) = self._plan(data, fit.key)
         self._note_claims(data, state, fit.key)
-        self._keep(state, 0)
+        self._set_factors(state, 0)
         try:
-            fit.rounds(system, state, data, n_rounds, after_round=lambda number, state: self._keep(state, number + 1))
+            fit.rounds(
+                system, state, data, n_rounds, after_round=lambda number, state: self._set_factors(state, number + 1)
+            )
         except DivergenceError as error:
             warnings.warn(str(error), RuntimeWarning, stacklevel=3)
             self._count_planned_rounds(system.round_event(system.count_clients(data)), fit.key)
@@ -265,15 +271,16 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             for number in sorted({part.round for part in self._records})
         ]
         self.vectors_ = self._count_vectors(state)
-        self._forget()
+        self._clear_run()
         self._attack(data)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
+        """Return the single phase of all rounds."""
         return [Phase(self, self.initial_state(data, key), self.n_rounds)]
 
     def _count_planned_rounds(self, event: Event, key: Key) -> None:
-        """Record the rounds that a release has cancelled: a bound for chosen events is that of the whole plan."""
+        """Record rounds that a release has cancelled, since the guarantee for chosen rounds is the whole plan's."""
         n_left = self.n_rounds - self.n_rounds_ - 1
         if self.noise is None or not n_left:
             return
@@ -284,25 +291,27 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             "counts all of them, since a guarantee for rounds that releases choose is that of the plan"
         )
 
-    def _keep(self, state: FedRecState, n_rounds: int) -> None:
-        """Take the factors of a round, unless it went wrong."""
+    def _set_factors(self, state: FedRecState, n_rounds: int) -> None:
+        """Set the factors of a round, or raise if they diverged."""
         users = self.device_factors(state) if n_rounds else np.zeros((self.interactions_.n_users, self.n_factors))
-        watched = [state.item_factors]
+        checked_factors = [state.item_factors]
         if self.noise is None:
-            watched.append(users)
-        else:  # when training ends is released, and so it may depend on what is released alone
-            users = np.where(np.abs(users) <= _LARGEST_FACTOR, users, 0.0)  # NaN becomes 0 as well
-        largest = float(np.max([np.abs(factors).max() for factors in watched]))  # NaN if any is
-        if not largest <= _LARGEST_FACTOR:
+            checked_factors.append(users)
+        else:  # the end of training is released, so it may depend on releases only
+            users = np.where(np.abs(users) <= _MAX_FACTOR, users, 0.0)  # NaN becomes 0 as well
+        largest = float(np.max([np.abs(factors).max() for factors in checked_factors]))  # NaN if one factor is NaN
+        if not largest <= _MAX_FACTOR:
             raise DivergenceError(
-                f"training diverged in round {n_rounds - 1}: the largest factor is {largest:.3g}; the model is that of "
+                f"training diverged in round {n_rounds - 1}: the largest factor is {largest:.3g}; the model is from "
                 f"the round before; lower learning_rate (now {self.learning_rate!r})"
             )
         self.user_factors_, self.item_factors_, self.n_rounds_ = users, state.item_factors, n_rounds
 
     def _count_vectors(self, state: FedRecState) -> VectorTraffic:
+        """Return the number of latent vectors of a round."""
+        # With central privacy even the amount of traffic must not depend on the data.
         groups = [devices for devices in self._devices.values() if len(devices.users)]
-        if not groups or self.clip_norm is not None:  # how much they speak of is not known, or not to be told
+        if not groups or self.clip_norm is not None:  # the users' numbers of items are unknown or private
             n_denoisers = len(distinct(state.denoisers))
             unknown = (math.nan, math.nan, math.nan)
             return VectorTraffic(n_denoisers, len(state.global_user_ids) - n_denoisers, *unknown)
@@ -310,46 +319,46 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         denoisers = state.denoisers[state.rows(users)] if len(state.denoisers) else state.denoisers
         return count_vectors(self._sharing, groups, denoisers, self.interactions_.n_items)
 
-    def _forget(self) -> None:
-        """What is only needed while a run lasts."""
+    def _clear_run(self) -> None:
+        """Drop the state that is only needed during a run."""
         self._devices, self._records, self._server_key, self._recorded = {}, [], None, ()
 
     def _expected_sent(self, data: Interactions) -> float:
-        """Vectors that a user sends in a round, as the mean over users."""
-        # Where rows are elsewhere, or not to be told of, a user is only known to have no more than all items.
+        """Return the mean number of vectors that a user sends in a round."""
+        # If rows are on nodes or private, a user may have all items.
         hidden = self.clip_norm is not None or isinstance(data, RemoteUsers)
         lengths = np.where(hidden, data.n_items, data.interactions_per_user())
         chances = self._chances
         if chances is None:
             return float(np.minimum((1 + self.rho) * lengths, data.n_items).mean())
-        added, kept = chances
-        return float((kept * lengths + added * (data.n_items - lengths)).mean())
+        add_chance, keep_chance = chances
+        return float((keep_chance * lengths + add_chance * (data.n_items - lengths)).mean())
 
     @property
     def _chances(self) -> tuple[float, float] | None:
-        """Of an unrated and of a rated item to be spoken of in a round; None with hybrid filling."""
+        """Probabilities that an unrated and a rated item are reported in a round; None with hybrid filling."""
         channel = self.channel
         return None if channel is None else (channel.counts[0][1] / 2**64, channel.counts[1][1] / 2**64)
 
     def _as_fitted(self, data: Interactions) -> Interactions:
-        return data  # whose ratings may all be 1: that is not to decide whether a user is served, or a node takes part
+        return data  # ratings of 1 are kept, so that they do not decide whether a user or a node is served
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
-        # No rating of one user's makes scores of others, that are asked for with it, an error.
+        # Clipping keeps one user's extreme rating from making the scores of the other users an error.
         ratings = data._replace(values=np.clip(data.values_or_ones(), self.grid[0], self.grid[-1]))
         model.user_factors_ = solve_ratings(ratings, self.item_factors_, self._ridge)
         return model
 
     @property
     def _ridge(self) -> float | np.ndarray:
-        """With what `solve_ratings` is to find the factors of users who took no part."""
+        """Regularization for the factors of users who were not in the run."""
         return self.regularization
 
     # ---- the ledger ---------------------------------------------------------------------------------------------
 
     def _note_claims(self, data: Interactions, state: FedRecState, key: Key) -> None:
-        """Put into the ledger what the rounds' own events cannot say."""
+        """Record in the ledger the claims that the rounds' events do not state."""
         ledger = self.ledger_
         channel = self.channel
         if channel is not None:
@@ -369,11 +378,11 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             ledger.note(f"not protected: {note}")
 
     def _response_cost(self, channel: Channel) -> tuple[float, str]:
-        """What all rounds' answers about one item cost, and how it comes about."""
+        """Return the epsilon of all rounds' reports on one item, and its explanation."""
         return channel.epsilon, "and no more over rounds, for it is decided once"
 
     def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
-        """What each party learns, in words."""
+        """Return notes on the knowledge of each party."""
         notes = [self._seen]
         if self.rho == 0 and self.filling == "hybrid":
             return [*notes, "the server sees which items each user has rated"]
@@ -385,7 +394,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
         return notes
 
     def _attack(self, data: Interactions) -> None:
-        """Put into the ledger what the attacks reach on what was recorded."""
+        """Run the attacks on the recorded messages, and note their results in the ledger."""
         if len(self.records_) < 2:
             self.ledger_.note(
                 "what the attacks on these data reach is measured, and stated here, by fit(record_views=...) with "
@@ -419,11 +428,11 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
     def _read_header(self, saved: SavedModel) -> None:
         super()._read_header(saved)
         self.n_rounds_, self.records_ = saved.integer("n_rounds", low=0), []
-        found: list[Any] = [math.nan if number is None else number for number in saved.list_of("vectors", 5)]
-        are_counts = all(type(number) is int for number in found[:2])
-        if not are_counts or not all(type(number) in (int, float) and not number < 0 for number in found):
-            raise saved.error("vectors", f"must be two whole numbers and three numbers, of at least 0, got {found}")
-        self.vectors_ = VectorTraffic(found[0], found[1], *map(float, found[2:]))
+        fields: list[Any] = [math.nan if number is None else number for number in saved.list_of("vectors", 5)]
+        are_counts = all(type(number) is int for number in fields[:2])
+        if not are_counts or not all(type(number) in (int, float) and not number < 0 for number in fields):
+            raise saved.error("vectors", f"must be two whole numbers and three numbers, of at least 0, got {fields}")
+        self.vectors_ = VectorTraffic(fields[0], fields[1], *map(float, fields[2:]))
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         n_users, n_items = self.interactions_.shape

@@ -1,7 +1,7 @@
-"""FedRec++: FedRec whose virtual ratings are taken out of the sums again, to the bit (Liang, Pan, Ming 2021).
+"""FedRec++: FedRec with virtual ratings that are removed from the sums, exactly to the bit (Liang, Pan, Ming 2021).
 
-Some users are denoisers: each is sent something by the users it serves, and sends the server sums, which it subtracts.
-What is left are the gradients of rated items alone.  Corrections: docs/explanation/systems/fedrec/fedrec.md.
+Some users are denoisers.  Each receives messages of the users it serves, and sends sums, which the server subtracts.
+The remainder are the gradients of rated items.  docs/explanation/systems/fedrec/fedrec.md lists corrections.
 """
 
 from collections.abc import Sequence
@@ -27,44 +27,44 @@ _DEAL = "fedrec.denoisers"
 
 
 class FedRecPlusPlus(FedRec):
-    """FedRec without the loss: the same bits as ``FedRec(rho=0)``, whatever unrated items users speak of.
+    """FedRec without the loss of accuracy: the same bits as ``FedRec(rho=0)`` for any virtual items.
 
     **Guarantee.** No differential privacy by default, and the ledger says "none".  With ``sharing="additive"`` the
-    server alone, and each denoiser alone, sees integers that are uniform modulo 2^64, whatever the data, besides which
-    items each user speaks of; the server and the denoisers together see everything, and the sums that the server
-    computes are exact.  With ``sharing="published"`` the server sees each user's gradients.  `clip_norm` and
-    ``filling="randomized_response"`` are as for `FedRec`.
+    server alone, and each denoiser alone, receives integers that are uniform modulo 2^64 for any data, and the set of
+    items that each user reports.  The server and the denoisers together see everything, and the sums that the server
+    computes are exact.  With ``sharing="published"`` the server receives each user's gradients.  `clip_norm` and
+    ``filling="randomized_response"`` have the guarantees of `FedRec`.
 
     Parameters
     ----------
     n_denoisers : int
-        Users who collect, drawn by the server; all others are dealt out to them evenly.
+        Number of denoisers, which the server draws from the users; the other users are divided among them evenly.
     sharing : {"additive", "published"}
-        "additive": virtual items are drawn once, and for every item that a user speaks of, server and denoiser each get
-        a share that is uniform by itself; a denoiser keeps its own.  "published": as printed; the server gets every
-        gradient, a denoiser the virtual ones, and virtual items are drawn anew in each round.
+        "additive": virtual items are drawn once, and for each reported item the server and the denoiser get shares
+        that are each uniform; a denoiser keeps its own share.  "published": as in the paper, the server gets every
+        gradient and a denoiser the virtual ones, and virtual items are drawn anew in each round.
     min_clients_per_denoiser : int
-        With "additive" and several denoisers: the fewest users, the denoiser among them, whose shares one denoiser adds
-        up; a fit with fewer users than that for each is refused.
+        With "additive" and several denoisers: smallest number of users, including the denoiser, in the sum of one
+        denoiser; a fit with fewer users per denoiser is refused.
     fill_by : {"uniform", "popularity"}
-        How unrated items are drawn: all alike, or by how many users rated them, which the server knows anyway.
+        Distribution of unrated items: uniform, or proportional to the numbers of raters, which the server knows anyway.
     rho, filling, t_predict, t_local, client_share : object
-        As for `FedRec`.
+        See `FedRec`.
     n_factors, n_rounds, learning_rate, learning_rate_decay, regularization : object
-        As for `FedRec`.
+        See `FedRec`.
     keep_probability, add_probability, clip_norm, noise_multiplier, divisor, max_items, grid : object
-        As for `FedRec`; only gradients of rated items are clipped and counted.
+        See `FedRec`; only gradients of rated items are clipped and counted.
 
     Attributes
     ----------
     vectors_ : VectorTraffic
-        After `fit`: how many latent vectors a round moves.
+        Number of latent vectors that a round moves.
     user_factors_, item_factors_, n_rounds_, ledger_, communication_, records_ : object
-        As for `FedRec`.
+        See `FedRec`.
 
     See Also
     --------
-    fastfedrec.attacks : What the parties can find out, by experiment.
+    fastfedrec.attacks : Attacks of the parties, by experiment.
 
     References
     ----------
@@ -127,11 +127,11 @@ class FedRecPlusPlus(FedRec):
         self.fill_by = check_choice("fill_by", self.fill_by, ("uniform", "popularity"))
         if self.fill_by == "popularity" and self.clip_norm is not None:
             raise ValueError(
-                "fill_by must be 'uniform' with clip_norm: popularity is exact counts of everybody's items, which "
-                "decide what others send"
+                "fill_by must be 'uniform' with clip_norm, got 'popularity': exact counts of all users' items would "
+                "decide the messages"
             )
         if self.fill_by == "popularity" and self.filling != "hybrid":
-            raise ValueError("fill_by='popularity' is for filling='hybrid'; randomized response asks about every item")
+            raise ValueError("fill_by='popularity' needs filling='hybrid'; randomized response has no weights")
 
     @property
     def _sharing(self) -> int:  # type: ignore[override]
@@ -142,60 +142,61 @@ class FedRecPlusPlus(FedRec):
         return self.sharing == "published"
 
     def initial_state(self, interactions: Interactions, key: Key) -> FedRecState:
-        """A server that has heard nobody yet, and has drawn the denoisers.
+        """Return the server's first state, with a denoiser for every user.
 
         Parameters
         ----------
         interactions : Interactions
-            Tells who takes part, and the catalogue; by "popularity" each item's raters are counted.
+            Data with all users and the catalogue; "popularity" counts each item's raters.
         key : Key
             Source of the first factors, of the public seed, and of the server's noise.
 
         Returns
         -------
         FedRecState
-            With a denoiser for every user.
+            State with a denoiser for every user.
         """
         n_users, weights = interactions.n_users, np.zeros(0)
         if self.n_denoisers > n_users:
             raise ValueError(f"n_denoisers must be at most the number of users, {n_users}, got {self.n_denoisers}")
-        few = n_users // self.n_denoisers < self.min_clients_per_denoiser
-        if self.sharing == "additive" and few and self.n_denoisers > 1:
+        is_below_minimum = n_users // self.n_denoisers < self.min_clients_per_denoiser
+        if self.sharing == "additive" and is_below_minimum and self.n_denoisers > 1:
             raise ValueError(
                 f"n_denoisers={self.n_denoisers} leaves {n_users // self.n_denoisers} of {n_users} users to each, and "
-                f"min_clients_per_denoiser is {self.min_clients_per_denoiser}: sums over so few tell of each user; "
-                "lower n_denoisers"
+                f"min_clients_per_denoiser is {self.min_clients_per_denoiser}: sums over few users reveal single "
+                "users; lower n_denoisers"
             )
         state = super().initial_state(interactions, key)
         order = Key.from_seed(state.seed).permutation(_DEAL, size=n_users)
         denoisers = np.empty(n_users, dtype=np.uint64)
+        # Dealt out in turn in a random order, so that the groups differ by one user at most.
         denoisers[order] = interactions.global_user_ids[order[np.arange(n_users) % self.n_denoisers]]
         if self.fill_by == "popularity":
             weights = count_raters(interactions, None, key, 1).astype(np.float64)
         return replace(state, denoisers=denoisers, weights=weights)
 
     def real_sums(self, update: Update) -> NDArray[np.int64]:
-        """What the server has less what denoisers have: for each item the sum of gradients of those who rated it.
+        """Subtract the denoisers' sums from the server's: each item's sum of gradients over users who rated it.
 
         Parameters
         ----------
         update : Update
-            Merged over all shards.
+            Sum over all shards.
 
         Returns
         -------
         ndarray of shape (n_items, n_factors + 1), int64
-            Exact; the count of raters is the last column.
+            Exact sums; the count of raters is the last column.
         """
         return (update.arrays["server"] - update.arrays["denoisers"]).view(np.int64)
 
     def round_event(self, n_clients: int) -> Gaussian | Unprotected:
-        """What one round is about to cost.
+        """Return the event of one round.
 
         Parameters
         ----------
         n_clients : int
-            Users who may be asked.
+            Number of users in the run.
 
         Returns
         -------
@@ -210,12 +211,13 @@ class FedRecPlusPlus(FedRec):
     # ---- the ledgers --------------------------------------------------------------------------------------------
 
     def _expected_sent(self, data: Interactions) -> float:
-        spoken = super()._expected_sent(data)
+        reported = super()._expected_sent(data)
+        # Additive sharing sends each vector to both parties; the published variant sends the virtual ones twice.
         if self.sharing == "additive":
-            return 2 * spoken
-        kept = 1.0 if self._chances is None else self._chances[1]
+            return 2 * reported
+        keep_chance = 1.0 if self._chances is None else self._chances[1]
         rated = 0.0 if self.clip_norm is not None else float(data.interactions_per_user().mean())
-        return 2 * spoken - kept * rated
+        return 2 * reported - keep_chance * rated
 
     def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
         fewest = data.n_users // self.n_denoisers
@@ -225,11 +227,11 @@ class FedRecPlusPlus(FedRec):
             "items that one of them alone speaks of are told (attacks.group_sums)"
         )
         if self.sharing == "published":
-            matched = (
+            collusion = (
                 "a server that colludes with denoisers finds the virtual items by their values, whether or not users "
                 "are anonymous to them (attacks.value_matching)"
             )
-            return [*super()._not_protected(data, state), matched, groups]
+            return [*super()._not_protected(data, state), collusion, groups]
         return [
             "against the server and the denoisers together nothing holds: both get the same share of a virtual item "
             "(attacks.value_matching)",

@@ -22,7 +22,7 @@ from fastfedrec.mechanisms import Channel
 from fastfedrec.mechanisms.channels.channel import TOTAL, log_upper
 from fastfedrec.rounds.system import ArrayRule, Update
 from fastfedrec.systems._saved import rules_of
-from fastfedrec.systems.fedrec.devices import VIRTUAL, Devices, Spoken, fill_by_response, response_channel
+from fastfedrec.systems.fedrec.devices import VIRTUAL, Devices, ReportedItems, fill_by_response, response_channel
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
 from fastfedrec.systems.fedrec.rounds import FedRecState
@@ -101,7 +101,7 @@ class SDCF(FedRecPlusPlus):
     channel : Channel or None
         The first stage, "rated or not" to "yes or no"; what all rounds cost together never exceeds its `epsilon`.
     report_channel : Channel
-        The second stage, "yes or no" to "spoken of or not".
+        The second stage, "yes or no" to "reported of or not".
     precision_ : ndarray of shape (n_factors, n_factors), float64
         After `fit`: as last drawn.
     user_factors_, item_factors_, n_rounds_, ledger_, communication_, vectors_, records_ : object
@@ -200,12 +200,12 @@ class SDCF(FedRecPlusPlus):
 
     @property
     def channel(self) -> Channel | None:
-        """The first stage, from "rated" to the answer that lasts; None where rated items alone are spoken of."""
+        """The first stage, from "rated" to the answer that lasts; None where rated items alone are reported of."""
         return self._first_stage if self.filling == "randomized_response" else None
 
     @property
     def report_channel(self) -> Channel:
-        """The second stage, from the answer that lasts to "spoken of in this round"."""
+        """The second stage, from the answer that lasts to "reported of in this round"."""
         return response_channel(self.report_probability, self.false_report_probability)
 
     def epsilon_after(self, n_rounds: int) -> float:
@@ -220,11 +220,11 @@ class SDCF(FedRecPlusPlus):
         -------
         float
             In nats, rounded up; exact up to 512 rounds, and of more that of infinitely many.  Infinite where rated
-            items alone are spoken of.
+            items alone are reported of.
 
         Notes
         -----
-        The number of rounds in which an item is spoken of says all that the rounds say of it, and its likelihood ratio
+        The number of rounds in which an item is reported of says all that the rounds say of it, and its likelihood ratio
         is monotone: one of "in all rounds" and "in none" is the worst.
         """
         n_rounds = check_integer("n_rounds", n_rounds, low=1)
@@ -255,14 +255,20 @@ class SDCF(FedRecPlusPlus):
             f"{channel.epsilon:.6g}, for the first stage is drawn once)"
         )
 
-    def _speak(
-        self, state: FedRecState, shard: Interactions, key: Key, round_number: int, n_threads: int, last: Spoken | None
-    ) -> Spoken:
-        spoken = fill_by_response(shard, self._first_stage, key, n_threads, self.report_channel, round_number)
+    def _select_reported(
+        self,
+        state: FedRecState,
+        shard: Interactions,
+        key: Key,
+        round_number: int,
+        n_threads: int,
+        last: ReportedItems | None,
+    ) -> ReportedItems:
+        reported = fill_by_response(shard, self._first_stage, key, n_threads, self.report_channel, round_number)
         if self.filling == "none":
-            kept = spoken.kinds != VIRTUAL
-            return Spoken(shard.indptr, spoken.items[kept], spoken.kinds[kept])
-        return spoken
+            kept = reported.kinds != VIRTUAL
+            return ReportedItems(shard.indptr, reported.items[kept], reported.kinds[kept])
+        return reported
 
     def _redraws_in(self, round_number: int) -> bool:
         return True  # the second stage; the first reads the same words in every round

@@ -294,7 +294,7 @@ def test_server_refuses_what_cannot_be():
     assert reason(lambda total: None) is None
     assert "it counts" in reason(lambda total: total.__setitem__((0, -1), 7))
     assert "it counts" in reason(lambda total: total.__setitem__((0, -1), 2**64 - 1))
-    assert "larger than so many users can send" in reason(lambda total: total.__setitem__((0, 0), 2**60))
+    assert "larger than the number of users allows" in reason(lambda total: total.__setitem__((0, 0), 2**60))
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------
