@@ -1,4 +1,4 @@
-"""``python -m fastfedrec``: the command line."""
+"""Command line, as ``python -m fastfedrec``."""
 
 import sys
 

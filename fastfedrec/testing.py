@@ -1,8 +1,8 @@
-"""Tools for the test suites of other projects: data to draw, and assertions about private mechanisms.
+"""Tools for the test suites of other projects: random data, and assertions about private mechanisms.
 
-Each assertion carries its own negative control: the same check must reject a mechanism that is wrong by a stated share.
-A check that cannot tell fails as well, because it would pass for anything.  Hypothesis, which the functions that
-draw data need, comes with ``pip install 'fastfedrec[testing]'``.
+Each assertion includes a negative control: the same check must reject a mechanism that is wrong by a stated share.  A
+check that cannot detect the error fails as well, because it would pass for any mechanism.  The functions that draw data
+need hypothesis, which ``pip install 'fastfedrec[testing]'`` installs.
 """
 
 import math
@@ -24,42 +24,42 @@ if TYPE_CHECKING:
 
 __all__ = ["ALPHA", "assert_clipped", "assert_epsilon", "assert_unbiased", "interactions", "mechanism_inputs", "shards"]
 
-#: Chance that one statistical assertion fails although all is well.  A suite of a thousand such assertions then
-#: raises a false alarm once in a thousand runs.
+#: Probability that one statistical assertion fails for a correct mechanism.  A suite of a thousand such assertions
+#: then raises a false alarm once in a thousand runs.
 ALPHA = 1e-6
 
-_N_ROWS = 128  # of each kind, in `assert_clipped`
+_N_ROWS = 128  # rows of each kind in `assert_clipped`
 
 
-# ---- data to draw --------------------------------------------------------------------------------------------------
+# ---- random data ---------------------------------------------------------------------------------------------------
 
 
 def _strategies() -> Any:
     try:
         from hypothesis import strategies
     except ImportError:
-        raise ImportError("data are drawn by hypothesis: pip install 'fastfedrec[testing]'") from None
+        raise ImportError("random data need hypothesis: pip install 'fastfedrec[testing]'") from None
     return strategies
 
 
 def interactions(
     *, max_users: int = 12, max_items: int = 10, min_items: int = 1, with_values: bool = False
 ) -> "SearchStrategy[Interactions]":
-    """A hypothesis strategy: small interactions.
+    """Hypothesis strategy for small interactions.
 
     Parameters
     ----------
     max_users, max_items : int
-        Largest numbers drawn.
+        Maximum numbers of users and items.
     min_items : int
-        Smallest number of items.
+        Minimum number of items.
     with_values : bool
-        Whether values are ratings of 1 to 5, rather than all 1.
+        True for ratings of 1 to 5 as values, False for values of 1.
 
     Returns
     -------
     SearchStrategy of Interactions
-        At least one interaction is there; users and items may have none.
+        Interactions, at least one of them; users and items may have none.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def interactions(
         key, density = Key.from_seed(draw(st.integers(0, 2**32 - 1))), draw(st.sampled_from([0.1, 0.4, 0.9]))
         size = shape[0] * shape[1]
         filled = key.uniform("testing.interactions", size=size) < density
-        filled[draw(st.integers(0, size - 1))] = True
+        filled[draw(st.integers(0, size - 1))] = True  # at least one interaction
         values = 1 + key.words("testing.values", size=size) % np.uint64(5) if with_values else 1
         return Interactions.from_scipy(csr_array((filled * values).astype(np.float32).reshape(shape)))
 
@@ -90,19 +90,19 @@ def interactions(
 
 
 def shards(*, max_shards: int = 4, **options: Any) -> "SearchStrategy[list[Interactions]]":
-    """A hypothesis strategy: the parts of interactions whose users live on several machines.
+    """Hypothesis strategy for shards of interactions, as several machines hold them.
 
     Parameters
     ----------
     max_shards : int
-        Largest number of parts.
+        Maximum number of shards.
     **options : object
-        As for `interactions`.
+        Options of `interactions`.
 
     Returns
     -------
     SearchStrategy of list of Interactions
-        In the order of users, whose global ids they keep; a part may have no users where the class allows it.
+        Shards in the order of users, with the users' global ids.
 
     Examples
     --------
@@ -128,21 +128,21 @@ def shards(*, max_shards: int = 4, **options: Any) -> "SearchStrategy[list[Inter
 def mechanism_inputs(
     *, low: float = -1.0, high: float = 1.0, max_size: int = 50, with_non_finite: bool = False
 ) -> "SearchStrategy[NDArray[np.float64]]":
-    """A hypothesis strategy: arrays that a randomizer of real numbers must cope with.
+    """Hypothesis strategy for arrays that a randomizer of real numbers must accept.
 
     Parameters
     ----------
     low, high : float
-        The stated range of inputs; its ends, 0 and the smallest doubles are drawn often.
+        Stated range of inputs; its ends, 0 and the smallest doubles are drawn often.
     max_size : int
-        Largest number of values.
+        Maximum number of values.
     with_non_finite : bool
-        Whether NaN, infinities and values out of range are drawn as well.
+        True to draw NaN, infinities and values out of range as well.
 
     Returns
     -------
     SearchStrategy of ndarray of float64
-        Of one or two dimensions, possibly empty, strided or read-only.
+        Arrays of one or two dimensions, possibly empty, strided or read-only.
 
     Examples
     --------
@@ -189,26 +189,26 @@ def mechanism_inputs(
 
 
 def assert_unbiased(estimates: ArrayLike, expected: Any, *, stddev: Any, control: float = 0.1) -> None:
-    """Assert that the mean of independent estimates is the expected one, and that a bias would have been seen.
+    """Assert that the mean of independent estimates is the expected one, and that a bias would be detected.
 
     Parameters
     ----------
     estimates : array_like of shape (n,) or (n, d)
-        Independent from row to row.
+        Estimates, independent from row to row.
     expected : float or array_like of shape (d,)
-        What they estimate.
+        Expected mean.
     stddev : float or array_like of shape (d,)
-        The known standard deviation of one estimate, or a bound of it.  Not the sample's own: a mechanism that is
-        too noisy would widen its own test.
+        Known standard deviation of one estimate, or an upper bound.  Do not pass the sample's standard deviation: a
+        mechanism with too much noise would widen its test.
     control : float
-        Bias that must be seen, as a share of the largest ``abs(expected)``; greater than 0.
+        Bias that must be detected, as a share of the largest ``abs(expected)``; greater than 0.
 
     Raises
     ------
     AssertionError
-        A mean is off, an estimate is not finite, or n is too small for the control.
+        A mean is wrong, an estimate is not finite, or n is too small for the control.
     ValueError
-        Nothing but 0 is expected, of which no share is a bias.
+        `expected` is 0 everywhere, so that the bias of the control would be 0.
 
     Notes
     -----
@@ -244,6 +244,7 @@ def assert_unbiased(estimates: ArrayLike, expected: Any, *, stddev: Any, control
     if not np.isfinite(estimates).all():
         raise AssertionError(f"{(~np.isfinite(estimates)).sum()} of {estimates.size} estimates are not finite")
     quantile = -float(scipy.special.ndtri(ALPHA / 2 / expected.size))
+    # The quantile is two-sided, with a Bonferroni correction for the coordinates.
     width = quantile * stddev / math.sqrt(len(estimates))
     means = estimates.mean(axis=0)
 
@@ -252,13 +253,15 @@ def assert_unbiased(estimates: ArrayLike, expected: Any, *, stddev: Any, control
 
     if (wrong := is_rejected(expected)).any():
         j = int(np.argmax(wrong))
-        where = f" of coordinate {j}" if is_vector else ""
-        raise AssertionError(f"the mean{where} is {means[j]:.6g}, expected {expected[j]:.6g} +- {width[j]:.3g}")
+        coordinate = f" of coordinate {j}" if is_vector else ""
+        raise AssertionError(f"the mean{coordinate} is {means[j]:.6g}, expected {expected[j]:.6g} +- {width[j]:.3g}")
     bias = control * float(np.abs(expected).max())
+    # Negative control: the same test must reject a bias in either direction, in every coordinate.
     if not (is_rejected(expected + bias).all() and is_rejected(expected - bias).all()):
-        enough = math.ceil((2 * quantile * float(stddev.max()) / bias) ** 2)
+        # If twice `width` is at most the bias, the control succeeds on every sample that passes the test.
+        n_sufficient = math.ceil((2 * quantile * float(stddev.max()) / bias) ** 2)
         raise AssertionError(
-            f"control: a bias of {bias:.3g} would pass with {len(estimates)} estimates; use {enough} or more"
+            f"control: a bias of {bias:.3g} would pass with {len(estimates)} estimates; use {n_sufficient} or more"
         )
 
 
@@ -274,25 +277,25 @@ def assert_epsilon(
     key: Key | None = None,
     control: float = 0.1,
 ) -> AuditResult:
-    """Assert that an audit finds nothing against a claim, and that it refutes a slightly smaller one.
+    """Assert that an audit does not refute a claim, and that it refutes a slightly smaller one.
 
     Parameters
     ----------
     mechanism, x0, x1, claim, n, delta, measure, key : object
-        As for `fastfedrec.audit.audit`; its alpha is `ALPHA`.
+        Arguments of `fastfedrec.audit.audit`; its alpha is `ALPHA`.
     control : float
-        The claim lowered by this share must be violated; in (0, 1).  Raise it where the two inputs spend less than
-        the claim allows.
+        Share in (0, 1): the claim lowered by it must be violated.  Raise it if the two inputs spend less than the claim
+        allows.
 
     Returns
     -------
     AuditResult
-        What the audit found.
+        Result of the audit.
 
     Raises
     ------
     AssertionError
-        The claim is violated, or the control is not.
+        The claim is violated, or the lowered claim of the control is not.
 
     Examples
     --------
@@ -317,7 +320,7 @@ def assert_epsilon(
     if result.verdict == "violated":
         raise AssertionError(str(result))
     shown = result.lower_bound if result.overall is None else result.overall
-    if not shown > (1 - control) * result.claim:  # in the measure of the result
+    if not shown > (1 - control) * result.claim:  # both are in the measure of the result
         raise AssertionError(
             f"control: a claim of {(1 - control) * result.claim:.5g} would pass too, because only {shown:.5g} is "
             "shown; draw more, choose inputs further apart, or lower the claim or raise control if no inputs spend it\n"
@@ -334,31 +337,31 @@ def assert_clipped(
     dtype: Any = np.float64,
     n_columns: int = 20,
 ) -> None:
-    """Assert that no clipped row exceeds its bound in exact arithmetic, and that rows are not cut more than needed.
+    """Assert that no clipped row exceeds its bound in exact arithmetic, and that rows are not clipped too much.
 
     Parameters
     ----------
     clip : callable
-        Called as ``clip(rows, clip_norm)`` with an array of shape (n_rows, n_columns); returns one of that shape.
+        Function ``clip(rows, clip_norm)`` from an array of shape (n_rows, n_columns) to one of the same shape.
     clip_norm : float
-        Greater than 0.
+        Upper bound on the norm, greater than 0.
     norm : str
-        "l2" or "l1".
+        Norm of rows: "l2" or "l1".
     dtype : dtype
-        np.float64 or np.float32.
+        Type of rows: np.float64 or np.float32.
     n_columns : int
-        From 2 to 2^24: a row of one value is clipped without rounding.
+        Number of columns, from 2 to 2^24: a row of one value is clipped without rounding.
 
     Raises
     ------
     AssertionError
-        A row that is too long, or not finite; one that was within half the bound and was changed; a long one that
-        came out shorter than 0.999 of the bound; or a control that passes.
+        A clipped row is too long or not finite; a row within half the bound was changed; a long row is shorter than
+        0.999 of the bound; or a control passes.
 
     Notes
     -----
-    The rows are fixed: long and short ones, zeros, subnormal and huge values, NaN and infinities.  Three controls
-    must fail on them: the textbook ``x * min(1, c / |x|)``, and `clip` itself at 0.9 and 1.1 of the bound.
+    The rows are fixed: long and short rows, zeros, subnormal and huge values, NaN and infinities.  Three controls must
+    fail on them: the textbook ``x * min(1, c / |x|)``, and `clip` at 0.9 and 1.1 of the bound.
 
     Examples
     --------
@@ -384,10 +387,10 @@ def assert_clipped(
         clipped = np.asarray(clipped)
         if clipped.shape != rows.shape or clipped.dtype.kind != "f":
             raise AssertionError(f"clip must return floats of shape {rows.shape}, got {clipped.dtype} {clipped.shape}")
-        found = (
+        faults = (
             _fault(i, row, result, clip_norm, norm) for i, (row, result) in enumerate(zip(rows, clipped, strict=True))
         )
-        return [fault for fault in found if fault]
+        return [fault for fault in faults if fault]
 
     if faults := find_faults(clip(rows.copy(), clip_norm)):
         raise AssertionError(f"{faults[0]}; {len(faults)} of {len(rows)} rows are wrong")
@@ -413,7 +416,7 @@ def _rows_to_clip(clip_norm: float, norm: str, kind: np.dtype, n_columns: int) -
     single = [0.0, limits.smallest_subnormal, limits.max / 2, math.nan, math.inf, -math.inf]
     special = np.zeros((len(single) + _N_ROWS, n_columns))
     special[: len(single)] = np.array(single)[:, None]
-    special[len(single) :, 0] = clip_norm * np.geomspace(1.01, 1e6, _N_ROWS)  # long in one coordinate only
+    special[len(single) :, 0] = clip_norm * np.geomspace(1.01, 1e6, _N_ROWS)  # long in one coordinate
     special[len(single) :, 1] = clip_norm
     return np.concatenate([long, short, special]).astype(kind)
 
@@ -424,9 +427,10 @@ def _float_norms(rows: np.ndarray, norm: str) -> np.ndarray:
 
 
 def _fault(i: int, row: np.ndarray, clipped: np.ndarray, clip_norm: float, norm: str) -> str | None:
-    """What is wrong with one clipped row, decided in rational arithmetic."""
+    """Return the fault of one clipped row, by rational arithmetic, or None."""
     if not np.isfinite(clipped).all():
         return f"row {i} is not finite after clipping"
+    # The p-th power of the norm is rational, unlike the L2 norm.
     power = 1 if norm == "l1" else 2
     length = sum(abs(Fraction(float(v))) ** power for v in clipped)
     bound = Fraction(clip_norm) ** power
@@ -434,11 +438,11 @@ def _fault(i: int, row: np.ndarray, clipped: np.ndarray, clip_norm: float, norm:
         return f"row {i} is longer than {clip_norm:g} by a factor of 1 + {float(length / bound - 1) / power:.1e}"
     largest = float(np.abs(row).max())
     if not largest < 1e30:
-        return None  # a row so long may also be rejected as a whole
+        return None  # a function may reject such a long row as a whole
     exact = [Fraction(float(v)) for v in row]
     before = sum(abs(v) ** power for v in exact)
     if before > bound and length < bound * Fraction(999, 1000) ** power:
-        return f"row {i} is {float(length / bound) ** (1 / power):.4f} of the bound long: cut more than needed"
+        return f"row {i} is {float(length / bound) ** (1 / power):.4f} of the bound long, clipped more than needed"
     tolerance = Fraction(clip_norm) / 1000
     if before <= bound / 2**power and any(
         abs(Fraction(float(v)) - x) > tolerance for v, x in zip(clipped, exact, strict=True)

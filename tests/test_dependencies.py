@@ -50,5 +50,5 @@ def test_the_source_tree_says_why_it_cannot_be_imported():
     )
     assert run.returncode == 1
     last = run.stderr.strip().splitlines()[-1]
-    assert "this is the source tree of fastfedrec" in last
+    assert "fastfedrec must be installed, got its source tree" in last
     assert "python -P" in last

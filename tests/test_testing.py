@@ -161,9 +161,9 @@ def test_bad_types():
     [
         (broken.textbook_clip, "is longer than 1 by a factor of 1"),
         (lambda rows, c: l2_clip(rows, 1.1 * c), "is longer than 1 by a factor of 1"),
-        (lambda rows, c: l2_clip(rows, 0.9 * c), "cut more than needed"),
-        (lambda rows, c: 0.5 * l2_clip(rows, c), "cut more than needed"),
-        (lambda rows, c: np.zeros_like(rows), "cut more than needed"),
+        (lambda rows, c: l2_clip(rows, 0.9 * c), "clipped more than needed"),
+        (lambda rows, c: 0.5 * l2_clip(rows, c), "clipped more than needed"),
+        (lambda rows, c: np.zeros_like(rows), "clipped more than needed"),
         (lambda rows, c: np.where(np.isnan(rows), np.nan, l2_clip(rows, c)), "is not finite after clipping"),
         (
             lambda rows, c: np.where(np.abs(rows).sum(axis=1, keepdims=True) < c / 2, 0.0, l2_clip(rows, c)),

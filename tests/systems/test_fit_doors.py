@@ -97,7 +97,7 @@ def signed(data):
 def test_values_below_0_are_ratings_or_refused_by_the_models_name(model, data):
     below = signed(data)
     if getattr(model, "hide_items", False):
-        with pytest.raises(ValueError, match="grid must be above 0, which stands for 'not rated', got -2"):
+        with pytest.raises(ValueError, match="grid must be above 0, which means 'not rated', got -2"):
             type(model)(**model.get_params() | {"grid": (-2.0, 2.0)}).fit(below, key=KEY)
     elif isinstance(model, RatingModel):
         parameters = model.get_params() | {"grid": (-2.0, -1.0, 0.0, 1.0, 2.0)}

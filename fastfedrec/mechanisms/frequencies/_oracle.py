@@ -1,4 +1,4 @@
-"""What every frequency oracle does with its reports: count whom they support, and solve for the frequencies."""
+"""The base of the frequency oracles: count the reports that support a value, and solve for the frequencies."""
 
 from fractions import Fraction
 
@@ -11,7 +11,7 @@ from fastfedrec.mechanisms.report_checks import NUMBERING, check_codes, check_in
 
 
 class FrequencyOracle(NominalEpsilon):
-    """A report supports a value with probability p if it is the own one, and with probability q if it is another."""
+    """Base of the oracles: a report supports the user's value with probability p, each other one with probability q."""
 
     nominal_epsilon: float
     n_values: int
@@ -30,12 +30,12 @@ class FrequencyOracle(NominalEpsilon):
         return values
 
     def support(self, reports: ArrayLike) -> NDArray[np.int64]:
-        """How many reports support each value; adds up over shards of clients.
+        """Count the reports that support each value; counts add up over shards of clients.
 
         Parameters
         ----------
         reports : array_like of int
-            What `privatize` returned.
+            Output of `privatize`.
 
         Returns
         -------
@@ -46,57 +46,58 @@ class FrequencyOracle(NominalEpsilon):
         return np.bincount(reports.reshape(-1), minlength=self.n_values).astype(np.int64, copy=False)
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
-        """The unbiased estimate of each value's frequency among the clients who reported.
+        """Estimate each value's frequency among the clients who reported, without bias.
 
         Parameters
         ----------
         reports : array_like of int
-            What `privatize` returned.
+            Output of `privatize`.
 
         Returns
         -------
         ndarray of shape (n_values,), float64
-            May be below 0 or above 1: no projection, so that it stays unbiased.
+            Frequencies.  An estimate may be below 0 or above 1, since a projection would bias it.
         """
         reports = plain_array("reports", reports)
         return self.estimate_from_support(self.support(reports), len(reports))
 
     def estimate_from_support(self, support: ArrayLike, n_reports: int) -> NDArray[np.float64]:
-        """The same from added-up counts.
+        """Estimate each value's frequency from added-up counts, without bias.
 
         Parameters
         ----------
         support : array_like of shape (n_values,)
-            Sums of `support` over all shards.
+            Sums of the output of `support` over all shards.
         n_reports : int
-            How many clients reported.
+            Number of clients who reported.
 
         Returns
         -------
         ndarray of shape (n_values,), float64
-            Frequencies.
+            Frequencies, as in `estimate`.
         """
         n_reports = check_integer("n_reports", n_reports, low=1)
-        support = check_reals("support", support, "add up what support returned")
+        support = check_reals("support", support, "add up the counts of support()")
         if support.shape != (self.n_values,):
             raise ValueError(f"support must have shape ({self.n_values},), got {support.shape}")
+        # The expected share of supporting reports is f p + (1 - f) q, solved for the frequency f.
         p, q = self._probabilities()
         return (support / n_reports - float(q)) / float(p - q)
 
     def variance(self, frequency: float | Fraction, n_reports: int) -> Fraction:
-        """The exact variance of one value's estimated frequency, given the clients' values.
+        """Return the exact variance of one value's estimated frequency, given the clients' values.
 
         Parameters
         ----------
         frequency : float or Fraction
-            The share of clients who hold the value.
+            Share of clients with the value, from 0 to 1.
         n_reports : int
-            How many clients report.
+            Number of clients who report.
 
         Returns
         -------
         Fraction
-            (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2).
+            Variance (f p (1 - p) + (1 - f) q (1 - q)) / (n (p - q)^2).
         """
         f = check_exact("frequency", frequency, low=0, high=1)
         n_reports = check_integer("n_reports", n_reports, low=1)

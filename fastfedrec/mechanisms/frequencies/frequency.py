@@ -1,4 +1,4 @@
-"""Frequency oracles: how many clients hold each value, from one private report of each (Wang et al. 2017)."""
+"""Frequency oracles: estimates of the number of clients with each value, from private reports (Wang et al. 2017)."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -28,17 +28,17 @@ __all__ = ["GRR", "OUE"]
 
 
 class GRR(FrequencyOracle):
-    """Generalized randomized response: report the own value most often, every other one equally often.
+    """Generalized randomized response: the user's value is the most likely report, all others are equally likely.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values are neighbours
-    ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        Greater than 0, in nats; the exact epsilon of what runs is at most this.
+        Greater than 0, in nats; an upper bound on the exact `epsilon`.
     n_values : int
-        Values are 0, 1, ..., n_values - 1; at least 2, below 2**31.
+        Number of values 0, 1, ..., n_values - 1; at least 2, below 2**31.
 
     Attributes
     ----------
@@ -47,14 +47,14 @@ class GRR(FrequencyOracle):
     n_values : int
         As given.
     p_count, q_count : int
-        Words out of 2^64 that report the own value, and each other one.
+        Words out of 2^64 that report the user's value, and each other value.
     likelihood_ratio : Fraction
         p_count / q_count: e^epsilon, exactly.
 
     Notes
     -----
-    ``q_count`` is 2^64 / (e^epsilon + n_values - 1) rounded up, so the ratio is at most e^epsilon.  Better than `OUE`
-    where n_values is below 3 e^epsilon + 2.  See docs/explanation/mechanisms/frequencies/grr.md.
+    ``q_count`` is 2^64 / (e^epsilon + n_values - 1) rounded up, so the ratio is at most e^epsilon.  The variance is
+    below that of `OUE` if n_values is below 3 e^epsilon + 2.  See docs/explanation/mechanisms/frequencies/grr.md.
 
     References
     ----------
@@ -79,7 +79,10 @@ class GRR(FrequencyOracle):
         self.q_count = int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1)))  # up: toward privacy
         self.p_count = TOTAL - (self.n_values - 1) * self.q_count
         if self.p_count <= self.q_count:
-            raise ValueError(f"nominal_epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}")
+            raise ValueError(
+                f"nominal_epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}; "
+                "use a larger one"
+            )
         self.likelihood_ratio = Fraction(self.p_count, self.q_count)
 
     @draws_reports
@@ -92,20 +95,20 @@ class GRR(FrequencyOracle):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> NDArray[np.uint8]:
-        """Draw one report for each value: one 64-bit word.
+        """Draw one report for each value, from one 64-bit word.
 
         Parameters
         ----------
         values : array_like of int
-            In [0, n_values), to which others are clipped, because whether a client answers must not depend on its
-            data; uint8, uint16, int32 and int64 are read in place.
+            Private values in [0, n_values).  Others are clipped, because whether a client answers must not depend on
+            its data.  uint8, uint16, int32 and int64 are read in place.
         out : ndarray or None
-            Where to write; `values` itself is allowed.
+            Output array; `values` itself is allowed.
 
         Returns
         -------
         ndarray of uint8 or a wider integer
-            Values, in the shape of `values`.
+            Reported values, in the shape of `values`.
         """
         integers = check_integers("values", present(values), NUMBERING)
         out = report_array(out, integers, CODES[CODES.index(code_type(self.n_values)) :])
@@ -123,40 +126,40 @@ class GRR(FrequencyOracle):
         return out
 
     def channel(self, inputs: Sequence[float] | None = None) -> Channel:
-        """The mechanism as an exact table, with unbiased outputs for values that stand for numbers.
+        """Return the mechanism as an exact table, with unbiased outputs for values that represent numbers.
 
         Parameters
         ----------
         inputs : sequence of numbers or None
-            What each value stands for, increasing; None for the values themselves.  At most 256.
+            Increasing numbers, one for each value and at most 256; None for the values themselves.
 
         Returns
         -------
         Channel
-            Its counts are those of what runs.
+            The channel with the sampler's counts.
         """
         grid = check_grid("inputs", self.n_values if inputs is None else inputs, high=256)
         if len(grid) != self.n_values:
-            raise ValueError(f"inputs must have {self.n_values} numbers, one a value, got {len(grid)}")
-        p, q, everything = self.p_count, self.q_count, sum(grid)
-        outputs = [(x * TOTAL - q * everything) / (p - q) for x in grid]
+            raise ValueError(f"inputs must have {self.n_values} numbers, one for each value, got {len(grid)}")
+        # With outputs o, the mean on x is ((p - q) o(x) + q sum(o)) / 2^64; that it equals x gives sum(o) = sum(grid).
+        p, q, grid_sum = self.p_count, self.q_count, sum(grid)
+        outputs = [(x * TOTAL - q * grid_sum) / (p - q) for x in grid]
         counts = [[p if x == y else q for y in range(self.n_values)] for x in range(self.n_values)]
         return Channel(counts, inputs=grid, outputs=outputs)
 
 
 class OUE(FrequencyOracle):
-    """Optimized unary encoding: one bit for every value, the own one set half of the time, any other one rarely.
+    """Optimized unary encoding: one bit for each value; the user's bit is set with probability 1/2, others rarely.
 
     **Guarantee.** One report (all its bits together) is `epsilon`-differentially private in the local model: any two
-    values are neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is
-    trusted.
+    values are neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        Greater than 0, in nats; the exact epsilon of what runs is at most this.
+        Greater than 0, in nats; an upper bound on the exact `epsilon`.
     n_values : int
-        Values are 0, 1, ..., n_values - 1; at least 2, below 2**31.
+        Number of values 0, 1, ..., n_values - 1; at least 2, below 2**31.
 
     Attributes
     ----------
@@ -165,15 +168,15 @@ class OUE(FrequencyOracle):
     n_values : int
         As given.
     p_count, q_count : int
-        Words out of 2^64 that set the own bit (2^63), and each other one.
+        Words out of 2^64 that set the bit of the user's value (2^63), and each other bit.
     likelihood_ratio : Fraction
         (2^64 - q_count) / q_count: e^epsilon, exactly.
 
     Notes
     -----
-    Two values differ in two bits.  The worst report has the bit of the one set and that of the other not, with
-    probabilities 1/2 (1 - q) against q 1/2, whose ratio is (1 - q) / q; ``q_count`` is 2^64 / (e^epsilon + 1) rounded
-    up.  See docs/explanation/mechanisms/frequencies/oue.md.
+    Two values differ in two bits.  In the worst report one of these bits is set and the other is not.  It has
+    probability 1/2 (1 - q) for one value and q 1/2 for the other, with the ratio (1 - q) / q.  ``q_count`` is
+    2^64 / (e^epsilon + 1) rounded up.  See docs/explanation/mechanisms/frequencies/oue.md.
 
     References
     ----------
@@ -198,7 +201,7 @@ class OUE(FrequencyOracle):
         self.p_count = TOTAL // 2
         self.q_count = int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + 1)))  # up: toward privacy
         if self.p_count <= self.q_count:
-            raise ValueError(f"nominal_epsilon is too small for 64 bits, got {nominal_epsilon}")
+            raise ValueError(f"nominal_epsilon is too small for 64 bits, got {nominal_epsilon}; use a larger one")
         self.likelihood_ratio = Fraction(TOTAL - self.q_count, self.q_count)
 
     @draws_reports
@@ -211,20 +214,20 @@ class OUE(FrequencyOracle):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> NDArray[np.uint8]:
-        """Draw one report for each value: one 64-bit word a bit.
+        """Draw one report for each value, from one 64-bit word for each bit.
 
         Parameters
         ----------
         values : array_like of shape (n,), int
-            In [0, n_values), to which others are clipped, because whether a client answers must not depend on its
-            data; uint8, uint16, int32 and int64 are read in place.
+            Private values in [0, n_values).  Others are clipped, because whether a client answers must not depend on
+            its data.  uint8, uint16, int32 and int64 are read in place.
         out : ndarray of shape (n, n_values), uint8, or None
-            Where to write.
+            Output array.
 
         Returns
         -------
         ndarray of shape (n, n_values), uint8
-            Bits.
+            Reported bits.
         """
         integers = self._check(values)
         out = report_array(out, integers, [np.uint8], shape=(len(integers), self.n_values))
@@ -237,17 +240,19 @@ class OUE(FrequencyOracle):
     def privatize_support(
         self, values: ArrayLike, *, key: Key | None = None, round: int = 0, n_threads: int = 0
     ) -> NDArray[np.int64]:
-        """The `support` of the reports that `privatize` would give, without storing them.
+        """Return the `support` of the reports that `privatize` would draw, without storing them.
+
+        It is a shortcut for simulations: in a deployment each client sends its report.
 
         Parameters
         ----------
         values : array_like of shape (n,), int
-            In [0, n_values), to which others are clipped.
+            Private values in [0, n_values); others are clipped.
 
         Returns
         -------
         ndarray of shape (n_values,), int64
-            Counts.  A simulation's shortcut: in a deployment each client sends its own bits.
+            Counts.
         """
         values = clip_codes(self._check(values), self.n_values)
         key, round_number, n_threads = claim_call("OUE.privatize_support", key, round, n_threads)
@@ -256,12 +261,12 @@ class OUE(FrequencyOracle):
         return sums.sum(axis=0)
 
     def support(self, reports: ArrayLike) -> NDArray[np.int64]:
-        """How many reports support each value; adds up over shards of clients.
+        """Count the reports that support each value; counts add up over shards of clients.
 
         Parameters
         ----------
         reports : array_like of shape (n, n_values), int
-            What `privatize` returned.
+            Output of `privatize`.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""Subset selection: how many clients hold each value, from one private set of values of each (Ye and Barg 2018)."""
+"""Subset selection: a frequency oracle with sets of values as reports (Ye and Barg 2018)."""
 
 import math
 from fractions import Fraction
@@ -17,19 +17,20 @@ __all__ = ["SubsetSelection"]
 
 
 class SubsetSelection(FrequencyOracle):
-    """Report a set of values, always of the same size, in which the own one is more often than any other.
+    """Report a set of values of fixed size that contains the user's value more often than any other value.
 
     **Guarantee.** One report (the whole set) is `epsilon`-differentially private in the local model: any two values
-    are neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    are neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        Greater than 0, in nats; the exact epsilon of what runs is at most this.
+        Greater than 0, in nats; an upper bound on the exact `epsilon`.
     n_values : int
-        Values are 0, 1, ..., n_values - 1; at least 2, at most 2**24.
+        Number of values 0, 1, ..., n_values - 1; at least 2, at most 2**24.
     subset_size : int or None
-        Values in a report, below n_values; None for the size of least variance, about n_values / (e^epsilon + 1).
+        Number of values in a report, below n_values.  None takes the size with the smallest variance, about
+        n_values / (e^epsilon + 1).
 
     Attributes
     ----------
@@ -40,16 +41,16 @@ class SubsetSelection(FrequencyOracle):
     subset_size : int
         As given, or chosen.
     p_count : int
-        Words out of 2^64 that take the own value into the report.
+        Words out of 2^64 that put the user's value into the report.
     likelihood_ratio : Fraction
         p_count (n_values - subset_size) / ((2^64 - p_count) subset_size): e^epsilon, exactly.
 
     Notes
     -----
-    A report with the own value is one of C(n - 1, d - 1), one without it one of C(n - 1, d), all equally likely, so
-    the ratio is p / (1 - p) (n - d) / d; ``p_count`` is 2^64 d e^epsilon / (d e^epsilon + n - d) rounded down.  Size 1
-    is `GRR`; the best size is at least as good as `GRR` and `OUE` at any epsilon and number of values that was
-    tried.  See docs/explanation/mechanisms/frequencies/subset-selection.md.
+    With n values and size d, the C(n - 1, d - 1) reports with the user's value are equally likely, and so are the
+    C(n - 1, d) reports without it.  So the ratio is p / (1 - p) (n - d) / d, and ``p_count`` is
+    2^64 d e^epsilon / (d e^epsilon + n - d) rounded down.  Size 1 is `GRR`.  In all measured cases the best size was at
+    least as good as `GRR` and `OUE`.  See docs/explanation/mechanisms/frequencies/subset-selection.md.
 
     References
     ----------
@@ -74,6 +75,7 @@ class SubsetSelection(FrequencyOracle):
         # A block of 1,024 reports stays within the 2^35 words of its stream.
         self.n_values = check_integer("n_values", n_values, low=2, high=2**24)
         if subset_size is None:
+            # The variance is smallest at a real size, so that the best integer is one of its two neighbours.
             best = int(self.n_values / (exp_lower(self.nominal_epsilon) + 1))
             sizes = range(max(best, 1), min(best + 1, self.n_values - 1) + 1)
             self.subset_size = min(sizes, key=self._total_variance)
@@ -83,7 +85,10 @@ class SubsetSelection(FrequencyOracle):
         odds = Fraction(self.p_count, TOTAL - self.p_count)
         self.likelihood_ratio = odds * (self.n_values - self.subset_size) / self.subset_size
         if self.likelihood_ratio <= 1:
-            raise ValueError(f"nominal_epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}")
+            raise ValueError(
+                f"nominal_epsilon is too small for {n_values} values and 64 bits, got {nominal_epsilon}; "
+                "use a larger one"
+            )
 
     def _largest_p_count(self, size: int) -> int:
         weight = exp_lower(self.nominal_epsilon) * size
@@ -92,10 +97,10 @@ class SubsetSelection(FrequencyOracle):
     def _probabilities(self, size: int | None = None) -> tuple[Fraction, Fraction]:
         size = self.subset_size if size is None else size
         p = Fraction(self._largest_p_count(size), TOTAL)
-        return p, (size - p) / (self.n_values - 1)  # all n values together are in `size` places
+        return p, (size - p) / (self.n_values - 1)  # the probabilities of all n values add up to `size`
 
     def _total_variance(self, size: int) -> Fraction | float:
-        """Of the estimates of all values together, from one report: the same for all frequencies."""
+        """Return the sum of the variances of all values' estimates from one report, equal for all frequencies."""
         p, q = self._probabilities(size)
         if p <= q:  # epsilon is too small for 64 bits
             return math.inf
@@ -111,20 +116,20 @@ class SubsetSelection(FrequencyOracle):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> NDArray[np.uint8]:
-        """Draw one report for each value: one 64-bit word for the own value, and about one for each in the set.
+        """Draw one report for each value, from one 64-bit word for the value and about one for each in the set.
 
         Parameters
         ----------
         values : array_like of shape (n,), int
-            In [0, n_values), to which others are clipped, because whether a client answers must not depend on its
-            data; uint8, uint16, int32 and int64 are read in place.
+            Private values in [0, n_values).  Others are clipped, because whether a client answers must not depend on
+            its data.  uint8, uint16, int32 and int64 are read in place.
         out : ndarray of shape (n, subset_size), or None
-            Where to write.
+            Output array.
 
         Returns
         -------
         ndarray of shape (n, subset_size), uint8 or a wider integer
-            Values, ascending in each row: their order says nothing.
+            Reported values, ascending in each row, so that their order reveals no more than the set.
         """
         integers = self._check(values)
         dtypes = CODES[CODES.index(code_type(self.n_values)) :]
@@ -136,16 +141,16 @@ class SubsetSelection(FrequencyOracle):
             values, out, key.subkey(self._purpose), failed, self.n_values, self.p_count, round_number, n_threads
         )
         if failed.any():
-            raise MemoryError(f"no memory for a bit a value, {self.n_values} bits a thread")
+            raise MemoryError(f"no memory for {self.n_values} bits in each thread; use fewer threads")
         return out
 
     def support(self, reports: ArrayLike) -> NDArray[np.int64]:
-        """How many reports support each value; adds up over shards of clients.
+        """Count the reports that support each value; counts add up over shards of clients.
 
         Parameters
         ----------
         reports : array_like of shape (n, subset_size), int
-            What `privatize` returned.
+            Output of `privatize`.
 
         Returns
         -------

@@ -13,7 +13,7 @@ from fastfedrec.mechanisms.noise.noise_table import gaussian_table
 
 __all__ = ["DiscreteGaussian"]
 
-_WIDE = 9.0  # a variance from which the discrete distribution's is the same in double precision
+_LARGE_VARIANCE = 9.0  # above it the discrete distribution's variance equals stddev^2 in double precision
 
 
 class DiscreteGaussian(IntegerNoise):
@@ -22,16 +22,16 @@ class DiscreteGaussian(IntegerNoise):
     **Guarantee.** Adding independent draws to integers that adding or removing one user ("add_remove", privacy unit
     "user") changes by at most `sensitivity` in Euclidean norm is rho-zero-concentrated differentially private with
     rho = sensitivity^2 / (2 stddev^2), against everyone who sees the sums; the server that adds the noise is trusted
-    ("central").  With ``sampler="table"`` every (epsilon, delta) that follows has the more delta that `delta` states
-    for a number of draws.
+    ("central").  With ``sampler="table"`` every (epsilon, delta) that follows has the additional delta that `delta`
+    states for a number of draws.
 
     Parameters
     ----------
     stddev : Fraction, int or float
-        Greater than 0; a float is taken exactly, as the rational number it is.
+        Parameter sigma of the noise, greater than 0; a float is taken exactly, as a rational number.
     sampler : {"exact", "table"}
-        "exact" is exact and takes some .3 microseconds a draw, or 10 where `stddev` has many digits; "table" takes
-        nanoseconds, for `stddev` up to about 39,000.
+        "exact" takes about 0.3 microseconds for a draw, or 10 if `stddev` has many digits; "table" takes nanoseconds,
+        for `stddev` up to about 39,000.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class DiscreteGaussian(IntegerNoise):
     sampler : {"exact", "table"}
         As given.
     distance : Fraction
-        Proved upper bound of the total variation distance between one draw and the distribution above.
+        Proved upper bound on the total-variation distance between one draw and the distribution above.
 
     Notes
     -----
@@ -77,37 +77,38 @@ class DiscreteGaussian(IntegerNoise):
         super().__init__(gaussian_table(self.stddev) if sampler == "table" else None)
 
     def rho(self, sensitivity: Fraction | int | float = 1) -> Fraction:
-        """What one release costs, exactly: sensitivity^2 / (2 stddev^2), in zero-concentrated differential privacy.
+        """Return the exact zCDP cost of one release: sensitivity^2 / (2 stddev^2).
 
-        With the table this is the ideal's cost: every (epsilon, delta) that follows has the more delta of `delta`.
+        With the table this is the cost of the ideal noise, and every (epsilon, delta) that follows has the additional
+        delta of `delta`.
 
         Parameters
         ----------
         sensitivity : Fraction, int or float
-            The most that one user changes the integers by, in Euclidean norm; a public number.
+            Maximum change of the integers by one user, in Euclidean norm; a public number.
 
         Returns
         -------
         Fraction
-            At least 0.
+            Cost in zero-concentrated differential privacy, at least 0.
         """
         return check_exact("sensitivity", sensitivity, low=0) ** 2 / (2 * self.stddev**2)
 
     @property
     def variance(self) -> float:
-        """The variance of one draw of the ideal distribution.
+        """Variance of one draw of the ideal distribution.
 
         Returns
         -------
         float
-            A little below stddev^2 where `stddev` is near 1 or less, and equal to it in double precision above 3;
-            infinite where that is beyond floats.
+            Slightly below stddev^2 if `stddev` is near 1 or smaller, and equal to it in double precision above 3;
+            infinite if that overflows.
         """
         stddev = float(self.stddev)
         variance = stddev * stddev
-        if variance > _WIDE:
+        if variance > _LARGE_VARIANCE:
             return variance
-        # The series of the distribution where it has few terms, and Poisson's summation of it where it has many.
+        # Below 1 the series of the distribution converges fast; above, its Poisson summation does.
         if variance < 1:
             ratios = [(x, x / stddev) for x in range(1, 42)]
             weights = [(x, math.exp(-ratio * ratio / 2)) for x, ratio in ratios]

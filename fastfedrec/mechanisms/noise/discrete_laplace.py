@@ -26,10 +26,10 @@ class DiscreteLaplace(IntegerNoise):
     Parameters
     ----------
     scale : Fraction, int or float
-        Greater than 0; a float is taken exactly, as the rational number it is.
+        Scale of the noise, greater than 0; a float is taken exactly, as a rational number.
     sampler : {"exact", "table"}
-        "exact" has no delta and takes some .2 microseconds a draw; "table" takes nanoseconds, for scales up to about
-        5,800.
+        "exact" has no delta and takes about 0.2 microseconds for a draw; "table" takes nanoseconds, for scales up to
+        about 5,800.
 
     Attributes
     ----------
@@ -38,13 +38,12 @@ class DiscreteLaplace(IntegerNoise):
     sampler : {"exact", "table"}
         As given.
     distance : Fraction
-        Proved upper bound of the total variation distance between one draw and the distribution above.
+        Proved upper bound on the total-variation distance between one draw and the distribution above.
 
     Notes
     -----
-    The exact sampler:
-    Uniform integers come from random bits by rejection, and every coin is tossed by comparing integers, so a draw has
-    exactly the stated distribution (given uniform bits), and nothing rests on floating point.  See
+    The exact sampler draws uniform integers from random bits by rejection, and every coin by comparing integers.  So a
+    draw has exactly the stated distribution if the bits are uniform, without floating point.  See
     docs/explanation/mechanisms/noise/discrete-laplace.md.
 
     References
@@ -72,45 +71,46 @@ class DiscreteLaplace(IntegerNoise):
         super().__init__(laplace_table(self.scale) if sampler == "table" else None)
 
     def exact_epsilon(self, sensitivity: Fraction | int | float = 1) -> Fraction:
-        """What one release costs, exactly: sensitivity / scale, in nats; with the table, together with `delta`.
+        """Return the exact epsilon of one release: sensitivity / scale, in nats; the table adds `delta`.
 
         Parameters
         ----------
         sensitivity : Fraction, int or float
-            The most that one user changes the integers by, in sum of absolute values; a public number.
+            Maximum change of the integers by one user, in sum of absolute values; a public number.
 
         Returns
         -------
         Fraction
-            At least 0.
+            Epsilon, at least 0.
         """
         return check_exact("sensitivity", sensitivity, low=0) / self.scale
 
     def epsilon(self, sensitivity: Fraction | int | float = 1) -> float:
-        """What one release costs, in nats: `exact_epsilon` rounded up; with the table, together with `delta`.
+        """Return the epsilon of one release, in nats: `exact_epsilon` rounded up; the table adds `delta`.
 
         Parameters
         ----------
         sensitivity : Fraction, int or float
-            As for `exact_epsilon`.
+            Maximum change by one user, as for `exact_epsilon`.
 
         Returns
         -------
         float
-            The least float that is not below it.
+            Smallest float that is at least `exact_epsilon`.
         """
         return float_up(self.exact_epsilon(sensitivity))
 
     @property
     def variance(self) -> float:
-        """The variance of one draw: 2 p / (1 - p)^2 with p = exp(-1 / scale).
+        """Variance of one draw: 2 p / (1 - p)^2 with p = exp(-1 / scale).
 
         Returns
         -------
         float
-            Near 2 * scale^2 for a large scale, and infinite where that is beyond floats.
+            Near 2 * scale^2 for a large scale, and infinite if that overflows.
         """
         rate = 1 / float(self.scale)
+        # exp and expm1 of the same rate keep all digits at a large scale, where p is near 1.
         root = math.exp(-rate / 2) / math.expm1(-rate)
         return 2 * root * root
 

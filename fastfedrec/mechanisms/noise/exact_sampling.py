@@ -1,7 +1,7 @@
-"""Exact sampling: the only arithmetic between random bits and a draw is on integers of any size.
+"""Exact sampling: integer arithmetic of any size is the only arithmetic between random bits and a draw.
 
-Where 128 bits hold them all, a compiled twin of `laplace_draws` and `gaussian_draws` makes the same draws from the same
-words (`_kernels/_exact_sampling`).
+A compiled twin of `laplace_draws` and `gaussian_draws` (`_kernels/_exact_sampling`) makes the same draws from the same
+words if all numbers have at most 128 bits.
 """
 
 import decimal
@@ -20,13 +20,13 @@ from fastfedrec.core.randomness import Key
 
 __all__ = ["accept_exp", "below", "exp_minus", "sample_gaussian", "sample_laplace", "words"]
 
-_BLOCK_WORDS = 4096  # words a stream; part of the streams' definition
-_FIRST_WORDS = 64
+_BLOCK_WORDS = 4096  # words of one stream; part of the streams' definition
+_FIRST_WORDS = 64  # a single selection reads fewer, and needs no whole block
 _WORD_BITS = 64
 
 
 def word_blocks(key: Key, purpose: str, round_number: int) -> Iterator[np.ndarray]:
-    """64-bit words without end: block b is the first words of the stream (purpose, round, b)."""
+    """Yield blocks of 64-bit words without end: block b holds the first words of the stream (purpose, round, b)."""
     check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
     round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
     for block in itertools.count():
@@ -34,7 +34,7 @@ def word_blocks(key: Key, purpose: str, round_number: int) -> Iterator[np.ndarra
 
 
 def words(key: Key, purpose: str, round_number: int) -> Iterator[int]:
-    """The same, one by one; a few at first, which is all that one selection reads."""
+    """Yield the words of `word_blocks` singly."""
     check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
     yield from key.words(purpose, round=round_number, size=_FIRST_WORDS).tolist()
     for number, block in enumerate(word_blocks(key, purpose, round_number)):
@@ -42,7 +42,8 @@ def words(key: Key, purpose: str, round_number: int) -> Iterator[int]:
 
 
 def below(bound: int, words: Iterator[int]) -> int:
-    """A uniform integer in [0, bound): as few high bits of as few words as can hold it, drawn until below."""
+    """Return a uniform integer in [0, bound), by rejection."""
+    # Each attempt takes the smallest number of words, and of their high bits, that can hold the integer.
     bits = (bound - 1).bit_length()
     n_words = -(-bits // _WORD_BITS)
     surplus = n_words * _WORD_BITS - bits
@@ -56,12 +57,11 @@ def below(bound: int, words: Iterator[int]) -> int:
 
 
 def toss_exp(numerator: int, denominator: int, words: Iterator[int]) -> bool:
-    """True with probability exp(-numerator / denominator) (Canonne, Kamath, Steinke 2020, Algorithm 1).
-
-    For a ratio in [0, 1], a run of successes of coins with probability ratio / 1, ratio / 2, ratio / 3, ... reaches
-    length k with probability ratio^k / k!, so it ends at an even length with probability
-    1 - ratio + ratio^2 / 2 - ... = exp(-ratio).  A larger ratio needs a success for each whole 1 and for its rest.
-    """
+    """Return True with probability exp(-numerator / denominator) (Canonne, Kamath, Steinke 2020, Algorithm 1)."""
+    # For a ratio in [0, 1], a run of successes of coins with probability ratio / 1, ratio / 2, ratio / 3, ... reaches
+    # length k with probability ratio^k / k!.  So it ends at an even length with probability
+    # 1 - ratio + ratio^2 / 2 - ... = exp(-ratio).  A larger ratio needs a success for each whole 1 and for the
+    # remainder.
     while numerator > denominator:
         if not toss_exp(1, 1, words):
             return False
@@ -74,7 +74,7 @@ def toss_exp(numerator: int, denominator: int, words: Iterator[int]) -> bool:
 
 
 def laplace_draws(scale: Fraction, words: Iterator[int]) -> Iterator[int]:
-    """Discrete Laplace draws without end (Algorithm 2)."""
+    """Yield discrete Laplace draws without end (Canonne, Kamath, Steinke 2020, Algorithm 2)."""
     numerator, denominator = scale.numerator, scale.denominator
     while True:
         # A geometric number with ratio exp(-1 / numerator), from its remainder and its quotient by the numerator.
@@ -87,12 +87,12 @@ def laplace_draws(scale: Fraction, words: Iterator[int]) -> Iterator[int]:
         size = (remainder + numerator * quotient) // denominator
         negative = below(2, words)
         if negative and size == 0:
-            continue  # or zero would come twice as often as it should
+            continue  # +0 and -0 together would make zero twice as likely
         yield -size if negative else size
 
 
 def gaussian_draws(variance: Fraction, words: Iterator[int]) -> Iterator[int]:
-    """Discrete Gaussian draws without end (Algorithm 3), from discrete Laplace draws by rejection."""
+    """Yield discrete Gaussian draws without end, from discrete Laplace draws by rejection (Algorithm 3)."""
     scale, step, shift, denominator = _gaussian_numbers(variance)
     for draw in laplace_draws(Fraction(scale), words):
         if toss_exp((abs(draw) * step - shift) ** 2, denominator, words):
@@ -100,29 +100,30 @@ def gaussian_draws(variance: Fraction, words: Iterator[int]) -> Iterator[int]:
 
 
 def _gaussian_numbers(variance: Fraction) -> tuple[int, int, int, int]:
+    # A Laplace draw x is accepted with probability exp(-(|x| - variance / scale)^2 / (2 variance)), in integers.
     a, b = variance.numerator, variance.denominator
     scale = math.isqrt(a // b) + 1
     return scale, scale * b, a, 2 * a * b * scale**2
 
 
 def sample_laplace(scale: Fraction, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
-    """The first `laplace_draws` from `words`: int64, or Python's integers where one is beyond that."""
+    """Return the first `laplace_draws` from `words` as int64, or as Python's integers if one is beyond int64."""
     numbers = (scale.numerator, scale.denominator)
     draws = _compiled(_kernel.laplace, numbers, size, word_blocks(key, purpose, round_number))
     return _collected(laplace_draws(scale, words(key, purpose, round_number)), size) if draws is None else draws
 
 
 def sample_gaussian(variance: Fraction, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
-    """The first `gaussian_draws` from `words`: int64, or Python's integers where one is beyond that."""
-    scale, *others = _gaussian_numbers(variance)
-    draws = _compiled(_kernel.gaussian, (scale, 1, *others), size, word_blocks(key, purpose, round_number))
+    """Return the first `gaussian_draws` from `words` as int64, or as Python's integers if one is beyond int64."""
+    scale, *acceptance = _gaussian_numbers(variance)
+    draws = _compiled(_kernel.gaussian, (scale, 1, *acceptance), size, word_blocks(key, purpose, round_number))
     return _collected(gaussian_draws(variance, words(key, purpose, round_number)), size) if draws is None else draws
 
 
 def _compiled(
     fill: Callable[..., Any], numbers: tuple[int, ...], size: int, blocks: Iterator[np.ndarray]
 ) -> np.ndarray | None:
-    """A kernel's draws; None where numbers are too large for it, at first or in any draw."""
+    """Return a kernel's draws, or None if a number is too large for it, before or during a draw."""
     if max(numbers) >> 128:
         return None
     halves = np.array([[number & (2**64 - 1), number >> 64] for number in numbers], dtype=np.uint64)
@@ -130,7 +131,7 @@ def _compiled(
     unread = np.empty(0, dtype=np.uint64)
     done = 0
     while done < size:
-        # A draw that words did not last for begins again from its first word.
+        # A draw that runs out of words starts over from its first word, with the next block appended.
         unread = np.concatenate([unread, next(blocks)])
         n_drawn, n_read = fill(halves, unread, out[done:])
         if n_drawn < 0:
@@ -148,12 +149,10 @@ def _collected(draws: Iterator[int], size: int) -> np.ndarray:
         return np.array(first, dtype=object)
 
 
-@functools.lru_cache(maxsize=1024)  # a selection asks for few numbers again and again
+@functools.lru_cache(maxsize=1024)  # a selection needs few different numbers repeatedly
 def exp_minus(x: Fraction, bits: int) -> int:
-    """An integer n with n <= 2^bits exp(-x) < n + 2, for x >= 0.
-
-    The argument is rounded up and the exponential down, each by less than 1 part in 10^20 of the last bit.
-    """
+    """Return an integer n with n <= 2^bits exp(-x) < n + 2, for x >= 0."""
+    # The argument is rounded up and the exponential down, each by less than 1 part in 10^20 of the last bit.
     if x > bits:
         return 0
     down, up = _contexts(bits * 3 // 10 + 21)
@@ -173,7 +172,8 @@ def _contexts(precision: int) -> tuple[decimal.Context, decimal.Context]:
 
 
 def accept_exp(number: int, bits: int, x: Fraction, words: Iterator[int]) -> bool:
-    """Whether (number + U) / 2^bits < exp(-x), for U uniform in [0, 1): only as many bits of U are drawn as needed."""
+    """Return whether (number + U) / 2^bits < exp(-x), for U uniform in [0, 1)."""
+    # Further bits of U are drawn only while `exp_minus`, which is exact within 2, cannot decide.
     while True:
         lower = exp_minus(x, bits)
         if number < lower:

@@ -1,4 +1,4 @@
-"""What all integer noise has in common: drawing it, adding it, and what the table sampler costs."""
+"""The base of all integer noise: drawing, adding, and the delta of the table sampler."""
 
 from fractions import Fraction
 
@@ -22,44 +22,44 @@ _INT64 = np.iinfo(np.int64)
 
 
 def extra_delta(epsilon: float, distance: Fraction) -> float:
-    """What sampling at a distance from the ideal adds to delta: (1 + e^epsilon) distance, rounded up.
+    """Return the delta that a sampler's distance from the ideal adds: (1 + e^epsilon) distance, rounded up.
 
     Parameters
     ----------
     epsilon : float
         At least 0, in nats.
     distance : Fraction
-        Upper bound of the total variation distance.
+        Upper bound on the total-variation distance.
 
     Returns
     -------
     float
-        At most 1.
+        Additional delta, at most 1.
     """
     epsilon, distance = check_real("epsilon", epsilon, low=0.0), check_exact("distance", distance, low=0)
     if distance == 0:
         return 0.0
-    if epsilon > LARGEST_EPSILON:  # and decimals end not far above e^1000000
+    if epsilon > LARGEST_EPSILON:  # decimals overflow not far above e^1000000
         return 1.0
     return float_up(min((1 + 1 / exp_lower(-epsilon)) * distance, Fraction(1)))
 
 
 class IntegerNoise(Immutable):
-    """Symmetric noise on the integers, drawn exactly or by table; the base of the noise mechanisms.
+    """Base of the noise mechanisms: symmetric noise on the integers, drawn exactly or by table.
 
-    It makes no claim of its own: each subclass states its guarantee.
+    The base makes no privacy claim; each subclass states its guarantee.
 
     Parameters
     ----------
     table : NoiseTable or None
-        The inverse table; None for the exact sampler.
+        Inverse table; None for the exact sampler.
 
     Attributes
     ----------
     sampler : {"exact", "table"}
-        How the noise is drawn.
+        Sampling method.
     distance : Fraction
-        Proved upper bound of the total variation distance between one draw and the ideal distribution; 0 if exact.
+        Proved upper bound on the total-variation distance between one draw and the ideal distribution; 0 if exact.
     """
 
     _purpose = "integer_noise.privatize"
@@ -70,14 +70,14 @@ class IntegerNoise(Immutable):
         self.distance = Fraction(0) if table is None else table.distance
 
     def delta(self, epsilon: float, n_draws: int = 1) -> float:
-        """What the sampler adds to delta: (1 + e^epsilon) n_draws distance, rounded up.
+        """Return the delta that the sampler adds: (1 + e^epsilon) n_draws distance, rounded up.
 
         Parameters
         ----------
         epsilon : float
-            Of everything that is released together, in nats.
+            Total epsilon of the combined release, in nats.
         n_draws : int
-            Draws in everything that is released together.
+            Number of draws in the combined release.
 
         Returns
         -------
@@ -90,17 +90,17 @@ class IntegerNoise(Immutable):
         return extra_delta(epsilon, n_draws * self.distance)
 
     def total_distance(self, n_draws: int) -> float:
-        """How far so many draws together are from ideal ones, in total variation; an event's `distance`.
+        """Return the total-variation distance of `n_draws` draws from ideal ones, the `distance` of an event.
 
         Parameters
         ----------
         n_draws : int
-            Draws in one release.
+            Number of draws in one release.
 
         Returns
         -------
         float
-            At most 1, rounded up; 0 for the exact sampler.
+            Upper bound on the distance, at most 1 and rounded up; 0 for the exact sampler.
         """
         n_draws = check_integer("n_draws", n_draws, low=0, high=None)
         return min(float_up(n_draws * self.distance), 1.0)
@@ -111,20 +111,20 @@ class IntegerNoise(Immutable):
         Parameters
         ----------
         size : int
-            How many.
+            Number of draws.
         key : Key
-            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+            Source of the bits.  This call does not claim the key: the caller claims it once for a whole run.
         purpose : str
-            What the noise is for; names the streams, with `round`.
+            Purpose of the noise, which names the random streams together with `round`.
         round : int
-            Use a new one for each call under one key and purpose, or the noise repeats.
+            Round number.  Use a new number for each call under one key and purpose, or the noise repeats.
         n_threads : int
-            0 for all; the draws do not depend on it, and the exact sampler uses one.
+            Number of threads, 0 for all; the draws do not depend on it, and the exact sampler uses one.
 
         Returns
         -------
         ndarray of shape (size,), int64
-            A draw beyond the range of int64 is replaced by its end; `add_noise` is exact there as well.
+            Draws.  A draw beyond the range of int64 is clipped to that range; `add_noise` is exact there as well.
         """
         size = check_integer("size", size, low=0)
         return self._add(np.zeros(size, dtype=np.int64), key, purpose, round, None, n_threads)
@@ -139,28 +139,28 @@ class IntegerNoise(Immutable):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> NDArray[np.int64]:
-        """Add one draw to each integer, as one part of a larger run; sums beyond int64 become its ends.
+        """Add one draw to each integer as one part of a larger run; sums saturate at the ends of int64.
 
         Parameters
         ----------
         values : array_like of int
-            Any integer type and shape.
+            Integers of any type and shape.
         key : Key
-            Source of the bits.  It is not used up here: the caller claims it, once for a whole run.
+            Source of the bits.  This call does not claim the key: the caller claims it once for a whole run.
         purpose : str
-            What the noise is for; names the streams, with `round`.
+            Purpose of the noise, which names the random streams together with `round`.
         round : int
-            Use a new one for each call under one key and purpose, or the noise repeats.
+            Round number.  Use a new number for each call under one key and purpose, or the noise repeats.
         out : ndarray of int64 or None
-            Where to write, in the shape of `values`, or `values` itself; None makes a new array.
+            Output array in the shape of `values`, or `values` itself; None makes a new array.
         n_threads : int
-            0 for all; the draws do not depend on it, and the exact sampler uses one.
+            Number of threads, 0 for all; the draws do not depend on it, and the exact sampler uses one.
 
         Returns
         -------
         ndarray of int64
-            In the shape of `values`.  Sums are taken without bounds and then brought into the range of int64, so the
-            guarantee holds without exception.
+            Noisy integers in the shape of `values`.  Exact sums are clipped to the range of int64, which is
+            post-processing, so the guarantee holds without exception.
         """
         values = check_integers("values", values, "put them on an integer grid first")
         return self._add(values, key, purpose, round, out, n_threads)
@@ -175,21 +175,21 @@ class IntegerNoise(Immutable):
         out: np.ndarray | None = None,
         n_threads: int = 0,
     ) -> NDArray[np.int64]:
-        """Add one draw to each integer, as a whole release; sums beyond int64 become its ends.
+        """Add one draw to each integer as a complete release; sums saturate at the ends of int64.
 
         Parameters
         ----------
         values : array_like of int
-            Any integer type and shape.
+            Integers of any type and shape.
         out : ndarray of int64 or None
-            Where to write, in the shape of `values`, or `values` itself; None makes a new array.
+            Output array in the shape of `values`, or `values` itself; None makes a new array.
         n_threads : int
-            0 for all; the draws do not depend on it, and the exact sampler uses one.
+            Number of threads, 0 for all; the draws do not depend on it, and the exact sampler uses one.
 
         Returns
         -------
         ndarray of int64
-            In the shape of `values`; saturated as in `add_noise`.
+            Noisy integers in the shape of `values`, saturated as in `add_noise`.
         """
         values = check_integers("values", present(values), "put them on an integer grid first")
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
@@ -197,17 +197,17 @@ class IntegerNoise(Immutable):
         return self._add(values, key, self._purpose, round_number, out, n_threads)
 
     def estimate(self, reports: ArrayLike) -> NDArray[np.float64]:
-        """Decode noisy integers: they are unbiased estimates as they are, because the noise is symmetric.
+        """Convert noisy integers to floats: they are unbiased estimates, because the noise is symmetric.
 
         Parameters
         ----------
         reports : array_like of int
-            As `privatize` returns them.
+            Output of `privatize`.
 
         Returns
         -------
         ndarray of float64
-            Same shape.
+            Estimates, in the shape of `reports`.
         """
         reports = check_integers("reports", reports, "use the values of privatize")
         return reports.astype(np.float64)
@@ -219,14 +219,14 @@ class IntegerNoise(Immutable):
         n_threads = resolve_n_threads(n_threads)
         if not self._tables:
             draws = self._draws(values.size, key, purpose, round_number).reshape(values.shape)
-            least, greatest = (int(end(values, initial=0)) + int(end(draws, initial=0)) for end in (np.min, np.max))
-            if _INT64.min <= least and greatest <= _INT64.max:
+            low, high = (int(end(values, initial=0)) + int(end(draws, initial=0)) for end in (np.min, np.max))
+            if _INT64.min <= low and high <= _INT64.max:  # no sum can overflow
                 return np.add(values.astype(np.int64, copy=False), draws, out=out)
             out[...] = np.clip(values.astype(object) + draws, _INT64.min, _INT64.max)
             return out
         check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
         round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
-        if values.dtype.kind == "u":
+        if values.dtype.kind == "u":  # a uint64 above the range of int64 counts as its maximum
             np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
         elif out is not values:
             np.copyto(out, values)
@@ -234,12 +234,12 @@ class IntegerNoise(Immutable):
         return out
 
     def _add_draws(self, values: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> None:
-        """Add draws by table in place, saturating."""
+        """Add draws by table in place, with saturation."""
         (table,) = self._tables
         _kernel.add_noise(
             values, table.high, table.low, table.guide, key.subkey(purpose), table.shift, round_number, n_threads
         )
 
     def _draws(self, size: int, key: Key, purpose: str, round_number: int) -> np.ndarray:
-        """Exact draws: int64, or Python's integers where one is beyond that."""
+        """Return exact draws as int64, or as Python's integers if one is beyond int64."""
         raise NotImplementedError

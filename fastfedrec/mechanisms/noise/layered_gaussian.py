@@ -1,4 +1,4 @@
-"""Gaussian noise of any width on the integers, from layers of small tables."""
+"""Gaussian noise with a large standard deviation on the integers, from layers of small tables."""
 
 import math
 from fractions import Fraction
@@ -13,38 +13,38 @@ from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 
 __all__ = ["LayeredGaussian"]
 
-STDDEV = 1024  # of every layer but the coarsest
-BASE = 480  # a layer's unit in units of the one below: less than half of STDDEV, so that no gaps show
-_TOP = 2048  # the coarsest layer has at most this standard deviation
+STDDEV = 1024  # standard deviation of every layer but the coarsest, in the layer's unit
+BASE = 480  # a layer's unit in units of the layer below: less than half of STDDEV, so that sums have no gaps
+_MAX_TOP_STDDEV = 2048  # of the coarsest layer, in its unit
 _LOWEST, _HIGHEST = 2**15, 2**56
 
 
 class LayeredGaussian(RoundedGaussian):
-    """Integer noise whose standard deviation is far beyond what one table holds.
+    """Integer noise with a standard deviation far beyond the range of one table.
 
     **Guarantee.** Adding independent draws to integers that one user changes by at most `sensitivity` in Euclidean
-    norm satisfies whatever the continuous Gaussian mechanism with noise multiplier stddev / sensitivity satisfies,
-    under the same neighbouring relation ("add_remove" or "replace", as `sensitivity` was bounded; privacy unit
-    "user"), subsampled and composed alike, with the more delta that `delta` states for the number of all draws; the
-    server that adds the noise is trusted ("central").
+    norm satisfies every guarantee that the continuous Gaussian mechanism with noise multiplier stddev / sensitivity
+    satisfies, under the same neighbouring relation ("add_remove" or "replace", as `sensitivity` was bounded; privacy
+    unit "user"), subsampled and composed alike, with the additional delta that `delta` states for the number of all
+    draws; the server that adds the noise is trusted ("central").
 
     Parameters
     ----------
     stddev : Fraction, int or float
-        From 2^15 to 2^56; a float is taken exactly, as the rational number it is.
+        Standard deviation, from 2^15 to 2^56; a float is taken exactly, as a rational number.
 
     Attributes
     ----------
     stddev : Fraction
-        As given; what is drawn is wider by less than a millionth.
+        As given; the standard deviation of draws is larger by less than a millionth.
     sampler : {"table"}
-        There is no exact sampler.
+        Sampling method; there is no exact sampler.
     distance : Fraction
-        Proved upper bound of the total variation distance between one draw and a rounded normal variable.
+        Proved upper bound on the total-variation distance between one draw and a rounded normal variable.
 
     See Also
     --------
-    RoundedGaussian : For narrower noise, from one table.
+    RoundedGaussian : Noise with a smaller standard deviation, from one table.
 
     Notes
     -----
@@ -77,10 +77,12 @@ class LayeredGaussian(RoundedGaussian):
         if not _LOWEST <= self.stddev <= _HIGHEST:
             remedy = "RoundedGaussian" if self.stddev < _LOWEST else "a coarser grid"
             raise ValueError(f"stddev must be from 2^15 to 2^56, got {float(self.stddev):g}; use {remedy}")
+        # Each finer layer takes its variance off the requested one, until the remainder fits the coarsest layer.
         variance, n_below = self.stddev**2, 0
-        while variance > _TOP**2:
+        while variance > _MAX_TOP_STDDEV**2:
             variance, n_below = (variance - STDDEV**2) / BASE**2, n_below + 1
-        top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)  # rounded up
+        # Rounding the coarsest layer up to a multiple of 2^-20 makes the noise larger, never smaller.
+        top = Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)
         self.sampler = "table"
         self._tables = gaussian_table(top), *[gaussian_table(Fraction(STDDEV))] * n_below
         distance, variance = sum((table.distance for table in self._tables), Fraction(0)), top**2
@@ -88,21 +90,23 @@ class LayeredGaussian(RoundedGaussian):
             distance += _layer_distance(variance)
             variance = variance * BASE**2 + STDDEV**2
         self._variance = variance
-        self.distance = distance + 1 / (32 * self.stddev**2)  # between a discrete Gaussian and a rounded normal
+        # The last term bounds the distance between a discrete Gaussian and a rounded normal variable.
+        self.distance = distance + 1 / (32 * self.stddev**2)
 
     @property
     def variance(self) -> float:
-        """The variance of one draw.
+        """Variance of one draw.
 
         Returns
         -------
         float
-            At least stddev^2.
+            Variance, at least stddev^2.
         """
         return float(self._variance)
 
     def _add_draws(self, values: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> None:
         top, *_, below = self._tables
+        # Each layer has a stream of its own, named by its level.
         _kernel.add_layers(
             values,
             top.high,
@@ -124,9 +128,7 @@ class LayeredGaussian(RoundedGaussian):
 
 
 def _layer_distance(upper: Fraction) -> Fraction:
-    """How far B U + g is from a discrete Gaussian, for U one of variance `upper` and g of the layer below.
-
-    Poisson's sum over the lattice that the two share is even up to 2 q / (1 - q), q = exp(-2 pi^2 tau^2).
-    """
+    """Return the distance of B U + g from a discrete Gaussian; U has variance `upper`, g is the layer below."""
+    # The Poisson sum over the lattice that the two share is constant up to 2 q / (1 - q), q = exp(-2 pi^2 tau^2).
     tau_squared = 1 / (Fraction(BASE, STDDEV) ** 2 + 1 / upper)
     return Fraction(5 * math.exp(-19.7 * float(tau_squared)))

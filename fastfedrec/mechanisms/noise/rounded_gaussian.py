@@ -1,4 +1,4 @@
-"""Normal noise rounded to integers: a post-processing of the Gaussian mechanism, with sums that merge exactly."""
+"""Normal noise rounded to integers: post-processing of the Gaussian mechanism, with sums that merge exactly."""
 
 import math
 import sys
@@ -12,33 +12,34 @@ __all__ = ["RoundedGaussian"]
 
 
 class RoundedGaussian(IntegerNoise):
-    """Integer noise round(N(0, stddev^2)).
+    """Integer noise with the distribution of round(N(0, stddev^2)).
 
     **Guarantee.** Adding independent draws to integers that one user changes by at most `sensitivity` in Euclidean
-    norm satisfies whatever the continuous Gaussian mechanism with noise multiplier stddev / sensitivity satisfies,
-    under the same neighbouring relation ("add_remove" or "replace", as `sensitivity` was bounded; privacy unit
-    "user"), subsampled and composed alike, with the more delta that `delta` states for the number of all draws; the
-    server that adds the noise is trusted ("central").
+    norm satisfies every guarantee that the continuous Gaussian mechanism with noise multiplier stddev / sensitivity
+    satisfies, under the same neighbouring relation ("add_remove" or "replace", as `sensitivity` was bounded; privacy
+    unit "user"), subsampled and composed alike, with the additional delta that `delta` states for the number of all
+    draws; the server that adds the noise is trusted ("central").
 
     Parameters
     ----------
     stddev : Fraction, int or float
-        At least 1/2 and at most about 39,000; a float is taken exactly, as the rational number it is.
+        Standard deviation of the normal noise, from 1/2 to about 39,000; a float is taken exactly, as a rational
+        number.
 
     Attributes
     ----------
     stddev : Fraction
         As given.
     sampler : {"table"}
-        There is no exact sampler.
+        Sampling method; there is no exact sampler.
     distance : Fraction
-        Proved upper bound of the total variation distance between one draw and the distribution above.
+        Proved upper bound on the total-variation distance between one draw and the distribution above.
 
     Notes
     -----
-    An integer plus round(N) is round(integer + N), so rounding is post-processing of the continuous mechanism.  No
-    normal number is ever computed: the probability of each integer comes from series in integer arithmetic, and draws
-    from a table of 128-bit thresholds, so the distance from round(N) is proved.  The integers must be rounded toward
+    An integer plus round(N) is round(integer + N), so rounding is post-processing of the continuous mechanism.  The
+    sampler computes no normal numbers.  Integer arithmetic on series gives the probability of each integer, and a table
+    of 128-bit thresholds gives the draws, so the distance from round(N) is proved.  The integers must be rounded toward
     zero after clipping, so that the norm does not grow.  See docs/explanation/mechanisms/noise/rounded-gaussian.md.
 
     Examples
@@ -67,17 +68,17 @@ class RoundedGaussian(IntegerNoise):
         super().__init__(rounded_gaussian_table(self.stddev))
 
     def noise_multiplier(self, sensitivity: Fraction | int | float = 1) -> float:
-        """What accountants ask for: stddev / sensitivity, rounded down.
+        """Return the noise multiplier for accountants: stddev / sensitivity, rounded down.
 
         Parameters
         ----------
         sensitivity : Fraction, int or float
-            The most that one user changes the integers by, in Euclidean norm; greater than 0, a public number.
+            Maximum change of the integers by one user, in Euclidean norm; greater than 0, a public number.
 
         Returns
         -------
         float
-            The largest float that is not above the quotient.
+            Largest float that is at most the quotient.
         """
         exact = self.stddev / check_exact("sensitivity", sensitivity, low=0, exclusive=True)
         try:
@@ -88,7 +89,7 @@ class RoundedGaussian(IntegerNoise):
 
     @property
     def variance(self) -> float:
-        """The variance of one draw of the ideal distribution, near stddev^2 + 1/12.
+        """Variance of one draw of the ideal distribution, near stddev^2 + 1/12.
 
         Returns
         -------

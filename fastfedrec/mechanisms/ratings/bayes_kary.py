@@ -1,4 +1,4 @@
-"""The mechanism for a few known values, such as ratings, whose reports tell most about them under a public prior."""
+"""The most informative mechanism for a few known values, such as ratings, under a public prior."""
 
 from collections.abc import Sequence
 
@@ -12,49 +12,49 @@ from fastfedrec.mechanisms.report_checks import check_grid
 
 __all__ = ["BayesKary", "explained_share"]
 
-VARIANCE_RATIO = 1.5
+VARIANCE_RATIO = 1.5  # default, for which the tables hold solutions
 
 
 class BayesKary(Channel):
-    """Report a value of a grid so that Bayes' estimate of it has the least mean squared error.
+    """Report a value of a grid so that the Bayes estimate of it has the smallest mean squared error.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values of the grid are
-    neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        From 0.01 to 12, in nats; the exact epsilon of what runs is at most this.
+        From 0.01 to 12, in nats; an upper bound on the exact `epsilon`.
     grid : int or sequence of numbers
-        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 16 of them.
+        At most 16 increasing values; an integer n means 0, 1, ..., n - 1.
     prior : sequence of float or None
-        How often each value is expected, public: at least 0, adding up to any total.  None expects all alike.  It
-        decides what reports tell most about, and has no part in the guarantee.
+        Public expected shares of the values, at least 0 and with any total.  None takes equal shares.  The guarantee
+        does not depend on the prior, but the accuracy of estimates does.
     variance_ratio : float
-        From 1.01: the worst-case variance of the unbiased decoder is at most about so many times that of
-        `OptimalKary`.
+        Approximate upper bound on the worst-case variance of the unbiased decoder, relative to that of `OptimalKary`;
+        at least 1.01.
 
     Attributes
     ----------
     nominal_epsilon, variance_ratio : float
         As given.
     prior : tuple of float
-        Adding up to 1.
+        Shares of the values, with the sum 1.
     explained : float
-        The share of the prior's variance that a report explains: Bayes' estimate of a value has 1 - `explained` of it
-        for its mean squared error.
+        Share of the prior's variance that a report explains.  The mean squared error of the Bayes estimate of a value
+        is (1 - `explained`) times the prior's variance.
     optimality_gap : float
-        No mechanism of the same epsilon and limit on the variance explains more than about this much more.
+        Approximate upper bound on the additional `explained` of any mechanism of the same epsilon and variance bound.
 
     Notes
     -----
-    `OptimalKary` is best for every single value; where many reports are averaged, and the values' distribution can be
-    estimated from them, what counts is how much a report moves the estimate, and that is up to half as much again.  The
-    unbiased decoder stays: `outputs` are solved for exactly, so that the mean of a report is its input.  Which outputs
-    there are, and how often, is a linear programme.  For 2 to 11 evenly spaced values that are expected alike, and the
-    epsilons of ``OptimalKary.table_epsilons()``, its solutions are shipped; otherwise it is solved when the channel is
-    made, in about a second for 10 values and ten seconds for 16.  It only proposes, and is no part of the privacy
-    argument: the proposal is rounded to 64-bit counts that keep epsilon in rational arithmetic.  See
+    `OptimalKary` is best for every single value.  If many reports are averaged, and the values' distribution can be
+    estimated from them, the explained share of the variance matters more, and here it is up to 1.5 times as large.
+    The decoder is still unbiased: `outputs` are the exact solution that makes the mean of a report its input.  A linear
+    program determines the outputs and their probabilities.  For 2 to 11 evenly spaced values with equal shares, and the
+    epsilons of ``OptimalKary.table_epsilons()``, the package contains its solutions.  Otherwise the constructor solves
+    it, in about a second for 10 values and ten seconds for 16.  The privacy argument does not depend on the program:
+    its probabilities are rounded to 64-bit counts that keep epsilon in rational arithmetic.  See
     docs/explanation/mechanisms/ratings/bayes-kary.md.
 
     References
@@ -93,34 +93,35 @@ class BayesKary(Channel):
         self.explained = explained_share(self, self.prior)
 
     def _propose(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
-        """Sets, weights and values of the outputs, and the gap: from the table, or from the solver."""
+        """Return sets, weights and values of the outputs, and the gap, from the table or from the solver."""
         if self.prior == (1 / len(x),) * len(x) and self.variance_ratio == VARIANCE_RATIO:
-            found = find_solution(BAYES, x, self.nominal_epsilon)
-            if found is not None:
-                return found
+            solution = find_solution(BAYES, x, self.nominal_epsilon)
+            if solution is not None:
+                return solution
         from fastfedrec.mechanisms.ratings._bayes_kary_solver import solve  # loads scipy.optimize
 
         sets, weights, values, _ = propose(x, self.nominal_epsilon)
-        least = sets, weights, values
-        return solve(x, self.nominal_epsilon, np.array(self.prior), self.variance_ratio, least)
+        # The solver starts from the outputs of `OptimalKary`, which also define its bound on the variance.
+        optimal = sets, weights, values
+        return solve(x, self.nominal_epsilon, np.array(self.prior), self.variance_ratio, optimal)
 
 
 def check_prior(name: str, prior: Sequence[float] | None, n_values: int) -> tuple[float, ...]:
-    """Return how often each value is expected, adding up to 1, or raise.
+    """Return the expected shares of the values, normalized to the sum 1, or raise.
 
     Parameters
     ----------
     name : str
         The argument's name, for the message.
     prior : sequence of float or None
-        None expects all alike.
+        Shares with any total; None for equal shares.
     n_values : int
-        How many values there are.
+        Number of values.
 
     Returns
     -------
     tuple of float
-        Shares.
+        Shares with the sum 1.
     """
     n_values = check_integer("n_values", n_values, low=2)
     if prior is None:
@@ -133,23 +134,26 @@ def check_prior(name: str, prior: Sequence[float] | None, n_values: int) -> tupl
 
 
 def explained_share(channel: Channel, prior: Sequence[float]) -> float:
-    """The share of a prior's variance that a report explains: the variance of Bayes' estimate over that of the value.
+    """Return the share of a prior's variance that a report explains.
+
+    It is the variance of the Bayes estimate, divided by the variance of the value.
 
     Parameters
     ----------
     channel : Channel
-        Of the report.
+        Channel that draws the report.
     prior : sequence of float
-        How often each input is expected, adding up to 1.
+        Expected shares of the inputs, with the sum 1.
 
     Returns
     -------
     float
-        From 0 to 1.
+        Share, from 0 to 1.
     """
     shares = np.array([check_real(f"prior[{i}]", share, low=0.0) for i, share in enumerate(prior)])
     x = np.array([float(v) for v in channel.inputs])
     table = np.array([[c / TOTAL for c in row] for row in channel.counts])
     deviations = x - shares @ x
+    # For each output: its probability times the squared mean deviation of the value, given the output.
     explained = ((shares * deviations) @ table) ** 2 / (shares @ table)
     return float(explained.sum() / (shares @ deviations**2))

@@ -1,4 +1,4 @@
-"""Laplace noise and randomized response on ratings: the published mechanism, and what keeps its promise (Jeyamohan)."""
+"""Laplace noise and randomized response on ratings: the published mechanism (Jeyamohan 2019) and correct variants."""
 
 import decimal
 import itertools
@@ -23,25 +23,25 @@ __all__ = ["MixtureLaplaceRR", "PublishedLaplaceRR", "RoundedLaplace", "SerialLa
 
 _CONTEXT = decimal.Context(prec=60, Emin=-999999, Emax=999999)
 _LARGEST_GRID = 32
-_MOST_STEPS = 1024  # beyond each end of the grid
+_MAX_STEPS = 1024  # steps of the reports' range beyond each end of the grid
 
 
 class RoundedLaplace(Channel):
-    """Add Laplace noise to a value, stop it at the ends of a range, and round it to a grid: exactly.
+    """Add Laplace noise to a value, clip it to a range, and round it to a grid, with exact probabilities.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values of the grid are
-    neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        Greater than 0, in nats; the exact epsilon of what runs is at most this.  The noise has the scale
-        (largest - least value) / `nominal_epsilon`.
+        Greater than 0, in nats; an upper bound on the exact `epsilon`.  The noise has the scale
+        (largest value - smallest value) / `nominal_epsilon`.
     grid : int or sequence of numbers
-        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+        At most 32 increasing values; an integer n means 0, 1, ..., n - 1.
     reach : float
-        By how many scales of the noise the range of reports exceeds the grid at either end, in steps of the grid's mean
-        spacing (at most 1,024).  With 0 a report is a value of the grid.
+        Extension of the reports' range at both ends of the grid, in scales of the noise.  It is rounded up to steps of
+        the grid's mean spacing (at most 1,024).  With 0 a report is a value of the grid.
 
     Attributes
     ----------
@@ -50,14 +50,14 @@ class RoundedLaplace(Channel):
 
     Notes
     -----
-    Stopping and rounding look at the noisy value only, so they cost nothing.  The probabilities of the cells are
-    computed to 60 digits and rounded to 64-bit counts that keep the bound; what each output stands for is solved for
-    exactly, so that every report is unbiased.  See docs/explanation/mechanisms/ratings/laplace-rr.md.
+    Clipping and rounding are post-processing of the noisy value.  The probabilities of the cells are computed to 60
+    digits and rounded to 64-bit counts that keep the bound.  The outputs are the exact solution that makes every report
+    unbiased.  See docs/explanation/mechanisms/ratings/laplace-rr.md.
 
     References
     ----------
     .. [1] Jeyamohan, Chen, Aslam, "Local differentially private matrix factorization for recommendations", 2019:
-       "Laplace-SVD" (with continuous noise and neither stop nor rounding).
+       "Laplace-SVD" (with continuous noise, without clipping and rounding).
 
     Examples
     --------
@@ -77,16 +77,16 @@ class RoundedLaplace(Channel):
         inputs = check_grid("grid", grid, high=_LARGEST_GRID)
         step = (inputs[-1] - inputs[0]) / (len(inputs) - 1)
         epsilon = min(self.nominal_epsilon, LARGEST_EPSILON)
-        n_steps = math.ceil(min(reach * (len(inputs) - 1) / epsilon, _MOST_STEPS))
-        beyond = [j * step for j in range(1, n_steps + 1)]
-        cells = [*(inputs[0] - s for s in reversed(beyond)), *inputs, *(inputs[-1] + s for s in beyond)]
-        rate = Fraction(epsilon) / (inputs[-1] - inputs[0])
-        wishes = [_cell_probabilities(x, cells, rate) for x in inputs]
-        super().__init__(**unbiased_table(wishes, exp_lower(self.nominal_epsilon), inputs, cells))
+        n_steps = math.ceil(min(reach * (len(inputs) - 1) / epsilon, _MAX_STEPS))
+        offsets = [j * step for j in range(1, n_steps + 1)]
+        cells = [*(inputs[0] - s for s in reversed(offsets)), *inputs, *(inputs[-1] + s for s in offsets)]
+        rate = Fraction(epsilon) / (inputs[-1] - inputs[0])  # 1 / scale
+        targets = [_cell_probabilities(x, cells, rate) for x in inputs]
+        super().__init__(**unbiased_table(targets, exp_lower(self.nominal_epsilon), inputs, cells))
 
 
 def _cell_probabilities(x: Fraction, cells: Sequence[Fraction], rate: Fraction) -> list[Fraction]:
-    """Where x plus Laplace noise falls, the ends taking what lies beyond them; to a relative error of about 10^-57."""
+    """Return each cell's probability of x plus clipped Laplace noise, with a relative error of about 10^-57."""
 
     def tail(distance):  # P(noise >= distance), for a distance of at least 0
         exponent = -distance * rate
@@ -95,33 +95,34 @@ def _cell_probabilities(x: Fraction, cells: Sequence[Fraction], rate: Fraction) 
 
     edges = [(a + b) / 2 - x for a, b in itertools.pairwise(cells)]
     tails = [tail(abs(edge)) for edge in edges]
-    found = [tails[0] if edges[0] <= 0 else 1 - tails[0]]
+    # The first and the last cell take the whole tails beyond them.
+    probabilities = [tails[0] if edges[0] <= 0 else 1 - tails[0]]
     for low, high, at_low, at_high in zip(edges[:-1], edges[1:], tails[:-1], tails[1:], strict=True):
-        # On one side of x the difference of two tails, so that a far cell keeps all its digits.
-        found.append(abs(at_high - at_low) if (low >= 0) == (high > 0) else 1 - at_low - at_high)
-    return [*found, tails[-1] if edges[-1] >= 0 else 1 - tails[-1]]
+        # On one side of x, the difference of two tails keeps all digits of a far cell.
+        probabilities.append(abs(at_high - at_low) if (low >= 0) == (high > 0) else 1 - at_low - at_high)
+    return [*probabilities, tails[-1] if edges[-1] >= 0 else 1 - tails[-1]]
 
 
 class SerialLaplaceRR(Channel):
-    """Laplace noise, stop, rounding; then generalized randomized response on the result.
+    """Rounded Laplace noise, followed by generalized randomized response on the noisy value.
 
     **Guarantee.** One report is epsilon-differentially private in the local model, where `epsilon` is computed from
-    what runs and is at most the lesser of the two parameters: any two values of the grid are neighbours ("replace"),
-    the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    the exact table of the sampler and is at most the lesser of the two parameters: any two values of the grid are
+    neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     epsilon_1 : float
-        Of the Laplace noise, in nats.
+        Epsilon of the Laplace noise, in nats.
     epsilon_2 : float
-        Of the randomized response, in nats.
+        Epsilon of the randomized response, in nats.
     grid : int or sequence of numbers
-        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+        At most 32 increasing values; an integer n means 0, 1, ..., n - 1.
 
     Notes
     -----
-    The second step sees nothing but the first one's report, so it can only lower epsilon: the two do not add up, and
-    most of both is wasted.  See docs/explanation/mechanisms/ratings/laplace-rr.md.
+    The second step is post-processing of the first one's report, so it can only lower epsilon.  The two budgets do not
+    add up, and most of both is wasted.  See docs/explanation/mechanisms/ratings/laplace-rr.md.
 
     Examples
     --------
@@ -137,37 +138,37 @@ class SerialLaplaceRR(Channel):
             noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
         with renamed("nominal_epsilon", "epsilon_2"):
             response = GRR(check_epsilon("epsilon_2", epsilon_2), len(noise.inputs))
+        # The response keeps a report with probability (p - q) / 2^64, and else draws one of all values uniformly.
         p, q = response.p_count, response.q_count
         exact = [[Fraction(q * TOTAL + (p - q) * c, TOTAL**2) for c in row] for row in noise.counts]
         super().__init__(**unbiased_table(exact, _largest_ratio(exact), noise.inputs))
 
 
 class MixtureLaplaceRR(Channel):
-    """The true rating with some probability, else the rating with Laplace noise, stopped and rounded to the grid.
+    """Mixture of the true rating and the rating with Laplace noise, clipped and rounded to the grid.
 
     **Guarantee.** One report is ``epsilon_1 + epsilon_2``-differentially private in the local model: any two values of
-    the grid are neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is
-    trusted.
+    the grid are neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     epsilon_1 : float
-        Of the Laplace noise, in nats.
+        Epsilon of the Laplace noise, in nats.
     epsilon_2 : float
-        What the true ratings add to it, in nats.
+        Additional epsilon of the true ratings, in nats.
     grid : int or sequence of numbers
-        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+        At most 32 increasing values; an integer n means 0, 1, ..., n - 1.
 
     Attributes
     ----------
     truth_probability : Fraction
-        With which the true rating is reported: the largest that keeps the guarantee.
+        Probability of reporting the true rating: the largest one that keeps the guarantee.
 
     Notes
     -----
-    What the paper means to do, with a probability that its claim allows: the published one, e^epsilon_2 /
-    (1 + e^epsilon_2), is about three times as large and breaks it.  A noisy report may be the true rating as well, so
-    the two add up to one table, and epsilon is computed from that.  See
+    This is the paper's idea with a probability that its claim allows.  The published probability, e^epsilon_2 /
+    (1 + e^epsilon_2), is about three times as large and violates the claim.  A noisy report may be the true rating as
+    well, so epsilon is computed from the combined table of both.  See
     docs/explanation/mechanisms/ratings/laplace-rr.md.
 
     References
@@ -189,7 +190,7 @@ class MixtureLaplaceRR(Channel):
             noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
         total = sum_lower(noise.nominal_epsilon, check_epsilon("epsilon_2", epsilon_2))
         ratio = exp_lower(total)
-        # With odds b of the truth, column y is largest at y itself: (b + own) / least <= ratio.
+        # With odds b of the truth, column y is largest on input y: (b + P(y | y)) / min P(y | x) <= ratio.
         odds = min(
             ratio * Fraction(min(c for x, c in enumerate(column) if x != y), TOTAL) - Fraction(column[y], TOTAL)
             for y, column in enumerate(zip(*noise.counts, strict=True))
@@ -210,7 +211,7 @@ def _mix(noise: RoundedLaplace, truth: Fraction) -> list[list[Fraction]]:
 
 
 class PublishedLaplaceRR(Immutable):
-    """The mechanism as it was published: the exact rating with probability p, else the rating with Laplace noise.
+    """The published mechanism: the exact rating with probability p, and otherwise the rating with Laplace noise.
 
     **Guarantee.** None: `epsilon` is infinite.  "The report is exactly r" has probability p where the rating is r, and
     0 where it is any other.
@@ -218,11 +219,11 @@ class PublishedLaplaceRR(Immutable):
     Parameters
     ----------
     epsilon_1 : float
-        Of the Laplace noise, in nats: its scale is (high - low) / epsilon_1.
+        Epsilon of the Laplace noise, in nats: its scale is (high - low) / epsilon_1.
     epsilon_2 : float
-        p = e^epsilon_2 / (1 + e^epsilon_2), which is at least 1/2.
+        Epsilon of the response, in nats: p = e^epsilon_2 / (1 + e^epsilon_2), which is at least 1/2.
     low, high : float
-        The least and the largest rating.
+        Smallest and largest rating.
 
     Attributes
     ----------
@@ -231,8 +232,8 @@ class PublishedLaplaceRR(Immutable):
 
     Notes
     -----
-    For reproduction, and for the audit that shows the claim of epsilon_1 + epsilon_2 to be false.  The noise is that of
-    floating point, as anybody would write it.
+    The class serves reproductions, and the audit that refutes the claim of epsilon_1 + epsilon_2.  The noise is
+    computed in floating point, as a straightforward implementation does.
 
     References
     ----------
@@ -252,7 +253,7 @@ class PublishedLaplaceRR(Immutable):
     worst pair of inputs: epsilon 3.8692
     """
 
-    #: What one report costs.
+    #: Epsilon of one report, which is infinite.
     epsilon = math.inf
 
     _purpose = "published_laplace_rr.privatize"
@@ -266,17 +267,17 @@ class PublishedLaplaceRR(Immutable):
 
     @property
     def truth_probability(self) -> float:
-        """P: with it the exact rating is reported.
+        """Probability p of reporting the exact rating.
 
         Returns
         -------
         float
-            At least 1/2.
+            Probability, at least 1/2.
         """
         return 1 / (1 + math.exp(-self.epsilon_2))
 
     def delta(self, epsilon: float) -> float:
-        """The least delta with which the mechanism is (epsilon, delta)-differentially private.
+        """Return the smallest delta for which the mechanism is (epsilon, delta)-differentially private.
 
         Parameters
         ----------
@@ -286,37 +287,37 @@ class PublishedLaplaceRR(Immutable):
         Returns
         -------
         float
-            `truth_probability` for every epsilon from `epsilon_1` on, and more below.
+            `truth_probability` for an epsilon of at least `epsilon_1`, and more for a smaller one.
         """
         epsilon = check_real("epsilon", epsilon, low=0.0)
         p = self.truth_probability
-        # The noisy reports alone: 1 - e^((epsilon - epsilon_1) / 2), the Laplace mechanism's, at the full range.
+        # The noisy reports add the delta of the Laplace mechanism at the full range: 1 - e^((epsilon - epsilon_1) / 2).
         return p - (1 - p) * math.expm1(min(epsilon - self.epsilon_1, 0.0) / 2)
 
     @property
     def variance(self) -> float:
-        """Of one report, whatever the rating.
+        """Variance of one report, the same for every rating.
 
         Returns
         -------
         float
-            On the scale of the ratings.
+            Variance, in squared units of the ratings.
         """
         return (1 - self.truth_probability) * 2 * self._scale * self._scale
 
     @draws_reports
     def privatize(self, values: ArrayLike, *, key: Key | None = None, round: int = 0) -> NDArray[np.float64]:
-        """Draw one report for each rating, as published; ratings are clipped to `low` and `high` first.
+        """Draw one report for each rating, clipped to `low` and `high`, as published.
 
         Parameters
         ----------
         values : array_like of float
-            Ratings; NaN counts as `low`.
+            Private ratings; NaN counts as `low`.
 
         Returns
         -------
         ndarray of float64
-            In the shape of `values`; many of them are the ratings themselves.
+            Reports in the shape of `values`; many of them are the exact ratings.
         """
         values = check_reals("values", present(values), "use the ratings").astype(np.float64, copy=False)
         flat = np.where(np.isnan(values), self.low, values).clip(self.low, self.high).reshape(-1)
@@ -325,29 +326,34 @@ class PublishedLaplaceRR(Immutable):
         return self._report(flat, words).reshape(values.shape)
 
     def _report(self, values: np.ndarray, words: np.ndarray) -> np.ndarray:
-        """Turn values, in place, into the reports that these words (two a value) make."""
-        # The same as as_uniform(word) >= truth_probability, without an array of doubles.
-        least = math.ceil(Fraction(self.truth_probability) * 2**52 - Fraction(1, 2)) << 12
-        noisy = np.flatnonzero(words[:, 0] >= least)
+        """Turn values in place into their reports, from two words for each value."""
+        # The comparison equals as_uniform(word) >= truth_probability, without an array of doubles.
+        threshold = math.ceil(Fraction(self.truth_probability) * 2**52 - Fraction(1, 2)) << 12
+        noisy = np.flatnonzero(words[:, 0] >= threshold)
         centred = as_uniform(words[noisy, 1]) - 0.5
+        # The inverse distribution function of the Laplace distribution, kept finite at the ends.
         values[noisy] -= self._scale * np.sign(centred) * np.log1p(-2 * np.minimum(np.abs(centred), 0.5 - 2.0**-54))
         return values
 
     def on_grid(self, grid: int | Sequence[float]) -> Channel:
-        """The same with the noisy ratings stopped and rounded to a grid: finite, and still far above the claim.
+        """Return the mechanism with noisy ratings clipped and rounded to a grid, which makes epsilon finite.
+
+        The epsilon is still far above the published claim.
 
         Parameters
         ----------
         grid : int or sequence of numbers
-            The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 32 of them.
+            At most 32 increasing values; an integer n means 0, 1, ..., n - 1.
 
         Returns
         -------
         Channel
-            Its epsilon is exact.
+            The channel, with an exact epsilon.
         """
         if self.truth_probability == 1:
-            raise ValueError(f"epsilon_2 must be below 36 for a table, got {self.epsilon_2}: no noise would be left")
+            raise ValueError(
+                f"epsilon_2 must be below 36 for a table, got {self.epsilon_2}, which rounds p to 1; use a smaller one"
+            )
         noise = RoundedLaplace(self.epsilon_1, grid)
-        wishes = _mix(noise, Fraction(self.truth_probability))
-        return Channel(**unbiased_table(wishes, _largest_ratio(wishes), noise.inputs))
+        targets = _mix(noise, Fraction(self.truth_probability))
+        return Channel(**unbiased_table(targets, _largest_ratio(targets), noise.inputs))

@@ -1,4 +1,4 @@
-"""The optimal mechanism for a few known values, such as ratings: unbiased, with the least worst-case variance."""
+"""The unbiased mechanism with the smallest worst-case variance for a few known values, such as ratings."""
 
 from collections.abc import Sequence
 
@@ -14,33 +14,33 @@ __all__ = ["OptimalKary"]
 
 
 class OptimalKary(Channel):
-    """Report a value of a grid through the channel whose worst-case variance is least.
+    """Report a value of a grid through the unbiased channel with the smallest worst-case variance.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two values of the grid are
-    neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is trusted.
+    neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        From 0.01 to 12, in nats; the exact epsilon of what runs is at most this.
+        From 0.01 to 12, in nats; an upper bound on the exact `epsilon`.
     grid : int or sequence of numbers
-        The values, increasing; an integer n stands for 0, 1, ..., n - 1.  At most 16 of them.
+        At most 16 increasing values; an integer n means 0, 1, ..., n - 1.
 
     Attributes
     ----------
     nominal_epsilon : float
         As given.
     optimality_gap : float
-        `worst_variance` is at most about this much above that of any other unbiased mechanism of the same epsilon.
+        Approximate upper bound on `worst_variance` minus the optimum of all unbiased mechanisms of the same epsilon.
 
     Notes
     -----
-    Every output is e^epsilon times as likely on a set of inputs as on the others; which sets, how often, and what value
-    each output stands for, is a small convex programme.  For 2 to 11 evenly spaced values and a list of epsilons from
-    0.1 to 8 its solutions are shipped (``OptimalKary.table_epsilons()``); otherwise it is solved on the spot, in up to
-    a few seconds.  Neither the programme nor the tables are part of the privacy argument: they only propose.  The
-    proposal is rounded to 64-bit counts that keep epsilon in rational arithmetic, and the outputs then are solved for
-    exactly, so that the mean of a report is its input.  See docs/explanation/mechanisms/ratings/optimal-kary.md.
+    Every output is e^epsilon times as likely on a set of inputs as on the others.  A small convex program determines
+    the sets, their probabilities and the outputs' values.  For 2 to 11 evenly spaced values and a list of epsilons from
+    0.1 to 8 the package contains its solutions (``OptimalKary.table_epsilons()``).  Otherwise the constructor solves it
+    in up to a few seconds.  The privacy argument does not depend on the program or the tables.  Their probabilities are
+    rounded to 64-bit counts that keep epsilon in rational arithmetic.  The outputs are then the exact solution that
+    makes the mean of a report its input.  See docs/explanation/mechanisms/ratings/optimal-kary.md.
 
     References
     ----------
@@ -69,11 +69,11 @@ class OptimalKary(Channel):
 
     @staticmethod
     def table_epsilons() -> tuple[float, ...]:
-        """The epsilons for which solutions are shipped, for 2 to 11 evenly spaced values.
+        """Return the epsilons of the tables, which hold solutions for 2 to 11 evenly spaced values.
 
         Returns
         -------
         tuple of float
-            Ascending.
+            Epsilons in nats, ascending.
         """
         return tuple(map(float, read_tables(OPTIMAL)["2"]))

@@ -1,4 +1,4 @@
-"""One report of a rating or of its absence: hides which items a user has rated."""
+"""Randomized response for a rating or its absence, which hides the items that a user has rated."""
 
 from collections.abc import Sequence
 from fractions import Fraction
@@ -18,27 +18,26 @@ class RatedOrNot(Channel):
     """Randomized response over "not rated" and the values of a rating grid.
 
     **Guarantee.** One report is `epsilon`-differentially private in the local model: any two of the ratings and "not
-    rated" are neighbours ("replace"), the privacy unit is one report, and nothing beyond the client's own device is
-    trusted.
+    rated" are neighbours ("replace"), the privacy unit is one report, and only the client's own device is trusted.
 
     Parameters
     ----------
     nominal_epsilon : float
-        Greater than 0, in nats; the exact epsilon of what runs is at most this.
+        Greater than 0, in nats; an upper bound on the exact `epsilon`.
     grid : sequence of numbers
-        The ratings, increasing, all above 0.  At most 31 of them.
+        At most 31 increasing ratings, all above 0.
 
     Attributes
     ----------
     inputs, outputs : tuple of Fraction
-        The rating times "is rated", so 0 for "not rated"; `outputs` estimates it without bias.
+        `inputs` holds the rating times "is rated", so 0 for "not rated"; `outputs` estimates it without bias.
     rated_outputs : tuple of Fraction
-        What each output is decoded to as an estimate of "is rated" (0 or 1), without bias.
+        Decoded values of the outputs as unbiased estimates of "is rated" (0 or 1).
 
     Notes
     -----
-    Position 0 is "not rated", position j the j-th rating.  With y for "is rated", one report estimates both y and y
-    times the rating r, so also y (r - c) for any c; their errors are correlated.  See
+    Position 0 is "not rated", and position j is the j-th rating.  Let y be "is rated" and r the rating.  One report
+    estimates both y and y r, so also y (r - c) for any c.  The errors of these estimates are correlated.  See
     docs/explanation/mechanisms/ratings/laplace-rr.md.
 
     References
@@ -63,14 +62,15 @@ class RatedOrNot(Channel):
     def __init__(self, nominal_epsilon: float, grid: Sequence[float]):
         ratings = check_grid("grid", grid, high=31)
         if ratings[0] <= 0:
-            raise ValueError(f"grid must be above 0, which stands for 'not rated', got {float(ratings[0])}; shift it")
+            raise ValueError(f"grid must be above 0, which means 'not rated', got {float(ratings[0])}; shift the grid")
         table = GRR(nominal_epsilon, n_values=1 + len(ratings)).channel([0.0, *map(float, ratings)])
         super().__init__(table.counts, inputs=table.inputs, outputs=table.outputs)
+        # The same counts get a second decoder, for the indicator of a rating.
         rated = [Fraction(x > 0) for x in self.inputs]
         self.rated_outputs = tuple(unbiased_outputs(self.counts, rated, rated))
 
     def estimate_rated(self, reports: ArrayLike) -> NDArray[np.float64]:
-        """Decode reports, each to an unbiased estimate of whether the item is rated.
+        """Decode each report to an unbiased estimate of the indicator that the item is rated.
 
         Parameters
         ----------
@@ -80,7 +80,7 @@ class RatedOrNot(Channel):
         Returns
         -------
         ndarray of float64
-            Same shape; not confined to 0 and 1.
+            Estimates in the shape of `reports`, which may be outside [0, 1].
         """
         reports = check_codes("reports", reports, len(self.outputs))
         return np.array([float(value) for value in self.rated_outputs])[reports]

@@ -187,7 +187,7 @@ def test_bad_shapes():
     buffer = np.zeros(8, dtype=np.uint8)
     with pytest.raises(ValueError, match="out must not share memory"):
         OUE(1.0, 4).privatize(buffer[:2], out=buffer.reshape(2, 4))
-    with pytest.raises(ValueError, match="inputs must have 4 numbers, one a value, got 3"):
+    with pytest.raises(ValueError, match="inputs must have 4 numbers, one for each value, got 3"):
         GRR(1.0, 4).channel([1, 2, 3])
     with pytest.raises(ValueError, match="inputs must be 2 to 256 increasing numbers"):
         GRR(1.0, 3).channel([1, 3, 2])

@@ -55,7 +55,7 @@ def test_estimates_decode_by_position():
 
 
 def test_bad_inputs():
-    with pytest.raises(ValueError, match="grid must be above 0, which stands for 'not rated', got 0"):
+    with pytest.raises(ValueError, match="grid must be above 0, which means 'not rated', got 0"):
         RatedOrNot(1.0, [0, 1, 2])
     with pytest.raises(ValueError, match="epsilon must be greater than 0"):
         RatedOrNot(0.0, STARS)
