@@ -81,6 +81,7 @@ def interactions(
         shape = draw(st.integers(1, max_users)), draw(st.integers(min_items, max_items))
         key, density = Key.from_seed(draw(st.integers(0, 2**32 - 1))), draw(st.sampled_from([0.1, 0.4, 0.9]))
         size = shape[0] * shape[1]
+        # One seed gives the whole matrix, so that hypothesis shrinks few numbers.
         filled = key.uniform("testing.interactions", size=size) < density
         filled[draw(st.integers(0, size - 1))] = True  # at least one interaction
         values = 1 + key.words("testing.values", size=size) % np.uint64(5) if with_values else 1
@@ -168,6 +169,7 @@ def mechanism_inputs(
     if with_non_finite:
         numbers |= st.floats() | st.sampled_from([math.nan, math.inf, -math.inf, -0.0])
 
+    # Randomizers must copy or accept every memory layout, so all of them are drawn.
     def lay_out(values: list[float], layout: str) -> np.ndarray:
         array = np.array(values, dtype=np.float64)
         if layout == "rows":
@@ -394,6 +396,7 @@ def assert_clipped(
 
     if faults := find_faults(clip(rows.copy(), clip_norm)):
         raise AssertionError(f"{faults[0]}; {len(faults)} of {len(rows)} rows are wrong")
+    # The textbook clip overflows on huge rows and divides by 0 on rows of zeros.
     with np.errstate(all="ignore"):
         textbook = rows * np.minimum(1, clip_norm / _float_norms(rows, norm)).astype(kind)
     for name, clipped in (
@@ -410,6 +413,7 @@ def _rows_to_clip(clip_norm: float, norm: str, kind: np.dtype, n_columns: int) -
     long, short, factors = (
         Key.from_seed(0).normal("testing.rows", user=i, size=size[0] * size[1]).reshape(size) for i in range(3)
     )
+    # Norms spread over many orders of magnitude above and below the bound.
     long *= clip_norm * (1.5 + 1000.0 ** factors[:, :1]) / _float_norms(long, norm)
     short *= clip_norm * 0.5 * np.abs(np.tanh(factors[:, :1])) / _float_norms(short, norm)
     limits = np.finfo(kind)

@@ -222,6 +222,7 @@ def grid_candidates(
         origin = -radius * (1 + 2 * offset)
         positions = (bounded - origin) / (4 * radius) * 2**depth
         codes = np.clip(positions, 0, 2**depth - 1).astype(np.int64)
+        # The only cell of level 0 is the whole cube, and each user is in it.
         cells = np.zeros((1, n_dimensions), dtype=np.int64)
         cell_of_user = np.zeros(len(points), dtype=np.int64)  # the index of the active cell; -1 without one
         for level in range(depth):
@@ -231,6 +232,7 @@ def grid_candidates(
             counts = np.bincount(child[cell_of_user >= 0], minlength=len(children))
             noisy = noise.add_noise(counts, key=key, purpose="projection.grid", round=stream | level)
             active = noisy >= threshold
+            # Users of an inactive cell get -1 and are not counted at deeper levels.
             renumber = np.where(active, np.cumsum(active) - 1, -1)
             cell_of_user = np.where(cell_of_user >= 0, renumber[np.maximum(child, 0)], -1)
             cells = children[active]

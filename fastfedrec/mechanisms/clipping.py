@@ -127,5 +127,6 @@ def _clip(
     out = check_out(out, rows.shape, rows.dtype.type, apart_from=None if out is rows else rows)
     rejected = check_out(rejected, (len(rows),), np.bool_, name="rejected")
     rejected[:] = False
+    # Each row is read completely before it is written, so `out` may be `rows` itself.
     _kernel.clip_rows(np.ascontiguousarray(rows), out, rejected.view(np.uint8), clip_norm, order, n_threads)
     return out

@@ -130,6 +130,7 @@ def choose_items(
             "without it; pass the same ledger= to every choice, and to fit"
         )
     key = resolve_key(key)
+    # A list from the data is private, so only a threshold may release its items; a public list needs no delta.
     if interactions.catalogue == "data":
         if delta is None:
             raise ValueError(
@@ -232,6 +233,7 @@ def _sort_order(ids: np.ndarray) -> np.ndarray:
 
 def _take(data: Interactions, columns: np.ndarray) -> Interactions:
     """Return the data of these items in this order, in new arrays that do not depend on the other items."""
+    # An item that is not chosen has the new column -1.
     new_columns = np.full(data.n_items, -1, dtype=np.int32)
     new_columns[columns] = np.arange(len(columns), dtype=np.int32)
     chosen = data._keep(new_columns[data.indices] >= 0)

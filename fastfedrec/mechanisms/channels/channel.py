@@ -111,6 +111,7 @@ class NominalEpsilon(Immutable):
             At least 0, and at most `nominal_epsilon` for a mechanism that has one.
         """
         ratio = self.likelihood_ratio
+        # The ratio is a float only if it is infinite.
         return math.inf if isinstance(ratio, float) else log_upper(ratio)
 
 
@@ -214,7 +215,7 @@ class Channel(_Decoded):
         """
         worst = Fraction(1)
         for column in zip(*self.counts, strict=True):
-            if max(column) == 0:
+            if max(column) == 0:  # an output that no input has is never reported
                 continue
             if min(column) == 0:
                 return math.inf
@@ -300,6 +301,7 @@ class Channel(_Decoded):
         order = np.argsort(inputs, kind="stable")
         ascending = inputs[order]
         values = np.where(np.isnan(values), ascending[0], values).clip(ascending[0], ascending[-1])
+        # `after` is the first input that is not below the value, and `before` is the last one that is.
         after = np.searchsorted(ascending, values)
         before = np.maximum(after - 1, 0)
         is_nearer = ascending[after] - values < values - ascending[before]
@@ -344,6 +346,7 @@ class Channel(_Decoded):
             Positions in `outputs`, in the shape of `values`.
         """
         integers = check_integers("values", present(values), NUMBERING)
+        # The output may have the smallest type of `CODES` that holds the reports, or a wider one.
         out = report_array(out, integers, CODES[CODES.index(code_type(len(self.outputs))) :])
         values = clip_codes(integers, len(self.inputs))
         # The checks come first, so that a call that they refuse does not use up the key.

@@ -132,6 +132,7 @@ class LargestResponse(NominalEpsilon):
         key, round_number, _ = claim_call("LargestResponse.privatize", key, round, 1)
         words = key.words(self._purpose, round=round_number, size=n * (1 + self.n_candidates))
         words = words.reshape(n, 1 + self.n_candidates)
+        # A report's first word decides if it is a clone, and the other words draw its candidates.
         first, candidates = words[:, 0], np.zeros((n, self.n_candidates), dtype=np.int64)
         if n_entries > 1:  # the word's highest bits are uniform positions
             candidates[:] = words[:, 1:] >> np.uint64(65 - n_entries.bit_length())

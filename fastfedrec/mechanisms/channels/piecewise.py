@@ -144,6 +144,7 @@ class Piecewise(_Decoded):
                 row[start] -= shift
                 if shift:
                     row[start + self.window] += shift
+            # The remaining words are split between the two codes of binary response (twice the middle for Piecewise).
             minus, plus = self._codes
             row[plus] += positive
             row[minus] += 2 * self._half - positive
@@ -264,6 +265,7 @@ class Hybrid(Piecewise):
         self._plan(nominal, n_cells, share)
         self._codes = (self.n_cells, self.n_cells + 1)
         ratio = exp_lower(nominal)
+        # (half + span) / (half - span) is the answers' likelihood ratio, which must be at most e^epsilon.
         self._span = min(int(self._half * (ratio - 1) / (ratio + 1)), self._half - 1)  # int() rounds toward privacy
         cells = self._cell_values(self._cell_words) if self.low else (Fraction(0),) * self.n_cells
         answer = Fraction(self._half, self._span)

@@ -77,6 +77,7 @@ class GRR(FrequencyOracle):
         self.nominal_epsilon = check_epsilon("nominal_epsilon", nominal_epsilon)
         self.n_values = check_integer("n_values", n_values, low=2, high=2**31 - 1)
         self.q_count = int(-(-TOTAL // (exp_lower(self.nominal_epsilon) + self.n_values - 1)))  # up: toward privacy
+        # The user's value takes all words that the other values leave.
         self.p_count = TOTAL - (self.n_values - 1) * self.q_count
         if self.p_count <= self.q_count:
             raise ValueError(
@@ -111,6 +112,7 @@ class GRR(FrequencyOracle):
             Reported values, in the shape of `values`.
         """
         integers = check_integers("values", present(values), NUMBERING)
+        # The output may have the smallest type of `CODES` that holds the values, or a wider one.
         out = report_array(out, integers, CODES[CODES.index(code_type(self.n_values)) :])
         values = clip_codes(integers, self.n_values)
         key, round_number, n_threads = claim_call("GRR.privatize", key, round, n_threads)
@@ -256,6 +258,7 @@ class OUE(FrequencyOracle):
         """
         values = clip_codes(self._check(values), self.n_values)
         key, round_number, n_threads = claim_call("OUE.privatize_support", key, round, n_threads)
+        # Each thread adds to a separate row, so that no two threads write to the same counts.
         sums = np.zeros((n_threads, self.n_values), dtype=np.int64)
         _kernel.add_bits(values, sums, key.subkey(self._purpose), self.q_count, round_number, n_threads)
         return sums.sum(axis=0)

@@ -136,6 +136,7 @@ class SubsetSelection(FrequencyOracle):
         out = report_array(out, integers, dtypes, shape=(len(integers), self.subset_size))
         values = clip_codes(integers, self.n_values)
         key, round_number, n_threads = claim_call("SubsetSelection.privatize", key, round, n_threads)
+        # A thread that cannot allocate its bits sets its entry here, since kernels do not raise without the GIL.
         failed = np.zeros(n_threads, dtype=np.int64)
         _kernel.report_subsets(
             values, out, key.subkey(self._purpose), failed, self.n_values, self.p_count, round_number, n_threads

@@ -41,6 +41,7 @@ def extra_delta(epsilon: float, distance: Fraction) -> float:
         return 0.0
     if epsilon > LARGEST_EPSILON:  # decimals overflow not far above e^1000000
         return 1.0
+    # e^epsilon is 1 / e^-epsilon, and a lower bound of that denominator rounds the quotient up.
     return float_up(min((1 + 1 / exp_lower(-epsilon)) * distance, Fraction(1)))
 
 
@@ -193,6 +194,7 @@ class IntegerNoise(Immutable):
         """
         values = check_integers("values", present(values), "put them on an integer grid first")
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
+        # The checks come first, so that a call that they refuse does not use up the key.
         key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
         return self._add(values, key, self._purpose, round_number, out, n_threads)
 
@@ -222,10 +224,12 @@ class IntegerNoise(Immutable):
             low, high = (int(end(values, initial=0)) + int(end(draws, initial=0)) for end in (np.min, np.max))
             if _INT64.min <= low and high <= _INT64.max:  # no sum can overflow
                 return np.add(values.astype(np.int64, copy=False), draws, out=out)
+            # Python's integers hold the exact sums, so that they are clipped and do not wrap around.
             out[...] = np.clip(values.astype(object) + draws, _INT64.min, _INT64.max)
             return out
         check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
         round_number = check_integer("round", round_number, low=0, high=2**32 - 1)
+        # The kernel adds in place, so `out` starts as a copy of the values.
         if values.dtype.kind == "u":  # a uint64 above the range of int64 counts as its maximum
             np.minimum(values, np.uint64(_INT64.max), out=out, casting="unsafe")
         elif out is not values:

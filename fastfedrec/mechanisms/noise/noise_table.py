@@ -52,11 +52,13 @@ def tabulate(weights: np.ndarray, error: int) -> NoiseTable:
     ratio = Fraction(after_last + error, last - error)
     tail = 2 * (last + error) * ratio / (1 - ratio)
     distance = ((2 * reach + 1) * error + tail) / total + Fraction(2 * reach + 1, 2 ** (_TOTAL_BITS + 1))
+    # Thresholds are cumulative weights times 2^128 / total, in two halves; the last entry is a sentinel.
     high, low = (np.full(2 * reach + 1, 2**64 - 1, dtype=np.uint64) for _ in range(2))
     inverse = 2 ** (64 * _WORDS + _TOTAL_BITS) // total
     _kernel.fill_thresholds(
         weights[: reach + 1], split_words(total, _WORDS), split_words(inverse, 4), high[:-1], low[:-1]
     )
+    # The guide maps a word's top bits to its first possible threshold, which shortens the search.
     cell_bits = min(max((2 * reach).bit_length(), 8), 16)
     cells = np.arange(2**cell_bits, dtype=np.uint64) << np.uint64(64 - cell_bits)
     guide = np.searchsorted(high[:-1], cells, side="left").astype(np.int32)

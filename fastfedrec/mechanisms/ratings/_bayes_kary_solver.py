@@ -64,6 +64,7 @@ def solve(
             break
         weights, share, nu, mu, lam = optimum
         more_values, costs = _price(all_factors, scores, lam, mu, nu)
+        # Column generation as in `_optimal_kary_solver`: the smallest reduced cost bounds the gap.
         gap = max(-costs.min(), 0.0)
         if gap < best:
             best, solution = gap, (sets, weights, values)
@@ -132,6 +133,7 @@ def _linear_programme(factors, values, scores, x, max_variance):
 
 def _price(factors, scores, lam, mu, nu):
     """Return the best value of every set, and its reduced cost."""
+    # The reduced cost a v^2 - b v - c - score has its minimum at v = b / (2 a), or at a bound if a is 0.
     a, b, c = (factors @ price for price in (lam, mu, nu))
     with np.errstate(divide="ignore", invalid="ignore"):
         values = np.where(a > 0, b / (2 * a), np.sign(b) * _FARTHEST).clip(-_FARTHEST, _FARTHEST)

@@ -19,6 +19,7 @@ def read_tables(name: str) -> dict[str, dict[str, dict[str, Any]]]:
 def find_solution(name: str, x: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float] | None:
     """Return sets, weights, values and the gap in units of half the range from a file's tables, or None."""
     entry = read_tables(name).get(str(len(x)), {}).get(str(epsilon))
+    # The tables hold evenly spaced values alone.
     if entry is None or not np.allclose(x, np.linspace(x[0], x[-1], len(x)), rtol=0.0, atol=1e-9 * (x[-1] - x[0])):
         return None
     masks, weights, values = zip(*entry["outputs"], strict=True)

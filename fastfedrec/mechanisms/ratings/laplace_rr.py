@@ -188,6 +188,7 @@ class MixtureLaplaceRR(Channel):
     def __init__(self, epsilon_1: float, epsilon_2: float, grid: int | Sequence[float]):
         with renamed("nominal_epsilon", "epsilon_1"):
             noise = RoundedLaplace(check_epsilon("epsilon_1", epsilon_1), grid)
+        # A sum that is rounded down keeps the ratio within e^(epsilon_1 + epsilon_2).
         total = sum_lower(noise.nominal_epsilon, check_epsilon("epsilon_2", epsilon_2))
         ratio = exp_lower(total)
         # With odds b of the truth, column y is largest on input y: (b + P(y | y)) / min P(y | x) <= ratio.

@@ -64,6 +64,7 @@ class OptimalKary(Channel):
         self.nominal_epsilon = check_real("nominal_epsilon", nominal_epsilon, low=0.01, high=12.0)
         inputs = check_grid("grid", grid, high=16)
         ratio = exp_lower(self.nominal_epsilon)
+        # The proposal is in floating point; the table of counts and outputs that it becomes is exact.
         sets, weights, values, self.optimality_gap = propose(np.array([float(v) for v in inputs]), self.nominal_epsilon)
         super().__init__(**proposed_table(sets, weights, values, ratio, inputs))
 
