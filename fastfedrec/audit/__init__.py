@@ -1,4 +1,4 @@
-"""Audits of privacy claims: exact on finite channels, a lower bound by draws for anything else.
+"""Audits of privacy claims: exact for finite channels, and a statistical lower bound from draws for other mechanisms.
 
 Assertions for other projects' tests are in `testing`; attacks on fitted models are in `studies`.
 """

@@ -1,6 +1,6 @@
-"""Low digits of outputs: where implementations of noise give inputs away although its size is right.
+"""Low digits of outputs: implementations of noise can reveal inputs there although the noise has the right size.
 
-Each family splits the outputs by a small code, such as six bits of a number; the audit then looks for codes that are
+Each family splits the outputs by a small code, such as six bits of a number; the audit then searches for codes that are
 likelier on one input.
 """
 
@@ -11,22 +11,28 @@ from typing import Any
 
 import numpy as np
 
-_WIDTH = 6  # bits that are looked at together
+# Number of bits in one code.
+_WIDTH = 6
 _CODES = 2**_WIDTH
-_MODULI = (7, 9, 11, 13, 1000)  # beside the powers of two
-_FEW = 64  # distinct values of a column that the audit counts one by one, so that its digits add nothing
+# Moduli of remainders, in addition to the powers of two.
+_MODULI = (7, 9, 11, 13, 1000)
+# A column with at most this number of distinct values is counted by its values, so its digits are no further evidence.
+_FEW = 64
 
 Code = Callable[[np.ndarray], np.ndarray]
-# Words for a code, codes of outputs (n, d), how many codes there are, codes of the two samples.
+# A function from a code to words, a function from outputs (n, d) to codes, the number of codes, and the codes of the
+# two samples.
 Family = tuple[Callable[[Any], str], Code, int, list[np.ndarray]]
 
 
 def digit_families(outputs: Sequence[np.ndarray], names: Sequence[str], columns: Sequence[int]) -> Iterator[Family]:
-    """All families for two samples of outputs, each of shape (n, d), on some columns and on the sum of all."""
+    """Yield all families for two samples of outputs, each of shape (n, d), on some columns and on the sum of all."""
     is_float = outputs[0].dtype.kind == "f"
     for j in columns:
         some = np.concatenate([y[:1000, j] for y in outputs])
-        if len(np.unique(some)) <= _FEW and not (is_float and np.isnan(some).any()):  # NaN is one value of many kinds
+        if len(np.unique(some)) <= _FEW and not (
+            is_float and np.isnan(some).any()
+        ):  # a NaN has one value and many bit patterns
             continue
         if is_float:
             yield from _digits(f"the bit pattern of {names[j]}", partial(_pattern, j), outputs)
@@ -43,19 +49,22 @@ def digit_families(outputs: Sequence[np.ndarray], names: Sequence[str], columns:
 
 
 def _largest(column: np.ndarray) -> float:
+    """Return the largest absolute value of the finite entries."""
     return float(np.abs(column[np.isfinite(column)]).max(initial=0.0))
 
 
 def _pattern(j: int, outputs: np.ndarray) -> np.ndarray:
+    """Return the bit patterns of a column as integers."""
     return np.ascontiguousarray(outputs[:, j]).view(f"u{outputs.dtype.itemsize}")
 
 
 def _pattern_sum(outputs: np.ndarray) -> np.ndarray:
+    """Return the sum of the bit patterns of each row, modulo 2^64."""
     return np.ascontiguousarray(outputs).view(f"u{outputs.dtype.itemsize}").sum(axis=1, dtype=np.uint64)
 
 
 def _fixed_point(j: int, scale: int, outputs: np.ndarray) -> np.ndarray:
-    """The column as multiples of 2^-scale, rounded down; what is not finite or much larger counts as 0."""
+    """Return the column as multiples of 2^-scale, rounded down; 0 for entries that are not finite or much larger."""
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = np.ldexp(outputs[:, j].astype(np.float64), scale)
     np.floor(scaled, out=scaled)
@@ -64,35 +73,40 @@ def _fixed_point(j: int, scale: int, outputs: np.ndarray) -> np.ndarray:
 
 
 def _two_complement(j: int, outputs: np.ndarray) -> np.ndarray:
+    """Return a column of integers in two's complement, modulo 2^64."""
     return outputs[:, j].astype(np.int64, copy=False).view(np.uint64)
 
 
 def _sum(outputs: np.ndarray) -> np.ndarray:
+    """Return the sum of each row of integers, modulo 2^64."""
     return outputs.astype(np.int64, copy=False).view(np.uint64).sum(axis=1)
 
 
 def _digits(name: str, read: Code, outputs: Sequence[np.ndarray]) -> Iterator[Family]:
-    """Six bits at a time, from the lowest that vary to the highest."""
+    """Yield codes of six bits, from the lowest bits that vary to the highest."""
     numbers = [read(y) for y in outputs]
+    # Bits that differ between any two numbers of the samples; the others reveal no input.
     varying = int(np.bitwise_or.reduce([np.bitwise_or.reduce(z ^ numbers[0][0]) for z in numbers]))
     shift = 0
     while varying >> shift:
         if varying >> shift & _CODES - 1:
             codes = [_window(z, shift) for z in numbers]
-            yield SayBits(name, shift), partial(_read_window, read, shift), _CODES, codes
+            yield BitWords(name, shift), partial(_read_window, read, shift), _CODES, codes
         shift += _WIDTH
 
 
 def _window(numbers: np.ndarray, shift: int) -> np.ndarray:
+    """Return six bits of each number."""
     return (numbers >> numbers.dtype.type(shift) & numbers.dtype.type(_CODES - 1)).astype(np.uint8)
 
 
 def _read_window(read: Code, shift: int, outputs: np.ndarray) -> np.ndarray:
+    """Return six bits of the numbers of outputs."""
     return _window(read(outputs), shift)
 
 
 @dataclass(frozen=True)
-class SayBits:
+class BitWords:
     """Words for six bits of a number, and for each of them."""
 
     name: str
@@ -108,38 +122,43 @@ class SayBits:
         return f"floor({self.name} / 2^{self.shift}) mod {_CODES} == {code}"
 
     def bit(self, i: int) -> str:
-        """What "bit k is v" says, of i = 2 k + v."""
+        """Return the words for "bit k is v", where i = 2 k + v."""
         k, v = self.shift + i // 2, i % 2
         return f"{self.name} is {'odd' if v else 'even'}" if k == 0 else f"bit {k} of {self.name} is {v}"
 
 
 def _remainders(name: str, j: int, outputs: Sequence[np.ndarray]) -> Iterator[Family]:
-    """Remainders by small numbers, and by the steps that all outputs on one input lie apart."""
+    """Yield remainders by small numbers, and by the common step of all outputs on one input."""
+    # The common divisor of all differences is the step of a grid, which noise on a grid can reveal.
     steps = {int(np.gcd.reduce(np.diff(np.sort(y[:, j])).view(f"u{y.dtype.itemsize}"))) for y in outputs}
     for modulus in (*_MODULI, *sorted(steps)):
         if modulus <= 1 or modulus >= 2 ** (8 * outputs[0].dtype.itemsize - 1):
             continue
         if modulus <= _MODULI[-1]:
             code = partial(_remainder, j, modulus)
-            yield partial(_say_remainder, name, modulus), code, modulus, [code(y) for y in outputs]
+            yield partial(_describe_remainder, name, modulus), code, modulus, [code(y) for y in outputs]
         else:
             for y in outputs:
-                rest = int(y[0, j]) % modulus
-                code = partial(_has_rest, j, modulus, rest)
-                yield partial(_say_rest, name, modulus, rest), code, 2, [code(y) for y in outputs]
+                residue = int(y[0, j]) % modulus
+                code = partial(_has_residue, j, modulus, residue)
+                yield partial(_describe_residue, name, modulus, residue), code, 2, [code(y) for y in outputs]
 
 
 def _remainder(j: int, modulus: int, outputs: np.ndarray) -> np.ndarray:
+    """Return the remainders of a column."""
     return (outputs[:, j].astype(np.int64 if outputs.dtype != np.uint64 else np.uint64) % modulus).astype(np.intp)
 
 
-def _has_rest(j: int, modulus: int, rest: int, outputs: np.ndarray) -> np.ndarray:
-    return (outputs[:, j] % modulus == rest).astype(np.intp)
+def _has_residue(j: int, modulus: int, residue: int, outputs: np.ndarray) -> np.ndarray:
+    """Return 1 for each output with this remainder."""
+    return (outputs[:, j] % modulus == residue).astype(np.intp)
 
 
-def _say_remainder(name: str, modulus: int, code: int) -> str:
+def _describe_remainder(name: str, modulus: int, code: int) -> str:
+    """Return the words for a remainder."""
     return f"{name} mod {modulus} == {code}"
 
 
-def _say_rest(name: str, modulus: int, rest: int, code: int) -> str:
-    return f"{name} mod {modulus} {'==' if code else '!='} {rest}"
+def _describe_residue(name: str, modulus: int, residue: int, code: int) -> str:
+    """Return the words for one remainder, or for all others."""
+    return f"{name} mod {modulus} {'==' if code else '!='} {residue}"

@@ -1,8 +1,8 @@
-"""Outputs of any kind as numbers that lose nothing, which is what the audit counts.
+"""Outputs of any kind as numbers without loss of information, which the audit counts.
 
-Arrays of numbers are kept as they are.  Anything else (Python's integers of any size, lists of varying length, text,
-exceptions) is taken apart, one output at a time, into a label that says what it is and columns of integers and floats.
-How columns are laid out is decided by the half of the draws that chooses, so the other half stays unseen.
+Arrays of numbers stay as they are.  All other outputs (Python's integers of any size, lists of varying length, text,
+exceptions) are taken apart, one output at a time, into a label for the kind of output and columns of integers and
+floats.  The half of the draws that chooses the event decides the layout of the columns, so the other half stays unseen.
 """
 
 import hashlib
@@ -18,9 +18,12 @@ import numpy as np
 
 from fastfedrec.core.numbers import show
 
-_N_COLUMNS = 64  # of outputs that are taken apart; what lies beyond counts in `keys` alone
-_N_SHOWN = 60  # characters of an output in the words of an event
-_MOST_BITS = 10_000  # of an integer that is written in decimal digits
+# Maximum number of columns of outputs that are taken apart; further numbers count only in `keys`.
+_N_COLUMNS = 64
+# Maximum number of characters of an output in the description of an event.
+_N_SHOWN = 60
+# Maximum number of bits of an integer that is written in decimal digits.
+_MAX_BITS = 10_000
 _TEXT = "text of length "
 _PLAIN: dict[type, str] = {int: "int", float: "float"}
 _MISSING = int(np.iinfo(np.int64).min)
@@ -29,20 +32,25 @@ _LARGEST = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True)
 class Raised:
-    """An exception in the place of an output: whether a mechanism fails is something that it tells."""
+    """An exception that is an output, because a failure may depend on the input."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of one input; slicing takes some of them."""
+    """Outputs of one input; slicing selects some of them."""
 
-    parts: tuple[np.ndarray, ...]  # (n, d) each, of one integer or floating type
-    names: tuple[tuple[str, ...], ...]  # what each column of each part is called
-    labels: np.ndarray | None = None  # (n,) of str: type, length, exception; None where all are alike
-    keys: np.ndarray | None = None  # (n,) of int64: the same number for the same output
-    shown: dict[int, str] = field(default_factory=dict)  # an output as text, by its key
+    # Arrays of shape (n, d), each of one integer or floating type.
+    parts: tuple[np.ndarray, ...]
+    # Names of the columns of each part.
+    names: tuple[tuple[str, ...], ...]
+    # Strings of shape (n,): type, length, exception; None if all outputs have one kind.
+    labels: np.ndarray | None = None
+    # int64 of shape (n,): equal outputs have equal numbers.
+    keys: np.ndarray | None = None
+    # An output as text, by its key.
+    shown: dict[int, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.parts[0]) if self.labels is None else len(self.labels)
@@ -53,17 +61,17 @@ class Outputs:
 
     @property
     def n_columns(self) -> int:
-        """Numbers in an output."""
+        """Number of numbers in an output."""
         return sum(len(names) for names in self.names)
 
 
 def are_text(outputs: Outputs) -> bool:
-    """Whether each output is text, and so a name rather than letters in places."""
+    """Return whether each output is text, which is compared as a whole before its letters."""
     return outputs.labels is not None and bool(np.char.startswith(outputs.labels, _TEXT).all())
 
 
 def read_outputs(raws: Sequence[Any], n: int) -> list[Outputs]:
-    """What a mechanism returned on each of two inputs, `n` outputs each, in one form for both."""
+    """Return the outputs of a mechanism on each of two inputs, `n` on each, in one form for both."""
     arrays = [_as_array(raw) for raw in raws]
     for raw in arrays:
         is_array = isinstance(raw, np.ndarray)
@@ -83,14 +91,14 @@ def read_outputs(raws: Sequence[Any], n: int) -> list[Outputs]:
 
 
 def _types(raw: Any, array: Any) -> Any:
-    """What types the outputs have: one that depends on the input tells it."""
+    """Return the types of the outputs, which may differ between inputs."""
     if isinstance(raw, list | tuple):
         return {(type(item), item.dtype if isinstance(item, np.ndarray) else None) for item in raw}
     return np.asarray(raw).dtype.newbyteorder("=") if isinstance(array, np.ndarray) else list
 
 
 def _one_by_one(raw: Any, array: Any, are_alike: bool) -> list[Any]:
-    """Each output as Python has it, or where types differ as it came."""
+    """Return each output as a Python object, or as returned if the types differ."""
     if not isinstance(array, np.ndarray):
         return list(array)
     return array.tolist() if are_alike else list(raw if isinstance(raw, list | tuple) else np.asarray(raw))
@@ -100,8 +108,9 @@ def _one_by_one(raw: Any, array: Any, are_alike: bool) -> list[Any]:
 
 
 def _as_array(raw: Any) -> Any:
-    """An array where that keeps every number exactly, else a list."""
-    if isinstance(raw, np.ma.MaskedArray):  # in rows that keep what is behind the mask, which single numbers do not
+    """Return an array if it keeps every number exactly, else a list."""
+    # Rows keep the values behind the mask, which single numbers lose.
+    if isinstance(raw, np.ma.MaskedArray):
         return [raw[i : i + 1] for i in range(len(raw))] if raw.ndim else raw
     if isinstance(raw, np.ndarray) or hasattr(raw, "__array__"):
         array = np.asarray(raw)
@@ -131,6 +140,7 @@ def _as_array(raw: Any) -> Any:
 
 
 def _as_rows(array: np.ndarray) -> Outputs:
+    """Return an array of numbers as one part, a row for each output."""
     rows = array.reshape(len(array), -1)
     rows = rows.astype(rows.dtype.newbyteorder("="), copy=False)
     names = ["output"] if rows.shape[1] == 1 else [f"output[{j}]" for j in range(rows.shape[1])]
@@ -138,7 +148,8 @@ def _as_rows(array: np.ndarray) -> Outputs:
         rows = rows.astype(np.uint8)
     elif rows.dtype.kind == "c":
         rows, names = np.concatenate([rows.real, rows.imag], axis=1), [*names, *(f"imag({name})" for name in names)]
-    if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:  # long doubles: two doubles hold their 64 bits
+    # Two doubles hold the 64 bits of the mantissa of a long double.
+    if rows.dtype.kind == "f" and rows.dtype.itemsize > 8:
         high = rows.astype(np.float64)
         with np.errstate(invalid="ignore"):
             low = (rows - high).astype(np.float64)
@@ -150,12 +161,14 @@ def _as_rows(array: np.ndarray) -> Outputs:
 
 
 def _take_apart(items: list[list[Any]]) -> list[Outputs]:
+    """Return outputs of any kind as labels, keys and columns of numbers."""
     read = [[_read(item) for item in some] for some in items]
     half = len(read[0]) // 2
+    # Only the half of the draws that chooses the event may decide the columns.
     chosen_on = [some[:half] for some in read]
     is_text = all(label.startswith(_TEXT) for some in chosen_on for label, _, _ in some)
-    places = _places([item for some in items for item in some[:half]])
-    columns, names = _plan([atoms for some in chosen_on for _, atoms, _ in some], is_text, places)
+    paths = _find_paths([item for some in items for item in some[:half]])
+    columns, names = _plan([atoms for some in chosen_on for _, atoms, _ in some], is_text, paths)
     shown: dict[int, str] = {}
     outputs = []
     for some in read:
@@ -170,18 +183,20 @@ def _take_apart(items: list[list[Any]]) -> list[Outputs]:
 
 
 def _key(text: str, shown: dict[int, str]) -> int:
+    """Return a hash of an output's text, and remember a short form of the text."""
     key = int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), signed=True)
     shown.setdefault(key, _short(text))
     return key
 
 
 def _short(value: Any) -> str:
+    """Return a value as text of limited length."""
     text = value if isinstance(value, str) else _as_text(value)
     return text if len(text) <= _N_SHOWN else text[:_N_SHOWN] + "..."
 
 
 def _read(item: Any) -> tuple[str, list[Any], str]:
-    """What an output is, its numbers, and its whole content as text."""
+    """Return the label of an output, its numbers, and its whole content as text."""
     if isinstance(item, Raised):
         name = type(item.error).__name__
         return f"raises {name}", [], f"{name}: {item.error}"
@@ -196,14 +211,16 @@ def _read(item: Any) -> tuple[str, list[Any], str]:
     if isinstance(item, str):
         return label, atoms, item
     text = "[" + ", ".join(map(_as_text, atoms)) + "]"
-    if "nan" in text:  # what a NaN carries is in its bits alone
+    # The payload of a NaN is only in its bits.
+    if "nan" in text:
         text += " " + np.array([atom for atom in atoms if atom != atom]).tobytes().hex()
     return label, atoms, f"{label}: {text}"
 
 
 def _flatten(item: Any, atoms: list[Any]) -> str:
-    """Append the numbers of an output, integers as int and others as float, and return what it is."""
-    if type(item) in _PLAIN:  # most are, and every check below takes longer
+    """Append the numbers of an output, integers as int and others as float, and return its label."""
+    # Most items have these types, and every check below takes longer.
+    if type(item) in _PLAIN:
         atoms.append(item)
         return _PLAIN[type(item)]
     if item is None:
@@ -221,9 +238,9 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
         atoms += [_as_float(item), item.numerator, item.denominator]
         return type(item).__name__
     if isinstance(item, Decimal):
-        sign, digits, exponent = item.as_tuple()  # of -0, 1.00 and the kinds of NaN, too
+        sign, digits, exponent = item.as_tuple()  # also of -0, 1.00 and the kinds of NaN
         kind = exponent if isinstance(exponent, int) else -ord(exponent)
-        number = math.nan if item.is_nan() else float(item)  # infinite where a float cannot hold it
+        number = math.nan if item.is_nan() else float(item)  # infinite above the largest float
         atoms += [number, int(Decimal((0, digits, 0))), len(digits), sign, kind]
         return f"Decimal {exponent}" if isinstance(exponent, str) else "Decimal"
     if isinstance(item, numbers.Real):
@@ -238,7 +255,8 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
     if isinstance(item, bytes | bytearray | memoryview):
         atoms += bytes(item)
         return f"{type(item).__name__} of length {len(bytes(item))}"
-    if isinstance(item, np.ma.MaskedArray):  # what a mask hides, and where it does
+    # Both the values behind the mask and the mask itself may depend on the input.
+    if isinstance(item, np.ma.MaskedArray):
         return f"masked {_flatten(item.data, atoms)}{_flatten_all(np.ma.getmaskarray(item).ravel().tolist(), atoms)}"
     if isinstance(item, np.ndarray) or hasattr(item, "__array__"):
         array = np.asarray(item)
@@ -249,7 +267,8 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
             return f"array of shape {array.shape} and type {dtype}{kinds if array.dtype.kind == 'O' else ''}"
     if isinstance(item, dict):
         return f"{type(item).__name__} of {len(item)}{_flatten_all([v for pair in item.items() for v in pair], atoms)}"
-    if isinstance(item, Set):  # the order of a set says nothing that its author meant
+    # The order of a set is not a part of its value.
+    if isinstance(item, Set):
         return f"{type(item).__name__} of {len(item)}{_flatten_all(sorted(item, key=_as_text), atoms)}"
     if isinstance(item, Sequence):
         return f"{type(item).__name__} of length {len(item)}{_flatten_all(item, atoms)}"
@@ -260,6 +279,7 @@ def _flatten(item: Any, atoms: list[Any]) -> str:
 
 
 def _flatten_all(items: Sequence[Any], atoms: list[Any]) -> str:
+    """Append the numbers of several outputs, and return their kinds."""
     kinds = set(map(type, items))
     if len(kinds) == 1 and (kind := kinds.pop()) in _PLAIN:
         atoms += items
@@ -269,6 +289,7 @@ def _flatten_all(items: Sequence[Any], atoms: list[Any]) -> str:
 
 
 def _as_float(value: Any) -> float:
+    """Return a number as a float; infinite above the largest float."""
     try:
         return float(value)
     except OverflowError:
@@ -276,34 +297,35 @@ def _as_float(value: Any) -> float:
 
 
 def _as_text(value: Any) -> str:
-    """As `repr`, which raises for an integer of thousands of digits."""
-    return hex(value) if type(value) is int and value.bit_length() > _MOST_BITS else repr(value)
+    """Return `repr` of a value, or hexadecimal digits for integers of thousands of digits, where `repr` raises."""
+    return hex(value) if type(value) is int and value.bit_length() > _MAX_BITS else repr(value)
 
 
-def _places(items: list[Any]) -> list[str]:
-    """Return the place of each number of nested outputs, such as "output['n']"; an empty list for others."""
+def _find_paths(items: list[Any]) -> list[str]:
+    """Return the path of each number of nested outputs, such as "output['n']"; an empty list for other outputs."""
     if not any(map(_is_nested, items)):
         return []
-    seen = {tuple(islice(_places_in(item, "output"), _N_COLUMNS)) for item in items if not isinstance(item, Raised)}
+    seen = {tuple(islice(_paths_in(item, "output"), _N_COLUMNS)) for item in items if not isinstance(item, Raised)}
     longest = max(map(len, seen))
-    at = [{places[j] for places in seen if len(places) > j} for j in range(longest)]
+    at = [{paths[j] for paths in seen if len(paths) > j} for j in range(longest)]
     return [names.pop() if len(names) == 1 else f"number {j} of the output" for j, names in enumerate(at)]
 
 
 def _is_nested(item: Any) -> bool:
+    """Return whether an output is a dict, or a sequence of sequences."""
     parts = item if isinstance(item, list | tuple) else ()
     return isinstance(item, dict) or any(isinstance(part, dict | list | tuple | np.ndarray) for part in parts)
 
 
-def _places_in(item: Any, name: str) -> Iterator[str]:
-    """Yield the place of each number that `_flatten` appends, in its order."""
+def _paths_in(item: Any, name: str) -> Iterator[str]:
+    """Yield the path of each number that `_flatten` appends, in its order."""
     if isinstance(item, dict):
         for k, (key, value) in enumerate(item.items()):
-            yield from _places_in(key, f"key {k} of {name}")
-            yield from _places_in(value, f"{name}[{_short(_as_text(key))}]")
+            yield from _paths_in(key, f"key {k} of {name}")
+            yield from _paths_in(value, f"{name}[{_short(_as_text(key))}]")
     elif isinstance(item, list | tuple):
         for k, part in enumerate(item):
-            yield from _places_in(part, f"{name}[{k}]")
+            yield from _paths_in(part, f"{name}[{k}]")
     elif type(item) is np.ndarray and item.ndim > 1 and item.dtype.kind in "biuf":
         yield from (f"{name}{list(index)}" for index in np.ndindex(item.shape))
     else:
@@ -312,11 +334,9 @@ def _places_in(item: Any, name: str) -> Iterator[str]:
         yield from [name] if len(atoms) == 1 else (f"{name}[{k}]" for k in range(len(atoms)))
 
 
-def _plan(seen: list[list[Any]], is_text: bool, places: list[str]) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
-    """For each type, the functions that take one column's number out of an output's, and what the columns are called.
-
-    Where an output has no such number, integers are the least int64 and floats are NaN: its label says so already.
-    """
+def _plan(seen: list[list[Any]], is_text: bool, paths: list[str]) -> tuple[dict[Any, list[Any]], dict[Any, list[str]]]:
+    """Return for each type the functions that extract a column's number from an output, and the column names."""
+    # If an output has no such number, integers are the smallest int64 and floats are NaN; its label shows this already.
     columns: dict[Any, list[Any]] = {np.int64: [], np.float64: []}
     names: dict[Any, list[str]] = {np.int64: [], np.float64: []}
 
@@ -329,7 +349,7 @@ def _plan(seen: list[list[Any]], is_text: bool, places: list[str]) -> tuple[dict
     if len(lengths) > 1:
         add(np.int64, "length of the output", len)
     for j in range(min(longest, _N_COLUMNS)):
-        name = places[j] if places else "output" if longest == 1 else f"output[{j}]"
+        name = paths[j] if paths else "output" if longest == 1 else f"output[{j}]"
         name = f"ord({name})" if is_text else name
         present = [atoms[j] for atoms in seen if len(atoms) > j]
         integers = [value for value in present if isinstance(value, int)]
@@ -344,6 +364,8 @@ def _plan(seen: list[list[Any]], is_text: bool, places: list[str]) -> tuple[dict
 
 
 def _plan_integers(j: int, name: str, integers: list[int], add: Any) -> None:
+    """Add the columns of integers: their high bits, and for large integers their low bits."""
+    # Integers above 64 bits are centred and shifted, so that their high bits fit into an int64.
     centre = 0 if all(abs(value) <= _LARGEST for value in integers) else integers[0]
     shift = max(max((value - centre).bit_length() for value in integers) - 62, 0)
 

@@ -1,8 +1,8 @@
-"""Audit a privacy claim: the exact epsilon of a finite channel, a statistical lower bound for anything else.
+"""Audits of a privacy claim: the exact epsilon of a finite channel, and a statistical lower bound for other mechanisms.
 
-The ledger says what a mechanism costs at most; the audit says what it demonstrably costs at least.  A lower bound above
-the claim refutes the claim.  One below it proves nothing: the audit may have missed the event that tells the inputs
-apart.
+The ledger states an upper bound of a mechanism's cost, and the audit a lower bound.  A lower bound above the claim
+refutes the claim.  A lower bound below the claim is no proof: the audit may have missed the event that distinguishes
+the inputs.
 """
 
 import math
@@ -24,42 +24,44 @@ from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower, lo
 
 __all__ = ["AuditResult", "audit"]
 
-# Draws from each input that bound an event well enough: a bound of at least 0.95 epsilon with 95% confidence and
+# Number of draws from each input, by the claim.  They give a bound of at least 0.95 epsilon with 95% confidence and
 # power, for the harder of a Laplace tail and generalized randomized response on 10 values.
 _DRAWS = {0.5: 4.7e5, 1.0: 1.0e5, 2.5: 2.4e4, 5.0: 5.8e4}
 _MAX_DEFAULT_DRAWS = 2_000_000
-_SINGLY = 10  # so many times fewer draws where each is a call of its own
-_SIMPLER = 0.01  # candidates come in the order of simplicity: a later one must be better by this share
+# Divisor of the number of draws if each draw is a call of its own.
+_SINGLE_DRAW_DIVISOR = 10
+# Candidates are ordered by simplicity, and a later one must be better by this share.
+_MIN_GAIN = 0.01
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """Result of an audit.
 
     Parameters
     ----------
     lower_bound : float
-        What the two inputs demonstrably cost; with `method` "exact", what they cost, rounded up in the last digit.
+        Lower bound of the cost of the two inputs; with `method` "exact", their cost, rounded up in the last digit.
     claim : float
-        As given; where an (epsilon, delta) claim was audited in mu, the mu that it comes to.
+        Claim as given, or the equivalent mu if an (epsilon, delta) claim was audited in mu.
     verdict : str
-        "violated" where the claim is refuted, else "consistent", which is no proof of the claim.
+        "violated" if the claim is refuted, else "consistent", which is no proof of the claim.
     event : str
-        The set of outputs that tells the two inputs apart, in words.
+        Description of the set of outputs that distinguishes the two inputs.
     draws : int
-        Outputs drawn from each input; 0 where nothing had to be drawn.
+        Number of outputs drawn from each input; 0 for an exact result.
     method : str
-        "exact", "ratio", "one bit" or "gaussian": how the event was bounded.
+        Method of the bound: "exact", "ratio", "one bit" or "gaussian".
     measure : str
-        "epsilon" or "mu": the unit of `lower_bound` and `claim`.
+        Unit of `lower_bound` and `claim`: "epsilon" or "mu".
     delta : float
-        The claim's delta.
+        Delta of the claim.
     alpha : float
-        Probability that a true claim is called violated, at most; 0 for an exact result.
+        Maximum probability that a true claim gets the verdict "violated"; 0 for an exact result.
     shares : tuple of float
-        Share of outputs in the event, on the first and on the second input.
+        Shares of outputs in the event, on the first and on the second input.
     overall : float or None
-        For a `Channel`, the cost of its worst pair of inputs; the verdict is about that one.
+        For a `Channel`, the cost of its worst pair of inputs, which decides the verdict.
 
     Examples
     --------
@@ -84,13 +86,13 @@ class AuditResult:
     overall: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The result as plain values that JSON can hold.
+        """Return the result as plain values that JSON can hold.
 
         Returns
         -------
         dict
-            One entry an attribute.  An infinite bound is "infinite", which no program takes for a number or for
-            "not set"; None is for no `overall`.
+            One entry for each attribute.  An infinite bound is "infinite", which is neither a number nor a missing
+            value; None means no `overall`.
         """
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["shares"] = list(self.shares)
@@ -126,35 +128,35 @@ def audit(
     measure: str = "auto",
     key: Key | None = None,
 ) -> AuditResult:
-    """Look for evidence against a privacy claim.
+    """Search for evidence against a privacy claim.
 
     Parameters
     ----------
     mechanism : Channel, mechanism or callable
-        A `Channel` is computed exactly.  From an object with ``privatize``, ``add_noise`` or ``randomise`` (as
-        diffprivlib's), and from an OpenDP measurement, outputs are drawn as they are.  Anything else is called as
-        ``mechanism(x, n)`` and returns `n` independent outputs on the input `x`: numbers, text, bytes, None, or lists,
-        tuples, sets, dicts and arrays of them, of any length.
+        Mechanism to audit.  A `Channel` is computed exactly.  Objects with ``privatize``, ``add_noise`` or
+        ``randomise`` (as in diffprivlib) and OpenDP measurements are sampled directly.  Any other object is called as
+        ``mechanism(x, n)`` and must return `n` independent outputs on the input `x`.  Outputs are numbers, text, bytes,
+        None, or lists, tuples, sets, dicts and arrays of these, of any length.
     x0, x1 : object
         Two neighbouring inputs.  For a `Channel`, positions in its ``inputs``; for an object, a value or a row of
-        values; for anything else, whatever it takes.
+        values; for a callable, any input that it accepts.
     claim : float
-        The epsilon (or mu) that is claimed for one output; at least 0.
+        Claimed epsilon (or mu) of one output; at least 0.
     n : int or None
-        Draws from each input, at least 100; None takes enough for a bound of about 0.95 of the claim where the event
-        is not rare, up to 2 million, and a tenth of that where each draw is a call of its own (`ExponentialMechanism`
-        and other libraries).  Where a call raises an exception, each draw becomes a call, up to 20,000, and raising it
-        is an output like any other.
+        Number of draws from each input, at least 100.  None selects a number that gives a bound of about 0.95 of the
+        claim for an event that is not rare, up to 2 million.  If each draw is a call of its own (`ExponentialMechanism`
+        and other libraries), None selects a tenth of that.  If a call raises an exception, each draw becomes a call, up
+        to 20,000, and the exception is an output like any other.
     alpha : float
-        Probability that a true claim is called violated, at most; in (0, 0.25].
+        Maximum probability that a true claim gets the verdict "violated"; in (0, 0.25].
     delta : float
-        The claim's delta, in [0, 1).
+        Delta of the claim, in [0, 1).
     measure : str
-        "epsilon" for an (epsilon, delta) claim, "mu" for one in Gaussian differential privacy.  "auto" is "mu" for
-        Gaussian noise of this package, of diffprivlib, and for OpenDP measurements in zero-concentrated differential
-        privacy, else "epsilon"; an (epsilon, delta) claim of Gaussian noise becomes the mu that it comes to.
+        "epsilon" for an (epsilon, delta) claim, "mu" for a claim in Gaussian differential privacy.  "auto" is "mu" for
+        Gaussian noise of this package and of diffprivlib, and for OpenDP measurements in zero-concentrated differential
+        privacy, and otherwise "epsilon".  An (epsilon, delta) claim of Gaussian noise becomes the equivalent mu.
     key : Key or None
-        For mechanisms of this package: a seed's key repeats the audit, None draws from entropy.
+        Key for mechanisms of this package: a seed's key repeats the audit, None draws from entropy.
 
     Returns
     -------
@@ -164,32 +166,33 @@ def audit(
     Raises
     ------
     TypeError
-        A mechanism that cannot be drawn from, or that returns objects of an unknown type.
+        The mechanism cannot be sampled, or returns objects of an unknown type.
     ValueError
-        A parameter out of range, or the wrong number of outputs.
+        A parameter is out of range, or the number of outputs is wrong.
     Exception
-        Whatever the mechanism raises, if it raises on every draw from both inputs.
+        The mechanism raises on every draw from both inputs; its own exception is raised.
 
     Notes
     -----
-    Half of the draws choose the event, and the way to bound it: out of thresholds, intervals and repeated values of
-    outputs, of their coordinates and of what these decide together, of lengths and types, "is not finite", "is -0.0",
-    "raises an exception", "is a multiple of 2^-k", single bits and remainders.  Integers of any size are exact.
-    Only this one event is then counted on the other half.  So it does not matter how many events were tried: the draws
-    that bound it have not been looked at, and the confidence needs no correction.
-    An audit spends no privacy of anyone, because it runs on inputs that you make up.
+    Half of the draws choose the event and the method of its bound.  The candidates are thresholds, intervals and
+    repeated values of outputs, of their coordinates and of functions of these, of lengths and types.  Further
+    candidates are "is not finite", "is -0.0", "raises an exception", "is a multiple of 2^-k", single bits and
+    remainders.  Integers of any size are exact.  Only this one event is then counted on the other half.  Therefore the
+    number of candidates has no effect: the draws that bound the event were not used before, and the confidence needs no
+    correction.
+    An audit spends no privacy of any user, because it runs on artificial inputs.
 
     With Clopper-Pearson limits of the shares p0 and p1 of an event, and t = e^epsilon, the bounds are
 
     - ratio: log((lower(p1; alpha/2) - delta) / upper(p0; alpha/2)), for any event;
     - one bit: an (epsilon, delta) claim keeps the share p of right guesses of the input below (t + delta) / (1 + t),
-      so epsilon is at least log((lower(p; alpha) - delta) / (1 - lower(p; alpha))); the better one where the event
-      is about as likely on one input as its opposite on the other.  The guesses do not have one common
-      probability, but the tail of their number is then no heavier than the binomial one [2]_;
+      so epsilon is at least log((lower(p; alpha) - delta) / (1 - lower(p; alpha))).  It is the better bound for an
+      event that is about as likely on one input as its opposite on the other.  The guesses do not have one common
+      probability, but the tail of their number is then at most as heavy as the binomial one [2]_;
     - gaussian: mu is at least Phi^-1(lower(p1; alpha/2)) - Phi^-1(upper(p0; alpha/2)).
 
-    The outputs of one input must be independent, and independent of the other's.  A `Channel`'s table says nothing
-    about its sampler; audit that as a callable.
+    The outputs of one input must be independent, and independent of the outputs of the other input.  The exact audit of
+    a `Channel` uses its table and not its sampler; audit the sampler as a callable.
 
     References
     ----------
@@ -216,10 +219,10 @@ def audit(
     claim = check_real("claim", claim, low=0.0)
     delta = check_real("delta", delta, low=0.0)
     if delta >= 1:
-        raise ValueError(f"delta must be less than 1, got {delta}: at 1 every mechanism keeps the claim")
+        raise ValueError(f"delta must be less than 1, got {delta}; every mechanism satisfies a claim with delta 1")
     alpha = check_real("alpha", alpha, low=0.0, high=0.25)
     if alpha == 0:
-        raise ValueError("alpha must be greater than 0, got 0.0: no finite number of draws is certain")
+        raise ValueError("alpha must be greater than 0, got 0.0; a finite number of draws gives no certainty")
     check_choice("measure", measure, ("auto", "epsilon", "mu"))
     if n is not None:
         n = check_integer("n", n, low=100)
@@ -232,7 +235,7 @@ def audit(
             raise ValueError("measure must be 'epsilon' for a Channel; to bound mu, audit its privatize as a callable")
         return _audit_channel(mechanism, x0, x1, claim, delta)
     if n is None:
-        n = _default_draws(claim) // (_SINGLY if is_drawn_singly(mechanism) else 1)
+        n = _default_draws(claim) // (_SINGLE_DRAW_DIVISOR if is_drawn_singly(mechanism) else 1)
     if measure == "auto":
         measure = "mu" if is_gaussian(mechanism) else "epsilon"
         if measure == "mu" and delta:
@@ -240,8 +243,10 @@ def audit(
     outputs = draw_outputs(mechanism, (x0, x1), n, key)
     n = len(outputs[0])
     half = n // 2
-    with np.errstate(all="ignore"):  # outputs that are not finite are what some events are about
+    # Some events are about outputs that are not finite.
+    with np.errstate(all="ignore"):
         event, method, swapped = _choose([y[:half] for y in outputs], (x0, x1), alpha, delta, measure)
+        # The second half of the draws had no part in the choice of the event.
         counts = [int(event.holds(y[half:]).sum()) for y in outputs]
     likely, unlikely = reversed(counts) if swapped else counts
     bound = float(_BOUNDS[method](likely, unlikely, n - half, alpha, delta))
@@ -263,10 +268,12 @@ def audit(
 
 
 def _audit_channel(channel: Channel, x0: Any, x1: Any, claim: float, delta: float) -> AuditResult:
+    """Audit a finite channel exactly, by its table."""
     positions = [check_integer(f"x{i}", x, low=0, high=len(channel.inputs) - 1) for i, x in enumerate((x0, x1))]
     p, q = (channel.counts[x] for x in positions)
     exact_delta = Fraction(delta)
-    ratio, members = max(_likeliest(p, q, exact_delta), _likeliest(q, p, exact_delta), key=lambda found: found[0])
+    ratio, members = max(_likeliest(p, q, exact_delta), _likeliest(q, p, exact_delta), key=lambda pair: pair[0])
+    # The verdict is about the worst pair of inputs, also if the given pair costs less.
     if delta:
         worst = max(_likeliest(a, b, exact_delta)[0] for a in channel.counts for b in channel.counts)
     else:
@@ -291,12 +298,14 @@ def _audit_channel(channel: Channel, x0: Any, x1: Any, claim: float, delta: floa
 
 
 def _largest_mu(epsilon: float, delta: float) -> float:
-    """The mu that (epsilon, delta) of Gaussian noise comes to; at epsilon 0, delta is the total variation distance."""
+    """Return the mu that is equivalent to (epsilon, delta) of Gaussian noise."""
+    # At epsilon 0, delta is the total-variation distance.
     return gaussian_mu(epsilon, delta) if epsilon > 0 else 2 * float(scipy.special.ndtri((1 + delta) / 2))
 
 
 def _likeliest(p: tuple[int, ...], q: tuple[int, ...], delta: Fraction) -> tuple[Fraction | float, list[int]]:
-    """The largest (P(E) - delta) / Q(E) over all events E, and the E: a prefix in the order of likelihood ratios."""
+    """Return the largest (P(E) - delta) / Q(E) over all events E, and that E."""
+    # The best event is a prefix of the outputs in the order of their likelihood ratios.
     possible = [y for y in range(len(p)) if p[y]]
     order = sorted(possible, key=lambda y: (q[y] > 0, -Fraction(p[y], q[y] or 1)))
     best: tuple[Fraction | float, int] = (Fraction(1), 0)
@@ -306,12 +315,13 @@ def _likeliest(p: tuple[int, ...], q: tuple[int, ...], delta: Fraction) -> tuple
         if in_p <= 0:
             continue
         ratio = Fraction(in_p, in_q) if in_q else math.inf
-        if ratio > best[0] or (ratio == best[0] and best[1]):  # of equally telling events the likeliest
+        if ratio > best[0] or (ratio == best[0] and best[1]):  # the likeliest of equally good events
             best = ratio, length
     return best[0], order[: best[1]]
 
 
 def _log(ratio: Fraction | float) -> float:
+    """Return the logarithm of a ratio, rounded up."""
     return math.inf if isinstance(ratio, float) else log_upper(ratio)
 
 
@@ -319,14 +329,15 @@ def _log(ratio: Fraction | float) -> float:
 
 
 def _default_draws(claim: float) -> int:
-    """Twice the table's draws, since half of them choose: interpolated, as 1 / claim^2 below it, as e^claim above."""
+    """Return twice the draws of the table, because half of them choose the event."""
+    # Between the claims of the table the number is interpolated.  Below, it grows as 1 / claim^2, and above as e^claim.
     known = np.array(list(_DRAWS))
-    inside = float(np.clip(claim, known[0], known[-1]))
-    log_draws = float(np.interp(math.log(inside), np.log(known), np.log(list(_DRAWS.values()))))
-    if claim > inside:
-        log_draws += claim - inside
-    elif claim < inside:
-        log_draws += 2 * math.log(inside / claim) if claim > 0 else math.inf
+    clipped = float(np.clip(claim, known[0], known[-1]))
+    log_draws = float(np.interp(math.log(clipped), np.log(known), np.log(list(_DRAWS.values()))))
+    if claim > clipped:
+        log_draws += claim - clipped
+    elif claim < clipped:
+        log_draws += 2 * math.log(clipped / claim) if claim > 0 else math.inf
     return int(min(2 * math.exp(min(log_draws, 700.0)), _MAX_DEFAULT_DRAWS) + 0.5)
 
 
@@ -334,18 +345,21 @@ def _default_draws(claim: float) -> int:
 
 
 def _ratio_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    """Return lower bounds of epsilon by the ratio of the two shares."""
     excess = np.maximum(lower_limit(likely, n, alpha / 2) - delta, 0.0)
     with np.errstate(divide="ignore"):
         return np.log(excess) - np.log(upper_limit(unlikely, n, alpha / 2))
 
 
 def _one_bit_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    """Return lower bounds of epsilon by the share of right guesses of the input."""
     right = lower_limit(np.asarray(likely) + (n - np.asarray(unlikely)), 2 * n, alpha)
     with np.errstate(divide="ignore"):
         return np.log(np.maximum(right - delta, 0.0)) - np.log1p(-right)
 
 
 def _gaussian_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    """Return lower bounds of mu by the quantiles of the two shares."""
     return scipy.special.ndtri(lower_limit(likely, n, alpha / 2)) - scipy.special.ndtri(
         upper_limit(unlikely, n, alpha / 2)
     )
@@ -354,25 +368,29 @@ def _gaussian_bound(likely: Any, unlikely: Any, n: int, alpha: float, delta: flo
 _BOUNDS = {"ratio": _ratio_bound, "one bit": _one_bit_bound, "gaussian": _gaussian_bound}
 
 
-# Above each bound, and much faster: the shares themselves, and where a count is 0 or n the limits of that.  They leave
-# few events that could be better than the best so far.
+# Upper limits of each bound that are much faster: the shares themselves, or, for counts of 0 or n, their limits.  Few
+# events have a limit above the best bound so far, and only these are computed.
 
 
 def _largest_share(successes: Any, n: int, alpha: float) -> np.ndarray:
+    """Return an upper bound of the lower confidence limit of a share."""
     return np.minimum(successes / n, alpha ** (1 / n))
 
 
 def _ratio_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    """Return an upper bound of `_ratio_bound`."""
     excess = np.maximum(_largest_share(likely, n, alpha / 2) - delta, 0.0)
     return np.log(excess) - np.log(1 - _largest_share(n - unlikely, n, alpha / 2))
 
 
 def _one_bit_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    """Return an upper bound of `_one_bit_bound`."""
     right = _largest_share(likely + (n - unlikely), 2 * n, alpha)
     return np.log(np.maximum(right - delta, 0.0)) - np.log1p(-right)
 
 
 def _gaussian_ceiling(likely: Any, unlikely: Any, n: int, alpha: float, delta: float) -> np.ndarray:
+    """Return an upper bound of `_gaussian_bound`."""
     first, second = _largest_share(likely, n, alpha / 2), 1 - _largest_share(n - unlikely, n, alpha / 2)
     return scipy.special.ndtri(first) - scipy.special.ndtri(second)
 
@@ -383,10 +401,8 @@ _CEILINGS = {"ratio": _ratio_ceiling, "one bit": _one_bit_ceiling, "gaussian": _
 def _choose(
     outputs: list[Outputs], inputs: tuple[Any, Any], alpha: float, delta: float, measure: str
 ) -> tuple[_events.Event, str, bool]:
-    """The event and method with the highest bound on these draws, and whether the event is likelier on x1.
-
-    Ranked at a thousandth of alpha: the best of a thousand noisy bounds would else be the luckiest rare event.
-    """
+    """Return the event and method with the highest bound on these draws, and whether the event is likelier on x1."""
+    # At alpha itself, the best of a thousand noisy bounds would often be a rare event by chance.
     strict = alpha / 1000
     methods = ("ratio", "one bit") if measure == "epsilon" else ("gaussian",)
     best: tuple[float, Any] = (-math.inf, None)
@@ -394,13 +410,13 @@ def _choose(
         for swapped in (False, True):
             unlikely, likely = batch.counts if swapped else batch.counts[::-1]
             for method in methods:
-                least = best[0] + _SIMPLER * abs(best[0]) if math.isfinite(best[0]) else -math.inf
-                better = np.flatnonzero(_CEILINGS[method](likely, unlikely, batch.n, strict, delta) > least)
+                min_bound = best[0] + _MIN_GAIN * abs(best[0]) if math.isfinite(best[0]) else -math.inf
+                better = np.flatnonzero(_CEILINGS[method](likely, unlikely, batch.n, strict, delta) > min_bound)
                 if not len(better) and best[1] is not None:
                     continue
                 better = better if len(better) else np.arange(1)
                 bounds = _BOUNDS[method](likely[better], unlikely[better], batch.n, strict, delta)
                 i = int(np.argmax(bounds))
-                if best[1] is None or bounds[i] > least:
+                if best[1] is None or bounds[i] > min_bound:
                     best = float(bounds[i]), (batch.make(int(better[i])), method, swapped)
     return best[1]

@@ -1,6 +1,6 @@
-"""Every mechanism of the package, with two inputs that are hard to hide from each other: what the command audits.
+"""Every mechanism of the package, with two inputs that are hard to hide from each other, for the audit command.
 
-Each can also be made with half of its noise, which an audit must find.
+Each case can also be made with half of its noise, which an audit must detect.
 """
 
 import math
@@ -50,42 +50,52 @@ _N_VALUES = 10
 _N_GRADES = 5
 _N_ENTRIES = 8
 _N_CANDIDATES = 2
-_N_LARGEST = 1_000_000  # reports: the largest of eight entries is told in a few of them
-_GRID = 2**10  # steps of a clipped row's bound
-_WIDTH = 64  # of a change, in steps of the grid of Gaussian noise: so wide that the grid does not show
-_WIDEST = 30_000.0  # standard deviation of noise from one table
-_SHARE = 0.25  # of the clients that take part
+# Number of reports of the largest response: only a few of them reveal the largest of eight entries.
+_N_LARGEST = 1_000_000
+# Number of steps in the bound of a clipped row.
+_GRID = 2**10
+# Width of a change in steps of the grid of Gaussian noise, so that the grid has no effect.
+_WIDTH = 64
+# Maximum standard deviation of noise from one table.
+_WIDEST = 30_000.0
+# Share of the clients that take part in a round.
+_SHARE = 0.25
 _N_CLIENTS = 8
-_N_SELECTIONS = 250_000  # releases that are drawn one at a time: rare ones decide
+# Number of releases that are drawn one at a time; rare ones decide the audit.
+_N_SELECTIONS = 250_000
 
 
 @dataclass(frozen=True)
 class Case:
     """A mechanism, two inputs, its claim, and the exact table if there is one."""
 
-    mechanism: Any  # as `audit` takes it; a `Channel` as its sampler
+    # Argument of `audit`; a `Channel` is given by its sampler.
+    mechanism: Any
     inputs: tuple[Any, Any]
     claim: float
     key: Key | None = None
     delta: float = 0.0
     measure: str = "epsilon"
-    n: int | None = None  # draws of the command, where the default shows too little
+    # Number of draws of the command, if the default is too small.
+    n: int | None = None
     table: tuple[Channel, int, int] | None = None
 
 
 @dataclass(frozen=True)
 class Entry:
-    """How to make a case: from the claim, by how much its noise is too small, and a key."""
+    """A function that makes a case from the claim, the factor by which its noise is too small, and a key."""
 
-    of: str  # the name in `fastfedrec.mechanisms`
-    broken: str  # what stands for half the noise
+    # Name in `fastfedrec.mechanisms`.
+    of: str
+    # Description of the fault that equals half the noise.
+    broken: str
     make: Callable[[float, int, Key | None], Case]
     measure: str = "epsilon"
     is_sound: bool = True
 
 
 def _sampler(mechanism: Any, key: Key | None) -> Callable[[Any, int], np.ndarray]:
-    """Outputs of the sampler that ships; from entropy without a key."""
+    """Return a function that draws outputs of the released sampler; from entropy without a key."""
     rounds = count()
     return lambda x, n: mechanism.privatize(np.full(n, x), key=resolve_key(key), round=next(rounds))
 
@@ -94,19 +104,20 @@ def _sampler(mechanism: Any, key: Key | None) -> Callable[[Any, int], np.ndarray
 
 
 def _table(make: Callable[[float], Channel], x0: float, x1: float, claim: float, factor: int, key: Key | None) -> Case:
-    """A channel whose sampler takes positions, as whole numbers, or the two values of its table's rows, as floats."""
+    """Return a case of a channel; its sampler takes positions as integers, or the values of two rows as floats."""
     channel = make(claim * factor)
     rows = (int(x0), int(x1)) if isinstance(x0, int) else (0, 1)
     return Case(_sampler(channel, key), (x0, x1), claim, table=(channel, *rows))
 
 
 def _plain_channel(epsilon: float) -> Channel:
+    """Return a channel given by its table."""
     counts = GRR(epsilon, _N_GRADES).channel().counts
     return Channel(counts, inputs=range(_N_GRADES), outputs=range(_N_GRADES))
 
 
 def _serial(epsilon: float) -> Channel:
-    """With two equal parts, so that both together cost what is claimed."""
+    """Return the mechanism with two equal parts that cost the claim in total."""
     low, high = epsilon, 8 * epsilon + 8
     for _ in range(24):
         middle = (low + high) / 2
@@ -115,22 +126,25 @@ def _serial(epsilon: float) -> Channel:
 
 
 def _half_each(kind: Callable[..., Any], epsilon: float) -> Any:
+    """Return a mechanism with half of epsilon for each of its parts."""
     return kind(epsilon / 2, epsilon / 2, _N_GRADES)
 
 
 def _oracle(make: Callable[..., Any], claim: float, factor: int, key: Key | None) -> Case:
+    """Return a case of a frequency oracle."""
     oracle = make(claim * factor, _N_VALUES)
     table = (oracle.channel(), 0, 1) if isinstance(oracle, GRR) else None
     return Case(oracle, (0, 1), claim, key, table=table)
 
 
 def _continuous(kind: type[Piecewise], claim: float, factor: int, key: Key | None) -> Case:
+    """Return a case of a mechanism of numbers in [-1, 1]."""
     mechanism = kind(claim * factor)
     return Case(mechanism, (-1.0, 1.0), claim, key, table=(mechanism.channel([-1.0, 1.0]), 0, 1))
 
 
 def _largest(claim: float, factor: int, key: Key | None) -> Case:
-    """A vector of entries that all differ, and its opposite; a report as one number."""
+    """Return a case of a vector of entries that all differ, and its negative; a report is one number."""
     mechanism, rounds = LargestResponse(claim * factor, _N_CANDIDATES), count()
 
     def release(x: Any, n: int) -> np.ndarray:
@@ -143,6 +157,7 @@ def _largest(claim: float, factor: int, key: Key | None) -> Case:
 
 
 def _published(claim: float, factor: int, key: Key | None) -> Case:
+    """Return a case of the published mechanism, which does not satisfy its claim."""
     return Case(PublishedLaplaceRR(claim * factor / 2, claim * factor / 2), (0.0, 1.0), claim, key)
 
 
@@ -150,19 +165,20 @@ def _published(claim: float, factor: int, key: Key | None) -> Case:
 
 
 def _laplace(sampler: str, claim: float, factor: int, key: Key | None) -> Case:
+    """Return a case of discrete Laplace noise."""
     noise = DiscreteLaplace(1 / (Fraction(claim) * factor), sampler=sampler)
     return Case(noise, (0, 1), claim, key, noise.delta(claim))
 
 
 def _gaussian(make: Callable[[Fraction], IntegerNoise], claim: float, factor: int, key: Key | None) -> Case:
-    """A claim in mu, which is far easier to test than (epsilon, delta)."""
+    """Return a case of Gaussian noise with a claim in mu, which needs far fewer draws than (epsilon, delta)."""
     width = max(min(_WIDTH, int(_WIDEST * claim)), 1) if make is not LayeredGaussian else math.ceil(2**17 * claim)
-    stddev = Fraction(math.ceil(width / Fraction(claim) * 64), 64)  # of few digits, which the exact sampler draws fast
+    stddev = Fraction(math.ceil(width / Fraction(claim) * 64), 64)  # few digits make the exact sampler fast
     return Case(make(stddev / factor), (0, width), claim, key, measure="mu")
 
 
 def _clipped(order: int, claim: float, factor: int, key: Key | None) -> Case:
-    """A row far beyond the bound against none, on a grid and with noise for the bound."""
+    """Return a case of a row far above the bound and of a row of zeros, on a grid with noise for the bound."""
     clip, rounds = (clip_rows_l1, clip_rows_l2)[order - 1], count()
     noise = DiscreteLaplace(_GRID / Fraction(claim)) if order == 1 else RoundedGaussian(_GRID / Fraction(claim))
 
@@ -170,44 +186,47 @@ def _clipped(order: int, claim: float, factor: int, key: Key | None) -> Case:
         row = np.trunc(clip(np.array([x], dtype=np.float64), float(factor)) * _GRID).astype(np.int64)
         return noise.privatize(np.repeat(row, n, axis=0), key=resolve_key(key), round=next(rounds))
 
-    long = [5.0, 0.0] if order == 1 else [3.0, 4.0]  # what costs most
+    long = [5.0, 0.0] if order == 1 else [3.0, 4.0]  # the direction of the highest cost
     return Case(release, ([0.0, 0.0], long), claim, measure="epsilon" if order == 1 else "mu")
 
 
 def _noise_for_cohorts(claim: float) -> DiscreteLaplace:
-    """Of one client's value of 0 or 1, if a share of the clients takes part: claim = log(1 + share (e^epsilon - 1))."""
+    """Return noise for one client's value of 0 or 1 if a share of the clients takes part."""
+    # The claim is log(1 + share (e^epsilon - 1)), solved for epsilon.
     return DiscreteLaplace(1 / Fraction(math.log1p(math.expm1(claim) / _SHARE)))
 
 
 def _poisson_cohort(claim: float, factor: int, key: Key | None) -> Case:
-    """Whether there is a client: a count of the cohort, with noise; the i-th client is the one of the i-th release."""
+    """Return a case of a noisy count of a Poisson cohort, with and without one client."""
     sampling, noise, rounds = PoissonSampling(_SHARE * factor), _noise_for_cohorts(claim), count()
 
     def release(x: Any, n: int) -> np.ndarray:
-        own, number = resolve_key(key), next(rounds)
+        round_key, number = resolve_key(key), next(rounds)
+        # The i-th client is the one of the i-th release.
         values = np.zeros(n, dtype=np.int64)
-        values[sampling.sample(n, key=own, round=number)] = x
-        return noise.add_noise(values, key=own, purpose="audit", round=number)
+        values[sampling.sample(n, key=round_key, round=number)] = x
+        return noise.add_noise(values, key=round_key, purpose="audit", round=number)
 
     return Case(release, (0, 1), claim)
 
 
 def _fixed_cohort(claim: float, factor: int, key: Key | None) -> Case:
-    """What one client of eight holds: a sum over the cohort, with noise."""
+    """Return a case of the value of one client of eight in a noisy sum over a cohort of fixed size."""
     sampling = FixedSizeSampling(int(_N_CLIENTS * _SHARE) * factor)
     noise, rounds, cohorts = _noise_for_cohorts(claim), count(), count()
 
     def release(x: Any, n: int) -> np.ndarray:
-        own = resolve_key(key)
-        taken = [0 in sampling.sample(_N_CLIENTS, key=own, round=next(cohorts)) for _ in range(n)]
-        return noise.add_noise(x * np.array(taken, dtype=np.int64), key=own, purpose="audit", round=next(rounds))
+        round_key = resolve_key(key)
+        taken = [0 in sampling.sample(_N_CLIENTS, key=round_key, round=next(cohorts)) for _ in range(n)]
+        return noise.add_noise(x * np.array(taken, dtype=np.int64), key=round_key, purpose="audit", round=next(rounds))
 
     return Case(release, (0, 1), claim)
 
 
 def _selection(options: dict[str, Any], claim: float, factor: int, key: Key | None) -> Case:
+    """Return a case of an exponential mechanism."""
     mechanism = ExponentialMechanism(claim * factor, **options)
-    # Each score changes by 1.  The more items there are, the more the chosen ones tell, and the rarer they are.
+    # Each score changes by 1.  With more items the chosen ones reveal more, and are rarer.
     k = mechanism.n_selected
     scores = [1] * k + [0] * (_N_VALUES - k), [0] * k + [1] * (_N_VALUES - k)
     table = (_selection_table(mechanism, scores), 0, 1) if k == 1 else None
@@ -215,7 +234,7 @@ def _selection(options: dict[str, Any], claim: float, factor: int, key: Key | No
 
 
 def _selection_table(mechanism: ExponentialMechanism, scores: Sequence[Sequence[int]]) -> Channel:
-    """What is chosen from each list of scores, rounded to a multiple of 2^-64."""
+    """Return the selection probabilities for each list of scores, rounded to multiples of 2^-64."""
     counts = []
     for row in scores:
         weights = [exp_lower(float(score / mechanism.beta)) for score in row]
@@ -224,47 +243,51 @@ def _selection_table(mechanism: ExponentialMechanism, scores: Sequence[Sequence[
     return Channel(counts, inputs=range(len(scores)), outputs=range(len(scores[0])))
 
 
-_TWICE = "twice the epsilon"
-_HALF = "half the scale"
+_DOUBLE_EPSILON = "twice the epsilon"
+_HALF_SCALE = "half the scale"
 _HALF_STDDEV = "half the standard deviation"
 _TWO_BOUNDS = "clips at twice the bound"
 _TWO_SHARES = "twice the share of clients"
 
 
 def _channel(of: str, make: Callable[[float], Channel], x0: float, x1: float) -> Entry:
-    return Entry(of, _TWICE, partial(_table, make, x0, x1))
+    """Return the entry of a finite channel."""
+    return Entry(of, _DOUBLE_EPSILON, partial(_table, make, x0, x1))
 
 
 def _normal(of: str, make: Callable[[Fraction], IntegerNoise]) -> Entry:
+    """Return the entry of Gaussian noise."""
     return Entry(of, _HALF_STDDEV, partial(_gaussian, make), "mu")
 
 
 CASES: dict[str, Entry] = {
     "binary-response": _channel("BinaryResponse", BinaryResponse, 1.0, -1.0),
     "channel": _channel("Channel", _plain_channel, 0, 1),
-    "grr": Entry("GRR", _TWICE, partial(_oracle, GRR)),
-    "oue": Entry("OUE", _TWICE, partial(_oracle, OUE)),
-    "subset-selection": Entry("SubsetSelection", _TWICE, partial(_oracle, SubsetSelection)),
+    "grr": Entry("GRR", _DOUBLE_EPSILON, partial(_oracle, GRR)),
+    "oue": Entry("OUE", _DOUBLE_EPSILON, partial(_oracle, OUE)),
+    "subset-selection": Entry("SubsetSelection", _DOUBLE_EPSILON, partial(_oracle, SubsetSelection)),
     "optimal-kary": _channel("OptimalKary", partial(OptimalKary, grid=_N_GRADES), 0, 4),
     "bayes-kary": _channel("BayesKary", partial(BayesKary, grid=_N_GRADES), 0, 4),
     "truncated-geometric": _channel("TruncatedGeometric", partial(TruncatedGeometric, grid=_N_GRADES), 0, 4),
     "rounded-laplace": _channel("RoundedLaplace", partial(RoundedLaplace, grid=_N_GRADES), 0, 4),
     "serial-laplace-rr": _channel("SerialLaplaceRR", _serial, 0, 4),
     "mixture-laplace-rr": _channel("MixtureLaplaceRR", partial(_half_each, MixtureLaplaceRR), 0, 3),
-    "published-laplace-rr": Entry("PublishedLaplaceRR", _TWICE, _published, is_sound=False),
+    "published-laplace-rr": Entry("PublishedLaplaceRR", _DOUBLE_EPSILON, _published, is_sound=False),
     "rated-or-not": _channel("RatedOrNot", partial(RatedOrNot, grid=(1, 2, 3, 4, 5)), 0, 5),
-    "piecewise": Entry("Piecewise", _TWICE, partial(_continuous, Piecewise)),
-    "hybrid": Entry("Hybrid", _TWICE, partial(_continuous, Hybrid)),
-    "largest-response": Entry("LargestResponse", _TWICE, _largest),
-    "discrete-laplace": Entry("DiscreteLaplace", _HALF, partial(_laplace, "exact")),
-    "discrete-laplace-table": Entry("DiscreteLaplace", _HALF, partial(_laplace, "table")),
+    "piecewise": Entry("Piecewise", _DOUBLE_EPSILON, partial(_continuous, Piecewise)),
+    "hybrid": Entry("Hybrid", _DOUBLE_EPSILON, partial(_continuous, Hybrid)),
+    "largest-response": Entry("LargestResponse", _DOUBLE_EPSILON, _largest),
+    "discrete-laplace": Entry("DiscreteLaplace", _HALF_SCALE, partial(_laplace, "exact")),
+    "discrete-laplace-table": Entry("DiscreteLaplace", _HALF_SCALE, partial(_laplace, "table")),
     "discrete-gaussian": _normal("DiscreteGaussian", DiscreteGaussian),
     "discrete-gaussian-table": _normal("DiscreteGaussian", partial(DiscreteGaussian, sampler="table")),
     "rounded-gaussian": _normal("RoundedGaussian", RoundedGaussian),
     "layered-gaussian": _normal("LayeredGaussian", LayeredGaussian),
-    "exponential-mechanism": Entry("ExponentialMechanism", _HALF, partial(_selection, {})),
-    "exponential-mechanism-gumbel": Entry("ExponentialMechanism", _HALF, partial(_selection, {"sampler": "gumbel"})),
-    "exponential-mechanism-two": Entry("ExponentialMechanism", _HALF, partial(_selection, {"n_selected": 2})),
+    "exponential-mechanism": Entry("ExponentialMechanism", _HALF_SCALE, partial(_selection, {})),
+    "exponential-mechanism-gumbel": Entry(
+        "ExponentialMechanism", _HALF_SCALE, partial(_selection, {"sampler": "gumbel"})
+    ),
+    "exponential-mechanism-two": Entry("ExponentialMechanism", _HALF_SCALE, partial(_selection, {"n_selected": 2})),
     "poisson-sampling": Entry("PoissonSampling", _TWO_SHARES, _poisson_cohort),
     "fixed-size-sampling": Entry("FixedSizeSampling", _TWO_SHARES, _fixed_cohort),
     "clip-rows-l1": Entry("clip_rows_l1", _TWO_BOUNDS, partial(_clipped, 1)),

@@ -1,4 +1,4 @@
-"""How the audit draws: mechanisms of this package, of OpenDP and diffprivlib, and functions, each as it is."""
+"""Draws of the audit from mechanisms of this package, of OpenDP and of diffprivlib, and from functions."""
 
 import inspect
 from collections.abc import Callable
@@ -17,32 +17,34 @@ from fastfedrec.mechanisms.noise.rounded_gaussian import RoundedGaussian
 __all__ = ["draw_outputs", "is_drawn_singly", "is_gaussian"]
 
 _PURPOSE = "audit"
-_N_SINGLE = 20_000  # draws from each input where calls fail and so each draw is a call
+# Number of draws from each input if calls fail, because each draw is then a call.
+_N_SINGLE = 20_000
 
 Draw = Callable[[Any, int], Any]
 
 
 def is_opendp(mechanism: Any) -> bool:
-    """Whether a mechanism is called like an OpenDP measurement: with one input, for one output."""
+    """Return whether a mechanism is called like an OpenDP measurement: with one input, for one output."""
     return callable(mechanism) and all(hasattr(mechanism, name) for name in ("input_domain", "output_measure", "map"))
 
 
 def is_drawn_singly(mechanism: Any) -> bool:
-    """Whether each draw is a call of its own."""
+    """Return whether each draw is a call of its own."""
     return isinstance(mechanism, ExponentialMechanism) or hasattr(mechanism, "randomise") or is_opendp(mechanism)
 
 
 def is_gaussian(mechanism: Any) -> bool:
-    """Whether a mechanism adds Gaussian noise, so that its cost is a mu; OpenDP tells it by its measure."""
+    """Return whether a mechanism adds Gaussian noise, so that its cost is a mu."""
     if isinstance(mechanism, DiscreteGaussian | RoundedGaussian):  # layered noise is rounded noise
         return True
+    # OpenDP shows Gaussian noise only by its privacy measure.
     if is_opendp(mechanism):
         return "ZeroConcentrated" in str(mechanism.output_measure)
     return hasattr(mechanism, "randomise") and "Gaussian" in type(mechanism).__name__
 
 
 def draw_outputs(mechanism: Any, inputs: tuple[Any, Any], n: int, key: Key | None) -> list[Outputs]:
-    """`n` outputs on each input, or fewer where a call fails: then each draw is a call, and failing is an output."""
+    """Return `n` outputs on each input; if a call fails, each draw is a call, and failing is an output."""
     draw = _adapt(mechanism, key)
     raws = [_try(draw, x, n) for x in inputs]
     if any(isinstance(raw, Raised) for raw in raws):
@@ -50,25 +52,27 @@ def draw_outputs(mechanism: Any, inputs: tuple[Any, Any], n: int, key: Key | Non
         raws = [[_first(_try(draw, x, 1)) for _ in range(n)] for x in inputs]
         failures = [output for raw in raws for output in raw if isinstance(output, Raised)]
         if len(failures) == 2 * n:
-            raise failures[0].error  # nothing is ever released: a mistake in the call
+            raise failures[0].error  # the mechanism never succeeds, so the call is wrong
     return read_outputs(raws, n)
 
 
 def _try(draw: Draw, x: Any, n: int) -> Any:
+    """Return the outputs of a call, or its exception as an output."""
     try:
         return draw(x, n)
     except MemoryError:
         raise
-    except Exception as error:  # whichever it is, the mechanism told it
+    except Exception as error:  # any exception may depend on the input, so it is an output
         return Raised(error)
 
 
 def _first(outputs: Any) -> Any:
+    """Return the single output of a call."""
     return outputs if isinstance(outputs, Raised) else outputs[0]
 
 
 def _adapt(mechanism: Any, key: Key | None) -> Draw:
-    """The mechanism as a function of an input and a number of draws."""
+    """Return the mechanism as a function of an input and a number of draws."""
     method = getattr(mechanism, "privatize", None) or getattr(mechanism, "add_noise", None)
     if method is not None:
         return _adapt_ours(mechanism, method, key)
@@ -83,8 +87,8 @@ def _adapt(mechanism: Any, key: Key | None) -> Draw:
     if randomise is None and not is_opendp(mechanism):
         if not _takes_two(mechanism):
             raise TypeError(
-                "mechanism must be callable as mechanism(x, n), and return n outputs; one that makes a single draw is "
-                "lambda x, n: [mechanism(x) for _ in range(n)]"
+                "mechanism must be callable as mechanism(x, n), and return n outputs; for one that makes a single draw "
+                "pass lambda x, n: [mechanism(x) for _ in range(n)]"
             )
         return mechanism
     call = mechanism if randomise is None else randomise
@@ -92,20 +96,23 @@ def _adapt(mechanism: Any, key: Key | None) -> Draw:
 
 
 def _takes_two(mechanism: Any) -> bool:
+    """Return whether a callable accepts two positional arguments."""
     try:
         inspect.signature(mechanism).bind(None, 1)
     except TypeError:
         return False
-    except ValueError:  # compiled, without a signature
+    except ValueError:  # compiled functions may have no signature
         return True
     return True
 
 
 def _adapt_ours(mechanism: Any, method: Any, key: Key | None) -> Draw:
+    """Return a mechanism of this package as a function of an input and a number of draws."""
     if key is not None and not check_instance("key", key, Key, "use Key.from_seed(n), or None").is_simulation:
         raise ValueError("key must come from a seed, or be None: an entropy key serves one call, an audit makes two")
     names: dict[str, Any] = {} if hasattr(mechanism, "privatize") else {"purpose": _PURPOSE}
-    rounds = count()  # each call has streams of its own
+    # Each call is a round of its own, so that its random streams are new.
+    rounds = count()
 
     def draw(x: Any, n: int) -> Any:
         x = np.asarray(x)
