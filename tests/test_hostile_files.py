@@ -199,4 +199,4 @@ def test_what_was_not_changed_is_read(tmp_path):
     for files in stores():
         assert open_store(tmp_path / "store", files) == ""
         wrong = files["indices.npy"][:-4] + b"\xff\xff\xff\x7f"
-        assert "indices.npy must lie in" in open_store(tmp_path / "store", files | {"indices.npy": wrong})
+        assert "indices.npy must be in" in open_store(tmp_path / "store", files | {"indices.npy": wrong})

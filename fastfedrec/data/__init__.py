@@ -1,6 +1,6 @@
-"""What people have: interactions, logs, features, their ids, and the same on disk.
+"""Containers for interactions, logs and features, with their ids and their storage on disk.
 
-Readers of publishers' files and generators are in `datasets`; splits are in `evaluation`.
+Loaders of published data sets and generators are in `datasets`; splits are in `evaluation`.
 """
 
 __all__: list[str] = []

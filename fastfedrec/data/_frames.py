@@ -1,4 +1,4 @@
-"""Columns of frames in NumPy's types; pyarrow or polars is imported only for Arrow streams of other libraries."""
+"""Conversion of frame columns to NumPy; only Arrow streams of other libraries import pyarrow or polars."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from fastfedrec.data.ids import check_one_column
 from fastfedrec.data.pairs import check_values
 from fastfedrec.data.times import check_timestamps
 
-_NATIVE = {"pandas", "polars", "pyarrow"}  # frames of these libraries are read as they are
+_NATIVE = {"pandas", "polars", "pyarrow"}  # frames of these libraries need no conversion
 
 
 def is_frame(given: Any) -> bool:
-    """Whether it is a table with named columns: of pandas, polars (also lazy) or pyarrow, or an Arrow stream."""
+    """Return whether an object is a frame of pandas, polars (also lazy) or pyarrow, or an Arrow stream."""
     return is_lazy(given) or _has_columns(given) or _is_stream(given)
 
 
@@ -24,31 +24,32 @@ def _has_columns(given: Any) -> bool:
 
 
 def _is_stream(given: Any) -> bool:
-    """Return whether it is a table with Arrow's C stream interface, which single columns have, too."""
-    kind = type(given)  # the names of columns may be attributes of the object itself
+    """Return whether an object is a table with Arrow's C stream interface."""
+    # Single columns have the interface, too.  The type is examined, because columns may be attributes of the object.
+    kind = type(given)
     is_column = (hasattr(kind, "dtype") or hasattr(kind, "type")) and not hasattr(kind, "columns")
     return hasattr(kind, "__arrow_c_stream__") and not is_column
 
 
 def native_frame(given: Any) -> Any:
-    """Return a frame with columns by name; an Arrow stream of another library, which is read once, becomes a table.
+    """Convert an Arrow stream, which can be read once, to a table of pyarrow or polars; return other objects unchanged.
 
     Parameters
     ----------
     given : object
-        Anything, such as a relation of DuckDB, a frame of narwhals or cuDF, a table of Ibis, or a reader of pyarrow.
+        Object of any type, such as a DuckDB relation, a narwhals or cuDF frame, an Ibis table, or a pyarrow reader.
 
     Returns
     -------
     object
-        A table of pyarrow, or of polars without it.  Other objects are returned as they are.
+        Table of pyarrow, or of polars if pyarrow is not installed, or the object itself.
 
     Raises
     ------
     ImportError
         Neither pyarrow nor polars is installed.
     TypeError
-        The stream has no named columns, or its library does not let it out.
+        A stream without named columns, or one that its library cannot export.
     """
     is_native = any(kind.__module__.partition(".")[0] in _NATIVE for kind in type(given).__mro__)
     if is_lazy(given) or not _is_stream(given) or (is_native and _has_columns(given)):
@@ -58,8 +59,8 @@ def native_frame(given: Any) -> Any:
         return make(given)
     except Exception as error:
         raise TypeError(
-            f"a {type(given).__name__} must be an Arrow stream of rows with named columns: {error}; convert it to a "
-            "frame of pandas, polars or pyarrow"
+            f"a {type(given).__name__} must be an Arrow stream with named columns ({error}); convert it to a frame of "
+            "pandas, polars or pyarrow"
         ) from error
 
 
@@ -76,96 +77,55 @@ def _table_maker(kind: str) -> Callable[[Any], Any]:
         return polars.DataFrame
     except ImportError:
         raise ImportError(
-            f"reading a {kind} needs pyarrow or polars: pip install 'fastfedrec[data]'; from_arrays takes its columns"
+            f"reading a {kind} needs pyarrow or polars: pip install 'fastfedrec[data]', or use from_arrays"
         ) from None
 
 
 def is_lazy(given: Any) -> bool:
-    """Whether it is a polars LazyFrame, which has not read anything yet."""
+    """Return whether an object is a polars LazyFrame, which reads its data only when it is collected."""
     return hasattr(given, "collect") and hasattr(given, "collect_schema")
 
 
 def column_names(frame: Any) -> list[Any]:
-    """The names of its columns, in order."""
+    """Return the names of a frame's columns, in order."""
     if is_lazy(frame):
         return list(frame.collect_schema().names())
-    return list(getattr(frame, "column_names", frame.columns))  # pyarrow's `columns` are the data
+    return list(getattr(frame, "column_names", frame.columns))  # `columns` of pyarrow holds the data
 
 
 def columns_by_name(name: str, given: Any) -> dict[Any, Any]:
-    """The columns of a mapping or of a frame.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for messages.
-    given : mapping, frame or None
-        None has none.
-
-    Returns
-    -------
-    dict
-        As they are.
-
-    Raises
-    ------
-    KeyError
-        Two columns of one name.
-    TypeError
-        Anything else.
-    """
+    """Return the columns of a mapping or a frame by name; None has no columns."""
     if given is None or isinstance(given, Mapping):
         return dict(given or {})
     if not is_frame(given):
-        raise TypeError(f"{name} must be columns by their names, a mapping or a frame, got {type(given).__name__}")
+        raise TypeError(
+            f"{name} must be a mapping or a frame, got {type(given).__name__}; pass columns as {{'name': column}}"
+        )
     given = native_frame(given)
     names = column_names(given)
     if len(set(names)) < len(names):
-        raise KeyError(f"{name} must have each name once, the frame has {show_names(names)}")
+        raise KeyError(f"{name} must have distinct column names, got {show_names(names)}; rename the repeated one")
     frame = native_frame(given.collect()) if is_lazy(given) else given
     return {column: frame[column] for column in names}
 
 
-def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) -> dict[str, Any]:
-    """The arrays of a frame's rows, as `Interactions.from_arrays` takes them.
-
-    Parameters
-    ----------
-    frame : object
-        As `is_frame` knows it; of a lazy one only what is asked for is read.
-    wanted : dict of str to str or None
-        From "user", "item", "value" and "timestamp" to the name of a column.
-    timestamp_unit : str
-        What dates and times become.
-
-    Returns
-    -------
-    dict of str to ndarray
-        "users", "items", and where there are such "values" and "timestamps".
-
-    Raises
-    ------
-    KeyError
-        A column that is not there, or twice.
-    TypeError
-        No frame.
-    ValueError
-        A missing entry, unless it is a timestamp.
-    """
+def read_rows(frame: Any, roles: dict[str, str | None], timestamp_unit: str) -> dict[str, Any]:
+    """Return the columns of a frame by role, as arguments of `Interactions.from_arrays`."""
     if not is_frame(frame):
         kinds = "a pandas or polars frame, or a pyarrow Table"
         raise TypeError(f"frame must be {kinds}, got {type(frame).__name__}; see from_arrays")
     frame = native_frame(frame)
     names = column_names(frame)
-    wanted = {role: name for role, name in wanted.items() if name is not None}
-    for role, name in wanted.items():
+    column_of = {role: name for role, name in roles.items() if name is not None}
+    for role, name in column_of.items():
         if names.count(name) != 1:
-            what = "stands there more than once" if name in names else "is not a column"
-            raise KeyError(f"{role}={name!r} {what}; the frame has {show_names(names)}")
+            fault = "occurs more than once" if name in names else "is not a column"
+            raise KeyError(f"{role}={name!r} {fault}; the frame has {show_names(names)}")
     if is_lazy(frame):
-        frame = native_frame(frame.select(list(dict.fromkeys(wanted.values()))).collect())
+        # Only the named columns of a lazy frame are read.
+        frame = native_frame(frame.select(list(dict.fromkeys(column_of.values()))).collect())
     rows = {}
-    for role, name in wanted.items():
+    for role, name in column_of.items():
         column, called = frame[name], f"column {name!r} ({role})"
         if role == "timestamp":
             rows["timestamps"] = check_timestamps(column, len(column), unit=timestamp_unit, name=called)
@@ -178,13 +138,13 @@ def read_rows(frame: Any, wanted: dict[str, str | None], timestamp_unit: str) ->
 
 
 def _present(called: str, column: Any) -> np.ndarray:
-    """A column's entries as an array, or the refusal of a missing one."""
+    """Return a column as an array, or raise for missing entries."""
     missing = np.asarray(column.is_null() if hasattr(column, "is_null") else column.isna())
     if missing.any():
         raise ValueError(
             f"{called} has {missing.sum()} missing entries, the first at position {missing.argmax()}; drop or fill "
             "those rows"
         )
-    if hasattr(dtype := getattr(column, "dtype", None), "numpy_dtype"):  # nullable ones of pandas
+    if hasattr(dtype := getattr(column, "dtype", None), "numpy_dtype"):  # nullable dtypes of pandas
         return column.to_numpy(dtype=dtype.numpy_dtype)  # type: ignore[union-attr]
-    return plain_array(called, column, missing=True)  # which was looked for above
+    return plain_array(called, column, missing=True)  # the check above found none

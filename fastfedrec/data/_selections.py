@@ -1,4 +1,4 @@
-"""Selections of interactions: part of the class `Interactions`, each returning a new object."""
+"""Base class of `Interactions` with its sizes and selections."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -12,17 +12,17 @@ from fastfedrec.core.check import check_integer, check_real, plain_array
 from fastfedrec.data.csr import check_fields
 from fastfedrec.data.repeats import Repeats
 
-#: What the constructor of `Interactions` takes, in its order.
+#: Parameters of the constructor of `Interactions`, in its order.
 FIELDS = (
     "indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids", "user_features",
     "item_features", "catalogue",
 )  # fmt: skip
 
-_OF_ENTRIES = {"indptr", "indices", "values", "timestamps"}
+_ENTRY_FIELDS = {"indptr", "indices", "values", "timestamps"}
 
 
 class Selections:
-    """The sizes and selections of `Interactions`: ids, features and global ids stay aligned with what is kept."""
+    """Sizes and selections of `Interactions`; each selection returns a new object with aligned ids and features."""
 
     indptr: NDArray[np.int64]
     indices: NDArray[np.int32]
@@ -34,7 +34,7 @@ class Selections:
     user_features: Mapping[str, NDArray[Any]]
     item_features: Mapping[str, NDArray[Any]]
     _catalogue: str
-    _repeats: Repeats | None  # the rows of pairs that have several, by which splits by time divide them
+    _repeats: Repeats | None  # rows of repeated pairs, which splits by time divide
 
     @classmethod
     def _trusted(cls, fields: Mapping[str, Any]) -> Self:
@@ -42,17 +42,17 @@ class Selections:
 
     @property
     def n_users(self) -> int:
-        """Number of users, empty ones included."""
+        """Number of users, including users without interactions."""
         return len(self.indptr) - 1
 
     @property
     def n_items(self) -> int:
-        """Number of items, those nobody used included."""
+        """Number of items, including items without interactions."""
         return len(self.item_ids)
 
     @property
     def catalogue(self) -> str:
-        """Where the list of items comes from: "public", "data", "counts" or "chosen", as `Interactions` explains."""
+        """Source of the list of items: "public", "data", "counts" or "chosen", see `Interactions`."""
         return self._catalogue
 
     @property
@@ -66,103 +66,104 @@ class Selections:
         return self.n_users, self.n_items
 
     def interactions_per_user(self) -> NDArray[np.int64]:
-        """Number of interactions of each user.
+        """Return the number of interactions of each user.
 
         Returns
         -------
         ndarray of shape (n_users,), int64
-            In the order of `user_ids`.
+            Counts in the order of `user_ids`.
         """
         return np.diff(self.indptr)
 
     def interactions_per_item(self) -> NDArray[np.int64]:
-        """Number of interactions of each item.
+        """Return the number of interactions of each item.
 
         Returns
         -------
         ndarray of shape (n_items,), int64
-            In the order of `item_ids`.
+            Counts in the order of `item_ids`.
         """
         return np.bincount(self.indices, minlength=self.n_items).astype(np.int64)
 
-    # ---- public -------------------------------------------------------------------------------------------------
+    # ---- selections -------------------------------------------------------------------------------------------------
 
     def binarize(self, threshold: float = 0) -> Self:
-        """Keep the interactions whose value exceeds `threshold`, each with value 1.
+        """Select interactions with a value above `threshold`, and set their values to 1.
 
         Parameters
         ----------
         threshold : float
-            At least 0.
+            Threshold, at least 0.
 
         Returns
         -------
         Interactions
-            Same users and items, some of which may now be empty.
+            Interactions with the same users and items, some of which may be empty.
         """
         threshold = check_real("threshold", threshold, low=0.0)
         if self.values is None and (self._repeats is None or threshold >= 1):
             return self if threshold < 1 else self._keep(np.zeros(self.n_interactions, dtype=bool))
-        kept = self if self.values is None else self._keep(exceed(self.values, threshold))
-        return kept._replace(values=None, repeats=kept._exceeding(threshold, is_binary=True))
+        above = self if self.values is None else self._keep(exceed(self.values, threshold))
+        return above._replace(values=None, repeats=above._exceeding(threshold, is_binary=True))
 
     def positive(self) -> Self:
-        """Drop values of 0 and below: the interactions that count as implicit feedback, with their values.
+        """Select interactions with a value above 0, which count as implicit feedback, and keep their values.
 
         Returns
         -------
         Interactions
-            This object where there is nothing to drop.
+            Positive interactions; this object itself if all values are positive.
         """
-        kept = self if self.values is None else self._keep(self.values > 0)
-        if kept is self and self._repeats is None:
+        above = self if self.values is None else self._keep(self.values > 0)
+        if above is self and self._repeats is None:
             return self
-        return kept._replace(repeats=kept._exceeding(0.0, is_binary=False))
+        return above._replace(repeats=above._exceeding(0.0, is_binary=False))
 
     def filter_core(self, *, min_interactions_per_user: int, min_interactions_per_item: int) -> Self:
-        """Drop users and items with too few interactions, repeatedly, until all that remain have enough.
+        """Drop users and items with too few interactions until all remaining ones have enough.
 
         Parameters
         ----------
         min_interactions_per_user, min_interactions_per_item : int
-            At least 0; 0 keeps empty ones.
+            Minimum number of interactions, at least 0; 0 keeps users or items without interactions.
 
         Returns
         -------
         Interactions
-            The largest such subset; it may be empty.  With a lowest number for items, which of them remain tells what
-            users have: its `catalogue` is "counts", and no guarantee covers that choice.
+            Largest subset that meets both minimums; it may be empty.  With a minimum for items, the list of remaining
+            items reveals information about users: `catalogue` becomes "counts", and no guarantee covers the choice.
         """
         low_user = check_integer("min_interactions_per_user", min_interactions_per_user, low=0)
         low_item = check_integer("min_interactions_per_item", min_interactions_per_item, low=0)
         rows = np.repeat(np.arange(self.n_users), self.interactions_per_user())
-        user_kept = np.ones(self.n_users, dtype=bool)
-        item_kept = np.ones(self.n_items, dtype=bool)
+        user_mask = np.ones(self.n_users, dtype=bool)
+        item_mask = np.ones(self.n_items, dtype=bool)
         alive = np.ones(self.n_interactions, dtype=bool)
+        # A dropped user lowers the counts of items and vice versa, so this repeats until both masks are stable.
         while True:
-            users = user_kept & (np.bincount(rows[alive], minlength=self.n_users) >= low_user)
-            items = item_kept & (np.bincount(self.indices[alive], minlength=self.n_items) >= low_item)
-            if (users == user_kept).all() and (items == item_kept).all():
+            users = user_mask & (np.bincount(rows[alive], minlength=self.n_users) >= low_user)
+            items = item_mask & (np.bincount(self.indices[alive], minlength=self.n_items) >= low_item)
+            if (users == user_mask).all() and (items == item_mask).all():
                 break
-            user_kept, item_kept = users, items
-            alive = user_kept[rows] & item_kept[self.indices]
-        kept = self._keep(alive)._take_users(np.flatnonzero(user_kept))._take_items(np.flatnonzero(item_kept))
-        return kept._replace(catalogue="counts") if low_item else kept
+            user_mask, item_mask = users, items
+            alive = user_mask[rows] & item_mask[self.indices]
+        core = self._keep(alive)._take_users(np.flatnonzero(user_mask))._take_items(np.flatnonzero(item_mask))
+        return core._replace(catalogue="counts") if low_item else core
 
     def top_items(self, n: int) -> Self:
-        """Keep the `n` items with the most interactions; ties go to the earlier item.
+        """Select the `n` items with the most interactions; among equal counts the earlier item is selected.
 
         Parameters
         ----------
         n : int
-            At least 1; more than there are keeps all.
+            Number of items, at least 1; a number above `n_items` selects all items.
 
         Returns
         -------
         Interactions
-            All users, also those left without an interaction; items in their old order.  Which they are tells what
-            users have: unless it keeps all, its `catalogue` is "counts", and no guarantee covers that choice
-            (`fastfedrec.choose_items` makes a private one).
+            Interactions with all users, including users without interactions, and items in their original order.
+            The choice reveals information about users.  Unless all items are selected, `catalogue` becomes "counts",
+            and no guarantee covers the choice; `fastfedrec.choose_items` makes a private choice.
         """
         n = check_integer("n", n, low=1)
         if n >= self.n_items:
@@ -171,7 +172,7 @@ class Selections:
         return best._replace(catalogue="counts")
 
     def select_users(self, rows: ArrayLike) -> Self:
-        """Keep these users, in this order, each with its global id.
+        """Select users in a given order, each with its global id.
 
         Parameters
         ----------
@@ -181,15 +182,17 @@ class Selections:
         Returns
         -------
         Interactions
-            All items.
+            Interactions of these users with all items.
         """
-        rows = _check_chosen("rows", "row", rows, self.n_users)
+        rows = _check_positions("rows", "row", rows, self.n_users)
         if len(distinct(rows)) != len(rows):
-            raise ValueError("rows must be distinct: one user stands for one person; see from_arrays to resample")
+            raise ValueError(
+                "rows must be distinct, got a repeated row: each user must occur once; see from_arrays to resample"
+            )
         return self._take_users(rows)
 
     def select_items(self, columns: ArrayLike) -> Self:
-        """Keep these items, in their old order.
+        """Select items, in their original order.
 
         Parameters
         ----------
@@ -199,10 +202,10 @@ class Selections:
         Returns
         -------
         Interactions
-            All users, also those left without an interaction.
+            Interactions with these items and all users, including users without interactions.
         """
         mask = np.zeros(self.n_items, dtype=bool)
-        mask[_check_chosen("columns", "column", columns, self.n_items)] = True
+        mask[_check_positions("columns", "column", columns, self.n_items)] = True
         return self._keep(mask[self.indices])._take_items(np.flatnonzero(mask))
 
     def shard(self, n: int) -> list[Self]:
@@ -211,40 +214,40 @@ class Selections:
         Parameters
         ----------
         n : int
-            At least 1; shards beyond the number of users are empty.
+            Number of shards, at least 1; shards beyond the number of users are empty.
 
         Returns
         -------
         list of Interactions
-            In order; each has all items, and its users keep their global ids.
+            Shards in the order of users, with all items; users keep their global ids.
         """
         n = check_integer("n", n, low=1)
         edges = np.arange(n + 1) * self.n_users // n
         return [self._user_range(start, stop) for start, stop in pairwise(edges.tolist())]
 
     def keep_interactions(self, mask: np.ndarray) -> Self:
-        """Keep the interactions where `mask` is True; users and items stay.
+        """Select the interactions with a True in `mask`, and keep all users and items.
 
         Parameters
         ----------
         mask : ndarray of shape (n_interactions,), bool
-            In storage order: by user, then item.
+            Mask in storage order, which is by user and then by item.
 
         Returns
         -------
         Interactions
-            Same shape.
+            Interactions of the same shape.
         """
         return self._keep(check_mask(mask, self.n_interactions))
 
-    # ---- plumbing -----------------------------------------------------------------------------------------------
+    # ---- private helpers ----------------------------------------------------------------------------------------
 
     def _fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in FIELDS}
 
     def _replace(self, **changes: Any) -> Self:
-        # With other entries the rows of the old ones are forgotten, unless the caller has selected from them too.
-        repeats = None if changes.keys() & _OF_ENTRIES else self._repeats
+        # New entries invalidate the rows of repeated pairs, unless the caller also passes the selected `repeats`.
+        repeats = None if changes.keys() & _ENTRY_FIELDS else self._repeats
         return self._trusted(self._fields() | {"repeats": repeats} | changes)
 
     def _exceeding(self, threshold: float, *, is_binary: bool) -> Repeats | None:
@@ -256,20 +259,20 @@ class Selections:
         ends = np.concatenate([[0], np.cumsum(mask)])
         return self._replace(indptr=ends[self.indptr], **self._entries(mask))
 
-    def _entries(self, where: slice | np.ndarray) -> dict[str, Any]:
-        """What is stored of these interactions."""
+    def _entries(self, selection: slice | np.ndarray) -> dict[str, Any]:
+        """Return the stored fields of selected interactions."""
         columns = {"indices": self.indices, "values": self.values, "timestamps": self.timestamps}
-        entries: dict[str, Any] = {name: None if c is None else c[where] for name, c in columns.items()}
-        return entries | {"repeats": self._repeats and self._repeats.select(where, self.n_interactions)}
+        entries: dict[str, Any] = {name: None if c is None else c[selection] for name, c in columns.items()}
+        return entries | {"repeats": self._repeats and self._repeats.select(selection, self.n_interactions)}
 
     def _users(self, rows: slice | np.ndarray) -> dict[str, Any]:
-        """What is known of these users."""
+        """Return the ids and features of selected users."""
         features = {name: column[rows] for name, column in self.user_features.items()}
         ids, numbers = self.user_ids[rows], self.global_user_ids[rows]
         return {"user_ids": ids, "global_user_ids": numbers, "user_features": features}
 
     def _user_range(self, start: int, stop: int) -> Self:
-        # Consecutive users share the parent's arrays: a shard costs no copy.
+        # Consecutive users are slices, which share the parent's arrays, so a shard needs no copy.
         indptr = self.indptr[start : stop + 1]
         stored = self._entries(slice(int(indptr[0]), int(indptr[-1])))
         return self._replace(indptr=indptr - indptr[0], **stored, **self._users(slice(start, stop)))
@@ -282,9 +285,10 @@ class Selections:
         lengths = self.interactions_per_user()[rows]
         indptr = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(lengths, out=indptr[1:])
-        where = np.arange(indptr[-1])  # the largest array here, so it is changed in place
-        where += np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths)
-        return self._replace(indptr=indptr, **self._entries(where), **self._users(rows))
+        positions = np.arange(indptr[-1])  # the largest array of this method, so it is changed in place
+        # Add to each new position the shift from its row's new start to the row's old start.
+        positions += np.repeat(self.indptr[:-1][rows] - indptr[:-1], lengths)
+        return self._replace(indptr=indptr, **self._entries(positions), **self._users(rows))
 
     def _take_items(self, columns: np.ndarray) -> Self:
         # The caller has dropped the interactions of all other items; ascending columns keep rows sorted.
@@ -301,21 +305,25 @@ class Selections:
 
 
 def unpickled(kind: type[Selections], fields: tuple[Any, ...], repeats: Repeats | None) -> Selections:
-    """Return interactions from a pickle, which are checked as the constructor checks them."""
-    made = kind._trusted(check_fields(dict(zip(FIELDS, fields, strict=True)), aligned=True))
-    return made if repeats is None else made._replace(repeats=repeats.check_within(made.n_interactions))
+    """Return interactions from the fields of a pickle, with the checks of the constructor."""
+    interactions = kind._trusted(check_fields(dict(zip(FIELDS, fields, strict=True)), aligned=True))
+    if repeats is None:
+        return interactions
+    return interactions._replace(repeats=repeats.check_within(interactions.n_interactions))
 
 
-def _check_chosen(name: str, what: str, chosen: ArrayLike, n: int) -> np.ndarray:
-    """Row or column numbers from numbers or a mask."""
-    chosen = plain_array(name, chosen)
-    if chosen.dtype == bool:
-        if chosen.shape != (n,):
-            raise ValueError(f"{name} must be a mask of shape ({n},), got {chosen.shape}")
-        chosen = np.flatnonzero(chosen)
-    if chosen.ndim != 1 or (chosen.size and chosen.dtype.kind not in "iu"):
-        raise ValueError(f"{name} must be a one-dimensional array of {what} numbers, got {chosen.dtype} {chosen.shape}")
-    chosen = chosen.astype(np.int64)
-    if chosen.size and (chosen.min() < 0 or chosen.max() >= n):
-        raise ValueError(f"{name} must lie in [0, {n}), got {chosen.min()} to {chosen.max()}")
-    return chosen
+def _check_positions(name: str, axis: str, selection: ArrayLike, n: int) -> np.ndarray:
+    """Return row or column numbers as int64, from numbers or a mask."""
+    positions = plain_array(name, selection)
+    if positions.dtype == bool:
+        if positions.shape != (n,):
+            raise ValueError(f"{name} must be a mask of shape ({n},), got {positions.shape}")
+        positions = np.flatnonzero(positions)
+    if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
+        raise ValueError(
+            f"{name} must be a one-dimensional array of {axis} numbers, got {positions.dtype} {positions.shape}"
+        )
+    positions = positions.astype(np.int64)
+    if positions.size and (positions.min() < 0 or positions.max() >= n):
+        raise ValueError(f"{name} must be in [0, {n}), got {positions.min()} to {positions.max()}")
+    return positions

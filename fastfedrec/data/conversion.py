@@ -1,4 +1,4 @@
-"""The one door to `Interactions` for what people have: SciPy's matrices, frames, and for kernels dense arrays too."""
+"""Conversion of SciPy matrices and frames to `Interactions`, and of dense arrays to rows for kernels."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias
@@ -19,104 +19,103 @@ __all__ = ["InteractionsLike", "RowsLike", "as_interactions", "borrow_rows", "na
 
 
 class _SparseMatrix(Protocol):
-    """A matrix or array of SciPy, in any format."""
+    """SciPy sparse matrix or array in any format."""
 
     def tocsr(self) -> Any:
-        """The same in compressed rows."""
+        """Return the matrix in compressed rows."""
 
 
 class _Frame(Protocol):
-    """A table of pandas, polars (also lazy) or pyarrow, or of a library that has `__arrow_c_stream__`."""
+    """Table of pandas, polars (also lazy) or pyarrow, or of a library that has `__arrow_c_stream__`."""
 
     @property
     def columns(self) -> Any:
-        """Their names, or of pyarrow themselves."""
+        """Return the names of the columns, or for pyarrow the columns."""
 
 
 class _SupportsDLPack(Protocol):
-    """An array of PyTorch, JAX or any other library on the CPU."""
+    """Array of PyTorch, JAX or any other library on the CPU."""
 
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any:
-        """Its memory."""
+        """Return the array's memory as a DLPack capsule."""
 
 
-#: What `as_interactions` takes: `Interactions`, a SciPy sparse matrix or array, or a frame.
+#: Argument of `as_interactions`: `Interactions`, a SciPy sparse matrix or array, or a frame.
 InteractionsLike: TypeAlias = Interactions | _SparseMatrix | _Frame
-#: What `borrow_rows` takes: dense arrays, too.
+#: Argument of `borrow_rows`, which also takes dense arrays.
 RowsLike: TypeAlias = InteractionsLike | ArrayLike | _SupportsDLPack
 
-_VALUES = ("value", "rating")  # names of a frame's column of values, which it may have beside `user` and `item`
+_VALUE_NAMES = ("value", "rating")  # accepted names of the optional column of values in a frame
 
 
 def frame_columns(given: object) -> list[str] | None:
-    """The names of a frame's columns, as `native_frame` returns it.
+    """Return the names of the columns of a frame that `native_frame` returned.
 
     Parameters
     ----------
     given : object
-        Anything.
+        Object of any type.
 
     Returns
     -------
     list of str or None
-        None where it is no frame.
+        Names of the columns, or None if the object is not a frame.
     """
     return column_names(given) if is_frame(given) else None
 
 
 def value_column(names: list[Any]) -> str | None:
-    """The name of the column of values among those of a frame; None where it has none.
+    """Return the name of a frame's column of values.
 
     Parameters
     ----------
     names : list
-        Of all columns.
+        Names of all columns.
 
     Returns
     -------
     str or None
-        "value" or "rating".
+        "value" or "rating", or None if the frame has neither.
 
     Raises
     ------
     KeyError
-        The frame has both.
+        The frame has both columns.
     """
-    found = [name for name in _VALUES if name in names]
-    if len(found) > 1:
-        raise KeyError(f"the frame has a column 'value' and a column 'rating', got {show_names(names)}; drop one")
-    return found[0] if found else None
+    value_names = [name for name in _VALUE_NAMES if name in names]
+    if len(value_names) > 1:
+        raise KeyError(f"the frame must have only one of 'value' and 'rating', got {show_names(names)}; drop one")
+    return value_names[0] if value_names else None
 
 
 def as_interactions(
     name: str, given: InteractionsLike, *, item_ids: np.ndarray | None = None, is_private: bool = False
 ) -> Interactions:
-    """Make `Interactions` of what people have, by the same checks as their constructors.
+    """Convert a matrix or a frame to `Interactions`, with the checks of the constructors.
 
     Parameters
     ----------
     name : str
-        The argument's name, for messages.
+        Name of the argument in error messages.
     given : Interactions, SciPy sparse matrix or array, or frame
-        A matrix of users x items, as `Interactions.from_scipy` takes it: rows and columns are numbered from 0.  A frame
-        of pandas, polars (also lazy) or pyarrow with the columns `user` and `item`, and perhaps `value` (or `rating`)
-        and `timestamp`, as `Interactions.from_dataframe` takes it: its list of items is taken from the data, which no
-        guarantee covers.  `Interactions` are returned as they are.
+        `Interactions` are returned unchanged.  A matrix of users x items is read as by `Interactions.from_scipy`, which
+        numbers rows and columns from 0.  A frame of pandas, polars (also lazy) or pyarrow is read as by
+        `Interactions.from_dataframe`.  It has the columns `user` and `item`, and optionally `value` (or `rating`) and
+        `timestamp`.  The list of items of a frame is taken from the data, which no guarantee covers.
     item_ids : ndarray or None
-        Items that are known already: those of a frame are among them, and a matrix with a column for each has their
-        ids.
+        Known catalogue.  It must contain the items of a frame.  A matrix with one column per item takes these ids.
     is_private : bool
-        Whether nothing may be printed that one user's rows decide, such as the warning that rows repeat a pair.
+        Whether to suppress output that depends on one user's rows, such as the warning about repeated pairs.
 
     Returns
     -------
     Interactions
-        Checked.
+        Checked interactions.
 
     Raises
     ------
     TypeError
-        Anything else.
+        An object of another type.
     """
     if isinstance(given, Interactions):
         return given
@@ -130,14 +129,14 @@ def as_interactions(
         if not {"user", "item"} <= set(names):
             remedy = "rename them, or use Interactions.from_dataframe, which takes other names"
             if not any(isinstance(column, str) for column in names):
-                remedy = "pass frame.to_numpy() where it is a matrix, and scipy.sparse.csr_array of it to a fit"
+                remedy = "for a matrix of users x items, pass scipy.sparse.csr_array(frame.to_numpy())"
             raise KeyError(
                 f"{name} must have the columns 'user' and 'item', the frame has {show_names(names)}; {remedy}"
             )
         timestamp = "timestamp" if "timestamp" in names else None
         return Interactions.from_dataframe(
             given, value=value_column(names), timestamp=timestamp, item_ids=item_ids,
-            duplicates="sum" if is_private else None,  # the same sums, and None warns of them
+            duplicates="sum" if is_private else None,  # both sum repeated pairs, but None warns about them
         )  # fmt: skip
     raise TypeError(
         f"{name} must be Interactions, a SciPy sparse matrix or array, or a frame with the columns user and item, got "
@@ -146,26 +145,26 @@ def as_interactions(
 
 
 def widened(dense: np.ndarray) -> np.ndarray:
-    """Return dense rows of users x items with float16 and bool as float32, which holds them exactly.
+    """Convert dense rows of float16 or bool to float32, which represents them exactly.
 
     Parameters
     ----------
     dense : ndarray
-        Of any type.
+        Array of any dtype.
 
     Returns
     -------
     ndarray
-        Of another type the array itself.
+        Array in float32; an array of any other dtype is returned unchanged.
     """
     is_narrow = dense.dtype.kind == "b" or dense.dtype == np.float16
     return dense.astype(np.float32) if is_narrow else dense
 
 
 class _BorrowedRows(Interactions):
-    """Rows in a caller's memory, for the time of one call: nothing that outlives it may hold them."""
+    """Rows in a caller's memory, valid for one call; no object that outlives the call may keep them."""
 
-    def _take_fields(self, fields: Mapping[str, Any]) -> None:
+    def _set_fields(self, fields: Mapping[str, Any]) -> None:
         vars(self).update(
             {f"_{name}" if name in ("catalogue", "repeats") else name: value for name, value in fields.items()}
         )
@@ -173,35 +172,36 @@ class _BorrowedRows(Interactions):
 
 
 def is_table(given: Any) -> bool:
-    """Whether what is not there has no entry.
+    """Return whether the input stores only some pairs, so that a missing pair is not a zero.
 
     Parameters
     ----------
     given : object
-        What `borrow_rows` takes.
+        Argument of `borrow_rows`.
 
     Returns
     -------
     bool
-        False of dense arrays.
+        False for dense arrays, True for interactions, sparse matrices and frames.
     """
     return isinstance(given, Interactions) or scipy.sparse.issparse(given) or is_frame(given)
 
 
 def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide: bool = False) -> Interactions:
-    """Rows of users x items as a kernel takes them, for one call: in the caller's memory where the types are right.
+    """Return rows of users x items for one call of a kernel, without a copy if the dtypes fit.
 
     Parameters
     ----------
     name : str
-        The argument's name, for messages.
+        Name of the argument in error messages.
     given : Interactions, SciPy sparse matrix or array, frame, or array of shape (n_users, n_items)
-        A CSR with columns in order, each once, 32-bit column numbers and floats is not copied.  Others are put in
-        order, and entries of one place are summed, as `Interactions.from_scipy` does it.  Zeros that fill the blocks of
-        a BSR or the diagonals of a DIA are no entries; other stored zeros are.  Of a dense array, also one
-        of PyTorch or JAX, what is not 0 is an entry.
+        A CSR matrix is not copied if its columns are sorted and distinct within rows, its column numbers have 32 bits
+        and its values are floats.  Other matrices are sorted, and duplicate entries are summed, as in
+        `Interactions.from_scipy`.  Zeros that fill the blocks of a BSR or the diagonals of a DIA are not entries; other
+        stored zeros are.  The entries of a dense array (NumPy, PyTorch, JAX) are its nonzero elements.
     aligned : str or None
-        An argument that has an entry for each of these, such as "weights": then what has no order of rows is refused.
+        Name of an argument with one value for each entry, such as "weights".  Input without a fixed order of entries
+        then raises an error.
     wide : bool
         Return the values of `Interactions` and frames as float64, for results that belong to one row.  Their storage
         type depends on the values of all users.  An array and a matrix keep the type that the caller chose.
@@ -209,12 +209,13 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
     Returns
     -------
     Interactions
-        Checked.  Values are kept in their type of float32 or float64, and integers are float64; they may be all 1.
+        Checked interactions.  Values of float32 or float64 keep their dtype and integers become float64; all of them
+        may be 1.
 
     Raises
     ------
     TypeError, ValueError
-        What no kernel may be given; the array, the row and what to do are named.
+        Invalid input.  The message names the array, the row and a remedy.
     """
     if isinstance(given, Interactions):
         return given._replace(values=given.values_or_ones()) if wide else given
@@ -223,8 +224,8 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
         return borrow_rows(name, as_interactions(name, matrix), wide=wide)
     if is_frame(given):
         raise TypeError(
-            f"{name} must be Interactions or a CSR where {aligned} go with its entries, got {type(given).__name__}, "
-            "whose rows have an order of their own; make Interactions of it first"
+            f"{name} must be Interactions or a CSR matrix if {aligned} are given for its entries, got "
+            f"{type(given).__name__}, which is sorted on conversion; convert it with Interactions.from_dataframe first"
         )
     is_sparse = scipy.sparse.issparse(given)
     if not is_sparse:
@@ -232,23 +233,25 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
         if dense.ndim != 2 or dense.dtype.kind not in "biuf":
             raise TypeError(
                 f"{name} must be Interactions, a SciPy sparse matrix or array, a frame, or an array of users x items, "
-                f"got {type(given).__name__} of {dense.dtype} and shape {dense.shape}; see Interactions.from_arrays"
+                f"got {type(given).__name__} of dtype {dense.dtype} and shape {dense.shape}; see "
+                "Interactions.from_arrays"
             )
         matrix = scipy.sparse.csr_array(widened(dense))
     if matrix.ndim != 2:
         raise ValueError(f"{name} must have 2 dimensions, got shape {matrix.shape}")
     n_users, n_items = matrix.shape
     check_item_count(n_items)
+    # A CSR with sorted rows is used in place; all other input is converted to new arrays.
     rows = _in_place(name, matrix) if matrix.format == "csr" else None
     if rows is None and aligned is not None and is_sparse:
         raise ValueError(
-            f"{name} must have its entries in order of rows and columns, each once, where {aligned} go with them, got "
-            f"{matrix.format} of another order; make it with tocsr() and sum_duplicates(), and {aligned} in its order"
+            f"{name} must have distinct entries sorted by row and column if {aligned} are given for them, got a "
+            f"{matrix.format} matrix in another order; sort it with tocsr() and sum_duplicates(), and {aligned} alike"
         )
     if rows is None:
         indptr, indices, data = checked_csr(name, matrix)
         rows = indptr, indices, float_values(f"{name}.data", data, len(indices))
-        check_csr(*rows, n_items, name=_called(name))
+        check_csr(*rows, n_items, name=_array_names(name))
     indptr, indices, values = rows
     return _BorrowedRows._trusted(
         {
@@ -268,15 +271,15 @@ def borrow_rows(name: str, given: RowsLike, *, aligned: str | None = None, wide:
 
 
 def _in_place(name: str, matrix: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The arrays of a CSR, or None where its rows are not in order."""
+    """Return the arrays of a CSR matrix, or None if its rows are not sorted."""
     check_arrays(name, matrix)
     indptr = check_integers(f"{name}.indptr", matrix.indptr, np.int64)
-    used = slice(int(indptr[-1]))  # SciPy allows for room behind the last row
+    used = slice(int(indptr[-1]))  # SciPy permits unused capacity after the last row
     indices = check_integers(f"{name}.indices", matrix.indices[used], np.int32)
     values = float_values(f"{name}.data", matrix.data[used], len(indices))
-    is_sorted = are_in_order(indptr, indices, values, matrix.shape[1], name=_called(name))
+    is_sorted = are_in_order(indptr, indices, values, matrix.shape[1], name=_array_names(name))
     return (indptr, indices, values) if is_sorted else None
 
 
-def _called(name: str) -> Callable[[str], str]:
+def _array_names(name: str) -> Callable[[str], str]:
     return {"indptr": f"{name}.indptr", "indices": f"{name}.indices", "values": f"{name}.data"}.__getitem__

@@ -1,4 +1,4 @@
-"""Side features of users, items and single interactions, as rows of tables of embeddings."""
+"""Side features of users, items and single interactions, encoded as rows of embedding tables."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -18,26 +18,26 @@ from fastfedrec.data.interactions import Interactions
 
 __all__ = ["FeatureTable", "Features"]
 
-_MULTI_HOT = tuple, list, set, frozenset
+_MULTI_HOT = tuple, list, set, frozenset  # types of an entry with several values
 _ITEM_ID = "item id"
 
 
 @dataclass(frozen=True)
 class FeatureTable(Remade):
-    """The values of some features, for each of some entries (users, items or contexts).
+    """Encoded feature values of each entry: a user, an item or a context.
 
     Parameters
     ----------
     names : tuple of str
-        The features.
+        Names of the features.
     vocabularies : tuple of ndarray
-        The distinct values of each.
+        Distinct values of each feature.
     n_entries : int
-        Users, items or contexts.
+        Number of users, items or contexts.
     indptr : ndarray of shape (n_entries * n_features + 1,), int64
-        Where the values of feature f of entry e begin: at ``indptr[e * n_features + f]``.
+        Offsets into `indices`.  The values of feature f of entry e begin at ``indptr[e * n_features + f]``.
     indices : ndarray of int32
-        Values by number, those of the first feature first; ascending within an entry's feature.
+        Numbers of the values, which count through all vocabularies in order; ascending within an entry's feature.
     """
 
     names: tuple[str, ...]
@@ -49,7 +49,10 @@ class FeatureTable(Remade):
     def __post_init__(self) -> None:
         n_rows = check_integer("table.n_entries", self.n_entries, low=0) * self.n_features
         if len(self.vocabularies) != self.n_features:
-            raise ValueError(f"table.vocabularies must be {self.n_features}, as names, got {len(self.vocabularies)}")
+            raise ValueError(
+                f"table.vocabularies must have one entry for each of the {self.n_features} names, got "
+                f"{len(self.vocabularies)}; add or remove vocabularies"
+            )
         fields = "indptr", "indices"
         rows = check_named_rows("table", self.indptr, self.indices, n_rows, self.n_values, fields=fields, rising=True)
         for name, array in zip(fields, rows, strict=True):
@@ -63,37 +66,37 @@ class FeatureTable(Remade):
         Returns
         -------
         int
-            0 where nothing is known of an entry.
+            Number of features of each entry, at least 0.
         """
         return len(self.names)
 
     @property
     def n_values(self) -> int:
-        """Values of all features together: the rows of a table of embeddings.
+        """Number of values of all features, which is the number of rows of an embedding table.
 
         Returns
         -------
         int
-            The sum of the vocabularies' lengths.
+            Sum of the vocabularies' lengths.
         """
         return sum(map(len, self.vocabularies))
 
 
 @dataclass(frozen=True)
 class Features:
-    """Which features users, items and single interactions have; made by `from_interactions`.
+    """Features of users, items and single interactions; use `from_interactions` to build an object.
 
-    A feature is categorical (one value an entry) or multi-hot (any number: its embedding is the mean of its values',
-    zeros where there are none).
+    A categorical feature has one value per entry.  A multi-hot feature has any number of values.  Its embedding is
+    the mean of the embeddings of its values, or zeros if it has no value.
 
     Parameters
     ----------
     user : FeatureTable
-        One entry a user.
+        Table with one entry per user.
     item : FeatureTable
-        One entry an item; the item's id is its first feature, unless it was left out.
+        Table with one entry per item.  The item's id is the first feature, unless it was excluded.
     context : FeatureTable
-        One entry for each row of a log of interactions; no features where there is no log.
+        Table with one entry per row of a log of interactions; it has no features if there is no log.
 
     Examples
     --------
@@ -125,45 +128,45 @@ class Features:
         contexts: Mapping[str, Any] | None = None,
         ignore_unknown: bool = False,
     ) -> Self:
-        """Describe the users and items of some interactions.
+        """Encode the features of the users and items of interactions.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            With the columns that are named.
+            Interactions with the named feature columns.
         user, item : sequence of str, or mapping of str to (array_like or None)
-            Names of columns of `interactions.user_features` and `interactions.item_features`.  A column whose entries
-            are tuples, lists or sets is multi-hot, any other is categorical.  A mapping also gives the values that may
-            occur; None, like a plain name, stands for those that do occur, which under a privacy guarantee must be
-            public.
+            Names of columns of `interactions.user_features` and `interactions.item_features`.  A column of tuples,
+            lists or sets is multi-hot; other columns are categorical.  A mapping also gives the vocabulary of each
+            column.  None, like a name without a mapping, takes the values that occur in the data.  Under a privacy
+            guarantee these values must be public.
         item_ids : bool
             Whether an item's id is one of its features.
         contexts : mapping of str to array_like, or None
-            Columns of a log, one entry a row, all of one length: features of a single interaction.  The rows of
-            `Events.from_log` say whose they are.
+            Columns of a log of equal length, with one entry per row; they are features of a single interaction.  The
+            rows of `Events.from_log` give the user of each entry.
         ignore_unknown : bool
-            Whether a user's or a context's value that is not among those given counts as none.  So nothing tells that
-            somebody has it; otherwise it is refused by name.
+            Whether a user's or a context's value outside the given vocabulary counts as missing.  The output then does
+            not reveal that a user has it.  False raises an error that names the value.
 
         Returns
         -------
         Features
-            Aligned with the users and items of `interactions`.
+            Features in the order of the users and items of `interactions`.
 
         Raises
         ------
         KeyError
-            A column that is not there, or a value that is not among those given.
+            A missing column, or a value outside the given vocabulary.
         ValueError
-            A missing value; the column and entry are named.
+            A missing value.  The message names the column and the entry.
         """
         interactions = as_interactions("interactions", interactions)
-        chosen_items = _chosen("item", item)
+        item_vocabularies = _vocabularies_by_name("item", item)
         if check_flag("item_ids", item_ids):
-            chosen_items = {_ITEM_ID: interactions.item_ids, **chosen_items}
-        if not chosen_items:
-            raise ValueError("item must name a column where item_ids is False: else all items are alike")
-        tables = _describe(interactions, _chosen("user", user), chosen_items, ignore_unknown)
+            item_vocabularies = {_ITEM_ID: interactions.item_ids, **item_vocabularies}
+        if not item_vocabularies:
+            raise ValueError("item must name a column if item_ids is False, got none; name one, or set item_ids=True")
+        tables = _describe(interactions, _vocabularies_by_name("user", user), item_vocabularies, ignore_unknown)
         return cls(*tables, _context_table(contexts, None))
 
     def encode(
@@ -173,27 +176,27 @@ class Features:
         contexts: Mapping[str, Any] | None = None,
         ignore_unknown: bool = False,
     ) -> Self:
-        """Describe other interactions by the same features with the same values: a shard, or new users.
+        """Encode other interactions, such as a shard or new users, with the same features and vocabularies.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            With the same columns; items must be among those of this object, where ids are a feature.
+            Interactions with the same columns.  If ids are a feature, this object must contain all of their items.
         contexts : mapping of str to array_like, or None
             The same columns of another log; None for no log.
         ignore_unknown : bool
-            Whether a user's or a context's value that is not among those given counts as none.  So nothing tells that
-            somebody has it; otherwise it is refused by name.
+            Whether a user's or a context's value outside the vocabulary counts as missing.  The output then does not
+            reveal that a user has it.  False raises an error that names the value.
 
         Returns
         -------
         Features
-            For the same embeddings.
+            Features for the same embeddings.
 
         Raises
         ------
         KeyError
-            A column or a value that this object does not have.
+            A column or a value that this object does not contain.
         """
         interactions = as_interactions("interactions", interactions)
         user, item = (dict(zip(table.names, table.vocabularies, strict=True)) for table in (self.user, self.item))
@@ -201,54 +204,54 @@ class Features:
         return type(self)(*tables, _context_table(contexts, self.context, ignore_unknown))
 
     def with_contexts(self, contexts: Mapping[str, Any] | None) -> Self:
-        """The same users and items, with the contexts of another log, described by the same values.
+        """Return the same users and items with the contexts of another log.
 
         Parameters
         ----------
         contexts : mapping of str to array_like, or None
-            The same columns; None for no log.
+            The same columns of another log; None for no log.
 
         Returns
         -------
         Features
-            For the same embeddings.
+            Features for the same embeddings.
 
         Raises
         ------
         KeyError
-            Other columns, or a value that this object does not have.
+            Other columns, or a value that this object does not contain.
         """
         if contexts is not None:
             return type(self)(self.user, self.item, _context_table(contexts, self.context))
         table = self.context
-        nothing = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
-        return type(self)(self.user, self.item, FeatureTable(table.names, table.vocabularies, 0, *nothing))
+        no_rows = np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32)
+        return type(self)(self.user, self.item, FeatureTable(table.names, table.vocabularies, 0, *no_rows))
 
     @property
     def n_embeddings(self) -> int:
-        """Values of all features: users' first, then contexts', then items'.
+        """Number of values of all features, in the order users, contexts, items.
 
         Returns
         -------
         int
-            Rows of the table of embeddings.
+            Number of rows of the embedding table.
         """
         return self.user.n_values + self.context.n_values + self.item.n_values
 
 
-def _chosen(side: str, wanted: Any) -> dict[str, Any]:
-    """Name -> vocabulary or None."""
-    if isinstance(wanted, str) or not isinstance(wanted, Sequence | Mapping):
-        raise TypeError(f"{side} must be a sequence of names of columns, or a mapping, got {wanted!r}")
-    return dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted)
+def _vocabularies_by_name(side: str, columns: Any) -> dict[str, Any]:
+    """Return a mapping from the name of each column to its vocabulary, or to None if none is given."""
+    if isinstance(columns, str) or not isinstance(columns, Sequence | Mapping):
+        raise TypeError(f"{side} must be a list of column names or a mapping, got {columns!r}; pass a list of names")
+    return dict(columns) if isinstance(columns, Mapping) else dict.fromkeys(columns)
 
 
 def _describe(
     interactions: Interactions, user: Mapping[str, Any], item: Mapping[str, Any], ignore_unknown: bool
 ) -> tuple[FeatureTable, FeatureTable]:
     items = {**interactions.item_features, _ITEM_ID: interactions.item_ids}
-    for side, chosen, columns in (("user", user, interactions.user_features), ("item", item, items)):
-        for name in chosen:
+    for side, names, columns in (("user", user, interactions.user_features), ("item", item, items)):
+        for name in names:
             if name not in columns:
                 raise KeyError(f"{side}={name!r} is not a column; {side}_features has {list(columns)}")
     return (
@@ -264,44 +267,45 @@ def _context_table(
     contexts = {name: column_array(f"contexts[{name!r}]", column) for name, column in named.items()}
     lengths = {name: len(column) for name, column in contexts.items()}
     if len(set(lengths.values())) > 1:
-        raise ValueError(f"contexts must be columns of one length, got {lengths}")
-    chosen: dict[str, Any] = dict.fromkeys(contexts)
+        raise ValueError(f"contexts must have columns of equal length, got {lengths}; give each one entry per row")
+    vocabularies: dict[str, Any] = dict.fromkeys(contexts)
     if like is not None:
-        chosen = dict(zip(like.names, like.vocabularies, strict=True))
-        if contexts.keys() != chosen.keys():
-            raise KeyError(f"contexts must have the columns {list(chosen)}, got {list(contexts)}")
-    return _table("context", contexts, chosen, max(lengths.values(), default=0), ignore_unknown)
+        vocabularies = dict(zip(like.names, like.vocabularies, strict=True))
+        if contexts.keys() != vocabularies.keys():
+            raise KeyError(f"contexts must have the columns {list(vocabularies)}, got {list(contexts)}")
+    return _table("context", contexts, vocabularies, max(lengths.values(), default=0), ignore_unknown)
 
 
 def _table(
-    side: str, columns: Mapping[str, np.ndarray], chosen: Mapping[str, Any], n: int, ignore_unknown: bool = False
+    side: str, columns: Mapping[str, np.ndarray], vocabularies: Mapping[str, Any], n: int, ignore_unknown: bool = False
 ) -> FeatureTable:
-    """Encode columns; `chosen` names them in order, each with its vocabulary or None."""
+    """Encode the columns that `vocabularies` names, with its values or with the values that occur."""
     coded = [
         _encode(f"{side} feature {name!r}", columns[name], values, ignore_unknown, is_id=name == _ITEM_ID)
-        for name, values in chosen.items()
+        for name, values in vocabularies.items()
     ]
     counts = np.array([counts for _, counts, _ in coded], dtype=np.int64).reshape(len(coded), n)
     indptr = np.concatenate([[0], np.cumsum(counts.T)])
     indices = np.empty(indptr[-1], dtype=np.int32)
-    offset = 0
+    offset = 0  # number of values of the features before feature f
     for f, (vocabulary, lengths, values) in enumerate(coded):
         within = np.arange(len(values)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        # The rows of `indptr` interleave features: entry e, feature f is row e * n_features + f.
         indices[np.repeat(indptr[f : -1 : len(coded)], lengths) + within] = offset + values
         offset += len(vocabulary)
     for array in (indptr, indices):
         array.flags.writeable = False
-    return FeatureTable(tuple(chosen), tuple(vocabulary for vocabulary, _, _ in coded), n, indptr, indices)
+    return FeatureTable(tuple(vocabularies), tuple(vocabulary for vocabulary, _, _ in coded), n, indptr, indices)
 
 
 def _encode(
     name: str, column: np.ndarray, vocabulary: Any, ignore_unknown: bool = False, *, is_id: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(vocabulary, values of each entry: how many, and their numbers)."""
+    """Return the vocabulary, the number of values of each entry, and the numbers of these values."""
     kinds = {False}
-    if column.dtype.kind == "O" and not is_id:  # an id may be a tuple, and is one value all the same
+    if column.dtype.kind == "O" and not is_id:  # an id that is a tuple is a single value
         kinds = {isinstance(value, _MULTI_HOT) for value in column}
-    if len(kinds) > 1 and ignore_unknown:  # one odd entry is no reason to refuse the others
+    if len(kinds) > 1 and ignore_unknown:  # one entry of another kind must not raise an error
         kinds, listed = {True}, column
         column = np.empty(len(listed), dtype=object)
         column[:] = [value if isinstance(value, _MULTI_HOT) else (value,) for value in listed]
@@ -312,7 +316,7 @@ def _encode(
     elif len(kinds) < 2:
         values, entries = column, np.arange(len(column))
     else:
-        raise TypeError(f"{name} must hold single values, or tuples in all entries, got both")
+        raise TypeError(f"{name} must hold either single values or tuples, got both; make each entry a tuple")
     if vocabulary is None:
         vocabulary, numbers = encode_ids(name, values)
     else:
@@ -320,6 +324,7 @@ def _encode(
         index = IdIndex(name, vocabulary)
         numbers = index.find(values) if ignore_unknown else index.rows(values)
         entries, numbers = entries[numbers >= 0], numbers[numbers >= 0]
-    pairs = distinct(entries * (len(vocabulary) + 1) + numbers)  # a value that an entry has twice counts once
+    # A value that occurs twice in an entry counts once: each pair (entry, value) is coded as one integer.
+    pairs = distinct(entries * (len(vocabulary) + 1) + numbers)
     entries, numbers = np.divmod(pairs, len(vocabulary) + 1)
     return vocabulary, np.bincount(entries, minlength=len(column)), numbers

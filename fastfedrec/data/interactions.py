@@ -1,4 +1,4 @@
-"""Interactions: a checked, immutable users x items matrix in compressed rows, with external ids."""
+"""The class `Interactions`: a checked, immutable user-item matrix in compressed rows, with external ids."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, Self, TypeVar, overload
@@ -25,44 +25,44 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class Interactions(Selections, Immutable):
-    """Users x items in compressed sparse rows, with external ids, values and (where known) timestamps.
+    """Immutable user-item matrix in compressed sparse rows, with external ids, values and optional timestamps.
 
-    Make one with `from_arrays`, `from_scipy` or `from_dataframe`.  Its attributes are set once, and its arrays are
-    read-only and its own: what the caller writes to later changes nothing here.  Rows are users; columns within a row
-    are sorted and distinct.  Every selection (`filter_core`, `top_items`, `shard`, ...) returns a new object, keeps ids
-    and features aligned, and carries each user's global id, which names that user's random streams.
+    Build an object with `from_arrays`, `from_scipy` or `from_dataframe`.  Its attributes are set once.  Its arrays are
+    read-only and share no writable memory with the caller.  Rows are users; columns within a row are sorted and
+    distinct.  Every selection (`filter_core`, `top_items`, `shard`, ...) returns a new object and keeps ids and
+    features aligned.  A selection also keeps each user's global id, which names that user's random streams.
 
     Parameters
     ----------
     indptr : array_like of shape (n_users + 1,), int
-        Row starts: from 0, never falling, to the number of interactions.
+        Start of each row in `indices`: the first is 0, the last is the number of interactions, and none decreases.
     indices : array_like of shape (n_interactions,), int
-        Item of each interaction, from 0, ascending within a row.
+        Item number of each interaction, from 0, ascending within a row.
     values : array_like of shape (n_interactions,) or None
-        float32 or float64, finite; None where every value is 1.
+        Value of each interaction, float32 or float64, finite.  None means that every value is 1.
     timestamps : array_like of shape (n_interactions,), int, or None
-        In whatever unit the source uses; `MISSING_TIMESTAMP` where one is not known.
+        Timestamp of each interaction, in any unit; `MISSING_TIMESTAMP` marks an unknown one.
     user_ids, item_ids : array_like of shape (n_users,) and (n_items,)
-        External ids, distinct.
+        Distinct external ids.
     global_user_ids : array_like of shape (n_users,), int
-        The row each user had where the data were first built; distinct, for they name random streams.
+        Row of each user in the data that were built first.  They are distinct, because they name random streams.
     user_features, item_features : mapping of str to array_like
         Columns aligned with the users and items.
     catalogue : {"public", "data", "counts", "chosen"}
-        Where the list of items comes from.  "public": from outside of the data, as the columns of a matrix and
-        `item_ids` are.  "data": it is those that appear in the data.  "counts": it was chosen by how often each is
-        used, exactly.  "chosen": by `fastfedrec.choose_items`, which a ledger accounts for.  Selections carry it along;
-        guarantees do not cover "data" and "counts", and a ledger says so.
+        Source of the list of items, which selections keep.  "public": it does not depend on the data; the columns of a
+        matrix and `item_ids` count as public.  "data": it holds the items that appear in the data.  "counts": it was
+        selected by exact numbers of interactions.  "chosen": `fastfedrec.choose_items` selected it, and a ledger
+        accounts for that.  Guarantees do not cover "data" and "counts", and a ledger states this.
 
     Attributes
     ----------
     n_users, n_items, n_interactions : int
-        Sizes.
+        Number of users, of items and of stored user-item pairs.
 
     Raises
     ------
     TypeError, ValueError
-        What no kernel may be given: the argument, the row, and what to do are named.
+        An argument of a wrong type, shape or value.  The message names the argument, the row and a remedy.
 
     Examples
     --------
@@ -88,17 +88,17 @@ class Interactions(Selections, Immutable):
         item_features: Mapping[str, np.ndarray] | None = None,
         catalogue: str = "public",
     ):
-        stated = {name: value for name, value in locals().items() if name in FIELDS}
-        self._take_fields(check_fields(stated))
+        fields = {name: value for name, value in locals().items() if name in FIELDS}
+        self._set_fields(check_fields(fields))
 
     @classmethod
     def _trusted(cls, fields: Mapping[str, Any]) -> Self:
-        # What was checked, or made of what was: it is not checked again.  No file and no pickle leads here.
-        made = cls.__new__(cls)
-        made._take_fields(fields)
-        return made
+        # The fields are already checked or derived from checked ones.  Fields from files and pickles are checked first.
+        interactions = cls.__new__(cls)
+        interactions._set_fields(fields)
+        return interactions
 
-    def _take_fields(self, fields: Mapping[str, Any]) -> None:
+    def _set_fields(self, fields: Mapping[str, Any]) -> None:
         self.indptr = own_array(fields["indptr"], np.int64)
         self.indices = own_array(fields["indices"], np.int32)
         self.values = None if fields["values"] is None else own_array(fields["values"])
@@ -128,45 +128,46 @@ class Interactions(Selections, Immutable):
         item_ids: Column | None = None,
         unlisted: str = "error",
     ) -> Self:
-        """Build from one row per interaction.
+        """Build interactions from arrays with one entry per row.
 
-        Ids of one comparable type are put in ascending order, others in order of first appearance; those of an axis
-        that is given stay as they are.
+        Ids of one comparable type are sorted in ascending order; other ids keep the order of their first appearance.
+        An explicit list `user_ids` or `item_ids` keeps its order.
 
         Parameters
         ----------
         users, items : array_like of shape (n,)
-            External ids: any hashable; None and NaN are refused.
+            External ids of any hashable type; None and NaN raise an error.
         values : array_like of shape (n,) or None
-            Ratings or counts, finite (an explicit 0 is kept); None makes each row a count of 1.  Ratings may be below
-            0; models of counts refuse them.
+            Finite ratings or counts; an explicit 0 is stored.  None gives each row a count of 1.  Ratings may be
+            negative; models of counts reject negative values.
         timestamps : array_like of shape (n,) or None
-            Kept beside their interaction.  Whole numbers of any unit are taken as they are; dates and times, in UTC
-            where they name no zone, become numbers since 1970.  Entries may be missing (None, NaN, NaT, null); what
-            needs an order refuses them.
+            Timestamp of each row.  Whole numbers of any unit are stored unchanged.  Dates and times become numbers
+            since 1970; those without a time zone are read as UTC.  Entries may be missing (None, NaN, NaT, null);
+            methods that need an order in time reject missing ones.
         timestamp_unit : {"s", "ms", "us", "ns"}
-            What dates and times become.  One that it would cut is refused.
+            Unit into which dates and times are converted.  A time that the unit would truncate raises an error.
         duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
-            How several rows of a user-item pair become one.  None sums, and warns where `values` were given, because
-            the sum of two ratings is no rating.  "first" and "last" go by the order of rows, "earliest" and "latest"
-            by time; the pair has that row's timestamp, and else the latest.  Splits by time divide the rows.
+            Rule that merges several rows of a user-item pair.  None sums them, and warns if `values` are given, because
+            the sum of two ratings is not a rating.  "first" and "last" follow the order of rows, "earliest" and
+            "latest" follow the timestamps.  With these four the pair has the timestamp of the selected row, otherwise
+            the latest timestamp.  Splits by time divide the original rows.
         user_ids, item_ids : array_like or None
-            All users, or the whole catalogue, distinct and in this order, with those of whom there is no row.  None:
-            those that appear.  A list of items that is taken from the data is not covered by a guarantee; give a
-            public one.
+            Complete list of users, or the whole catalogue, distinct and in this order; it may list ids without a row.
+            None lists the ids that appear.  No guarantee covers a list of items that is taken from the data, so give a
+            public list.
         unlisted : {"error", "drop"}
-            What becomes of a row whose user or item is not in the list that was given.
+            Treatment of a row with a user or an item that is missing from a given list.
 
         Returns
         -------
         Interactions
-            Every user and item that appears, or that is listed.
+            Every user and item that appears or is listed.
 
         Raises
         ------
         ValueError
-            Different lengths, a missing id, a value that is NaN or infinite, an id that is not listed; the
-            row is named.
+            Arrays of different lengths, a missing id, a value that is NaN or infinite, or an unlisted id.  The message
+            names the row.
 
         Examples
         --------
@@ -176,25 +177,29 @@ class Interactions(Selections, Immutable):
         >>> data.item_ids.tolist(), data.interactions_per_item().tolist(), data.catalogue
         (['tea', 'milk', 'bread'], [2, 0, 1], 'public')
         """
-        given = {"users": user_ids, "items": item_ids}
+        listed_ids = {"users": user_ids, "items": item_ids}
         user_ids, user_rows = rows_on("users", users, user_ids)
         item_ids, item_rows = rows_on("items", items, item_ids)
         n = len(user_rows)
         if len(item_rows) != n:
-            raise ValueError(f"items must have one entry per user entry ({n}), got {len(item_rows)}")
+            raise ValueError(
+                f"items must have the length of users ({n}), got {len(item_rows)}; pass one item for each user"
+            )
         data = None if values is None else check_values("values", values, n)
         times = None if timestamps is None else check_timestamps(timestamps, n, unit=timestamp_unit)
-        if any(listed is not None for listed in given.values()):
-            kept, rows, ids = drop_unlisted(
-                given, {"users": user_rows, "items": item_rows}, {"users": user_ids, "items": item_ids}, items, unlisted
+        if any(listed is not None for listed in listed_ids.values()):
+            coded_ids = {"users": user_ids, "items": item_ids}
+            mask, rows, ids = drop_unlisted(
+                listed_ids, {"users": user_rows, "items": item_rows}, coded_ids, items, unlisted
             )
             user_rows, item_rows, user_ids, item_ids = rows["users"], rows["items"], ids["users"], ids["items"]
-            if kept is not None:
-                data, times = (None if column is None else column[kept] for column in (data, times))
+            if mask is not None:
+                data, times = (None if column is None else column[mask] for column in (data, times))
         check_item_count(len(item_ids))
         item_rows = item_rows.astype(np.int32, copy=False)
         indptr, order = sort_pairs(user_rows, item_rows, len(user_ids), len(item_ids))
-        del user_rows  # told by indptr from here on
+        # `indptr` holds the users of the sorted rows; deleting large arrays early lowers the peak of memory.
+        del user_rows
         if order is not None:
             item_rows = in_order(item_rows, order)
             data = None if data is None else owned(in_order(data, order))
@@ -215,7 +220,7 @@ class Interactions(Selections, Immutable):
                 "global_user_ids": np.arange(len(user_ids), dtype=np.uint64),
                 "user_features": {},
                 "item_features": {},
-                "catalogue": "data" if given["items"] is None else "public",
+                "catalogue": "data" if listed_ids["items"] is None else "public",
                 "repeats": repeats,
             }
         )
@@ -227,20 +232,20 @@ class Interactions(Selections, Immutable):
         user_ids: Column | None = None,
         item_ids: Column | None = None,
     ) -> Self:
-        """Build from a SciPy sparse matrix or array of users x items.
+        """Build interactions from a SciPy sparse matrix or array of users x items.
 
         Parameters
         ----------
         matrix : scipy.sparse matrix or array of shape (n_users, n_items)
-            Any format.  Duplicate entries are summed; empty rows and explicit zeros are kept, but for zeros of BSR and
-            DIA, which fill blocks and diagonals.
+            Matrix in any format.  Duplicate entries are summed.  Empty rows and explicit zeros are stored, except zeros
+            of BSR and DIA, which fill blocks and diagonals.
         user_ids, item_ids : array_like or None
-            External ids, distinct; None numbers them from 0.
+            Distinct external ids; None numbers them from 0.
 
         Returns
         -------
         Interactions
-            The same shape as `matrix`.
+            Interactions with the shape of `matrix`.
         """
         if not scipy.sparse.issparse(matrix):
             raise TypeError(f"matrix must be a SciPy sparse matrix, got {type(matrix).__name__}; {remedy_for(matrix)}")
@@ -274,39 +279,39 @@ class Interactions(Selections, Immutable):
         item_ids: Column | None = None,
         unlisted: str = "error",
     ) -> Self:
-        """Build from a table of pandas, polars or pyarrow with one row per interaction.
+        """Build interactions from a table of pandas, polars or pyarrow with one row per interaction.
 
         Parameters
         ----------
         frame : pandas.DataFrame, polars.DataFrame, polars.LazyFrame or pyarrow.Table
-            Or any other table with `__arrow_c_stream__`, as of DuckDB, Ibis, narwhals or cuDF, which pyarrow or polars
-            reads.  Of a lazy frame only these columns are read.
+            Table, or any other object with `__arrow_c_stream__` (DuckDB, Ibis, narwhals, cuDF), which pyarrow or polars
+            reads.  Only the named columns of a lazy frame are read.
         user, item : str
             Names of the id columns.
         value, timestamp : str or None
-            Names of the value and timestamp columns, if any.  Values are there in every row; timestamps may be missing.
+            Names of the value and timestamp columns, or None.  Every row needs a value; timestamps may be missing.
         timestamp_unit : {"s", "ms", "us", "ns"}
-            As in `from_arrays`.
+            Unit into which dates and times are converted, see `from_arrays`.
         duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
-            As in `from_arrays`.
+            Rule that merges several rows of a user-item pair, see `from_arrays`.
         user_ids, item_ids : array_like or None
-            As in `from_arrays`.
+            Complete list of users, or the whole catalogue, see `from_arrays`.
         unlisted : {"error", "drop"}
-            As in `from_arrays`.
+            Treatment of a row with an unlisted id, see `from_arrays`.
 
         Returns
         -------
         Interactions
-            As from `from_arrays`.
+            Every user and item that appears or is listed.
 
         Raises
         ------
         KeyError
-            A column that is not there; the columns that are get listed.
+            A missing column.  The message lists the columns of the frame.
         """
-        wanted = {"user": user, "item": item, "value": value, "timestamp": timestamp}
+        columns = {"user": user, "item": item, "value": value, "timestamp": timestamp}
         return cls.from_arrays(
-            **read_rows(frame, wanted, timestamp_unit),
+            **read_rows(frame, columns, timestamp_unit),
             duplicates=duplicates,
             user_ids=user_ids,
             item_ids=item_ids,
@@ -319,18 +324,19 @@ class Interactions(Selections, Immutable):
         user_features: Mapping[str, Any] | None = None,
         item_features: Mapping[str, Any] | None = None,
     ) -> Self:
-        """The same interactions with these feature columns in place of the old ones.
+        """Return the same interactions with other feature columns.
 
         Parameters
         ----------
         user_features, item_features : mapping of str to array_like, frame, or None
-            A row for each user or item; None keeps the present columns.  Rows are aligned by a column of ids (``user``
-            or ``item``, or a usual name such as ``movieId``) or an index of pandas of that name, else by position.
+            One row for each user or item; None keeps the present columns.  A column of ids (``user`` or ``item``, or a
+            usual name such as ``movieId``) or a pandas index of that name aligns the rows.  Without ids, rows are
+            aligned by position.
 
         Returns
         -------
         Interactions
-            Shares its arrays with this one.
+            Interactions that share their arrays with this object.
         """
         changes = {}
         if user_features is not None:
@@ -351,7 +357,7 @@ class Interactions(Selections, Immutable):
     def values_or_ones(self, dtype: DTypeLike) -> NDArray[Any]: ...
 
     def values_or_ones(self, dtype: DTypeLike = np.float64) -> NDArray[Any]:
-        """The values as one array.
+        """Return the values as one array.
 
         Parameters
         ----------
@@ -361,65 +367,65 @@ class Interactions(Selections, Immutable):
         Returns
         -------
         ndarray of shape (n_interactions,)
-            Ones where no values are stored.
+            Stored values, or ones if no values are stored.
         """
         if self.values is None:
             return np.ones(self.n_interactions, dtype=dtype)
         return np.ascontiguousarray(self.values, dtype=dtype)
 
     def user_index(self, ids: Iterable[Hashable] | Column) -> NDArray[np.int64]:
-        """Rows of external user ids.
+        """Return the row numbers of external user ids.
 
         Parameters
         ----------
         ids : array_like
-            External ids.
+            External user ids.
 
         Returns
         -------
         ndarray of int64
-            One row per id.
+            Row number of each id.
 
         Raises
         ------
         KeyError
-            An id that is not among `user_ids`.
+            An id that `user_ids` does not contain.
         """
         return self._index("user").rows(ids)
 
     def item_index(self, ids: Iterable[Hashable] | Column) -> NDArray[np.int64]:
-        """Columns of external item ids.
+        """Return the column numbers of external item ids.
 
         Parameters
         ----------
         ids : array_like
-            External ids.
+            External item ids.
 
         Returns
         -------
         ndarray of int64
-            One column per id.
+            Column number of each id.
 
         Raises
         ------
         KeyError
-            An id that is not among `item_ids`.
+            An id that `item_ids` does not contain.
         """
         return self._index("item").rows(ids)
 
     def _index(self, axis: str) -> IdIndex:
-        """Rows by id, made when it is first asked for."""
+        """Return the lookup table of an axis, which is built at its first use."""
         if axis not in self._indexes:
             self._indexes[axis] = IdIndex(axis, getattr(self, f"{axis}_ids"))
         return self._indexes[axis]
 
     def to_scipy(self) -> "scipy.sparse.csr_matrix":
-        """A SciPy matrix of users x items.
+        """Return a SciPy matrix of users x items.
 
         Returns
         -------
         scipy.sparse.csr_matrix
-            Its own copy; float32, or float64 where the values need it.
+            Copy of the data in float32, or in float64 if float32 cannot represent the values.
         """
         dtype = np.float32 if self.values is None else self.values.dtype
         matrix = scipy.sparse.csr_matrix(
@@ -429,7 +435,7 @@ class Interactions(Selections, Immutable):
         return matrix
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Through the constructor: an unpickled array is writable, and may hold anything.
+        # Unpickled arrays are writable and may hold anything, so they pass the checks of the constructor.
         return unpickled, (type(self), tuple(map(picklable, self._fields().values())), self._repeats)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""What is publicly known of items, whatever form it has, as rows of unit vectors aligned with a list of items."""
+"""Public features of items, encoded as unit vectors and aligned with a list of items."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from fastfedrec.data.ids import IdIndex, axis_ids, check_kinds, column_array, id
 
 __all__ = ["ItemFeatures", "ItemFeaturesLike"]
 
-#: What `ItemFeatures.of` takes: a frame, columns by their names, vectors, or the digest of a saved model's.
+#: Argument of `ItemFeatures.of`: a frame, columns by name, vectors, or the digest of a saved model's features.
 ItemFeaturesLike: TypeAlias = Any
 
 _ITEM, _VECTORS = "item", "vectors"
@@ -33,11 +33,11 @@ class AlignedFeatures:
     Parameters
     ----------
     blocks : tuple of csr_array of shape (n_items, n_dimensions), float32
-        One for each column; rows have norm 1, or are zeros where nothing is known.
+        One block per column.  A row has L2 norm 1, or is zero if the column has no entry for the item.
     n_known : int
-        Items of which anything is known.
+        Number of items with at least one nonzero row.
     unlisted : ndarray
-        Ids that have features and are none of the items.
+        Ids with features that are not in the list of items.
     """
 
     blocks: tuple[Rows, ...]
@@ -50,20 +50,20 @@ class AlignedFeatures:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ItemFeatures:
-    """Public features of items, a block of unit vectors for each column; made by `of`, and never changed.
+    """Immutable public features of items, with a block of unit vectors for each column; built by `of`.
 
     Parameters
     ----------
     names : tuple of str
-        The columns.
+        Names of the columns.
     ids : ndarray or None
-        Whose rows they are; None where they are in the order of the list of items.
+        Item id of each row; None if the rows are in the order of the list of items.
     blocks : tuple of csr_array of shape (n_rows, n_dimensions), float32
-        One for each column.  None at all where nothing but the digest was given: by a file, or to a node.
+        One block per column.  The tuple is empty if only the digest is known, as in a saved model or on a node.
     digest : str
-        64 hexadecimal digits, that no other features have.
+        Digest of the features: 64 hexadecimal digits that identify them.
     unaligned : mapping of str to ndarray
-        Where there are no ids, the columns that may turn out to hold them.
+        Columns that may contain the ids, for features without ids.
 
     Examples
     --------
@@ -89,36 +89,36 @@ class ItemFeatures:
 
     @classmethod
     def of(cls, name: str, given: ItemFeaturesLike) -> Self:
-        """Make unit vectors of what people have.
+        """Encode a table or vectors of item features as unit vectors.
 
         Parameters
         ----------
         name : str
-            The argument's name, for messages.
+            Name of the argument in error messages.
         given : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or ItemFeatures
-            A frame of pandas, polars (also lazy) or pyarrow, or columns by their names.  The ids are a column `item`,
-            or one with a usual name (``item_id``, ``movieId``, ``asin``), or the index of pandas under such a name;
-            without ids rows are in the order of the list of items.  Every other column is a block:
+            Frame of pandas, polars (also lazy) or pyarrow, or columns by name.  The ids are in a column `item`, in a
+            column with a usual name (``item_id``, ``movieId``, ``asin``), or in a pandas index with such a name.
+            Without ids, rows are in the order of the list of items.  Every other column is a block:
 
-            - text is labels, several of them joined by ``|``, where they come again in the column; where hardly one
-              does (titles, descriptions), its words are hashed, and weigh more the rarer they are;
-            - lists, tuples and sets are labels, or coordinates of a vector where they are fractions; flags are labels;
-            - numbers and dates are taken by their rank among all, so that near ones are alike; numbers that stand for
-              labels must be made text;
-            - arrays of two dimensions, also sparse ones, are vectors of one's own.
+            - text consists of labels, joined by ``|`` if an entry has several, if most labels occur again in the
+              column; otherwise (titles, descriptions) its words are hashed, and rarer words have larger weights;
+            - lists, tuples and sets hold labels, or coordinates of a vector if they are fractions; flags are labels;
+            - numbers and dates are encoded by their rank in the column, so that close ranks are similar; numbers that
+              are labels must be converted to text;
+            - arrays of two dimensions, dense or sparse, are vectors.
 
-            None and a null say that nothing is known.  An array of two dimensions, also one of SciPy's sparse ones, is
-            one block of vectors.  A digest of 64 hexadecimal digits stands for features that are elsewhere.
+            None and null mark a missing entry.  An array of two dimensions, NumPy or SciPy sparse, is one block of
+            vectors.  A digest of 64 hexadecimal digits refers to features that are stored elsewhere.
 
         Returns
         -------
         ItemFeatures
-            Checked.
+            Checked features.
 
         Raises
         ------
         TypeError, ValueError, KeyError
-            What cannot be features; the column, the position and what to do are named.
+            Invalid features.  The message names the column, the position and a remedy.
         """
         if isinstance(given, cls):
             return given
@@ -132,9 +132,10 @@ class ItemFeatures:
             ids = axis_ids(id_column.called, id_column.ids, None)
             lengths = {_ITEM: len(ids)} | lengths
         if 0 in lengths.values():
-            raise ValueError(f"{name} must have a row, got none")
+            raise ValueError(f"{name} must have at least one row, got none; pass None for no features")
         if len(set(lengths.values())) > 1:
-            raise ValueError(f"{name} must have columns of one length, got {lengths}")
+            raise ValueError(f"{name} must have columns of equal length, got {lengths}; give each one entry per item")
+        # `ItemFeatures` is immutable, so its arrays are read-only.
         for block in blocks.values():
             for array in (block.data, block.indices, block.indptr):
                 array.flags.writeable = False
@@ -142,52 +143,54 @@ class ItemFeatures:
         return cls(tuple(blocks), ids, tuple(blocks.values()), _digest_of(ids, blocks), unaligned)
 
     def __repr__(self) -> str:
-        return f"<ItemFeatures: digest {self.digest[:16]}>"  # the same of a digest alone: nodes of a run compare it
+        # Nodes of a run compare this text, so it is the same for features that are known by their digest only.
+        return f"<ItemFeatures: digest {self.digest[:16]}>"
 
     def __copy__(self) -> Self:
-        return self
+        return self  # the object is immutable
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        return self  # nothing of it changes
+        return self
 
     def align(self, name: str, item_ids: ArrayLike) -> AlignedFeatures:
-        """The rows of some items, in their order.
+        """Return the rows of a list of items, in its order.
 
         Parameters
         ----------
         name : str
-            The argument's name, for messages.
+            Name of the argument in error messages.
         item_ids : array_like of shape (n_items,)
-            Distinct.
+            Distinct ids of the items.
 
         Returns
         -------
         AlignedFeatures
-            Items without a row have zeros.
+            Aligned features; items without a row have zeros.
 
         Raises
         ------
         ValueError
-            Rows without ids that are not as many as the items, or features that a saved model has not kept.
+            Rows without ids that differ in number from the items, or features that are known by their digest only.
         KeyError
             None of the items has a row.
         TypeError
-            Ids of another type than the items'.
+            Ids of a type that differs from the items' type.
         """
         items = axis_ids("item_ids", item_ids, None)
         if not self.blocks:
             raise ValueError(
-                f"{name} are a digest alone, as model files keep it; give those with the digest {self.digest[:16]}... "
-                f"again, with set_params({name}=...), or others, or None"
+                f"{name} must hold features, got only the digest {self.digest[:16]}..., because a saved model contains "
+                f"no features; pass the features, others, or None with set_params({name}=...)"
             )
         unlisted = np.empty(0, dtype=items.dtype)
         blocks = self.blocks
         if self.ids is None:
             if (n_rows := blocks[0].shape[0]) != len(items):
                 raise ValueError(
-                    f"{name} must have {len(items)} rows, one for each item in the order of item_ids, got {n_rows}; or "
-                    f"give it a column {_ITEM!r} with the ids"
+                    f"{name} must have {len(items)} rows, one for each item in the order of item_ids, got {n_rows}; "
+                    f"add a column {_ITEM!r} with the ids to align rows by id"
                 )
+            # A column that looks like ids in another order means that the rows would be misaligned.
             refuse_unnamed_ids(name, _ITEM, self.unaligned, items)
         else:
             called = f"{name}[{_ITEM!r}]"
@@ -195,8 +198,8 @@ class ItemFeatures:
             rows = IdIndex(_ITEM, self.ids).find(items)
             if len(items) and (rows < 0).all():
                 raise KeyError(
-                    f"{called} has none of the {len(items)} items: it begins with {id_at(self.ids, 0)!r}, and item_ids "
-                    f"with {id_at(items, 0)!r}; use the same ids"
+                    f"{called} must contain some of the {len(items)} items, got none: its first id is "
+                    f"{id_at(self.ids, 0)!r}, and the first of item_ids is {id_at(items, 0)!r}; use the same ids"
                 )
             blocks = tuple(_rows_of(block, rows) for block in blocks)
             is_listed = np.zeros(len(self.ids), dtype=bool)
@@ -209,20 +212,21 @@ class ItemFeatures:
 
 
 def _digest_of(ids: np.ndarray | None, blocks: Mapping[str, Rows]) -> str:
-    """The same whatever types hold the same."""
+    """Return a digest that depends on the contents only, not on their dtypes."""
+    # Objects give equal digests for equal ids of different integer or string dtypes.
     named = ids if ids is None or ids.dtype.kind in "Mm" else ids.astype(object)
     rows = [[b.indptr.astype(np.int64), b.indices.astype(np.int64), b.data, list(b.shape)] for b in blocks.values()]
     return digests({"features": [named, list(blocks), rows]})["features"]
 
 
 def _columns(name: str, given: Any) -> tuple[IdColumn | None, dict[str, tuple[str, Any]]]:
-    """The ids, if there are any, and every other column with what messages call it."""
+    """Return the column of ids or None, and every other column with its name in error messages."""
     if isinstance(given, Mapping) or is_frame(given):
         id_column, columns = split_ids(name, _ITEM, given)
         if odd := [column for column in columns if not isinstance(column, str)]:
-            raise TypeError(f"{name} must have columns with names that are text, got {odd[0]!r}; rename it")
+            raise TypeError(f"{name} must have column names that are text, got {odd[0]!r}; rename the column")
         if not columns:
-            raise ValueError(f"{name} must have a column beside {_ITEM!r}, got none")
+            raise ValueError(f"{name} must have a column other than {_ITEM!r}, got none; add a column of features")
         return id_column, {column: (f"{name}[{column!r}]", values) for column, values in columns.items()}
     is_array = scipy.sparse.issparse(given) or hasattr(given, "__array__") or hasattr(given, "__dlpack__")
     if is_array and getattr(given, "ndim", 2) == 2:
@@ -235,19 +239,20 @@ def _columns(name: str, given: Any) -> tuple[IdColumn | None, dict[str, tuple[st
 
 
 def _plain_columns(columns: Mapping[str, tuple[str, Any]]) -> dict[str, NDArray[Any]]:
-    """Copies of the columns that have a single value in each row."""
+    """Return copies of the columns with a single value in each row."""
     plain = {}
     for column, (called, values) in columns.items():
         if not scipy.sparse.issparse(values) and getattr(values, "ndim", 1) == 1:
-            with suppress(TypeError, ValueError):  # a missing entry, which is no id
+            with suppress(TypeError, ValueError):  # a missing entry cannot be an id
                 plain[column] = column_array(called, values).copy()
                 plain[column].flags.writeable = False
     return plain
 
 
 def _rows_of(block: Rows, rows: np.ndarray) -> Rows:
-    """Some rows; -1 is one of zeros."""
+    """Return rows of a block by number, with a row of zeros for -1."""
     lengths = np.where(rows >= 0, np.diff(block.indptr)[rows], 0)
     chosen = block[rows[rows >= 0]]
+    # Missing rows have length 0, so the new `indptr` only needs the lengths.
     indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(chosen.indptr.dtype)
     return scipy.sparse.csr_array((chosen.data, chosen.indices, indptr), shape=(len(rows), block.shape[1]))

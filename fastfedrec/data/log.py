@@ -1,4 +1,4 @@
-"""A log of interactions: a row for each time that one happened, with the context it happened in."""
+"""Log of interactions: one row per event, with the context of the event."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,18 +20,18 @@ __all__ = ["InteractionLog"]
 
 @dataclass(frozen=True, eq=False)
 class InteractionLog(Remade):
-    """Interactions with a row for each time that one happened, and the context it happened in.
+    """Log of interactions with one row per event, and the context of each event.
 
-    Make one with `from_arrays`.
+    Build a log with `from_arrays`.
 
     Parameters
     ----------
     interactions : Interactions
-        Pairs of user and item; the value is the number of their entries in the log.
+        User-item pairs; the value of a pair is the number of its entries in the log.
     users, items : ndarray of shape (n_entries,), int64
-        Rows and columns of `interactions`, in the order of the log.
+        Row and column of each entry in `interactions`, in the order of the log.
     contexts : mapping of str to ndarray
-        Columns of `n_entries` each.
+        Context columns of length `n_entries`.
 
     Examples
     --------
@@ -53,7 +53,9 @@ class InteractionLog(Remade):
         data = as_interactions("interactions", self.interactions)
         users, items = check_rows("users", self.users, data.n_users), check_rows("items", self.items, data.n_items)
         if len(users) != len(items):
-            raise ValueError(f"items must have one entry for each of users ({len(users)}), got {len(items)}")
+            raise ValueError(
+                f"items must have the length of users ({len(users)}), got {len(items)}; pass one item for each user"
+            )
         for name, checked in {"interactions": data, "users": own_array(users), "items": own_array(items)}.items():
             object.__setattr__(self, name, checked)
         object.__setattr__(self, "contexts", check_columns("contexts", self.contexts, len(users)))
@@ -69,23 +71,23 @@ class InteractionLog(Remade):
         item_ids: Column | None = None,
         unlisted: str = "error",
     ) -> Self:
-        """Build from one row per entry.
+        """Build a log from arrays with one entry per event.
 
         Parameters
         ----------
         users, items : array_like of shape (n_entries,)
-            External ids, as for `Interactions.from_arrays`.
+            External ids, see `Interactions.from_arrays`.
         contexts : mapping of str to array_like, or None
-            Columns beside them.
+            Context columns of shape (n_entries,).
         user_ids, item_ids : array_like or None
-            All users, or the whole catalogue, as for `Interactions.from_arrays`.
+            Complete list of users, or the whole catalogue, see `Interactions.from_arrays`.
         unlisted : {"error", "drop"}
-            What becomes of an entry whose user or item is not in the list that was given.
+            Treatment of an entry with a user or an item that is missing from a given list.
 
         Returns
         -------
         InteractionLog
-            Every user and item that appears, or that is listed.
+            Log with every user and item that appears or is listed.
 
         Raises
         ------
@@ -97,20 +99,20 @@ class InteractionLog(Remade):
         )
         rows, columns = (find_rows(*axis) for axis in (("user", data.user_ids, users), ("item", data.item_ids, items)))
         contexts = check_columns("contexts", contexts, len(rows))
-        kept = (rows >= 0) & (columns >= 0)
-        if not kept.all():
-            rows, columns = rows[kept], columns[kept]
-            contexts = {name: column[kept] for name, column in contexts.items()}
+        is_listed = (rows >= 0) & (columns >= 0)
+        if not is_listed.all():
+            rows, columns = rows[is_listed], columns[is_listed]
+            contexts = {name: column[is_listed] for name, column in contexts.items()}
         return cls(data, rows, columns, contexts)
 
     @property
     def n_entries(self) -> int:
-        """Rows of the log.
+        """Number of rows of the log.
 
         Returns
         -------
         int
-            At least the number of pairs.
+            Number of events, at least the number of user-item pairs.
         """
         return len(self.users)
 
@@ -121,7 +123,7 @@ class InteractionLog(Remade):
         Returns
         -------
         int
-            Those of `interactions`.
+            Number of users of `interactions`.
         """
         return self.interactions.n_users
 
@@ -131,50 +133,50 @@ class InteractionLog(Remade):
         Parameters
         ----------
         n : int
-            At least 1.
+            Number of shards, at least 1.
 
         Returns
         -------
         list of InteractionLog
-            As `Interactions.shard`.
+            Shards in the order of users, see `Interactions.shard`.
         """
         n = check_integer("n", n, low=1)
         edges = np.arange(n + 1) * self.n_users // n
         return [self.select_users(np.arange(start, stop)) for start, stop in pairwise(edges.tolist())]
 
     def with_features(self, **features: Any) -> Self:
-        """The same log with other features of users or items.
+        """Return the same log with other features of users or items.
 
         Parameters
         ----------
         **features : mapping of str to array_like
-            As for `Interactions.with_features`.
+            Arguments of `Interactions.with_features`.
 
         Returns
         -------
         InteractionLog
-            Shares its arrays with this one.
+            Log that shares its arrays with this one.
         """
         return replace(self, interactions=self.interactions.with_features(**features))
 
     def keep_entries(self, mask: np.ndarray) -> Self:
-        """Keep the entries where `mask` is True; users and items stay.
+        """Select the entries with a True in `mask`, and keep all users and items.
 
         Parameters
         ----------
         mask : ndarray of shape (n_entries,), bool
-            In the order of the log.
+            Mask in the order of the log.
 
         Returns
         -------
         InteractionLog
-            Pairs without an entry are gone.
+            Log of the selected entries; user-item pairs without an entry are dropped.
         """
         mask = check_mask(mask, self.n_entries)
         return self._take(mask, self.interactions, self.users[mask])
 
     def select_users(self, rows: ArrayLike) -> Self:
-        """Keep these users, in this order, and their entries.
+        """Select users in a given order, with their entries.
 
         Parameters
         ----------
@@ -184,21 +186,25 @@ class InteractionLog(Remade):
         Returns
         -------
         InteractionLog
-            All items.
+            Log of these users with all items.
         """
-        chosen = self.interactions.select_users(rows)
-        asked = plain_array("rows", rows)
-        row_of = np.full(self.interactions.n_users, -1, dtype=np.int64)
-        row_of[np.flatnonzero(asked) if asked.dtype == bool else asked] = np.arange(chosen.n_users)
-        users = row_of[self.users]
-        return self._take(users >= 0, chosen, users[users >= 0])
+        selected = self.interactions.select_users(rows)
+        rows_or_mask = plain_array("rows", rows)
+        new_row = np.full(self.interactions.n_users, -1, dtype=np.int64)  # by old row; -1 marks dropped users
+        new_row[np.flatnonzero(rows_or_mask) if rows_or_mask.dtype == bool else rows_or_mask] = np.arange(
+            selected.n_users
+        )
+        users = new_row[self.users]
+        return self._take(users >= 0, selected, users[users >= 0])
 
     def _take(self, mask: np.ndarray, axes: Interactions, users: np.ndarray) -> Self:
-        """The entries in `mask`, of `users`, counted anew on the axes of other interactions."""
+        """Return the log of masked entries with users `users`, counted on the axes of the interactions `axes`."""
         items = self.items[mask]
+        # A pair (user, item) is coded as one integer, so that `unique` sorts by user and then by item.
         pairs, counts = np.unique(users * axes.n_items + items, return_counts=True)
         of_user, columns = np.divmod(pairs, max(axes.n_items, 1))
         lengths = np.bincount(of_user, minlength=axes.n_users)
+        # The new values are counts of events, so timestamps and repeats of the old entries no longer apply.
         counted = axes._replace(
             indptr=np.concatenate([[0], np.cumsum(lengths)]),
             indices=columns,

@@ -1,4 +1,4 @@
-"""Checks of a user-item pair's value, and the order of pairs."""
+"""Checks of the values of user-item pairs, and the sorting of pairs."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,39 +25,41 @@ __all__ = [
     "sort_pairs",
 ]
 
-_LEAST_PAIRS = 250_000  # that are worth a thread
+_MIN_PAIRS = 250_000  # per thread
 
 
 def check_values(name: str, values: Any, length: int) -> np.ndarray:
-    """Values of pairs as finite floats, one for each, or the refusal of what is none."""
+    """Return the values of pairs as finite floats, or raise."""
     return float_values(name, values, length, finite=True)
 
 
 def float_values(name: str, values: Any, length: int, *, finite: bool = False) -> np.ndarray:
-    """The same, where another looks for what is not finite."""
+    """Return the values of pairs as floats, or raise; by default without a check that they are finite."""
     array = plain_array(name, values)
     if array.dtype.kind == "O":
         array = _floats(name, array)
     if array.dtype.kind == "b":
         array = array.astype(np.float32)
+    # float32 represents all values of float16 and bool exactly.
     if array.dtype.kind == "f" and array.dtype.itemsize == 2:
         array = array.astype(np.float32)
     return check_array(name, array, ndim=1, shape=(length,), finite=finite)
 
 
 def _floats(name: str, objects: np.ndarray) -> np.ndarray:
-    """Numbers that are objects, as decimals of a database are, as floats; all else as it is, to be refused."""
+    """Convert number objects, such as the decimals of a database, to floats; return other objects unchanged."""
     kinds = {type(entry) for entry in objects.ravel()}
     if type(None) in kinds:
-        where = next(at for at, entry in enumerate(objects.ravel()) if entry is None)
-        raise ValueError(f"{name}[{where}] is missing (None); drop it, or put a value there")
+        position = next(at for at, entry in enumerate(objects.ravel()) if entry is None)
+        raise ValueError(f"{name}[{position}] must be a number, got None; drop the row, or fill in a value")
     are_numbers = all(issubclass(kind, Real | Decimal) and not issubclass(kind, bool) for kind in kinds)
     for at, entry in enumerate(objects.ravel() if are_numbers and int in kinds else ()):
         if type(entry) is int and (entry.bit_length() > 1000 or int(float(entry)) != entry):
             raise TypeError(
-                f"{name}[{at}] must be a number that float64 holds exactly, got {show(entry)}; use float of it"
+                f"{name}[{at}] must be a number that float64 represents exactly, got {show(entry)}; convert it with "
+                "float()"
             )
-    with suppress(OverflowError):  # of a fraction
+    with suppress(OverflowError):  # a Fraction beyond the range of floats
         return objects.astype(np.float64) if are_numbers else objects
     return objects
 
@@ -68,38 +70,39 @@ UNLISTED = ("error", "drop")
 def drop_unlisted(
     given: Mapping[str, Any], rows: Mapping[str, np.ndarray], ids: dict[str, np.ndarray], items: Any, unlisted: str
 ) -> tuple[np.ndarray | None, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Refuse rows whose user or item is not listed (row -1), or drop them, as if they had never been there.
-
-    Returns which rows are kept (None: all), and what is left of each axis: its rows, and its ids.
-    """
+    """Drop rows with an unlisted id (row -1), or raise; return the mask of rows (None: all), the rows and the ids."""
     check_choice("unlisted", unlisted, UNLISTED)
-    kept = np.ones(len(rows["users"]), dtype=bool)
+    mask = np.ones(len(rows["users"]), dtype=bool)
     for axis, listed in given.items():
         if listed is not None:
-            kept &= rows[axis] >= 0
-    if kept.all():
+            mask &= rows[axis] >= 0
+    if mask.all():
         return None, dict(rows), ids
     if unlisted == "error":
-        where = int(np.argmin(kept))
-        n = int(len(kept) - np.count_nonzero(kept))
-        what = f"users[{where}] is somebody whom user_ids does not list"  # people are not named
-        if given["items"] is not None and rows["items"][where] < 0:
-            what = f"items[{where}] is {entry_at(items, where)!r}, which item_ids does not list"
-        raise ValueError(f"{what} ({n} of {len(kept)} rows in all); list it, or pass unlisted='drop'")
-    left = {axis: of_rows[kept] for axis, of_rows in rows.items()}
+        position = int(np.argmin(mask))
+        n_unlisted = int(len(mask) - np.count_nonzero(mask))
+        fault = f"users[{position}] must be in user_ids, got an unlisted user"  # error messages never name users
+        if given["items"] is not None and rows["items"][position] < 0:
+            fault = f"items[{position}] must be in item_ids, got {entry_at(items, position)!r}"
+        raise ValueError(
+            f"{fault} ({n_unlisted} of {len(mask)} rows have an unlisted id); list it, or pass unlisted='drop'"
+        )
+    remaining = {axis: of_rows[mask] for axis, of_rows in rows.items()}
     for axis, listed in given.items():
-        if listed is None:  # those who are left
-            there = np.zeros(len(ids[axis]), dtype=bool)
-            there[left[axis]] = True
-            left[axis] = (np.cumsum(there) - 1).astype(left[axis].dtype)[left[axis]]
-            ids = ids | {axis: ids[axis][there]}
-    return kept, left, ids
+        # An axis without a given list keeps only the ids that occur in the remaining rows.
+        if listed is None:
+            is_present = np.zeros(len(ids[axis]), dtype=bool)
+            is_present[remaining[axis]] = True
+            remaining[axis] = (np.cumsum(is_present) - 1).astype(remaining[axis].dtype)[remaining[axis]]
+            ids = ids | {axis: ids[axis][is_present]}
+    return mask, remaining, ids
 
 
 def compact_values(values: np.ndarray | None) -> FloatArray | None:
-    """None where all are 1; float32 where that loses nothing."""
+    """Return values in float32 if that is exact, or None if all of them are 1."""
     if values is None or bool((values == 1).all()):
         return None
+    # A value beyond the range of float32 becomes infinite and fails the comparison.
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32, copy=False)
     return narrow if bool((narrow == values).all()) else values
@@ -108,22 +111,24 @@ def compact_values(values: np.ndarray | None) -> FloatArray | None:
 def sort_pairs(
     user_rows: np.ndarray, item_rows: np.ndarray, n_users: int, n_items: int, *, n_threads: int = 0
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Where each user's pairs begin, and the stable order by (user, item): None for pairs that are in it already."""
+    """Return row starts, and the stable order of pairs by (user, item) or None for sorted pairs."""
     n = len(user_rows)
+    # Indices of 32 bits halve the memory of the sort.
     dtype = np.int32 if max(n, n_users) <= np.iinfo(np.int32).max else np.int64
     order, scratch, indptr = np.empty(n, dtype=dtype), np.empty((n, 2), dtype=dtype), np.zeros(n_users + 1, np.int64)
-    # Each thread counts for itself: with few pairs a row that would cost more than the pairs.
-    n_threads = threads_for_rows(n, resolve_n_threads(n_threads), least=max(_LEAST_PAIRS, n_users + n_items))
+    # Each thread has counters for all users and items, which few pairs per thread would not be worth.
+    n_threads = threads_for_rows(n, resolve_n_threads(n_threads), least=max(_MIN_PAIRS, n_users + n_items))
     moved = _kernel.sort_pairs(user_rows, item_rows, order, scratch, indptr, n_items, n_threads)
     return indptr, order if moved else None
 
 
 def in_order(array: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """`array[order]`, on all threads."""
+    """Return ``array[order]``, computed on all threads."""
+    # The kernel moves words of 4 or 8 bytes, so floats are viewed as integers of the same size.
     word = {4: np.int32, 8: np.int64}.get(array.dtype.itemsize)
     if word is None:
         return array[order]
     out = np.empty(len(order), dtype=array.dtype)
-    n_threads = threads_for_rows(len(order), resolve_n_threads(0), least=_LEAST_PAIRS)
+    n_threads = threads_for_rows(len(order), resolve_n_threads(0), least=_MIN_PAIRS)
     _kernel.look_up_ids(order, np.ascontiguousarray(array).view(word), out.view(word), n_threads)
     return out

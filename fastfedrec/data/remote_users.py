@@ -1,4 +1,4 @@
-"""Users whose rows are elsewhere: what a server knows of them, in the place of their interactions."""
+"""Users with rows on remote nodes: the server's substitute for their interactions."""
 
 import numpy as np
 
@@ -8,44 +8,16 @@ __all__ = ["RemoteUsers"]
 
 
 class RemoteUsers(Interactions):
-    """Users of whom only the number and names are here: no row has an entry, and `fit` is not to conclude anything."""
+    """Users with ids but without entries; the absence of entries carries no information for `fit`."""
 
     @classmethod
     def named(cls, global_user_ids: np.ndarray, user_ids: np.ndarray, item_ids: np.ndarray) -> "RemoteUsers":
-        """These users over a public catalogue.
-
-        Parameters
-        ----------
-        global_user_ids : ndarray of shape (n_users,), uint64
-            By which draws and messages name them.
-        user_ids : ndarray of shape (n_users,)
-            Distinct.
-        item_ids : ndarray of shape (n_items,)
-            The catalogue.
-
-        Returns
-        -------
-        RemoteUsers
-            Without an interaction.
-        """
-        nothing = np.zeros(len(user_ids) + 1, dtype=np.int64)
-        values = np.zeros(0, dtype=np.float32)  # they may be ratings
-        return cls(nothing, nothing[:0], values, None, user_ids, item_ids, global_user_ids)
+        """Return users with given ids over a public catalogue; random draws and messages use `global_user_ids`."""
+        indptr = np.zeros(len(user_ids) + 1, dtype=np.int64)
+        values = np.zeros(0, dtype=np.float32)  # None would state that the remote values are all 1
+        return cls(indptr, indptr[:0], values, None, user_ids, item_ids, global_user_ids)
 
     @classmethod
     def numbered(cls, n_users: int, item_ids: np.ndarray) -> "RemoteUsers":
-        """Users without names.
-
-        Parameters
-        ----------
-        n_users : int
-            How many.
-        item_ids : ndarray of shape (n_items,)
-            The catalogue.
-
-        Returns
-        -------
-        RemoteUsers
-            Numbered from 0.
-        """
+        """Return users that are numbered from 0 over a public catalogue."""
         return cls.named(np.arange(n_users), np.arange(n_users), item_ids)

@@ -1,4 +1,4 @@
-"""The rows of user-item pairs that were merged from several: a split by time divides rows, not merged pairs."""
+"""Original rows of repeated user-item pairs, which a split by time divides instead of the merged pairs."""
 
 from dataclasses import dataclass, replace
 from typing import Self
@@ -12,41 +12,23 @@ from fastfedrec.data.csr import Remade, check_integers, own_array
 
 __all__ = ["ARRAYS", "RULES", "Repeats", "file_of"]
 
-#: The rules by which several rows of a pair become one.
+#: Rules that merge several rows of a pair.
 RULES = ("sum", "mean", "first", "last", "earliest", "latest", "max")
-#: The arrays of `Repeats`; the values may be missing.
+#: Arrays of `Repeats`; `values` may be None.
 ARRAYS = ("positions", "indptr", "timestamps", "values")
 
 
 @dataclass(frozen=True, eq=False)
 class Repeats(Remade):
-    """The rows of all pairs that have more than one row.
+    """Rows of all pairs with more than one row."""
 
-    Parameters
-    ----------
-    positions : ndarray of shape (n_pairs,), int64
-        Which interactions they are, ascending.
-    indptr : ndarray of shape (n_pairs + 1,), int64
-        Where each pair's rows begin; each has two at least.
-    timestamps : ndarray of shape (n_rows,), int64
-        In the order of the table.
-    values : ndarray of shape (n_rows,), float32 or float64, or None
-        None where all are 1.
-    rule : {"sum", "mean", "first", "last", "earliest", "latest", "max"}
-        How rows become one value.
-    above : float or None
-        A threshold that merged values were compared with: a part of the rows has to exceed it as well.
-    is_binary : bool
-        Whether values above it became 1.
-    """
-
-    positions: NDArray[np.int64]
-    indptr: NDArray[np.int64]
-    timestamps: NDArray[np.int64]
-    values: FloatArray | None
-    rule: str
-    above: float | None = None
-    is_binary: bool = False
+    positions: NDArray[np.int64]  # [n_pairs], positions of the pairs among the interactions, ascending
+    indptr: NDArray[np.int64]  # [n_pairs + 1], start of each pair's rows; a pair has at least two rows
+    timestamps: NDArray[np.int64]  # [n_rows], in the order of the table within a pair
+    values: FloatArray | None  # [n_rows], or None if all values are 1
+    rule: str  # that merges the rows of a pair
+    above: float | None = None  # threshold of merged values, which a part of a pair's rows must exceed, too
+    is_binary: bool = False  # whether values above the threshold became 1
 
     def __post_init__(self) -> None:
         for name in ("positions", "indptr", "timestamps"):
@@ -61,55 +43,34 @@ class Repeats(Remade):
             check_real("repeats.above", self.above, low=0.0)
         is_whole = len(self.indptr) == n_pairs + 1 and self.indptr[0] == 0 and self.indptr[-1] == n_rows
         if not is_whole or (np.diff(self.indptr) < 2).any() or (np.diff(self.positions) <= 0).any():
-            raise ValueError("repeats must name each pair once, in order, with at least 2 rows; store the data again")
+            raise ValueError(
+                "repeats must list distinct pairs in order, each with at least 2 rows; store the data again"
+            )
 
     def check_within(self, n_interactions: int, *, of: str = "repeats.positions") -> Self:
-        """Raise unless all positions are below the number of interactions."""
+        """Raise unless all positions are in [0, n_interactions)."""
         if len(self.positions) and not 0 <= self.positions[0] <= self.positions[-1] < n_interactions:
             raise ValueError(f"{of} must be from 0 to {n_interactions - 1}; store the data again")
         return self
 
-    def select(self, where: slice | np.ndarray, n_interactions: int) -> "Repeats | None":
-        """Return the repeats of selected interactions, in their new order.
-
-        Parameters
-        ----------
-        where : slice, or ndarray of int or bool
-            As the columns of interactions are indexed.
-        n_interactions : int
-            How many there were.
-
-        Returns
-        -------
-        Repeats or None
-            None where no pair is left.
-        """
-        if isinstance(where, slice):  # a range of users: without an array of all interactions
-            start, stop, _ = where.indices(n_interactions)
+    def select(self, selection: slice | np.ndarray, n_interactions: int) -> "Repeats | None":
+        """Return the repeats of selected interactions in their new order, or None if no pair remains."""
+        # A slice is a range of users, which needs no array of the length of all interactions.
+        if isinstance(selection, slice):
+            start, stop, _ = selection.indices(n_interactions)
             low, high = np.searchsorted(self.positions, (start, stop))
             return self._take(np.arange(low, high), self.positions[low:high] - start)
-        places = np.full(n_interactions, -1, dtype=np.int64)
-        places[where] = np.arange(np.count_nonzero(where) if where.dtype == bool else len(where))
-        places = places[self.positions]
-        order = np.argsort(places, kind="stable")
-        order = order[np.count_nonzero(places < 0) :]
-        return self._take(order, places[order])
+        new_positions = np.full(n_interactions, -1, dtype=np.int64)  # by old position; -1 marks dropped interactions
+        n_selected = np.count_nonzero(selection) if selection.dtype == bool else len(selection)
+        new_positions[selection] = np.arange(n_selected)
+        new_positions = new_positions[self.positions]
+        order = np.argsort(new_positions, kind="stable")
+        order = order[np.count_nonzero(new_positions < 0) :]
+        return self._take(order, new_positions[order])
 
     def expand(self, timestamps: np.ndarray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the number of rows of each interaction, and the timestamp of each row.
-
-        Parameters
-        ----------
-        timestamps : ndarray of shape (n_interactions,), int64
-            By interaction.
-
-        Returns
-        -------
-        counts : ndarray of shape (n_interactions,), int64
-            1 where a pair has one row.
-        timestamps : ndarray of shape (counts.sum(),), int64
-            By row, in the order of the interactions.
-        """
+        """Return the number of rows of each interaction, and the timestamp of each row in the order of interactions."""
+        # Pairs without repeats have one row, which is not stored here.
         counts = np.ones(len(timestamps), dtype=np.int64)
         counts[self.positions] = np.diff(self.indptr)
         times = np.repeat(timestamps, counts)
@@ -122,14 +83,15 @@ class Repeats(Remade):
         if len(pairs) == len(self.positions) and (pairs[1:] > pairs[:-1]).all():
             return replace(self, positions=positions)
         lengths = np.diff(self.indptr)[pairs]
+        # Each row is its pair's old start plus its position within the pair.
         indptr = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.repeat(self.indptr[pairs] - indptr[:-1], lengths) + np.arange(indptr[-1])
         values = None if self.values is None else self.values[rows]
         return replace(self, positions=positions, indptr=indptr, timestamps=self.timestamps[rows], values=values)
 
     def exceeding(self, threshold: float, *, is_binary: bool) -> Self:
-        """Return the same after merged values were kept above a threshold, perhaps as 1."""
-        if self.is_binary:  # all are 1
+        """Return the repeats after a selection of merged values above a threshold; `is_binary` sets them to 1."""
+        if self.is_binary:  # later thresholds do not change values of 1
             return self
         return replace(self, above=max(threshold, self.above or 0.0), is_binary=is_binary)
 

@@ -1,4 +1,4 @@
-"""Interactions on disk: a folder of plain NumPy files, mapped into memory and read only where they are touched."""
+"""Interactions on disk: a folder of NumPy files that are mapped into memory and read on access."""
 
 import os
 from pathlib import Path
@@ -27,26 +27,29 @@ _OF_ENTRIES = "indices", "values", "timestamps"
 
 
 class StoredInteractions(Interactions):
-    """Interactions whose arrays lie in a folder; made by `open_interactions`.
+    """Interactions with arrays in a folder; use `open_interactions` to open one.
 
-    All that `Interactions` has is here too.  Arrays are mapped read-only: opening reads them once, and memory
-    holds what is being read; a contiguous shard of users is a view of the same files, and is pickled as the folder's
-    path and the rows, so that another process or machine reads its own part.  Other selections are ordinary arrays.
+    The class has all methods of `Interactions`.  Arrays are mapped read-only.  Opening a folder reads them once, and
+    memory holds only the parts in use.  A contiguous shard of users is a view of the same files.  Its pickle is the
+    folder's path and the range of rows, so that another process or machine reads its part.  Other selections are
+    ordinary arrays in memory.
 
     Parameters
     ----------
     indptr, indices, values, timestamps, user_ids, item_ids, global_user_ids : ndarray or None
-        As of `Interactions`.
+        See `Interactions`.
     user_features, item_features : mapping of str to ndarray
-        As of `Interactions`.
+        See `Interactions`.
     catalogue : str
-        As of `Interactions`.
+        See `Interactions`.
     """
 
-    _rows: tuple[str, int, int]  # folder, first row, row after the last; only of rows that a folder holds as they are
+    # (folder, first row, row after the last).  Only views of the folder's files have it, other selections do not.
+    _rows: tuple[str, int, int]
 
     def _user_range(self, start: int, stop: int) -> Self:
         part = super()._user_range(start, stop)
+        # A range of a mapped range is a range of the same folder.
         if "_rows" in vars(self):
             folder, first, _ = self._rows
             part._rows = folder, first + start, first + stop
@@ -62,14 +65,15 @@ def store_interactions(interactions: InteractionsLike, folder: str | os.PathLike
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or frame
-        Ids and features may be numbers, strings, and tuples of these.
+        Interactions to store.  Ids and features may be numbers, strings, and tuples of these.
     folder : path-like
-        Must not exist; a folder that is there is whole, because it gets its name last.  Only its owner may enter it.
+        Path of a folder that does not exist yet.  The folder gets its name after its last file, so an existing folder
+        is complete.  Only its owner can access it.
 
     Raises
     ------
     FileExistsError
-        Something at `folder`.
+        The path `folder` exists.
     TypeError
         Ids or features that cannot be stored without pickle.
 
@@ -89,6 +93,7 @@ def store_interactions(interactions: InteractionsLike, folder: str | os.PathLike
         arrays |= {file_of(name): getattr(repeats, name) for name in ARRAYS}
     rule = None if repeats is None else {name: getattr(repeats, name) for name in ("rule", "above", "is_binary")}
     features, catalogue = {axis: arrays.pop(f"{axis}_features") for axis in AXES}, arrays.pop("catalogue")
+    # Features are numbered, because their names need not be valid names of files.
     with new_folder(folder) as partial:
         for name, array in arrays.items():
             if array is not None:
@@ -100,24 +105,24 @@ def store_interactions(interactions: InteractionsLike, folder: str | os.PathLike
 
 
 def open_interactions(folder: str | os.PathLike[str]) -> StoredInteractions:
-    """Open what `store_interactions` or `datasets.store_table` wrote.
+    """Open a folder that `store_interactions` or `datasets.store_table` wrote.
 
     Parameters
     ----------
     folder : path-like
-        Must not change while what was opened, or any shard of it, is in use.
+        Folder of stored interactions.  It must not change while the returned object, or any shard of it, is in use.
 
     Returns
     -------
     StoredInteractions
-        Every entry has been read once, to see that it is what kernels may be given.
+        Interactions; every entry has been read once and checked.
 
     Raises
     ------
     FileNotFoundError
-        No such folder, or a file of it is missing.
+        A missing folder, or a missing file in it.
     ValueError
-        Not such a folder, or a damaged one; the file is named.
+        Another kind of folder, or a damaged one.  The message names the file.
     """
     folder = check_path("folder", folder).resolve()
     data = _checked(folder, _read(folder))
@@ -126,9 +131,10 @@ def open_interactions(folder: str | os.PathLike[str]) -> StoredInteractions:
 
 
 def _open_rows(folder: str, start: int, stop: int) -> StoredInteractions:
-    # Another process's part.  Its files need not be those that were checked elsewhere under this name.
+    # This opens a shard in another process, where the path may lead to other files, so they are checked here.
     fields = _read(Path(folder))
     indptr = check_integers(_file_of(Path(folder), fields, "indptr"), fields["indptr"][start : stop + 1], np.int64)
+    # The part of `indptr` still counts from the first row of the folder.
     entries = slice(indptr[0], indptr[-1]) if len(indptr) else slice(0)
     part = {name: None if fields[name] is None else fields[name][entries] for name in _OF_ENTRIES}
     part |= {name: fields[name][start:stop] for name in ("user_ids", "global_user_ids")}
@@ -141,7 +147,7 @@ def _open_rows(folder: str, start: int, stop: int) -> StoredInteractions:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    """What the folder holds, mapped and not yet looked at."""
+    """Return the folder's fields as mapped arrays, without checks of their contents."""
     document = read_document(folder)
     fields: dict[str, Any] = {
         name: None if name in ("values", "timestamps") and not is_there(folder, name) else read_array(folder, name)
@@ -152,20 +158,20 @@ def _read(folder: Path) -> dict[str, Any]:
             name: read_array(folder, f"{axis}_feature_{number}") for number, name in enumerate(document[axis])
         }
     repeats = _read_repeats(folder, document["repeats"]) if "repeats" in document else None
-    # Of a folder that does not state its catalogue, the worst case.
+    # A document may lack the catalogue; "data" is then the worst case, because no guarantee covers it.
     return fields | {"catalogue": document.get("catalogue", "data"), "repeats": repeats}
 
 
-def _read_repeats(folder: Path, others: Any) -> Repeats:
+def _read_repeats(folder: Path, rule: Any) -> Repeats:
     arrays = {name: read_array(folder, file_of(name)) for name in ARRAYS if is_there(folder, file_of(name))}
     try:
-        return Repeats(**({"values": None} | arrays | others))
+        return Repeats(**({"values": None} | arrays | rule))
     except (TypeError, ValueError) as error:
         raise ValueError(f"{folder} has damaged repeats ({error}); store the interactions again") from error
 
 
 def _checked(folder: Path, fields: dict[str, Any]) -> StoredInteractions:
-    """The only way from files to interactions: messages name the file."""
+    """Return interactions from checked fields of a folder; error messages name the file."""
     checked = check_fields(fields, name=lambda field: _file_of(folder, fields, field), aligned=True)
     if (repeats := fields["repeats"]) is not None:
         checked["repeats"] = repeats.check_within(len(checked["indices"]), of=str(folder / "repeats_positions.npy"))
@@ -173,7 +179,7 @@ def _checked(folder: Path, fields: dict[str, Any]) -> StoredInteractions:
 
 
 def _file_of(folder: Path, fields: dict[str, Any], field: str) -> str:
-    """What messages call a field: its file."""
+    """Return the path of a field's file, which error messages show."""
     if field == "catalogue":
         return f"{folder / 'interactions.json'}: catalogue"
     for axis in AXES:

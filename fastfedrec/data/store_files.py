@@ -1,4 +1,4 @@
-"""The files of a folder of interactions: one for each array, and a document that says what they are."""
+"""Files of a folder of interactions: one for each array, and a JSON document that describes them."""
 
 import json
 import os
@@ -24,13 +24,11 @@ _DOCUMENT = "interactions.json"
 
 @contextmanager
 def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
-    """A folder that is built beside its place, and gets its name when the block ends well; only its owner may enter it.
-
-    Until then it has a name that nobody could have guessed, or has given to something of their own.
-    """
+    """Create a folder that gets its name when the block ends without an error; only its owner can access it."""
+    # The folder is complete as soon as its name exists.  Its temporary name is random, so no other process has it.
     folder = check_path("folder", folder)
     if os.path.lexists(folder):
-        raise FileExistsError(f"folder {str(folder)!r} exists; pass another, or remove it")
+        raise FileExistsError(f"folder {str(folder)!r} must not exist; pass another path, or remove it")
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{folder.name[:64]}.", suffix=".partial", dir=folder.parent))
     try:
@@ -42,7 +40,7 @@ def new_folder(folder: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_array(folder: Path, name: str, array: np.ndarray) -> None:
-    """One array: as a NumPy file, or where it is of objects as JSON."""
+    """Write an array to a NumPy file, or an array of objects to a JSON file."""
     if array.dtype.kind == "O":
         (folder / f"{name}.json").write_text(json.dumps(objects_to_json(name, array)))
     else:
@@ -52,19 +50,21 @@ def write_array(folder: Path, name: str, array: np.ndarray) -> None:
 def write_document(
     folder: Path, features: dict[str, list[str]], catalogue: str, repeats: dict[str, Any] | None = None
 ) -> None:
-    """What else is known: the names of feature columns by axis, where items come from, and how rows were merged."""
+    """Write the names of feature columns by axis, the source of the list of items, and the rule for repeated pairs."""
     document = {"format": _FORMAT, "catalogue": catalogue, **features} | ({"repeats": repeats} if repeats else {})
     (folder / _DOCUMENT).write_text(json.dumps(document))
 
 
 def read_document(folder: Path) -> dict[str, Any]:
-    """What `write_document` wrote."""
+    """Read and check the document of `write_document`."""
     path = folder / _DOCUMENT
     if not path.exists():
-        raise FileNotFoundError(f"folder {str(folder)!r} holds no stored interactions ({_DOCUMENT} is missing)")
+        raise FileNotFoundError(
+            f"folder {str(folder)!r} must hold stored interactions, but {_DOCUMENT} is missing; check the path"
+        )
     document = _read_json(path)
     if not isinstance(document, dict) or document.get("format") != _FORMAT:
-        raise ValueError(f"{path} is not of {_FORMAT!r}; store the interactions again")
+        raise ValueError(f"{path} must have the format {_FORMAT!r}; store the interactions again")
     for axis in AXES:
         names = document.get(axis)
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -75,12 +75,12 @@ def read_document(folder: Path) -> dict[str, Any]:
 
 
 def is_there(folder: Path, name: str) -> bool:
-    """Whether an array of this name has been written."""
+    """Return whether the folder has an array of this name."""
     return any((folder / f"{name}.{kind}").exists() for kind in ("npy", "json"))
 
 
 def read_array(folder: Path, name: str) -> np.ndarray:
-    """An array that `write_array` wrote, mapped from its file where it is not of objects."""
+    """Read an array of `write_array`; an array without objects is mapped from its file."""
     objects = folder / f"{name}.json"
     if objects.exists():
         try:
@@ -94,10 +94,10 @@ def read_array(folder: Path, name: str) -> np.ndarray:
         raise FileNotFoundError(f"{path} is missing; store the interactions again")
     try:
         array = np.load(_regular(path), mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # whatever a file that is none makes NumPy raise
+    except Exception as error:  # NumPy raises many types of errors for an invalid file
         raise _damaged(path, error) from error
-    if not isinstance(array, np.ndarray):  # NumPy takes an archive of several for one
-        raise _damaged(path, "an archive of arrays, where one is wanted")
+    if not isinstance(array, np.ndarray):  # `np.load` also reads archives of several arrays
+        raise _damaged(path, "it is an archive of several arrays")
     return array
 
 
@@ -109,16 +109,16 @@ def _read_json(path: Path) -> Any:
 
 
 def _regular(path: Path) -> Path:
-    """The path of an ordinary file: reading a pipe or a device might never end."""
+    """Return the path of an ordinary file, because a read from a pipe or a device might never end."""
     if not path.is_file():
-        raise ValueError("it is no ordinary file")
+        raise ValueError("it is not an ordinary file")
     return path
 
 
 def _damaged(path: Path, reason: Any) -> ValueError:
-    told = str(reason) or type(reason).__name__
-    if "pickle" in told:  # NumPy's advice would be to run what a stranger wrote
-        told = "it holds Python objects"
-    if str(path) in told:
-        return ValueError(told)
-    return ValueError(f"{path} is damaged ({told}); store the interactions again")
+    message = str(reason) or type(reason).__name__
+    if "pickle" in message:  # NumPy's message suggests allow_pickle=True, which would run code from the file
+        message = "it holds Python objects"
+    if str(path) in message:
+        return ValueError(message)
+    return ValueError(f"{path} is damaged ({message}); store the interactions again")

@@ -1,4 +1,4 @@
-"""One rule for times at every door: 64-bit integers, dates and times in UTC of a unit that is named, nothing cut."""
+"""Checks of timestamps: 64-bit integers; dates and times become UTC in a given unit without truncation."""
 
 import datetime
 from typing import Any
@@ -11,10 +11,10 @@ from fastfedrec.data.ids import check_exact
 
 __all__ = ["MISSING_TIMESTAMP", "UNITS", "check_timestamps"]
 
-#: A timestamp that is not known.
+#: Marker of an unknown timestamp.
 MISSING_TIMESTAMP = np.iinfo(np.int64).min
 
-#: What a date or time may become a number of, since 1970, and the digits of a second that it keeps.
+#: Units since 1970, and the number of decimal digits of a second that each one represents.
 DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 UNITS = tuple(DIGITS)
 
@@ -22,32 +22,31 @@ _LARGEST = np.iinfo(np.int64).max
 
 
 def check_timestamps(timestamps: Any, length: int, *, unit: str = "ns", name: str = "timestamps") -> NDArray[np.int64]:
-    """Timestamps as 64-bit integers, one for each pair.
+    """Return timestamps as 64-bit integers.
 
     Parameters
     ----------
     timestamps : array_like of shape (length,)
-        Whole numbers of any unit, which are taken as they are; or dates and times: NumPy's, Python's, and columns of
-        pandas, polars and pyarrow, with a zone or else of UTC.  An entry may be missing: None, NaN, NaT, a null, what a
-        mask hides.
+        Whole numbers of any unit, which are returned unchanged; or dates and times of NumPy, Python, pandas, polars or
+        pyarrow, in UTC unless they have a time zone.  Entries may be missing: None, NaN, NaT, null, or masked.
     length : int
-        How many there must be.
+        Required number of timestamps.
     unit : {"s", "ms", "us", "ns"}
-        What dates and times become.
+        Unit since 1970 into which dates and times are converted.
     name : str
-        The argument's name, for messages.
+        Name of the argument in error messages.
 
     Returns
     -------
     ndarray of shape (length,), int64
-        `MISSING_TIMESTAMP` where an entry is missing.
+        Timestamps; `MISSING_TIMESTAMP` marks a missing entry.
 
     Raises
     ------
     TypeError
-        Neither whole numbers nor dates.
+        Entries that are neither whole numbers nor dates.
     ValueError
-        A time that the unit would cut, or that it does not reach; its position is named.
+        A time that the unit would truncate, or that is out of its range.  The message names the position.
 
     Examples
     --------
@@ -59,40 +58,41 @@ def check_timestamps(timestamps: Any, length: int, *, unit: str = "ns", name: st
     array([978300760, 978302109])
     """
     unit = check_choice("timestamp_unit", unit, UNITS)
-    if type(timestamps) is np.ndarray and timestamps.dtype == np.int64:  # nearly always
+    if type(timestamps) is np.ndarray and timestamps.dtype == np.int64:
         times = timestamps
     else:
-        times = _known_and_missing(name, timestamps, unit)
+        times = _mark_missing(name, timestamps, unit)
     if times.shape != (length,):
         raise ValueError(f"{name} must have shape ({length},), got {times.shape}")
     return times
 
 
-def _known_and_missing(name: str, timestamps: Any, unit: str) -> np.ndarray:
+def _mark_missing(name: str, timestamps: Any, unit: str) -> np.ndarray:
+    """Return timestamps as integers, with `MISSING_TIMESTAMP` for missing entries."""
     missing = _missing(timestamps)
     if not missing.any():
-        return _numbers(name, _array(name, timestamps), unit)
+        return _integers(name, _array(name, timestamps), unit)
     out = np.full(missing.shape, MISSING_TIMESTAMP, dtype=np.int64)
-    where = np.flatnonzero(~missing)
-    # Without what is missing first: beside it NumPy would have whole numbers rounded to floats.
-    masked = isinstance(timestamps, np.ma.MaskedArray)
-    known = timestamps.data[~missing] if masked else _without_missing(timestamps)
-    out[where] = _numbers(name, _array(name, known), unit, where)
+    positions = np.flatnonzero(~missing)
+    # Missing entries are dropped first, because a column with NaN would convert integers to floats and round them.
+    is_masked = isinstance(timestamps, np.ma.MaskedArray)
+    known = timestamps.data[~missing] if is_masked else _drop_missing(timestamps)
+    out[positions] = _integers(name, _array(name, known), unit, positions)
     return out
 
 
 def _missing(timestamps: Any) -> np.ndarray:
-    """Which entries a column or a mask says are missing."""
+    """Return a mask of the missing entries of a column or a masked array."""
     if isinstance(timestamps, np.ma.MaskedArray):
         return np.ma.getmaskarray(timestamps)
-    ask = getattr(timestamps, "isna", None) or getattr(timestamps, "is_null", None)
-    if isinstance(timestamps, np.ndarray) or ask is None:
+    is_missing = getattr(timestamps, "isna", None) or getattr(timestamps, "is_null", None)
+    if isinstance(timestamps, np.ndarray) or is_missing is None:
         return np.zeros(0, dtype=bool)
-    return np.asarray(ask(), dtype=bool)
+    return np.asarray(is_missing(), dtype=bool)
 
 
-def _without_missing(column: Any) -> Any:
-    """A column of pandas, polars or pyarrow without its missing entries."""
+def _drop_missing(column: Any) -> Any:
+    """Drop the missing entries of a column of pandas, polars or pyarrow."""
     for drop in ("dropna", "drop_nulls", "drop_null"):
         if hasattr(column, drop):
             return getattr(column, drop)()
@@ -101,121 +101,129 @@ def _without_missing(column: Any) -> Any:
 
 def _array(name: str, timestamps: Any) -> np.ndarray:
     dtype = getattr(timestamps, "dtype", None)
-    if getattr(dtype, "kind", None) == "M" and not isinstance(dtype, np.dtype):  # pandas, perhaps with a zone
-        own = getattr(dtype, "numpy_dtype", None) or np.dtype(f"M8[{dtype.unit}]")  # type: ignore[union-attr]
-        return np.asarray(timestamps.to_numpy(dtype=own))  # in UTC, as it is stored
+    if getattr(dtype, "kind", None) == "M" and not isinstance(dtype, np.dtype):  # pandas, possibly with a time zone
+        stored_dtype = getattr(dtype, "numpy_dtype", None) or np.dtype(f"M8[{dtype.unit}]")  # type: ignore[union-attr]
+        return np.asarray(timestamps.to_numpy(dtype=stored_dtype))  # pandas stores UTC
     return plain_array(name, timestamps, missing=True)
 
 
-def _numbers(name: str, array: np.ndarray, unit: str, where: np.ndarray | None = None) -> np.ndarray:
-    """Entries as integers; `where` says what positions they had."""
+def _integers(name: str, array: np.ndarray, unit: str, positions: np.ndarray | None = None) -> np.ndarray:
+    """Return entries as integers; `positions` are their positions in the caller's column, for error messages."""
     if array.dtype.kind == "O":
-        return _of_objects(name, array, unit, where)
+        return _integers_of_objects(name, array, unit, positions)
     if array.dtype.kind == "M":
-        return _of_dates(name, array, unit, where)
+        return _integers_of_dates(name, array, unit, positions)
     if array.dtype.kind == "f":
-        return _of_floats(name, array, where)
+        return _integers_of_floats(name, array, positions)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be whole numbers or dates, got dtype {array.dtype}; convert them first")
+    # Only unsigned integers of 64 bits can exceed the range of int64.
     if array.dtype.kind == "u" and array.size and array.max() > _LARGEST:
         at = int(np.argmax(array > _LARGEST))
-        raise ValueError(f"{_at(name, at, where)} must be below 2**63, got {array[at]}; use another unit")
+        called = _entry_name(name, at, positions)
+        raise ValueError(f"{called} must be below 2**63, got {array[at]}; use a coarser unit")
     return array.astype(np.int64, copy=False)
 
 
-def _of_dates(name: str, dates: np.ndarray, unit: str, where: np.ndarray | None) -> np.ndarray:
-    if np.datetime_data(dates.dtype)[0] == "generic":  # nothing but NaT
+def _integers_of_dates(name: str, dates: np.ndarray, unit: str, positions: np.ndarray | None) -> np.ndarray:
+    if np.datetime_data(dates.dtype)[0] == "generic":  # an array of NaT only has no unit
         dates = dates.astype("M8[s]")
-    wanted = np.dtype(f"M8[{unit}]")
-    if np.datetime_data(dates.dtype) != np.datetime_data(wanted) and np.can_cast(dates.dtype, wanted):
-        # A finer unit reaches less far.  NumPy wraps around there, or raises without a position since 2.5.
-        latest = np.array(_LARGEST).view(wanted).astype(dates.dtype).astype(np.int64)
-        if (beyond := np.flatnonzero(np.abs(dates.astype(np.int64)) > latest)).size:  # NaT, a minimum, stays negative
-            at = int(beyond[0])
+    target_dtype = np.dtype(f"M8[{unit}]")
+    if np.datetime_data(dates.dtype) != np.datetime_data(target_dtype) and np.can_cast(dates.dtype, target_dtype):
+        # A finer unit has a smaller range.  Beyond it NumPy overflows, or from 2.5 raises without a position.
+        latest = np.array(_LARGEST).view(target_dtype).astype(dates.dtype).astype(np.int64)
+        # NaT is the smallest int64, and its absolute value overflows to a negative number, so it passes.
+        if (out_of_range := np.flatnonzero(np.abs(dates.astype(np.int64)) > latest)).size:
+            at = int(out_of_range[0])
             raise ValueError(
-                f"{_at(name, at, where)} is {dates[at]}, which 64 bits of {unit} since 1970 do not reach; use "
-                "timestamp_unit='s'"
+                f"{_entry_name(name, at, positions)} must be in the range of 64-bit {unit} since 1970, got "
+                f"{dates[at]}; use timestamp_unit='s'"
             )
-    converted = dates.astype(wanted)
-    if (other := np.flatnonzero((converted.astype(dates.dtype) != dates) & ~np.isnat(dates))).size:
-        at = int(other[0])
+    converted = dates.astype(target_dtype)
+    if (truncated := np.flatnonzero((converted.astype(dates.dtype) != dates) & ~np.isnat(dates))).size:
+        at = int(truncated[0])
         raise ValueError(
-            f"{_at(name, at, where)} is {dates[at]}, of which timestamp_unit={unit!r} would cut a part; use a finer "
-            "unit, or round the times"
+            f"{_entry_name(name, at, positions)} must not be truncated by timestamp_unit={unit!r}, got {dates[at]}; "
+            "use a finer unit, or round the times"
         )
-    return converted.astype(np.int64)  # NaT is MISSING_TIMESTAMP
+    return converted.astype(np.int64)  # the integer of NaT equals MISSING_TIMESTAMP
 
 
-def _of_floats(name: str, numbers: np.ndarray, where: np.ndarray | None) -> np.ndarray:
+def _integers_of_floats(name: str, numbers: np.ndarray, positions: np.ndarray | None) -> np.ndarray:
     missing = np.isnan(numbers)
-    if (broken := np.flatnonzero(~missing & ~(np.isfinite(numbers) & (numbers == np.floor(numbers))))).size:
-        at = int(broken[0])
+    if (fractional := np.flatnonzero(~missing & ~(np.isfinite(numbers) & (numbers == np.floor(numbers))))).size:
+        at = int(fractional[0])
         raise TypeError(
-            f"{name} must be whole numbers or dates, got {numbers[at]} at position {_place(at, where)}; multiply them "
-            "to a finer unit, and round"
+            f"{name} must be whole numbers or dates, got {numbers[at]} at position {_position(at, positions)}; "
+            "multiply them to a finer unit, and round"
         )
     placed = numbers
-    if where is not None:  # so that the message names the position in the column
-        placed = np.zeros(where[-1] + 1, dtype=numbers.dtype)
-        placed[where] = numbers
+    if positions is not None:  # `check_exact` names the position in the caller's column
+        placed = np.zeros(positions[-1] + 1, dtype=numbers.dtype)
+        placed[positions] = numbers
     check_exact(name, placed)
     out = np.full(numbers.shape, MISSING_TIMESTAMP, dtype=np.int64)
     out[~missing] = numbers[~missing].astype(np.int64)
     return out
 
 
-def _of_objects(name: str, objects: np.ndarray, unit: str, where: np.ndarray | None) -> np.ndarray:
-    """Python's dates and whole numbers, and what pandas has for them."""
+def _integers_of_objects(name: str, objects: np.ndarray, unit: str, positions: np.ndarray | None) -> np.ndarray:
+    """Convert dates and whole numbers of Python and pandas."""
     flat = objects.ravel()
     missing = np.array([entry is None or _is_nan(entry) for entry in flat], dtype=bool)
     known = [entry for entry, is_missing in zip(flat, missing, strict=True) if not is_missing]
     if all(isinstance(entry, datetime.date) for entry in known):
-        return _of_moments(name, known, ~missing, unit, where).reshape(objects.shape)
+        return _integers_of_python_dates(name, known, ~missing, unit, positions).reshape(objects.shape)
     for position, entry in zip(np.flatnonzero(~missing), known, strict=True):
         if not isinstance(entry, int | np.integer) or isinstance(entry, bool):
             kind = type(entry).__name__
             raise TypeError(
-                f"{_at(name, int(position), where)} must be a whole number or a date, as all are, got {kind}; "
-                "convert them first"
+                f"{_entry_name(name, int(position), positions)} must be a whole number or a date, and all entries of "
+                f"the same kind, got {kind}; convert the entries to one kind"
             )
         if not MISSING_TIMESTAMP <= entry <= _LARGEST:
-            raise ValueError(f"{_at(name, int(position), where)} must be below 2**63, got {entry}; use another unit")
+            called = _entry_name(name, int(position), positions)
+            raise ValueError(f"{called} must be below 2**63, got {entry}; use a coarser unit")
     numbers = np.full(flat.shape, MISSING_TIMESTAMP, dtype=np.int64)
     numbers[~missing] = np.array(known, dtype=np.int64)
     return numbers.reshape(objects.shape)
 
 
-def _of_moments(name: str, moments: list[Any], there: np.ndarray, unit: str, where: np.ndarray | None) -> np.ndarray:
-    """Dates of Python and pandas, each kind in its own resolution: no other holds both far years and nanoseconds."""
+def _integers_of_python_dates(
+    name: str, moments: list[Any], is_present: np.ndarray, unit: str, positions: np.ndarray | None
+) -> np.ndarray:
+    """Convert dates of Python and pandas, one resolution at a time."""
+    # No single resolution represents both distant years and nanoseconds.
     dates = [_utc(moment) for moment in moments]
-    positions, places = np.flatnonzero(there), np.arange(len(there)) if where is None else where
-    out = np.full(there.shape, MISSING_TIMESTAMP, dtype=np.int64)
+    rows = np.flatnonzero(is_present)
+    original_positions = np.arange(len(is_present)) if positions is None else positions
+    out = np.full(is_present.shape, MISSING_TIMESTAMP, dtype=np.int64)
     for dtype in {date.dtype for date in dates}:
-        chosen = positions[[date.dtype == dtype for date in dates]]
+        selected = rows[[date.dtype == dtype for date in dates]]
         of_dtype = np.array([date for date in dates if date.dtype == dtype])
-        out[chosen] = _of_dates(name, of_dtype, unit, places[chosen])
+        out[selected] = _integers_of_dates(name, of_dtype, unit, original_positions[selected])
     return out
 
 
 def _is_nan(entry: Any) -> bool:
     try:
         return bool(entry != entry)
-    except TypeError:  # pandas.NA, of which that is not known either
+    except TypeError:  # the truth value of pandas.NA is undefined
         return True
 
 
 def _utc(moment: datetime.date) -> Any:
-    """A date or time as NumPy has it, without a zone."""
-    if hasattr(moment, "to_datetime64"):  # of pandas, whose nanoseconds Python's own would lose; in UTC
+    """Convert a date or time to NumPy's type in UTC."""
+    if hasattr(moment, "to_datetime64"):  # pandas: in UTC, with nanoseconds that `datetime` lacks
         return moment.to_datetime64()
     if isinstance(moment, datetime.datetime) and moment.tzinfo is not None:
         moment = moment.astimezone(datetime.UTC).replace(tzinfo=None)
     return np.datetime64(moment, "us")
 
 
-def _place(position: int, where: np.ndarray | None) -> int:
-    return position if where is None else int(where[position])
+def _position(position: int, positions: np.ndarray | None) -> int:
+    return position if positions is None else int(positions[position])
 
 
-def _at(name: str, position: int, where: np.ndarray | None) -> str:
-    return f"{name}[{_place(position, where)}]"
+def _entry_name(name: str, position: int, positions: np.ndarray | None) -> str:
+    return f"{name}[{_position(position, positions)}]"

@@ -56,14 +56,14 @@ def test_ids_of_a_text_file_are_of_the_data_s_type(tmp_path, table):
 @pytest.mark.parametrize(
     ("options", "content", "message"),
     [
-        (["--catalogue", "{list}"], "9\n7\n", r"items\[3\] is 11, which item_ids does not list \(1 of 4 rows in all\)"),
+        (["--catalogue", "{list}"], "9\n7\n", r"items\[3\] must be in item_ids, got 11 \(1 of 4 rows have an unlisted"),
         (["--catalogue", "{list}"], "9\n7\n11\n7\n", "item_ids must be distinct"),
         (["--catalogue", "{list}"], "9\n\n7\n", "--catalogue {list}, line 2: an id is missing"),
         (["--catalogue", "{list}"], "9\n7\n11\n\n", "--catalogue {list}, line 4: an id is missing"),
         (["--catalogue", "{list}"], "\r\n9\r\n", "--catalogue {list}, line 1: an id is missing"),
         (["--catalogue", "{list}"], "movieId\n9\n7\n", "--catalogue {list}, line 1: 'movieId' looks like a heading"),
         (["--catalogue", "{list}"], "item\na\nb\n", "--catalogue {list}, line 1: 'item' looks like a heading"),
-        (["--catalogue", "{list}"], "", "item_ids must be of|which item_ids does not list"),
+        (["--catalogue", "{list}"], "", "item_ids must have the type of|must be in item_ids, got"),
         (["--catalogue", "{list}"], b"\xff\xfe7\n", "--catalogue {list} is no UTF-8 text"),
         (["--catalogue", "{list}x"], "", "{list}x"),
         (["--catalogue", "published"], "", "--catalogue published is for MovieLens and Netflix"),
@@ -88,7 +88,7 @@ def test_an_npy_file_holds_one_list(tmp_path, table, capsys):
     assert "list.npy must hold one array of 1 dimension, got an archive of arrays" in capsys.readouterr().err
     np.save(tmp_path / "list.npy", np.array(["9", "7", "11"]))  # a file that says its type
     assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
-    assert "item_ids must be of the items' type, got strings for numbers" in capsys.readouterr().err
+    assert "item_ids must have the type of the items, got strings and numbers" in capsys.readouterr().err
 
 
 def test_an_npy_file_that_is_none_is_named_without_advice(tmp_path, table, capsys):

@@ -123,7 +123,7 @@ def test_what_is_refused_before_any_data_are_read(table, tmp_path, capsys):
 def test_features_of_other_items_are_refused(tmp_path, capsys):
     (tmp_path / "other.csv").write_text("item,kind\n-1,a\n-2,b\n")
     said = refusal(capsys, *FIT, "--features", tmp_path / "other.csv")
-    assert "item_features['item'] has none of the 300 items: it begins with -1" in said
+    assert "item_features['item'] must contain some of the 300 items, got none: its first id is -1" in said
     sweep = ["sweep", "--system", "dp-gram", "--users", 40, "--items", 31, "--out", tmp_path]
     said = refusal(capsys, *sweep, "--features", tmp_path / "other.csv")
-    assert "item_features['item'] has none of the 31 items: it begins with -1" in said
+    assert "item_features['item'] must contain some of the 31 items, got none: its first id is -1" in said

@@ -282,7 +282,7 @@ def test_empty_input():
     [
         (lambda d: sample_unseen("x", [0], 1, key=KEY, purpose="t"), TypeError, "interactions must be Interactions"),
         (lambda d: sample_unseen(d, [0], 1, key=None, purpose="t"), TypeError, "key must be Key"),
-        (lambda d: sample_unseen(d, [2], 1, key=KEY, purpose="t"), ValueError, r"rows must lie in \[0, 2\)"),
+        (lambda d: sample_unseen(d, [2], 1, key=KEY, purpose="t"), ValueError, r"rows must be in \[0, 2\)"),
         (lambda d: sample_unseen(d, [0.5], 1, key=KEY, purpose="t"), ValueError, "rows must be a one-dimensional"),
         (lambda d: sample_unseen(d, [0], -1, key=KEY, purpose="t"), ValueError, "n must be at least 0, got -1"),
         (lambda d: held_out_ranks([1.0, np.nan], [[1.0], [1.0]], [1, 1]), ValueError, "NaN, got one in row 1"),
@@ -290,7 +290,7 @@ def test_empty_input():
         (lambda d: held_out_ranks([np.nan], np.empty((1, 0)), [0]), ValueError, "NaN, got one in row 0"),
         (lambda d: held_out_ranks([1.0], [[1.0]], [2]), ValueError, "counts must be 1 numbers of scores between 0"),
         (lambda d: held_out_ranks([1.0, 2.0], [[1.0]], [1]), ValueError, "pass rows= to rank several"),
-        (lambda d: held_out_ranks([1.0], [[1.0]], [1], rows=[1]), ValueError, r"rows must lie in \[0, 1\)"),
+        (lambda d: held_out_ranks([1.0], [[1.0]], [1], rows=[1]), ValueError, r"rows must be in \[0, 1\)"),
         (lambda d: held_out_ranks(["a"], [[1.0]], [1]), TypeError, "held_out_scores must be an array of float32"),
         (lambda d: held_out_ranks([1.0], [1.0], [1]), ValueError, "other_scores must have 2 dimensions"),
         (lambda d: top_k([[1.0, np.nan]], 1), ValueError, r"scores must be finite, got nan at \(0, 1\)"),
@@ -316,8 +316,8 @@ def test_empty_input():
         (lambda d: recommend_factors([[np.inf]], [[1.0]], 1), ValueError, "user_factors must be finite"),
         (lambda d: recommend_factors(np.ones((1, 0)), np.ones((2, 0)), 1), ValueError, "at least one factor"),
         (lambda d: recommend_factors(np.ones((1, 1)), np.ones((0, 1)), 1), ValueError, "n must be at most 0"),
-        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [1], [[0]], [1]), ValueError, "held_out_items must lie in"),
-        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[1]], [1]), ValueError, "other_items must lie in"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [1], [[0]], [1]), ValueError, "held_out_items must be in"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[1]], [1]), ValueError, "other_items must be in"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [0], [1]), ValueError, "other_items must be integers"),
         # Out of range also where it would wrap to 0, and in the last of several rows, with nothing held out in it.
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[2**32]], [1]), ValueError, "got 4294967296 to 4294"),
@@ -325,7 +325,7 @@ def test_empty_input():
         (
             lambda d: held_out_ranks_factors(np.ones((40, 1)), [[1.0]], [0], [[0]] * 39 + [[-1]], [1] * 40, rows=[0]),
             ValueError,
-            r"other_items must lie in \[0, 1\), the items there are, got -1 to 0",
+            r"other_items must be in \[0, 1\), the range of items, got -1 to 0",
         ),
         # Not finite, though no rank needs the row.
         (
@@ -339,7 +339,7 @@ def test_empty_input():
             r"item_factors must be finite, got -inf at \(1, 0\)",
         ),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[0]], [2]), ValueError, "counts must be 1 numbers"),
-        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0, 0], [[0]], [1]), ValueError, "one entry a row"),
+        (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0, 0], [[0]], [1]), ValueError, "one entry for each row"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0, 2.0]], [0], [[0]], [1]), ValueError, "item_factors must hav"),
         (
             lambda d: held_out_ranks_factors([[1.0], [1e300]], [[1.0], [1e300]], [0, 0], [[0], [1]], [1, 1]),

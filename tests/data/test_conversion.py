@@ -109,7 +109,7 @@ def test_ratings_are_values(library):
     assert_same(
         as_interactions("interactions", library(columns)), as_interactions("interactions", pd.DataFrame(COLUMNS))
     )
-    with pytest.raises(KeyError, match="the frame has a column 'value' and a column 'rating', got"):
+    with pytest.raises(KeyError, match="the frame must have only one of 'value' and 'rating', got"):
         as_interactions("interactions", library(columns | {"value": COLUMNS["value"]}))
 
 
@@ -126,7 +126,7 @@ def test_items_that_are_known_are_those_of_a_frame_and_of_a_matrix_with_as_many_
     matrix = scipy.sparse.csr_array((2, 4))
     assert as_interactions("interactions", matrix, item_ids=items).item_ids.tolist() == ["a", "b", "c", "d"]
     assert as_interactions("interactions", matrix[:, :3], item_ids=items).item_ids.tolist() == [0, 1, 2]
-    with pytest.raises(ValueError, match=r"items\[0\] is 'b', which item_ids does not list"):
+    with pytest.raises(ValueError, match=r"items\[0\] must be in item_ids, got 'b'"):
         as_interactions("interactions", pd.DataFrame(COLUMNS), item_ids=items[[0, 2]])
 
 
@@ -155,5 +155,5 @@ def test_what_is_refused_names_the_argument_and_what_to_do(given, error, message
 def test_rows_that_lead_out_of_a_matrix_are_refused_by_the_name_of_the_argument():
     matrix = scipy.sparse.csr_array(DENSE)
     matrix.indices[0] = 9
-    with pytest.raises(ValueError, match=r"interactions.indices must lie in \[0, 3\), got 9 in row 0"):
+    with pytest.raises(ValueError, match=r"interactions.indices must be in \[0, 3\), got 9 in row 0"):
         as_interactions("interactions", matrix)

@@ -109,14 +109,14 @@ def test_a_column_called_as_the_axis_has_the_ids_and_other_usual_names_are_featu
 
 FRAME = pd.DataFrame({"g": ["c", "b", "a"]}, index=[9, 8, 7])
 BAD = {
-    "an index without a name": (FRAME, r"not 0 to n - 1: it begins with 9; .*_axis\('item'\).*_index\(drop=True\)"),
+    "an index without a name": (FRAME, r"begins with 9; name ids .*_axis\('item'\).*_index\(drop=True\)"),
     "rows that were sorted": (FRAME.reset_index(drop=True).sort_values("g"), "begins with 2"),
     "an index of texts": (FRAME.set_axis(["p", "q", "r"]), "begins with 'p'"),
     "an index of an unknown name": (FRAME.rename_axis("row"), "begins with 9"),
-    "an index of several levels": (FRAME.set_index(["g", FRAME.index]).assign(h=1), "is not 0 to n - 1"),
+    "an index of several levels": (FRAME.set_index(["g", FRAME.index]).assign(h=1), "must have an index from 0 to n"),
     "series with an index": ({"g": FRAME["g"]}, "begins with 9"),
-    "series with other indexes": ({"g": FRAME["g"], "h": FRAME["g"][::-1]}, "another index of 'h' than of 'g'"),
-    "ids of another index": ({"item": pd.Series([7, 8, 9]), "g": FRAME["g"]}, "another index of 'g' than of 'item'"),
+    "series with other indexes": ({"g": FRAME["g"], "h": FRAME["g"][::-1]}, "different indexes of 'h' and 'g'"),
+    "ids of another index": ({"item": pd.Series([7, 8, 9]), "g": FRAME["g"]}, "different indexes of 'g' and 'item'"),
     "a list as well": ({"g": FRAME["g"].rename_axis("item"), "h": [1, 2, 3]}, r"'h'\] must have the index 'item'"),
     "two columns of ids": ({"asin": [9, 8, 7], "movieId": [7, 8, 9]}, "rename the right one to 'item'"),
     "a column and an index": (FRAME.rename_axis("asin").assign(movieId=[7, 8, 9]), "rename the right one to 'item'"),
@@ -142,7 +142,9 @@ def test_ids_under_an_unknown_name_are_refused_unless_they_are_in_order(ids, mak
         assert features.align("item_features", IDS["item"]).n_known == 3
         assert attach("item", table)["g"] == ["x", "y", "z"]
         return
-    message = r"item_features\['film'\] has the ids of 3 of the 3 items, in another order than item_ids; name it 'item'"
+    message = (
+        r"item_features\['film'\] must not hold ids in another order than item_ids, got the ids of 3 of the 3 items"
+    )
     with pytest.raises(ValueError, match=message):
         features.align("item_features", IDS["item"])
     with pytest.raises(ValueError, match=message):
@@ -155,7 +157,7 @@ def test_numbers_of_rows_under_a_name_of_ids_are_refused_unless_they_are_in_orde
     table = {name: [2, 0, 3, 1], "g": ["x", "y", "z", "w"]}
     for axis in ("user", "item"):
         argument = f"{axis}_features"
-        with pytest.raises(ValueError, match=rf"{argument}\['{name}'\] has the ids of 4 of the 4 {axis}s, in another"):
+        with pytest.raises(ValueError, match=rf"{argument}\['{name}'\] must not .* got the ids of 4 of the 4 {axis}s"):
             data.with_features(**{argument: table})
         for harmless in ({**table, name: [0, 1, 2, 3]}, {"rank": table[name], "g": table["g"]}, {name: [2, 0, 2, 0]}):
             assert len(getattr(data.with_features(**{argument: harmless}), argument)) == len(harmless)
@@ -170,12 +172,12 @@ def test_items_without_a_row_are_counted_and_users_are_not_named():
     ):
         attach("item", {"asin": [8, 1], "g": [1, 2]})
     with pytest.raises(
-        ValueError, match=r"must have a row for each of the 3 users, got none for 1 of them; add"
+        ValueError, match=r"must have a row for each of the 3 users, got no row for 1 of them; add"
     ) as caught:
         attach("user", {"uid": [10, 20], "g": [1, 2]})
     assert "30" not in str(caught.value)
     with pytest.raises(
-        TypeError, match=r"item_features\['item'\] must be of the items' ids' type, got strings for numb"
+        TypeError, match=r"item_features\['item'\] must have the type of the items' ids, got strings and numb"
     ):
         attach("item", {"item": ["7", "8", "9"], "g": [1, 2, 3]})
     with pytest.raises(ValueError, match=r"\['g'\] must have 3 entries, one for each id, got 2"):
@@ -210,7 +212,7 @@ def test_a_column_of_nearly_all_ids_is_refused_unless_it_is_in_order(order, n_ot
     film[:n_others] = 7
     if list(order) == list(range(20)) and not n_others:
         return
-    with pytest.raises(ValueError, match=f"has the ids of {20 - n_others} of the 20 items, in another order"):
+    with pytest.raises(ValueError, match=f"another order .* got the ids of {20 - n_others} of the 20 items"):
         data.with_features(item_features={"film": film, "g": np.arange(20.0)})
     year = {"year": np.tile([101, 102], 10)}  # few ids, each many times
     assert columns_of(data.with_features(item_features=year).item_features) == {"year": [101, 102] * 10}

@@ -99,17 +99,17 @@ def test_arrays_are_read_only():
     ("change", "error", "message"),
     [
         ({"interactions": 3}, TypeError, "interactions must be Interactions"),
-        ({"user": "age"}, TypeError, "user must be a sequence of names of columns, or a mapping, got 'age'"),
+        ({"user": "age"}, TypeError, "user must be a list of column names or a mapping, got 'age'"),
         ({"user": ["sex"]}, KeyError, r"user='sex' is not a column; user_features has \['age', 'town'\]"),
         ({"item": ["sex"]}, KeyError, "item='sex' is not a column"),
         ({"item_ids": 1}, TypeError, "item_ids must be True or False"),
-        ({"item_ids": False}, ValueError, "item must name a column where item_ids is False"),
+        ({"item_ids": False}, ValueError, "item must name a column if item_ids is False"),
         ({"user": {"age": [30, 40]}}, KeyError, "user feature 'age' id 20 is unknown"),
         ({"user": {"age": [30, 20, 30]}}, ValueError, "user feature 'age' vocabulary must be distinct"),
-        ({"contexts": {"a": [1], "b": [1, 2]}}, ValueError, "contexts must be columns of one length, got"),
+        ({"contexts": {"a": [1], "b": [1, 2]}}, ValueError, "contexts must have columns of equal length, got"),
         ({"contexts": {"a": [1.0, np.nan]}}, ValueError, r"context feature 'a'\[1\] is missing \(nan\)"),
         ({"contexts": {"a": ["x", None]}}, ValueError, r"context feature 'a'\[1\] is missing \(None\)"),
-        ({"contexts": {"a": [(1,), 2]}}, TypeError, "context feature 'a' must hold single values, or tuples in all"),
+        ({"contexts": {"a": [(1,), 2]}}, TypeError, "context feature 'a' must hold either single values or tuples"),
     ],
 )
 def test_bad_features_are_named(change, error, message):

@@ -128,7 +128,7 @@ def test_a_stream_without_columns_is_refused_by_its_name():
         def __arrow_c_stream__(self, requested_schema=None):
             return pa.chunked_array([[1, 2]]).__arrow_c_stream__(requested_schema)
 
-    with pytest.raises(TypeError, match="a Numbers must be an Arrow stream of rows with named columns"):
+    with pytest.raises(TypeError, match="a Numbers must be an Arrow stream with named columns"):
         Interactions.from_dataframe(Numbers())
 
 
@@ -143,7 +143,7 @@ def test_columns_of_a_stream_are_named_when_one_is_not_there():
 def test_a_frame_that_is_a_matrix_is_refused_with_what_takes_it(columns):
     dense = (np.random.default_rng(1).random((4, 30)) < 0.5).astype(float)
     frame = pd.DataFrame(dense, columns=columns)
-    remedy = r"pass frame.to_numpy\(\) where it is a matrix, and scipy.sparse.csr_array of it to a fit"
+    remedy = r"for a matrix of users x items, pass scipy.sparse.csr_array\(frame.to_numpy\(\)\)"
     for take in (Popularity().fit, lambda rows: clustering.kmeans(rows, 2, key=Key.from_seed(1))):
         with pytest.raises(KeyError, match=rf"must have the columns 'user' and 'item', the frame has .*; {remedy}"):
             take(frame)
@@ -266,11 +266,11 @@ def test_a_column_that_is_not_there_is_named_and_no_row_is_shown(library):
 
 def test_what_has_no_columns_by_name_is_refused():
     data = Interactions.from_arrays([1, 2], [3, 4])
-    with pytest.raises(TypeError, match="item_features must be columns by their names, a mapping or a frame, got list"):
+    with pytest.raises(TypeError, match="item_features must be a mapping or a frame, got list"):
         data.with_features(item_features=[[1, 2]])
-    with pytest.raises(TypeError, match="contexts must be columns by their names, a mapping or a frame, got ndarray"):
+    with pytest.raises(TypeError, match="contexts must be a mapping or a frame, got ndarray"):
         InteractionLog.from_arrays([1, 2], [3, 4], np.arange(2))
-    with pytest.raises(KeyError, match="user_features must have each name once"):
+    with pytest.raises(KeyError, match="user_features must have distinct column names"):
         data.with_features(user_features=pd.DataFrame([[1, 2], [3, 4]], columns=["a", "a"]))
 
 

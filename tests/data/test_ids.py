@@ -177,10 +177,10 @@ class Level(enum.IntEnum):
 @pytest.mark.parametrize("name", ["users", "items"])
 def test_ids_that_could_not_be_saved_are_refused_at_the_door(ids, name):
     columns = {"users": [0, 1], "items": [0, 1]} | {name: ids}
-    with pytest.raises(TypeError, match=rf"{name}\[0\] is .*, which no saved model could hold; use .*str\(id\)"):
+    with pytest.raises(TypeError, match=rf"{name}\[0\] must be a number, a .*, which cannot be saved .*str\(id\)"):
         Interactions.from_arrays(**columns)
     axis = {"users": "user_ids", "items": "item_ids"}[name]
-    with pytest.raises(TypeError, match=rf"{axis}\[0\] is .*, which no saved model could hold"):
+    with pytest.raises(TypeError, match=rf"{axis}\[0\] must be a number, .*, which cannot be saved with a model"):
         Interactions.from_scipy(scipy.sparse.eye_array(2).tocsr(), **{axis: ids})
 
 

@@ -174,23 +174,23 @@ HIDDEN = np.ma.array([1.0, 2.0, 999.0, 4.0, 5.0], mask=[0, 0, 1, 0, 0])
     [
         ("indptr", [0, 2, 2], ValueError, r"indptr must end at the number of entries, 5, got 2"),
         ("indptr", [1, 2, 2, 5], ValueError, "indptr must start at 0, got 1"),
-        ("indptr", [0, 3, 2, 5], ValueError, "indptr must not fall, got 3 and then 2 at row 1"),
-        ("indptr", [0, -1, 2, 5], ValueError, "indptr must not fall, got 0 and then -1 at row 0"),
+        ("indptr", [0, 3, 2, 5], ValueError, "indptr must not decrease, got 3 and then 2 at row 1"),
+        ("indptr", [0, -1, 2, 5], ValueError, "indptr must not decrease, got 0 and then -1 at row 0"),
         ("indptr", [0, 2, 2, 500], ValueError, "indptr must end at the number of entries, 5, got 500"),
         ("indptr", [0, 2, 2, 2**62], ValueError, "number of entries, 5, got 4611686018427387904"),
         ("indptr", [0.0, 2.5, 2, 5], TypeError, "indptr must hold integers, got dtype float64"),
-        ("indptr", [], ValueError, "indptr must have one entry more than there are rows, got none"),
+        ("indptr", [], ValueError, "indptr must have one entry more than there are rows, got no entry"),
         ("indptr", [[0, 2, 2, 5]], ValueError, r"indptr must have 1 dimension, got shape \(1, 4\)"),
         ("indptr", [0, 2, 2, 3, 5], ValueError, "global_user_ids must have 4 entries, one for each row of"),
-        ("indices", [0, 4, 0, 1, 2], ValueError, r"indices must lie in \[0, 4\), got 4 in row 0; drop it"),
+        ("indices", [0, 4, 0, 1, 2], ValueError, r"indices must be in \[0, 4\), got 4 in row 0; drop it"),
         ("indices", [1, 4, 1, 2, 3], ValueError, r"got 4 in row 0; numbers count from 0: subtract 1 from indices"),
-        ("indices", [0, -3, 0, 1, 2], ValueError, r"indices must lie in \[0, 4\), got -3 in row 0"),
-        ("indices", [0, 3 + 2**32, 0, 1, 2], ValueError, r"indices must lie in .*, got 4294967299 at position 1"),
-        ("indices", [0, 3, 0, 1, 2**32 + 3], ValueError, r"indices must lie in .*, got 4294967299 at position 4"),
+        ("indices", [0, -3, 0, 1, 2], ValueError, r"indices must be in \[0, 4\), got -3 in row 0"),
+        ("indices", [0, 3 + 2**32, 0, 1, 2], ValueError, r"indices must be in .*, got 4294967299 at position 1"),
+        ("indices", [0, 3, 0, 1, 2**32 + 3], ValueError, r"indices must be in .*, got 4294967299 at position 4"),
         ("indices", np.array([0, 3, 0, 1, 2**64 - 1], dtype="u8"), ValueError, "got 18446744073709551615 at"),
         ("indices", [0, 3.7, 0, 1, 2], TypeError, "indices must hold integers, got dtype float64"),
-        ("indices", [0, 3, 0, 0, 2], ValueError, "indices must rise within a row, got 0 and then 0 in row 2"),
-        ("indices", [3, 0, 0, 1, 2], ValueError, "indices must rise within a row, got 3 and then 0 in row 0"),
+        ("indices", [0, 3, 0, 0, 2], ValueError, "indices must increase within a row, got 0 and then 0 in row 2"),
+        ("indices", [3, 0, 0, 1, 2], ValueError, "indices must increase within a row, got 3 and then 0 in row 0"),
         ("values", [1, 2, 3, 4], ValueError, r"values must have shape \(5,\), got \(4,\)"),
         ("values", [1, 2, np.inf, 4, 5], ValueError, "values must be finite, got inf in row 2, column 0"),
         ("values", [1, 2, np.nan, 4, 5], ValueError, "values must be finite, got nan in row 2, column 0"),
@@ -202,15 +202,15 @@ HIDDEN = np.ma.array([1.0, 2.0, 999.0, 4.0, 5.0], mask=[0, 0, 1, 0, 0])
         ("timestamps", np.zeros(5, dtype="M8[ns]"), TypeError, "must hold integers, got dtype datetime64"),
         ("timestamps", np.ma.array([1, 2, 3, 4, 5], mask=[1, 0, 0, 0, 0]), ValueError, r"timestamps\[0\] is missing"),
         ("user_ids", ["ann", "bob"], ValueError, "user_ids must have 3 entries, one for each row or column, got 2"),
-        ("user_ids", ["ann", "bob", "ann"], ValueError, "user_ids must be distinct, .* places 0 and 2 hold the same"),
+        ("user_ids", ["ann", "bob", "ann"], ValueError, "user_ids must be distinct, .* positions 0 and 2 hold"),
         ("user_ids", ["ann", None, "cem"], ValueError, r"user_ids\[1\] is missing"),
         ("user_ids", "ann", TypeError, "user_ids must be a sequence of ids, got str"),
-        ("item_ids", [10, 20, 20, 40], ValueError, "item_ids must be distinct, .* places 1 and 2 hold the same"),
-        ("item_ids", [10, 20, 30], ValueError, r"indices must lie in \[0, 3\), got 3 in row 0"),
+        ("item_ids", [10, 20, 20, 40], ValueError, "item_ids must be distinct, .* positions 1 and 2 hold the same"),
+        ("item_ids", [10, 20, 30], ValueError, r"indices must be in \[0, 3\), got 3 in row 0"),
         ("item_ids", None, TypeError, "item_ids must be a sequence of ids, got NoneType"),
         ("global_user_ids", [0, 0, 0], ValueError, "global_user_ids must be distinct, got 0 in rows 0 and 1"),
         ("global_user_ids", [9, 8, 9], ValueError, "global_user_ids must be distinct, got 9 in rows 0 and 2"),
-        ("global_user_ids", [0, -1, 2], ValueError, r"global_user_ids must lie in \[0, .*, got -1 at position 1"),
+        ("global_user_ids", [0, -1, 2], ValueError, r"global_user_ids must be in \[0, .*, got -1 at position 1"),
         ("global_user_ids", [0, 1.5, 2], TypeError, "global_user_ids must hold integers, got dtype float64"),
         ("global_user_ids", [0, 1], ValueError, "global_user_ids must have 3 entries, one for each row"),
         ("user_features", {"age": [1, 2]}, ValueError, r"user_features\['age'\] must have 3 entries, got 2"),
@@ -238,16 +238,16 @@ def from_one(shape=(300, 200)):
 @pytest.mark.parametrize(
     ("matrix", "error", "message"),
     [
-        (from_one(), ValueError, r"matrix.indices must lie in \[0, 200\), got 200 in row \d+; numbers count from 0"),
-        (spoiled(indices=[0, 1, -1]), ValueError, r"matrix.indices must lie in \[0, 3\), got -1 in row 1"),
-        (spoiled(indices=[0, 1, 10**8]), ValueError, r"matrix.indices must lie in \[0, 3\), got 100000000 in row 1"),
-        (spoiled(indices=[0, 1, 2 + 2**32]), ValueError, "matrix.indices must lie in .*, got 4294967298 at position 2"),
+        (from_one(), ValueError, r"matrix.indices must be in \[0, 200\), got 200 in row \d+; numbers count from 0"),
+        (spoiled(indices=[0, 1, -1]), ValueError, r"matrix.indices must be in \[0, 3\), got -1 in row 1"),
+        (spoiled(indices=[0, 1, 10**8]), ValueError, r"matrix.indices must be in \[0, 3\), got 100000000 in row 1"),
+        (spoiled(indices=[0, 1, 2 + 2**32]), ValueError, "matrix.indices must be in .*, got 4294967298 at position 2"),
         (spoiled(indices=[0.0, 1.0, 2.5]), TypeError, "matrix.indices must hold integers, got dtype float64"),
         (spoiled(indptr=[0, 2, 300]), ValueError, "matrix.indptr must end at the number of entries, 3, got 300"),
-        (spoiled(indptr=[0, 4, 3]), ValueError, "matrix.indptr must not fall, got 4 and then 3 at row 1"),
+        (spoiled(indptr=[0, 4, 3]), ValueError, "matrix.indptr must not decrease, got 4 and then 3 at row 1"),
         (spoiled(indptr=[1, 2, 3]), ValueError, "matrix.indptr must start at 0, got 1"),
         (spoiled(indptr=[0, 3]), ValueError, r"matrix.indptr must have 3 entries for matrix of shape \(2, 3\), got 2"),
-        (spoiled(data=[1.0, 2.0]), ValueError, "matrix.indices and matrix.data must have one entry .* got 3 and 2"),
+        (spoiled(data=[1.0, 2.0]), ValueError, "matrix.indices and matrix.data must have equal lengths, got 3 and 2"),
     ],
 )
 def test_a_matrix_that_lies_is_refused(matrix, error, message):
@@ -258,23 +258,23 @@ def test_a_matrix_that_lies_is_refused(matrix, error, message):
 def test_other_formats_that_lie_are_refused():
     coo = scipy.sparse.coo_matrix(np.eye(3))
     coo.col = coo.col + 1
-    with pytest.raises(ValueError, match=r"matrix.col must lie in \[0, 3\), got 3 in row 0; numbers count from 0: sub"):
+    with pytest.raises(ValueError, match=r"matrix.col must be in \[0, 3\), got 3 in row 0; numbers count from 0: sub"):
         Interactions.from_scipy(coo)
     coo.col, coo.row = coo.col - 1, coo.row - 1
-    with pytest.raises(ValueError, match=r"matrix.row must lie in \[0, 3\), got -1"):
+    with pytest.raises(ValueError, match=r"matrix.row must be in \[0, 3\), got -1"):
         Interactions.from_scipy(coo)
     coo.row = coo.row[:2]
     with pytest.raises(
-        ValueError, match=r"matrix.row, matrix.col and matrix.data must have one length, got \[2, 3, 3\]"
+        ValueError, match=r"matrix.row, matrix.col and matrix.data must have equal lengths, got \[2, 3, 3\]"
     ):
         Interactions.from_scipy(coo)
     bsr = scipy.sparse.bsr_matrix(np.eye(4), blocksize=(2, 2))
     bsr.indices = bsr.indices + 1
-    with pytest.raises(ValueError, match=r"matrix.indices must lie in \[0, 2\), got 2 in row 1"):
+    with pytest.raises(ValueError, match=r"matrix.indices must be in \[0, 2\), got 2 in row 1"):
         Interactions.from_scipy(bsr)
     csc = scipy.sparse.csc_matrix(np.eye(3))
     csc.indices = csc.indices + 5
-    with pytest.raises(ValueError, match=r"matrix.indices must lie in \[0, 3\), got 5"):
+    with pytest.raises(ValueError, match=r"matrix.indices must be in \[0, 3\), got 5"):
         Interactions.from_scipy(csc)
 
 
@@ -301,13 +301,19 @@ def changed(kind, **parts):
 @pytest.mark.parametrize(
     ("matrix", "message"),
     [
-        (lists(rows=(1, [7])), r"matrix.indices must lie in \[0, 3\), got 7 in row 1"),
-        (lists(rows=(1, [-5])), r"matrix.indices must lie in \[0, 3\), got -5 in row 1"),
-        (lists(rows=(1, [0, 1, 2])), "matrix.rows and matrix.data must have one entry .* got 3 and 1 in row 1"),
-        (lists(data=(2, [1.0] * 500)), "matrix.rows and matrix.data must have one entry .* got 1 and 500 in row 2"),
-        (lists(rows=(1, ["a"])), r"matrix does not hold what its format \(lil\) must"),
-        (keys((9, 9)), r"matrix does not hold what its format \(dok\) must: axis 0 index 9 exceeds"),
-        (keys((-1, 2)), r"matrix does not hold what its format \(dok\) must: negative axis 0 index"),
+        (lists(rows=(1, [7])), r"matrix.indices must be in \[0, 3\), got 7 in row 1"),
+        (lists(rows=(1, [-5])), r"matrix.indices must be in \[0, 3\), got -5 in row 1"),
+        (
+            lists(rows=(1, [0, 1, 2])),
+            "matrix.rows and matrix.data must have lists of equal lengths, got 3 and 1 in row 1",
+        ),
+        (
+            lists(data=(2, [1.0] * 500)),
+            "matrix.rows and matrix.data must have lists of equal .* got 1 and 500 in row 2",
+        ),
+        (lists(rows=(1, ["a"])), r"matrix must be a valid lil matrix"),
+        (keys((9, 9)), r"matrix must be a valid dok matrix \(axis 0 index 9 exceeds"),
+        (keys((-1, 2)), r"matrix must be a valid dok matrix \(negative axis 0 index"),
         (
             changed(scipy.sparse.dia_matrix, offsets=np.arange(9, dtype=np.int32)),
             r"matrix.data must have a row for each",
@@ -315,9 +321,9 @@ def changed(kind, **parts):
         (changed(scipy.sparse.dia_matrix, data=np.ones(4)), r"matrix.data must have a row for each of matrix.offsets"),
         (changed(scipy.sparse.csr_matrix, data=np.float64(1)), r"matrix.data must be an array, got np.float64\(1.0\)"),
         (changed(scipy.sparse.csr_matrix, indices=np.arange(4)[:, None]), "matrix.indices must have 1 dimension"),
-        (changed(scipy.sparse.csr_matrix, data=np.ones((4, 2))), r"matrix does not hold what its format \(csr\) must"),
+        (changed(scipy.sparse.csr_matrix, data=np.ones((4, 2))), r"matrix must be a valid csr matrix"),
         (changed(scipy.sparse.csc_matrix, indptr=np.array([0, 1, 2, 3, 99])), "matrix.indptr must end at the number"),
-        (changed(scipy.sparse.coo_matrix, data=np.ones((4, 2))), r"matrix does not hold what its format \(coo\) must"),
+        (changed(scipy.sparse.coo_matrix, data=np.ones((4, 2))), r"matrix must be a valid coo matrix"),
     ],
 )
 def test_no_format_leads_scipy_out_of_its_arrays(matrix, message):
@@ -356,7 +362,7 @@ def test_room_behind_the_last_row_is_allowed_as_scipy_allows_it():
 
 @pytest.mark.parametrize("n_threads", [1, 4])
 def test_the_check_has_one_answer_on_any_number_of_threads(monkeypatch, n_threads):
-    monkeypatch.setattr("fastfedrec.data.csr._LEAST_ENTRIES", 1)
+    monkeypatch.setattr("fastfedrec.data.csr._MIN_ENTRIES", 1)
     indptr, indices = np.arange(0, 100_001, 10), (np.arange(100_000) % 10).astype(np.int32)
     with default_threads(n_threads):
         check_csr(indptr, indices, None, 10)

@@ -123,7 +123,7 @@ def test_ids_are_marked_and_looked_up_on_any_number_of_threads(ids, dtype, n_thr
 def test_in_order_is_an_index_of_any_type(places, dtype, place_dtype, n_threads):
     values, places = np.arange(42).astype(dtype)[::2], np.array(places, dtype=place_dtype)
     with pytest.MonkeyPatch.context() as patch, default_threads(n_threads):
-        patch.setattr(_pairs, "_LEAST_PAIRS", 1)
+        patch.setattr(_pairs, "_MIN_PAIRS", 1)
         got = _pairs.in_order(values, places)
     np.testing.assert_array_equal(got, values[places])
     assert got.dtype == values.dtype
@@ -132,7 +132,7 @@ def test_in_order_is_an_index_of_any_type(places, dtype, place_dtype, n_threads)
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
 @pytest.mark.parametrize("at", [1, 2, 3333, 4095, 4096, 4097, 5000, 8192, 8193, 9999])
 def test_one_pair_out_of_order_is_seen_wherever_it_is(monkeypatch, at, n_threads):
-    monkeypatch.setattr(_pairs, "_LEAST_PAIRS", 1)
+    monkeypatch.setattr(_pairs, "_MIN_PAIRS", 1)
     users, items = np.divmod(np.arange(10_000, dtype=np.int32), 3)
     users += 2  # two without any before, and two after
     n_users = users[-1] + 3
@@ -294,15 +294,15 @@ nan = float("nan")
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        (([1, 2], [1]), ValueError, r"items must have one entry per user entry \(2\), got 1"),
-        (([1, None], [1, 1]), ValueError, r"users\[1\] is missing \(None\); drop that row"),
+        (([1, 2], [1]), ValueError, r"items must have the length of users \(2\), got 1"),
+        (([1, None], [1, 1]), ValueError, r"users\[1\] is missing \(None\); drop the row"),
         (([1, nan], [1, 1]), ValueError, r"users\[1\] is missing \(nan\)"),
         (([1, 1], np.array([1, nan])), ValueError, r"items\[1\] is missing \(nan\)"),
         (([1, 1], [pd.NA, 1]), ValueError, r"items\[0\] is missing \(<NA>\)"),
         (([1], [pd.NaT]), ValueError, r"items\[0\] is missing \(NaT\)"),
         ((np.array(["NaT"], dtype="M8[s]"), [1]), ValueError, r"users\[0\] is missing \(NaT\)"),
-        (([[1], [2]], [1, 1]), TypeError, r"users\[0\] is not hashable \(list\); convert it to a tuple"),
-        (([np.zeros(2)], [1]), TypeError, r"users\[0\] is not hashable \(ndarray\)"),
+        (([[1], [2]], [1, 1]), TypeError, r"users\[0\] must be hashable, got list; convert it to a tuple"),
+        (([np.zeros(2)], [1]), TypeError, r"users\[0\] must be hashable, got ndarray"),
         ((np.zeros((2, 2)), [1, 1]), ValueError, r"users must have 1 dimension, got shape \(2, 2\)"),
         ((np.zeros(2, dtype=complex), [1, 1]), TypeError, "users must hold hashable ids, got dtype complex128"),
         (("ab", [1, 1]), TypeError, "users must be a sequence of ids, got str"),
@@ -314,15 +314,15 @@ nan = float("nan")
         (
             ([1, 2], [1, 1], [1, 2**70 + 1]),
             TypeError,
-            r"values\[1\] must be a number that float64 holds exactly, got 11",
+            r"values\[1\] must be a number that float64 represents exactly, got 11",
         ),
         (
             ([1, 2], [1, 1], [10**400, 1]),
             TypeError,
-            r"values\[0\] must be a number that float64 holds exactly, got 1000",
+            r"values\[0\] must be a number that float64 represents exactly, got 1000",
         ),
         (([1, 2], [1, 1], [Fraction(10**400), 0.5]), TypeError, "values must be an array of float32 or float64"),
-        (([1, 2], [1, 1], [1, None]), ValueError, r"values\[1\] is missing \(None\); drop it"),
+        (([1, 2], [1, 1], [1, None]), ValueError, r"values\[1\] must be a number, got None; drop the row"),
         (([1, 2], [1, 1], [Decimal(1), "2"]), TypeError, "values must be an array of float32 or float64"),
         (([1, 2], [1, 1], [Decimal(1), Decimal("nan")]), ValueError, r"values must be finite, got nan at \(1,\)"),
         (([1, 2], [1, 1], np.array([True, 2], dtype=object)), TypeError, "values must be an array of float32"),
@@ -348,7 +348,7 @@ def test_duplicates_are_refused_or_warned_of():
     assert caught[0].filename == __file__
     counts = Interactions.from_arrays([1, 1], [1, 1])  # no warning, which would be an error
     assert counts.values.tolist() == [2]
-    with pytest.raises(ValueError, match="values of a repeated user-item pair sum to infinity"):
+    with pytest.raises(ValueError, match="values of a repeated user-item pair must have a finite sum"):
         Interactions.from_arrays([1, 1], [1, 1], [1e308, 1e308], duplicates="sum")
 
 
@@ -363,7 +363,7 @@ def test_duplicates_are_refused_or_warned_of():
         (scipy.sparse.eye_array(2), {"user_ids": [1]}, ValueError, "user_ids must have 2 entries, .* got 1"),
         (scipy.sparse.eye_array(2), {"item_ids": ["a", "a"]}, ValueError, "item_ids must be distinct, got 1 repeated"),
         (scipy.sparse.eye_array(2), {"user_ids": [1, None]}, ValueError, r"user_ids\[1\] is missing"),
-        (scipy.sparse.csr_array((1, 2**31)), {}, ValueError, "items must number at most 2147483647, got 2147483648"),
+        (scipy.sparse.csr_array((1, 2**31)), {}, ValueError, "number of items must be at most 2147483647, got"),
     ],
 )
 def test_from_scipy_refuses(matrix, options, error, message):
@@ -401,7 +401,11 @@ def test_tables_that_are_no_frame_are_not_shown():
             r"user='who' is not a column; the frame has \['user'",
         ),
         (arrow, KeyError, r"user='who' is not a column; the frame has \['user', 'item'\]"),
-        (pd.DataFrame([["secret", 2, 3]], columns=["who", "item", "item"]), KeyError, "item='item' stands there more"),
+        (
+            pd.DataFrame([["secret", 2, 3]], columns=["who", "item", "item"]),
+            KeyError,
+            "item='item' occurs more than",
+        ),
     ):
         with pytest.raises(error, match=message) as caught:
             Interactions.from_dataframe(table, user="who")
@@ -411,8 +415,8 @@ def test_tables_that_are_no_frame_are_not_shown():
 @pytest.mark.parametrize(
     ("wrong", "error", "message"),
     [
-        ({1, 2}, TypeError, "must be in an order, got a set; pass a list, such as sorted"),
-        (frozenset([1, 2]), TypeError, "must be in an order, got a frozenset; pass a list"),
+        ({1, 2}, TypeError, "must be ordered, got a set; pass a list, such as sorted"),
+        (frozenset([1, 2]), TypeError, "must be ordered, got a frozenset; pass a list"),
         (pd.DataFrame({"id": [1, 2]}), TypeError, "must be one column, got a DataFrame; take the column by its name"),
         (pl.DataFrame({"id": [1, 2]}), TypeError, "must be one column, got a DataFrame; take the column by its name"),
         (np.array([[1], [2]]), ValueError, r"must have 1 dimension, got shape \(2, 1\)"),
@@ -435,7 +439,7 @@ def test_ids_are_one_column_in_an_order_everywhere(wrong, error, message):
 @pytest.mark.parametrize("wrong", ["ab", {"a", "b"}, None, 5, b"ab"])
 def test_features_are_columns_in_an_order(wrong):
     data = Interactions.from_arrays([1, 2], [1, 2])
-    with pytest.raises(TypeError, match=r"item_features\['e'\] must be a column in an order, got \w+; pass a list"):
+    with pytest.raises(TypeError, match=r"item_features\['e'\] must be an ordered column, got \w+; pass a list"):
         data.with_features(item_features={"e": wrong})
     with pytest.raises(TypeError, match=r"item_features must be named by strings, got 1 \(int\)"):
         data.with_features(item_features={1: [1, 2]})

@@ -177,7 +177,7 @@ def test_a_digest_alone_stands_for_what_a_file_has_not_kept():
     digest = ItemFeatures.of("x", COLUMNS).digest
     kept = ItemFeatures.of("item_features", digest)
     assert repr(kept) == repr(ItemFeatures.of("x", COLUMNS)) == f"<ItemFeatures: digest {digest[:16]}>"
-    with pytest.raises(ValueError, match=f"item_features are a digest alone, .*{digest[:16]}"):
+    with pytest.raises(ValueError, match=f"item_features must hold features, got only the digest {digest[:16]}"):
         kept.align("item_features", ["a"])
 
 
@@ -192,35 +192,47 @@ def test_ids_that_are_no_items_and_items_without_a_row():
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 BAD = {
-    "NaN": ({"year": [1.0, np.nan]}, ValueError, r"item_features\['year'\]\[1\] is nan, and must be finite"),
-    "NaN of pandas": (pd.DataFrame({"y": [np.nan, 1.0]}), ValueError, r"\['y'\]\[0\] is nan"),
-    "NaN after a null": (pl.DataFrame({"y": [None, 1.0, float("nan")]}), ValueError, r"\['y'\]\[2\] is nan"),
-    "infinite": ({"y": [1, float("-inf")]}, ValueError, r"\['y'\]\[1\] is -inf"),
-    "NaN in vectors": (np.array([[1.0, 2.0], [3.0, np.nan]]), ValueError, r"item_features\[1, 1\] is nan"),
-    "NaN in a sparse": (scipy.sparse.csr_array([[0, 1.0], [np.inf, 0]]), ValueError, r"item_features\[1, 0\] is inf"),
-    "NaN in a list": ({"v": [None, [0.5, np.nan]]}, ValueError, r"\['v'\]\[1, 1\] is nan"),
+    "NaN": ({"year": [1.0, np.nan]}, ValueError, r"item_features\['year'\]\[1\] must be finite, got nan"),
+    "NaN of pandas": (pd.DataFrame({"y": [np.nan, 1.0]}), ValueError, r"\['y'\]\[0\] must be finite, got nan"),
+    "NaN after a null": (
+        pl.DataFrame({"y": [None, 1.0, float("nan")]}),
+        ValueError,
+        r"\['y'\]\[2\] must be finite, got nan",
+    ),
+    "infinite": ({"y": [1, float("-inf")]}, ValueError, r"\['y'\]\[1\] must be finite, got -inf"),
+    "NaN in vectors": (
+        np.array([[1.0, 2.0], [3.0, np.nan]]),
+        ValueError,
+        r"item_features\[1, 1\] must be finite, got nan",
+    ),
+    "NaN in a sparse": (
+        scipy.sparse.csr_array([[0, 1.0], [np.inf, 0]]),
+        ValueError,
+        r"\[1, 0\] must be finite, got inf",
+    ),
+    "NaN in a list": ({"v": [None, [0.5, np.nan]]}, ValueError, r"\['v'\]\[1, 1\] must be finite, got nan"),
     "complex": (np.ones((2, 2), dtype=complex), TypeError, "real numbers .* complex128"),
     "masked vectors": (np.ma.masked_greater(np.ones((2, 2)), 0), ValueError, r"item_features\[0, 0\] is missing"),
-    "too large": ({"y": [1, 10**400]}, ValueError, r"\['y'\] holds a whole number that no float holds"),
+    "too large": ({"y": [1, 10**400]}, ValueError, r"\['y'\] must hold numbers in the range of float64"),
     "mixed": ({"y": [1, "a"]}, TypeError, r"\['y'\] .* got number 1 at position 0 and text 'a' at position 1"),
     "bytes": ({"y": [b"a", b"b"]}, TypeError, r"\['y'\] .* got bytes b'a' at position 0"),
     "dicts": ({"y": [{"a": 1}]}, TypeError, "got dict"),
-    "lists of lists": ({"y": [[["a"]], []]}, TypeError, r"\['y'\]\[0\] holds \['a'\], which is no label"),
-    "vectors of lengths": ({"y": [[0.5], [0.5, 1]]}, ValueError, "of one length, got lengths from 1 to 2"),
+    "lists of lists": ({"y": [[["a"]], []]}, TypeError, r"\['y'\]\[0\] must hold labels, got \['a'\]"),
+    "vectors of lengths": ({"y": [[0.5], [0.5, 1]]}, ValueError, "have equal lengths, got lengths from 1 to 2"),
     "three dimensions": ({"y": np.ones((2, 2, 2))}, ValueError, r"1 or 2 dimensions, got shape \(2, 2, 2\)"),
     "one text": ({"y": "abc"}, TypeError, r"\['y'\] must be a column with an entry for each item, got str"),
     "a number": (5, TypeError, "must be a frame, a mapping .* got int"),
     "a column": (["a", "b"], TypeError, "got list; name a column as"),
     "an array of one dimension": (np.ones(3), TypeError, r"got ndarray of shape \(3,\)"),
     "text": ("genres", TypeError, "got str"),
-    "nothing": ({}, ValueError, "must have a column beside 'item'"),
-    "ids alone": ({"item": [1, 2]}, ValueError, "must have a column beside 'item'"),
-    "no row": ({"item": [], "y": []}, ValueError, "must have a row, got none"),
+    "nothing": ({}, ValueError, "must have a column other than 'item'"),
+    "ids alone": ({"item": [1, 2]}, ValueError, "must have a column other than 'item'"),
+    "no row": ({"item": [], "y": []}, ValueError, "must have at least one row, got none"),
     "ids twice": ({"item": [1, 2, 1], "y": [1, 2, 3]}, ValueError, r"\['item'\] must be distinct, .* 0 and 2"),
     "an id missing": ({"item": ["a", None], "y": [1, 2]}, ValueError, r"\['item'\]\[1\] is missing"),
-    "lengths": ({"item": [1, 2], "y": [1, 2, 3]}, ValueError, "columns of one length, got {'item': 2, 'y': 3}"),
-    "names twice": (pd.DataFrame([[1, 2]], columns=["y", "y"]), KeyError, "each name once"),
-    "names that are numbers": (pd.DataFrame([[1, 2]]), TypeError, "names that are text, got 0"),
+    "lengths": ({"item": [1, 2], "y": [1, 2, 3]}, ValueError, "columns of equal length, got {'item': 2, 'y': 3}"),
+    "names twice": (pd.DataFrame([[1, 2]], columns=["y", "y"]), KeyError, "distinct column names"),
+    "names that are numbers": (pd.DataFrame([[1, 2]]), TypeError, "column names that are text, got 0"),
 }
 
 
@@ -234,10 +246,10 @@ def test_what_cannot_be_features_is_refused_by_name(case):
 def test_features_that_do_not_fit_the_items_are_refused():
     table = ItemFeatures.of("item_features", {"item": [1, 2], "y": [1, 2]})
     with pytest.raises(
-        TypeError, match=r"item_features\['item'\] must be of the items' ids' type, got numbers for str"
+        TypeError, match=r"item_features\['item'\] must have the type of the items' ids, got numbers and str"
     ):
         table.align("item_features", ["1", "2"])
-    with pytest.raises(KeyError, match=r"\['item'\] has none of the 2 items: it begins with 1, and item_ids with 7"):
+    with pytest.raises(KeyError, match=r"\['item'\] must contain some of the 2 items, got none: its first id is 1, "):
         table.align("item_features", [7, 8])
-    with pytest.raises(ValueError, match="must have 3 rows, one for each item in the order of item_ids, got 2; or"):
+    with pytest.raises(ValueError, match="must have 3 rows, one for each item in the order of item_ids, got 2; add"):
         ItemFeatures.of("item_features", np.ones((2, 4))).align("item_features", [1, 2, 3])

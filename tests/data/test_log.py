@@ -90,7 +90,7 @@ def test_bad_inputs():
     log = build([("a", 1, 2)])
     with pytest.raises(ValueError, match=r"mask must be bool of shape \(1,\), got int64"):
         log.keep_entries(np.array([1]))
-    with pytest.raises(ValueError, match="rows must lie in"):
+    with pytest.raises(ValueError, match="rows must be in"):
         log.select_users([3])
     with pytest.raises(ValueError, match="n must be at least 1"):
         log.shard(0)

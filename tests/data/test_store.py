@@ -111,7 +111,7 @@ def test_other_selections_are_pickled_whole(data, folder):
 
 
 def test_a_folder_that_is_there_is_not_overwritten(data, folder):
-    with pytest.raises(FileExistsError, match=r"data' exists; pass another"):
+    with pytest.raises(FileExistsError, match=r"data' must not exist; pass another"):
         store_interactions(data, folder)
 
 
@@ -123,10 +123,10 @@ def test_what_cannot_be_stored_leaves_nothing_behind(tmp_path):
 
 
 def test_no_folder_and_other_folders(tmp_path):
-    with pytest.raises(FileNotFoundError, match="holds no stored interactions"):
+    with pytest.raises(FileNotFoundError, match="must hold stored interactions, but"):
         open_interactions(tmp_path / "nothing")
     (tmp_path / "interactions.json").write_text('{"format": "other"}')
-    with pytest.raises(ValueError, match="is not of 'fastfedrec interactions 1'"):
+    with pytest.raises(ValueError, match="must have the format 'fastfedrec interactions 1'"):
         open_interactions(tmp_path)
     (tmp_path / "interactions.json").write_text("{")
     with pytest.raises(ValueError, match=r"interactions.json is damaged"):
@@ -136,18 +136,18 @@ def test_no_folder_and_other_folders(tmp_path):
 @pytest.mark.parametrize(
     ("name", "spoil", "message"),
     [
-        ("indices", lambda a: a.__setitem__(3, 80), r"indices.npy must lie in \[0, 80\), got 80 in row 0"),
-        ("indices", lambda a: a.__setitem__(3, -1), r"indices.npy must lie in \[0, 80\), got -1 in row 0"),
+        ("indices", lambda a: a.__setitem__(3, 80), r"indices.npy must be in \[0, 80\), got 80 in row 0"),
+        ("indices", lambda a: a.__setitem__(3, -1), r"indices.npy must be in \[0, 80\), got -1 in row 0"),
         (
             "indices",
             lambda a: a.astype(np.int64) + 2**32,
-            r"indices.npy must lie in \[-2147483648, 2147483647\], got 4294967\d+ at",
+            r"indices.npy must be in \[-2147483648, 2147483647\], got 4294967\d+ at",
         ),
         ("indices", lambda a: a.astype(np.float64), "indices.npy must hold integers, got dtype float64"),
         ("indices", lambda a: a[:, None], "indices.npy must have 1 dimension"),
-        ("indices", lambda a: a.__setitem__(1, a[0]), "indices.npy must rise within a row"),
+        ("indices", lambda a: a.__setitem__(1, a[0]), "indices.npy must increase within a row"),
         ("indptr", lambda a: a.__setitem__(0, 1), "indptr.npy must start at 0, got 1"),
-        ("indptr", lambda a: a.__setitem__(2, 0), "indptr.npy must not fall, got .* at row 1"),
+        ("indptr", lambda a: a.__setitem__(2, 0), "indptr.npy must not decrease, got .* at row 1"),
         ("indptr", lambda a: a.__setitem__(-1, a[-1] + 7), "indptr.npy must end at the number of entries"),
         ("indptr", lambda a: a[:0], "indptr.npy must have one entry more than there are rows"),
         ("indptr", lambda a: a.astype(np.float64), "indptr.npy must hold integers"),
@@ -158,11 +158,11 @@ def test_no_folder_and_other_folders(tmp_path):
         ("timestamps", lambda a: a.astype(np.float64), "timestamps.npy must hold integers, got dtype float64"),
         ("global_user_ids", lambda a: a[:3], "global_user_ids.npy must have 300 entries, .* got 3"),
         ("global_user_ids", lambda a: 0 * a, "global_user_ids.npy must be distinct, got 0 in rows 0 and 1"),
-        ("global_user_ids", lambda a: a.astype(np.int64) - 1, r"global_user_ids.npy must lie in \[0, .* got -1 at"),
-        ("user_ids", lambda a: a.__setitem__(5, a[4]), "user_ids.npy must be distinct, .* places 4 and 5"),
-        ("item_ids", lambda a: a.__setitem__(5, a[4]), "item_ids.npy must be distinct, .* places 4 and 5"),
+        ("global_user_ids", lambda a: a.astype(np.int64) - 1, r"global_user_ids.npy must be in \[0, .* got -1 at"),
+        ("user_ids", lambda a: a.__setitem__(5, a[4]), "user_ids.npy must be distinct, .* positions 4 and 5"),
+        ("item_ids", lambda a: a.__setitem__(5, a[4]), "item_ids.npy must be distinct, .* positions 4 and 5"),
         ("user_ids", lambda a: a[:3], "user_ids.npy must have 300 entries"),
-        ("item_ids", lambda a: a[:3], r"indices.npy must lie in \[0, 3\)"),
+        ("item_ids", lambda a: a[:3], r"indices.npy must be in \[0, 3\)"),
         ("user_feature_0", lambda a: a[:3], "user_feature_0.npy must have 300 entries, got 3"),
     ],
 )
@@ -200,7 +200,7 @@ def test_another_process_looks_at_its_part_of_the_files_itself(data, folder):
     np.save(path, array)
     for number in (0, 2):
         assert_same(pickle.loads(messages[number]), data.shard(3)[number])
-    with pytest.raises(ValueError, match=r"indices.npy must lie in \[0, 80\), got 1000000 in row 50"):
+    with pytest.raises(ValueError, match=r"indices.npy must be in \[0, 80\), got 1000000 in row 50"):
         pickle.loads(messages[1])
 
 
@@ -230,7 +230,7 @@ def test_what_is_not_interactions_is_refused(tmp_path):
 def test_what_is_no_ordinary_file_is_not_read(folder, name):
     (folder / name).unlink()
     os.mkfifo(folder / name)  # reading would wait for ever
-    with pytest.raises(ValueError, match=f"{name} is damaged .it is no ordinary file."):
+    with pytest.raises(ValueError, match=f"{name} is damaged .it is not an ordinary file."):
         open_interactions(folder)
 
 

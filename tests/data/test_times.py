@@ -126,7 +126,7 @@ def test_a_unit_keeps_every_time_or_refuses_it(numbers, of, to):
             number * PER_SECOND[to] // PER_SECOND[of] for number in numbers
         ], exact
     else:
-        with pytest.raises(ValueError, match=rf"timestamps\[\d\] is .*, of which timestamp_unit='{to}' would cut a"):
+        with pytest.raises(ValueError, match=rf"timestamps\[\d\] must not be truncated by timestamp_unit='{to}', got"):
             check_timestamps(times, len(times), unit=to)
 
 
@@ -160,24 +160,24 @@ def test_an_order_asks_for_all_times_that_it_needs():
     ("times", "options", "error", "message"),
     [
         (np.array(LOCAL, dtype="M8[ms]"), {"unit": "s"}, ValueError,
-         r"timestamps\[0\] is 2020-01-01T12:00:00.500, of which timestamp_unit='s' would cut a part; use a finer unit"),
-        (pd.Series([None, LOCAL[0]]), {"unit": "s"}, ValueError, r"timestamps\[1\] is 2020-01-01T12"),
+         r"timestamps\[0\] must not be truncated by timestamp_unit='s', got 2020-01-01T12:00:00.500; use a finer unit"),
+        (pd.Series([None, LOCAL[0]]), {"unit": "s"}, ValueError, r"timestamps\[1\] must not be .* got 2020-01-01T12"),
         (np.array(["2020-01-01", "3000-01-01"], dtype="M8[D]"), {}, ValueError,
-         r"timestamps\[1\] is 3000-01-01, which 64 bits of ns since 1970 do not reach; use timestamp_unit='s'"),
-        (np.array(["NaT", "1600"], dtype="M8[Y]"), {}, ValueError, r"timestamps\[1\] is 1600, which 64 bits of ns"),
+         r"timestamps\[1\] must be in the range of 64-bit ns since 1970, got 3000-01-01; use timestamp_unit='s'"),
+        (np.array(["NaT", "1600"], dtype="M8[Y]"), {}, ValueError, r"timestamps\[1\] must be in .* ns .* got 1600"),
         # In nanoseconds, as pandas may have the first one, the second is a moment of 1830.
-        ([None, pd.Timestamp(5), dt.datetime(3000, 1, 1)], {}, ValueError, r"timestamps\[2\] is 3000-01-01T00.* reach"),
-        ([pd.Timestamp("3000-01-01")], {}, ValueError, r"timestamps\[0\] is 3000-01-01.* ns since 1970 do not reach"),
-        (pd.Series([dt.datetime(3000, 1, 1)]), {}, ValueError, r"timestamps\[0\] is 3000-01-01.* do not reach"),
+        ([None, pd.Timestamp(5), dt.datetime(3000, 1, 1)], {}, ValueError, r"timestamps\[2\] must be in .* got 3000"),
+        ([pd.Timestamp("3000-01-01")], {}, ValueError, r"timestamps\[0\] must be in .* 64-bit ns since 1970, got 3000"),
+        (pd.Series([dt.datetime(3000, 1, 1)]), {}, ValueError, r"timestamps\[0\] must be in .* got 3000-01-01"),
         ([1.5], {}, TypeError, "timestamps must be whole numbers or dates, got 1.5 at position 0; mult"),
-        ([None, 1, 1.5], {}, TypeError, r"timestamps\[2\] must be a whole number or a date, as all are, got float"),
+        ([None, 1, 1.5], {}, TypeError, r"timestamps\[2\] must be a whole number or a date, .*, got float"),
         ([2.0**63], {}, TypeError, r"timestamps\[0\] must be below 2\*\*53, .* got 9\.22"),
         ([float("inf")], {}, TypeError, "timestamps must be whole numbers or dates, got inf"),
         ([2**64 - 1], {}, ValueError, r"timestamps\[0\] must be below 2\*\*63, got 18446744073709551615"),
         ([2**70], {}, ValueError, r"timestamps\[0\] must be below 2\*\*63, got 1180591620717411303424"),
         (["2020-01-01"], {}, TypeError, "timestamps must be whole numbers or dates, got dtype <U10; convert"),
-        (pl.Series(["x", None]), {}, TypeError, r"timestamps\[0\] must be a whole number or a date, as all"),
-        ([dt.date(2020, 1, 1), 5], {}, TypeError, r"timestamps\[0\] must be a whole number or a date, as all are, got"),
+        (pl.Series(["x", None]), {}, TypeError, r"timestamps\[0\] must be a whole number or a date, .*same kind"),
+        ([dt.date(2020, 1, 1), 5], {}, TypeError, r"timestamps\[0\] must be a whole number or a date, .*, got"),
         ([dt.timedelta(1)], {}, TypeError, "timestamps.* must be .*whole number"),
         (np.array([1], dtype="m8[s]"), {}, TypeError, "got dtype timedelta64"),
         ([True], {}, TypeError, "got dtype bool"),

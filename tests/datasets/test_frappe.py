@@ -64,7 +64,7 @@ def test_a_list_of_apps(tmp_path):
     log = load_frappe(path, item_ids=[4, 5, 30])
     assert (log.interactions.item_ids.tolist(), log.interactions.catalogue) == ([4, 5, 30], "public")
     assert log.interactions.item_features["cost"].tolist() == ["paid", "", "free"]
-    with pytest.raises(ValueError, match=r"items\[0\] is 30, which item_ids does not list \(2 of 3 rows in all\)"):
+    with pytest.raises(ValueError, match=r"items\[0\] must be in item_ids, got 30 \(2 of 3 rows have an unlisted id\)"):
         load_frappe(path, item_ids=[5, 4])
     some = load_frappe(path, item_ids=[5, 4], unlisted="drop")
     assert (some.interactions.user_ids.tolist(), some.contexts["daytime"].tolist()) == ([2], ["noon"])

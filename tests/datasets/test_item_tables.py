@@ -113,7 +113,7 @@ def test_what_csv_writes_is_read_back(tmp_path_factory, rows):
     ("text", "error", "message"),
     [
         ("name,kind\na,b\n", KeyError, r"item is not given, and none of \['name', 'kind'\] of .* is known as one"),
-        ("item,movieId,a\n1,2,3\n", KeyError, "item may be any of the columns"),
+        ("item,movieId,a\n1,2,3\n", KeyError, "item must be one column, got"),
         ("item,a,a\n1,2,3\n", ValueError, "line 1: a name stands twice"),
         (",item,a\n0,2,3\n", ValueError, "line 1: column 1 has no name; name it, or remove it"),
         ("item,a\n1,2\n,3\n", ValueError, "line 3: item must be an id, got ''"),

@@ -253,7 +253,7 @@ def test_the_publishers_list(tmp_path):
     chosen = load_movielens(path, item_ids=[5, 6], unlisted="drop")
     assert (table_of(chosen), chosen.item_features["genres"].tolist()) == ({1: {5: 5.0}}, [("Drama", "War"), ("War",)])
     for wrong, message in (
-        ([5, 6], r"items\[0\] is 30, which item_ids does not list"),
+        ([5, 6], r"items\[0\] must be in item_ids, got 30"),
         ([5, 30, 40], r"item_ids lists 40, which has no row in .*movies.csv; leave it out"),
         ("all", "item_ids must be one of 'published', got 'all'"),
     ):

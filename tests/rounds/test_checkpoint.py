@@ -111,7 +111,7 @@ def test_numbers_are_the_same_however_they_are_written():
 
 
 def test_what_is_not_known_has_no_digest():
-    with pytest.raises(TypeError, match=r"callback must hold .* got <object.*\(object\), of which no digest exists"):
+    with pytest.raises(TypeError, match=r"callback must hold .* got <object.*\(object\), which has no digest"):
         digests({"callback": object()})
 
 

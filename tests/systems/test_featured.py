@@ -87,7 +87,7 @@ def test_a_file_keeps_the_digest_and_serves_and_asks_for_features_before_it_is_f
     again.save(tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == (tmp_path / "with").read_bytes()
     ledger = Ledger()
-    with pytest.raises(ValueError, match=r"item_features are a digest alone, .* set_params\(item_features="):
+    with pytest.raises(ValueError, match=r"item_features must hold .* only the digest .* set_params\(item_features="):
         again.fit(data, ledger=ledger)
     assert not ledger.events
     again.set_params(item_features=table).fit(data, key=Key.from_seed(2))
@@ -116,8 +116,8 @@ def test_what_does_not_fit_the_items_is_refused_before_anything_is_spent(kind, d
     ledger = Ledger()
     for features, error, message in (
         (np.eye(39), ValueError, "must have 40 rows, one for each item in the order of item_ids, got 39"),
-        ({"item": ["a"], "kind": ["x"]}, TypeError, "got strings for numbers"),
-        ({"item": [99], "kind": ["x"]}, KeyError, "has none of the 40 items"),
+        ({"item": ["a"], "kind": ["x"]}, TypeError, "got strings and numbers"),
+        ({"item": [99], "kind": ["x"]}, KeyError, "must contain some of the 40 items, got none"),
     ):
         with pytest.raises(error, match=message):
             fitted(kind, data, features, ledger=ledger)

@@ -98,7 +98,7 @@ def test_features_cost_nothing_and_the_ledger_names_them(tmp_path):
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     np.testing.assert_array_equal(again.score([0] * 5, range(5)), model.score([0] * 5, range(5)))
-    with pytest.raises(ValueError, match="item_features are a digest alone"):
+    with pytest.raises(ValueError, match="item_features must hold features, got only the digest"):
         again.fit(data, key=KEY)
 
 
