@@ -183,7 +183,7 @@ ENGINES = [
         ("test_what_looks_alike_has_different_digests",),
     ),
     Mutant(
-        "checkpoint-forgets-its-cost", "a run that is resumed forgets what it had spent", "Run._keep",
+        "checkpoint-forgets-its-cost", "a run that is resumed forgets what it had spent", "Run._store_state",
         "self.ledger.to_dict()",
         "Ledger().to_dict()",
         ("systems/privrec/test_resumed::test_a_resumed_run_ends_with_the_same_bits",),

@@ -237,7 +237,7 @@ LOCAL = [
     ),
     Mutant(
         "stage-one-is-free", "PrivRec's rounds are calibrated as if stage one had cost nothing", "_calibrate",
-        "accountant.compose(event(first, stage1['cohort_size']), stage1['n_rounds'])",
+        "accountant.compose(event(stage1_multiplier, stage1['cohort_size']), stage1['n_rounds'])",
         "pass",
         ("test_the_ledger_of_a_private_stage_is_within_the_target",),
     ),

@@ -89,7 +89,7 @@ PRIVREC = [
     Mutant(
         "privrec-server-takes-more", "PrivRec's server takes sums longer than a cohort's clipped updates",
         "CohortRounds.inconsistency",
-        "norm > longest * (1 + 1e-9)",
+        "norm > max_norm * (1 + 1e-9)",
         "False",
         ("test_sums_longer_than_those_of_a_whole_cohort_are_refused",),
     ),

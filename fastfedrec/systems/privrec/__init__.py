@@ -1,7 +1,7 @@
-"""PrivRec: the two-tower network in cohorts with central noise, its stages, personalisation.
+"""PrivRec: the two-tower network trained in cohorts with central noise, its stages, and personalisation.
 
-What a client trains, and the clip of its update, are in `compute.networks._client_steps` (`ClientModel._train`), by the
-kernel of `mechanisms.clipping`; the networks are beside it.  Noise is in `grid_noise`, the cohort's sum in `_cohort`.
+`compute.networks._client_steps` trains a client and clips its update (`ClientModel._train`), with the kernel of
+`mechanisms.clipping`.  `grid_noise` adds noise, and `_cohort` sums over a cohort.
 """
 
 __all__: list[str] = []

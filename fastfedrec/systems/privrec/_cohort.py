@@ -1,4 +1,4 @@
-"""Rounds in which a cohort sends how far its clients came: what both stages of PrivRec have in common."""
+"""Rounds in which a cohort's clients send updates, the base of both stages of PrivRec."""
 
 import functools
 from abc import abstractmethod
@@ -24,23 +24,23 @@ from fastfedrec.rounds.receiver import RoundReceiver
 from fastfedrec.rounds.system import ArrayRule, FederatedSystem, Update
 from fastfedrec.systems.privrec.grid_noise import GridNoise
 
-_CLIENT_BLOCK = 64  # clients whose updates are in memory together; fixed, so that sums do not depend on threads
+_CLIENT_BLOCK = 64  # clients with updates in memory at a time; a fixed number, so that sums do not depend on threads
 OPTIMIZERS = ("sgd", "adam")  # of the server
-_DECAYS, _LEAST_SCALE = (0.9, 0.99), 1e-5  # Adam's betas and its epsilon: a mean update is about .001 in a parameter
+_DECAYS, _ADAM_EPSILON = (0.9, 0.99), 1e-5  # Adam's betas and epsilon: a mean update is about .001 per parameter
 
 
 @dataclass(frozen=True)
 class PrivRecState:
-    """What the server holds; it broadcasts the parameters to the cohort.
+    """The server's state, from which it broadcasts the parameters to the cohort.
 
     Parameters
     ----------
     parameters : ndarray of shape (n_parameters,), float32
-        Of the network.
+        Parameters of the network.
     cohort : ndarray of shape (cohort_size,), uint64
-        Global ids of the clients of the open round; secret, for the amplification by sampling rests on it.
+        Global ids of the open round's clients; secret, since amplification by sampling requires it.
     moments : ndarray of shape (2, n_parameters) or (0, n_parameters), float64
-        Decayed sums of mean updates and of their squares, with Adam: of what was released, so they cost nothing.
+        Adam's decayed sums of mean updates and of their squares, post-processing of the releases.
     """
 
     parameters: NDArray[np.float32]
@@ -49,34 +49,16 @@ class PrivRecState:
 
 
 class CohortRounds(FederatedSystem):
-    """The contract, but for what a client computes; subclasses are dataclasses with these fields.
+    """Rounds over cohorts of clients; subclasses are dataclasses with these fields and define a client's training.
 
-    Parameters
-    ----------
-    network : TwoTower or GRUEncoder
-        Whose parameters are trained.
-    population : ndarray of shape (n_users,), uint64
-        Global ids of all clients.
-    cohort_size : int
-        Clients of a round.
-    server_learning_rate : float
-        What the mean update is multiplied by, after the noise.
-    clip_norm : float or None
-        Bound of every client's update.
-    noise : GridNoise or None
-        None adds none.
-    key : Key
-        The server's, for the cohorts and the noise.
-    n_threads : int
-        For the noise.
-    checkpoint : Checkpoint or None
-        Where messages are recorded, and found again.
+    A client's update is clipped to `clip_norm`, and the sum gets `noise`, if any.  The mean update is multiplied by
+    `server_learning_rate`.  The server's `key` draws cohorts and noise, and `checkpoint` records messages.
     """
 
-    stage: ClassVar[str] = "training"  # what diverges
-    streams: ClassVar[str]  # names of random streams begin with it: no two stages share a draw
-    cohorts: ClassVar[str]
-    _what: ClassVar[str]  # clients send, for the ledger
+    stage: ClassVar[str] = "training"  # name of the stage in messages
+    streams: ClassVar[str]  # prefix of the names of random streams, so that no two stages share a draw
+    cohorts: ClassVar[str]  # stream of the cohorts
+    _what: ClassVar[str]  # content of the messages, for the ledger
     server_optimizer: str = "sgd"
 
     network: TwoTower | GRUEncoder
@@ -91,22 +73,22 @@ class CohortRounds(FederatedSystem):
 
     @abstractmethod
     def _client_data(self, shard: Any) -> Any:
-        """The data of a shard's users, ready for their training; ``visited`` are their interactions."""
+        """Return a shard's data, prepared for training; ``visited`` are the users' interactions."""
 
     @abstractmethod
     def _train(
         self, clients: Any, rows: np.ndarray, parameters: np.ndarray, clip_order: int, **draws: Any
     ) -> ClientUpdates:
-        """What some of these users send, clipped; `draws` are the key, the round and the number of threads."""
+        """Return the clipped updates of some users; `draws` are the key, the round and the number of threads."""
 
     # ---- the three functions ------------------------------------------------------------------------------------
 
     def initial_state(self) -> PrivRecState:
-        """The first parameters, which are public, and the first cohort."""
+        """Return the first parameters, which are public, and the first cohort."""
         return self.state_of(self.network.initial_parameters(self.key, purpose=f"{self.streams}.start"), 0)
 
     def state_of(self, parameters: np.ndarray, round_number: int, moments: np.ndarray | None = None) -> PrivRecState:
-        """The state of a round, from what is released of it and the key; without `moments`, of the first."""
+        """Return the state of a round from its released parameters and the key; `moments` start at zero."""
         cohort = FixedSizeSampling(self.cohort_size).sample(
             len(self.population), key=self.key, round=round_number, purpose=self.cohorts
         )
@@ -124,12 +106,13 @@ class CohortRounds(FederatedSystem):
         sender: str = "shard-0",
         n_threads: int = 0,
     ) -> Update:
-        """Train, clip and add up the updates of the shard's clients that are in the cohort."""
+        """Train the shard's clients in the cohort, clip their updates, and sum them."""
         if self.checkpoint is not None:
-            recorded = self.checkpoint.message(round, sender, functools.partial(self._wrong_with, state))
+            recorded = self.checkpoint.message(round, sender, functools.partial(self._rejection_reason, state))
             if recorded is not None:
                 return recorded
         clients = self._client_data(shard)
+        # Only clients of the secret cohort train; all others cost no time and add no update.
         rows = np.flatnonzero(np.isin(clients.visited.global_user_ids, state.cohort))
         total = np.zeros(self.network.n_parameters)
         clip_order = 1 if self.noise is None else self.noise.clip_order
@@ -137,7 +120,7 @@ class CohortRounds(FederatedSystem):
         for start in range(0, len(rows), _CLIENT_BLOCK):
             block = rows[start : start + _CLIENT_BLOCK]
             updates = self._train(clients, block, state.parameters, clip_order, **draws)
-            if self.noise is not None:  # sums of whole numbers are exact in float64
+            if self.noise is not None:  # float64 sums of whole numbers are exact
                 updates = replace(updates, values=self.noise.to_grid(updates.values))
             total += updates.total()
         update = Update(round, sender, clients.visited.n_users, {"total": self._as_sent(total)})
@@ -146,59 +129,64 @@ class CohortRounds(FederatedSystem):
         return update
 
     def apply(self, state: PrivRecState, update: Update) -> PrivRecState:
-        """Add noise, divide by the planned size of the cohort, and step along the mean (equation 6), or by Adam."""
+        """Add noise, divide by the cohort's planned size, and step along the mean (equation 6), or by Adam."""
         total = update.arrays["total"]
         if self.noise is not None:
             purpose = f"{self.streams}.noise"
             self.key.claim_message(purpose, update.round, "server")
             total = self.noise.release(total, self.key, purpose, update.round, self.n_threads)
-        with np.errstate(over="ignore", invalid="ignore"):  # divergence is named by fit
+        with np.errstate(over="ignore", invalid="ignore"):  # `fit` reports divergence
             if self.server_optimizer == "sgd":
                 step, moments = self.server_learning_rate / self.cohort_size * total, state.moments
             else:
                 mean = total / self.cohort_size
                 powers = [(1 - decay) * mean**power for power, decay in enumerate(_DECAYS, 1)]
                 moments = np.array(_DECAYS)[:, None] * state.moments + powers
-                first, second = (m / (1 - d ** (update.round + 1)) for m, d in zip(moments, _DECAYS, strict=True))
-                step = self.server_learning_rate * first / (np.sqrt(second) + _LEAST_SCALE)
+                # Adam's correction for moments that start at zero.
+                corrected_mean, corrected_square = (
+                    m / (1 - decay ** (update.round + 1)) for m, decay in zip(moments, _DECAYS, strict=True)
+                )
+                step = self.server_learning_rate * corrected_mean / (np.sqrt(corrected_square) + _ADAM_EPSILON)
             return self.state_of((state.parameters + step).astype(np.float32), update.round + 1, moments)
 
     def _as_sent(self, total: np.ndarray) -> np.ndarray:
+        """Return a sum in the type of the message."""
         return total if self.noise is None else total.astype(np.int64)
 
-    # ---- what a server accepts ----------------------------------------------------------------------------------
+    # ---- checks of updates --------------------------------------------------------------------------------------
 
     def zero_update(self, state: PrivRecState, round: int) -> Update:
-        """The identity of `merge`."""
+        """Return the identity of `merge`."""
         return Update(round, "nobody", 0, {"total": self._as_sent(np.zeros(self.network.n_parameters))})
 
     def rules(self, state: PrivRecState, n_clients: int) -> Mapping[str, ArrayRule]:
-        """What a well-formed update looks like."""
+        """Return type, shape and range of the arrays of an update."""
         shape = (self.network.n_parameters,)
         if self.noise is None:
             return {"total": ArrayRule(np.float64, shape)}
-        most = int(min(n_clients, self.cohort_size) * self.noise.radius)
-        return {"total": ArrayRule(np.int64, shape, -most, most)}
+        max_sum = int(min(n_clients, self.cohort_size) * self.noise.radius)
+        return {"total": ArrayRule(np.int64, shape, -max_sum, max_sum)}
 
     @one_blas_thread()
     def inconsistency(self, state: PrivRecState, update: Update) -> str | None:
-        """Say where a sum is longer than the clipped updates of a whole cohort can be."""
+        """Return why a sum exceeds the clipped updates of a whole cohort, or None."""
         if self.noise is None:
             return None
+        # Honest updates are clipped, so the triangle inequality bounds the norm of their sum.
         norm = float(np.linalg.norm(update.arrays["total"].astype(np.float64), self.noise.clip_order))
-        longest = min(update.n_clients, self.cohort_size) * self.noise.radius
-        if norm > longest * (1 + 1e-9):
-            return f"its total has norm {norm:.6g} in steps of the grid, and clipped updates reach {longest:.6g}"
+        max_norm = min(update.n_clients, self.cohort_size) * self.noise.radius
+        if norm > max_norm * (1 + 1e-9):
+            return f"its total has norm {norm:.6g} in steps of the grid, and clipped updates reach {max_norm:.6g}"
         return None
 
-    def _wrong_with(self, state: PrivRecState, update: Update) -> str | None:
-        """What is wrong with a message that was kept, as a server would find it."""
+    def _rejection_reason(self, state: PrivRecState, update: Update) -> str | None:
+        """Return why a server would reject a recorded message, or None."""
         receiver = RoundReceiver(self, state, update.round, {update.sender: update.n_clients})
         return None if receiver.receive(update) else receiver.rejections[0].reason
 
     @cached_property
     def event(self) -> Gaussian | CentralRelease | Unprotected:
-        """What one round costs."""
+        """Event of one round."""
         if self.noise is None:
             return Unprotected(f"the exact mean of the clients' {self._what}")
         return self.noise.event(
@@ -206,10 +194,10 @@ class CohortRounds(FederatedSystem):
         )
 
     def round_event(self, n_clients: int) -> Gaussian | CentralRelease | Unprotected:
-        """What one round is about to cost."""
+        """Return the event of one round."""
         return self.event
 
     def traffic(self, state: PrivRecState, n_clients: int) -> RoundTraffic:
-        """What one round moves: all parameters down; the same up, where a client hides which rows it has touched."""
+        """Return the traffic of one round: all parameters both ways, which hides the rows that a client changes."""
         size = 4 * self.network.n_parameters
         return RoundTraffic(download=size, upload=size, n_clients=self.cohort_size)

@@ -1,4 +1,4 @@
-"""Rounds of PrivRec that go on with the losses of stage one beside the recommender's (equation 11 of the paper)."""
+"""Rounds of PrivRec with the losses of stage one in addition to the recommender's (equation 11 of the paper)."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from fastfedrec.systems.privrec.stage1 import Stage1Settings, in_order
 
 
 class JointData(ClientData):
-    """The same, and the users' positives in the order of time."""
+    """The data of `ClientData`, and the users' positives in order of time."""
 
     def __init__(self, data: Interactions, features: Features, joint: JointNetwork, threshold: float, is_private: bool):
         super().__init__(data, features, joint.network, threshold, ignore_unknown=is_private)
@@ -25,24 +25,18 @@ class JointData(ClientData):
 
 @dataclass
 class JointRounds(PrivRecRounds):
-    """Rounds of PrivRec in which clients send what they change of the encoder, too, clipped and hidden as one.
-
-    Parameters
-    ----------
-    contrast : Stage1Settings
-        How sequences are cut, masked and weighted; other fields as of `PrivRecRounds`, with `network` a JointNetwork.
-    """
+    """Rounds of PrivRec in which updates include the encoder; `contrast` has the settings of its sequences."""
 
     network: JointNetwork  # type: ignore[assignment]
     contrast: Stage1Settings | None = None
 
     def network_part(self, parameters: np.ndarray) -> np.ndarray:
-        """Of all parameters those that recommend."""
+        """Return the part of all parameters that recommends."""
         return self.network.network_part(parameters)
 
     def whole(self, network: np.ndarray, learnt: np.ndarray | None) -> np.ndarray:
-        """All parameters, from the network's and the encoder of stage one."""
-        assert learnt is not None  # where these losses are, stage one was
+        """Return all parameters, from the network's and the encoder's of stage one."""
+        assert learnt is not None  # these rounds follow a stage one
         return self.network.join(network, learnt)
 
     def _new_data(self, shard: Interactions) -> JointData:
@@ -52,15 +46,15 @@ class JointRounds(PrivRecRounds):
         self, clients: JointData, rows: np.ndarray, parameters: np.ndarray, clip_order: int, **draws: Any
     ) -> ClientUpdates:
         assert self.contrast is not None
-        local, chosen = self.local, self.contrast
+        local, contrast = self.local, self.contrast
         examples = clients.draw(rows, local, self.streams, **draws)
         masked = draw_contrastive_examples(
-            clients.sequences, rows, length=chosen.length, n_negatives=chosen.negatives,
+            clients.sequences, rows, length=contrast.length, n_negatives=contrast.negatives,
             purpose=f"{self.streams}.masks", **draws,
         )  # fmt: skip
         return clients.joint.train_clients(
-            parameters, examples, masked, contrastive_weight=chosen.contrastive_weight,
+            parameters, examples, masked, contrastive_weight=contrast.contrastive_weight,
             learning_rate=local.learning_rate, n_epochs=local.epochs, batch_size=local.batch_size,
-            masked_batch_size=chosen.batch_size, clip_norm=self.clip_norm, clip_order=clip_order,
+            masked_batch_size=contrast.batch_size, clip_norm=self.clip_norm, clip_order=clip_order,
             purpose=f"{self.streams}.order", **draws,
         )  # fmt: skip

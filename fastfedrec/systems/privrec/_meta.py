@@ -1,4 +1,4 @@
-"""Rounds of PrivRec in which clients send gradients through their own steps: MAML, its first order, Meta-SGD."""
+"""Rounds of PrivRec in which clients send gradients through their local steps: MAML, first-order MAML, Meta-SGD."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,12 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.systems.privrec.rounds import ClientData, LocalTraining, PrivRecRounds
 
-#: What `PrivRec(meta=...)` may be.
+#: Values of `PrivRec(meta=...)`.
 METAS = ("reptile", *METHODS)
 
 
 class MetaData(ClientData):
-    """The same, for clients whose steps are differentiated."""
+    """The data of `ClientData`, for clients with differentiated steps."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class MetaData(ClientData):
     def adapt(
         self, parameters: np.ndarray, users: np.ndarray, local: LocalTraining, key: Key, purpose: str, n_threads: int
     ) -> ClientUpdates:
-        """How far each of these users (rows) comes on all of its data."""
+        """Return the changes that each of these users (rows) makes on all of the user's data."""
         return self.meta.adapt_clients(
             parameters, self.draw(users, local, purpose, key=key, round=0, n_threads=n_threads), n_epochs=local.epochs,
             batch_size=local.batch_size, key=key, purpose=f"{purpose}.order", n_threads=n_threads,
@@ -43,13 +43,7 @@ class MetaData(ClientData):
 
 @dataclass
 class MetaRounds(PrivRecRounds):
-    """Rounds of PrivRec whose clients split their data and send outer gradients, clipped and hidden as updates are.
-
-    Parameters
-    ----------
-    network : MetaNetwork
-        Whose parameters are trained; other fields as of `PrivRecRounds`.
-    """
+    """Rounds of PrivRec in which clients split their data and send clipped outer gradients as updates."""
 
     network: MetaNetwork  # type: ignore[assignment]
 
@@ -58,15 +52,15 @@ class MetaRounds(PrivRecRounds):
         return "updates of parameters and of their learning rates" if self.network.has_rates else "updates"
 
     def network_part(self, parameters: np.ndarray) -> np.ndarray:
-        """Of all parameters those that recommend."""
+        """Return the part of all parameters that recommends."""
         return self.network.network_part(parameters)
 
     def rates_part(self, parameters: np.ndarray) -> np.ndarray | None:
-        """Of all parameters the learning rates, if there are any."""
+        """Return the part of all parameters that are learning rates, or None."""
         return self.network.rates_part(parameters)
 
     def whole(self, network: np.ndarray, learnt: np.ndarray | None) -> np.ndarray:
-        """All parameters, from the network's."""
+        """Return all parameters, from the network's."""
         return self.network.join(network)
 
     def _new_data(self, shard: Interactions | InteractionLog) -> MetaData:
@@ -78,7 +72,7 @@ class MetaRounds(PrivRecRounds):
         local = self.local
         examples = clients.draw(rows, local, self.streams, **draws)
         split = split_examples(examples, key=draws["key"], purpose=f"{self.streams}.support", round=draws["round"])
-        # One bound on all that a client sends, learning rates too: its sensitivity is that of Reptile's update.
+        # One bound for the whole message, learning rates included, gives the sensitivity of Reptile's update.
         return clients.meta.train_clients(
             parameters, *split, n_epochs=local.epochs, batch_size=local.batch_size,
             clip_norm=self.clip_norm, clip_order=clip_order, purpose=f"{self.streams}.order", **draws,

@@ -1,4 +1,4 @@
-"""Around the rounds of a fit of PrivRec: its accounts, the checkpoint that it is resumed from, and divergence."""
+"""The run of a PrivRec fit: its ledgers, its checkpoint, and the check for divergence."""
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
@@ -16,15 +16,15 @@ from fastfedrec.rounds.system import ArrayRule, DivergenceError
 from fastfedrec.systems._transaction import Account
 from fastfedrec.systems.privrec._cohort import CohortRounds, PrivRecState
 
-_LARGEST_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
-_FIELDS = ("ledger", "rounds", "round")  # of a state
+_MAX_PARAMETER = 10.0  # weights start below 1; at this size, logits are in the tens of thousands
+_FIELDS = ("ledger", "rounds", "round")  # header of a stored state
 _MOMENTS = "moments"
-_NOISE_TO_LEARN_WITH = 0.003  # in each parameter of a step of the server
+_MAX_MEAN_NOISE = 0.003  # in each parameter of a server step, for training that learns
 
 
 @dataclass
 class Run:
-    """What all stages of one fit share; its ledgers are those of a run that was resumed, once a stage has begun."""
+    """The state that all stages of one fit share; a resumed stage replaces the ledgers by the stored ones."""
 
     account: Account
     communication: CommunicationLedger
@@ -36,18 +36,18 @@ class Run:
 
     @property
     def ledger(self) -> Ledger:
-        """What the run has cost so far."""
+        """Cost of the run so far."""
         return self.account.ledger
 
     def open(self, system: CohortRounds, start: Callable[[], np.ndarray], n_rounds: int) -> tuple[PrivRecState, int]:
-        """State and number of a stage's next round; `start` gives the first parameters where nothing was kept."""
+        """Return state and number of a stage's next round; `start` returns the first parameters of a new stage."""
         folder = system.checkpoint
-        found = None if folder is None else folder.restore(_FIELDS)
-        if folder is None or found is None:
+        stored = None if folder is None else folder.restore(_FIELDS)
+        if folder is None or stored is None:
             state = system.state_of(start(), 0)
-            self._keep(folder, -1, state)
+            self._store_state(folder, -1, state)
             return state, 0
-        header, arrays = found
+        header, arrays = stored
         with folder.checking_state():
             shape = (system.network.n_parameters,)
             rules = {"parameters": ArrayRule(np.float32, shape)}
@@ -61,6 +61,7 @@ class Run:
             last_round = check_integer("round", header["round"], low=-1, high=n_rounds - 1)
             communication = CommunicationLedger([read_traffic(traffic) for traffic in header["rounds"]])
             ledger = Ledger.from_dict(header["ledger"], check_costs=False)
+        # Only after all checks, so that a broken checkpoint leaves the account as it was.
         self.account.resume(ledger)
         self.communication = communication
         return system.state_of(arrays["parameters"], last_round + 1, arrays.get(_MOMENTS)), last_round + 1
@@ -74,11 +75,11 @@ class Run:
         n_rounds: int,
         after_round: Callable[[int, np.ndarray], None] | None = None,
     ) -> np.ndarray:
-        """Run a stage, or what is left of it, and return its last parameters."""
+        """Run the remaining rounds of a stage, and return its last parameters."""
 
         def after(round_number: int, state: PrivRecState) -> None:
             check_convergence(system, state.parameters, round_number)
-            self._keep(system.checkpoint, round_number, state)
+            self._store_state(system.checkpoint, round_number, state)
             if after_round is not None:
                 after_round(round_number, state.parameters)
 
@@ -97,7 +98,8 @@ class Run:
             name=self.name,
         ).parameters
 
-    def _keep(self, folder: Checkpoint | None, round_number: int, state: PrivRecState) -> None:
+    def _store_state(self, folder: Checkpoint | None, round_number: int, state: PrivRecState) -> None:
+        """Store the state after a round, if there is a checkpoint."""
         if folder is None:
             return
         rounds = [astuple(traffic) for traffic in self.communication.rounds]
@@ -107,16 +109,17 @@ class Run:
 
 
 def check_convergence(system: CohortRounds, parameters: np.ndarray, round_number: int) -> None:
-    """Raise where parameters, which are public, have left the range in which the network means anything."""
+    """Raise if the parameters, which are public, have left the usable range."""
     largest = float(np.abs(parameters).max())
-    if largest <= _LARGEST_PARAMETER:
+    if largest <= _MAX_PARAMETER:
         return
     reason = "lower learning_rate or server_learning_rate"
     if system.noise is not None:
+        # The noise on the sum, divided by the cohort's size.
         mean_noise = 2 * system.noise.noise_multiplier * system.noise.clip_norm / system.cohort_size
         reason = (
             f"the noise is {mean_noise:.3g} in each parameter of the mean update, and training needs about "
-            f"{_NOISE_TO_LEARN_WITH / system.server_learning_rate:.2g} or less: lower clip_norm, or enlarge cohort_size"
+            f"{_MAX_MEAN_NOISE / system.server_learning_rate:.2g} or less: lower clip_norm, or enlarge cohort_size"
         )
     raise DivergenceError(
         f"{system.stage} diverged in round {round_number}: the largest parameter is {largest:.3g}; {reason}"

@@ -1,4 +1,4 @@
-"""What a fitted network offers its users: scores of all items, and the networks that devices have fine-tuned."""
+"""Scores of a fitted network, and the networks that devices have fine-tuned."""
 
 import os
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ from fastfedrec.systems.privrec.rounds import ClientData
 
 
 class _TwoTowerRecommender(OwnRows):
-    """Scores of a network for the users and items of `interactions_`; other users are known by their features alone."""
+    """Scores of a network for the users and items of `interactions_`; new users are known by their features only."""
 
-    _needs_rows = False  # a network answers by features
+    _needs_rows = False  # the network scores by features
 
     parameters_: NDArray[np.float32]
     features_: Features
@@ -37,7 +37,7 @@ class _TwoTowerRecommender(OwnRows):
         user_ids : array_like of shape (n_queries,)
             External ids.
         contexts : mapping of str to array_like of shape (n_queries,), or None
-            The features of the context, where the model has any.
+            Features of the context, if the model has any.
 
         Returns
         -------
@@ -50,8 +50,8 @@ class _TwoTowerRecommender(OwnRows):
             return model._score_block(rows)
         if contexts is None:
             raise ValueError(
-                f"contexts must be given, with the columns {list(model.features_.context.names)}: the model scores "
-                "items in a context"
+                f"contexts must be given, with the columns {list(model.features_.context.names)}, since the model "
+                "scores items in a context"
             )
         features = model.features_.with_contexts({name: contexts[name] for name in model.features_.context.names})
         network = TwoTower(features, n_factors=model._network.n_factors, hidden=model._network.hidden)
@@ -63,9 +63,10 @@ class _TwoTowerRecommender(OwnRows):
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
-        # Contexts come with questions, and not with users.
-        nothing = FeatureTable((), (), 0, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32))
-        model.features_ = replace(replace(self.features_, context=nothing).encode(data), context=self.features_.context)
+        # Contexts belong to queries and not to users.
+        no_contexts = FeatureTable((), (), 0, np.zeros(1, dtype=np.int64), np.empty(0, dtype=np.int32))
+        without_context = replace(self.features_, context=no_contexts)
+        model.features_ = replace(without_context.encode(data), context=self.features_.context)
         model._network = TwoTower(model.features_, n_factors=self._network.n_factors, hidden=self._network.hidden)
         return model
 
@@ -77,8 +78,9 @@ class _TwoTowerRecommender(OwnRows):
         return self._network.score(self.parameters_, users, **self._personal(users)).astype(np.float64)
 
     def _popularity(self) -> np.ndarray:
-        """The network's answer for somebody of whom no feature is known, in a context of which none is."""
+        """Return the network's scores for a user without known features, in a context without known features."""
         has_contexts = self.features_.context.n_features > 0
+        # Missing features have zero embeddings, so the scores are the same for all such users.
         features = replace(self.features_, user=_unknown(self.features_.user))
         if has_contexts:
             features = replace(features, context=_unknown(self.features_.context))
@@ -88,28 +90,28 @@ class _TwoTowerRecommender(OwnRows):
     def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
         if not self.features_.context.n_features:
             return super()._lack_scores(rows)
-        # Out of a context whoever has nothing is offered what is popular; others are asked about in one.
+        # Without a context a user without items gets the most popular items; other users need a context.
         indptr = self.interactions_.indptr
         return indptr[rows + 1] == indptr[rows]
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-        # Of an item's features its id is the first, and embeddings of items come last.
+        # The id is the first of an item's features, and embeddings of items are last.
         table, width = self.features_.item, self._network.n_factors
         embeddings = self.parameters_[len(self.parameters_) - table.n_values * width :].reshape(-1, width)
         return similar_by_factors(embeddings[table.indices[table.indptr[: -1 : table.n_features]]], columns, n)
 
     def _personal(self, users: np.ndarray) -> dict[str, Any]:
-        """Whose own network answers; here everybody is served by the same."""
+        """Return the arguments for the users' own networks; none if all users share one."""
         return {}
 
 
 def _unknown(table: FeatureTable) -> FeatureTable:
-    """The same features of one entry, of which nothing is known."""
+    """Return a table with one entry without known features."""
     return replace(table, n_entries=1, indptr=np.zeros(table.n_features + 1, np.int64), indices=table.indices[:0])
 
 
 class _Personalized(_TwoTowerRecommender):
-    """What the devices of some users hold after `PrivRec.personalize`."""
+    """The models on the devices of some users after `PrivRec.personalize`."""
 
     def __init__(self, parameters: np.ndarray, ledger: Ledger, data: ClientData, updates: ClientUpdates):
         self.interactions_ = data.visited
@@ -123,10 +125,10 @@ class _Personalized(_TwoTowerRecommender):
         return {"updates": self._updates, "clients": users}
 
     def with_users(self, interactions: InteractionsLike) -> Self:
-        raise TypeError("fine-tuned networks belong to their users; use personalize of the model they were made from")
+        raise TypeError("fine-tuned networks belong to their users; use personalize of the original model")
 
     def save(self, path: str | os.PathLike[str], *, include_users: bool = True) -> None:
-        raise TypeError("fine-tuned networks stay on the users' devices; save the model they were made from")
+        raise TypeError("fine-tuned networks stay on the users' devices; save the original model")
 
     def __repr__(self) -> str:
         return f"<networks of {self.interactions_.n_users:,} users, fine-tuned by PrivRec.personalize>"

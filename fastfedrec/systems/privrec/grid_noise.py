@@ -1,4 +1,4 @@
-"""Central noise for sums of clipped real vectors: whole steps of a grid, so sums are exact and the claim is proved."""
+"""Central noise for sums of clipped real vectors, in whole steps of a grid: sums are exact, and the claim is proved."""
 
 import math
 from dataclasses import dataclass
@@ -13,45 +13,32 @@ from fastfedrec.mechanisms import DiscreteLaplace, RoundedGaussian
 
 __all__ = ["GridNoise", "check_grid_sums"]
 
-# Of the noise, in steps of the grid: a finer grid than needed costs memory and time for the table of the draws.
+# Standard deviation or scale of the noise in steps of the grid; a finer grid needs a larger table of draws.
 _GAUSSIAN_STEPS = 2**14
 _LAPLACE_STEPS = 2**12
-_BLOCK = 2**15  # values that stay in a cache from one operation to the next
+_BLOCK = 2**15  # values of a block, which stay in a cache between operations
 
 
 def check_grid_sums(kind: str, clip_norm: float, noise_multiplier: float, cohort_size: int) -> None:
-    """Refuse a cohort whose sums of whole steps are not exact in double.
-
-    Parameters
-    ----------
-    kind : {"gaussian", "laplace"}
-        Of the noise.
-    clip_norm, noise_multiplier : float
-        As for `GridNoise`.
-    cohort_size : int
-        Clients of a round; public.
-
-    Raises
-    ------
-    ValueError
-        The noise is too small for the number of clients.
-    """
+    """Raise `ValueError` if the sums of whole steps over a cohort are not exact in doubles: the noise is too small."""
+    # Largest absolute entry of a vector, in steps.
     radius = math.ceil(Fraction(clip_norm) / _step(kind, clip_norm, noise_multiplier))
     remedy = "use more noise (a smaller epsilon), or a smaller cohort_size"
     check_summands("noise_multiplier", f"{noise_multiplier:g}", cohort_size, max_summands(radius, DOUBLE_LIMIT), remedy)
 
 
 def _step(kind: str, clip_norm: float, noise_multiplier: float) -> Fraction:
+    """Return the step of the grid, a power of two."""
     size = Fraction(noise_multiplier) * 2 * Fraction(clip_norm)
     return Fraction(2) ** math.ceil(math.log2(size / (_GAUSSIAN_STEPS if kind == "gaussian" else _LAPLACE_STEPS)))
 
 
 @dataclass(frozen=True)
 class GridNoise:
-    """Noise on the sum of the vectors of a cohort, each within `clip_norm`; made by `calibrated`.
+    """Noise on the sum of a cohort's vectors, each of norm at most `clip_norm`; made by `calibrated`.
 
-    Each vector is cut toward zero to whole steps of a grid of public size, so no norm grows; the step is a power of
-    two, so that no rounding error occurs.  One vector for another moves the sum by at most 2 `clip_norm`.
+    Each vector is truncated to whole steps of a public grid, which never raises its norm.  The step is a power of two,
+    so there is no rounding error.  Replacing one vector changes the sum by at most 2 `clip_norm`.
     """
 
     mechanism: RoundedGaussian | DiscreteLaplace
@@ -61,7 +48,7 @@ class GridNoise:
 
     @classmethod
     def calibrated(cls, kind: str, clip_norm: float, noise_multiplier: float) -> "GridNoise":
-        """Noise whose standard deviation ("gaussian") or scale ("laplace") is `noise_multiplier` * 2 `clip_norm`."""
+        """Return noise with standard deviation ("gaussian") or scale ("laplace") `noise_multiplier` * 2 `clip_norm`."""
         size = Fraction(noise_multiplier) * 2 * Fraction(clip_norm)
         step = _step(kind, clip_norm, noise_multiplier)
         mechanism = (
@@ -71,17 +58,17 @@ class GridNoise:
 
     @property
     def clip_order(self) -> int:
-        """In which norm vectors must be clipped: an l2 bound gives no guarantee under Laplace noise."""
+        """Order of the norm in which vectors must be clipped; an L2 bound gives no guarantee with Laplace noise."""
         return 2 if isinstance(self.mechanism, RoundedGaussian) else 1
 
     @property
     def radius(self) -> float:
-        """`clip_norm` in steps."""
+        """Bound `clip_norm` in steps."""
         return self.clip_norm / self.step
 
     def to_grid(self, values: np.ndarray) -> np.ndarray:
-        """Whole steps, written over `values` (1-d, clipped) where its type holds them."""
-        steps_per_unit = 1 / self.step  # a power of two, so products are exact, or below 1 and cut to 0
+        """Return whole steps, in place for `values` (1-d, clipped) if their type can hold them."""
+        steps_per_unit = 1 / self.step  # a power of two, so products are exact, or below 1 and truncated to 0
         limits = np.finfo(values.dtype)
         if not (float(limits.tiny) <= steps_per_unit and max(steps_per_unit, 2 * self.radius) <= float(limits.max)):
             values = values.astype(np.float64)
@@ -92,16 +79,17 @@ class GridNoise:
         return values
 
     def release(self, total: np.ndarray, key: Key, purpose: str, round_number: int, n_threads: int) -> np.ndarray:
-        """The noisy sum, in the vectors' own unit."""
+        """Return the noisy sum in the unit of the vectors."""
         noisy = self.mechanism.add_noise(total, key=key, purpose=purpose, round=round_number, n_threads=n_threads)
         return noisy * self.step
 
     def event(
         self, n_users: int, cohort_size: int, n_draws: int, what: str = "clipped updates"
     ) -> Gaussian | CentralRelease:
-        """One release of the sum of `what` over a cohort drawn without replacement."""
+        """Return the event of one release of the sum of `what` over a cohort drawn without replacement."""
         kind = "gaussian" if self.clip_order == 2 else "laplace"
         check_grid_sums(kind, self.clip_norm, self.noise_multiplier, cohort_size)
+        # Replacing one clipped vector moves the sum by at most twice the bound; truncation to steps shrinks vectors only.
         sensitivity = 2 * Fraction(self.clip_norm) / Fraction(self.step)
         distance = self.mechanism.total_distance(n_draws)
         if isinstance(self.mechanism, RoundedGaussian):

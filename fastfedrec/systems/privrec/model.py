@@ -1,8 +1,8 @@
 """PrivRec and DP-PrivRec: federated Reptile on a two-tower network with side features (Wang et al. 2021).
 
-One round: the server sends the network's parameters to `cohort_size` clients, drawn without replacement; each takes its
-own steps of SGD and sends how far it came; the server adds noise to the sum, and steps along the mean.  Afterwards a
-user's device fine-tunes the network on that user's own data.  Corrections: docs/explanation/systems/privrec/privrec.md.
+In a round, the server sends the network's parameters to `cohort_size` clients, drawn without replacement.  Each takes
+steps of SGD and sends the difference; the server adds noise to the sum and steps along the mean.  Finally a user's
+device fine-tunes the network on that user's data.  docs/explanation/systems/privrec/privrec.md lists corrections.
 """
 
 import os
@@ -58,69 +58,71 @@ class PrivRec(_TwoTowerRecommender):
     """Federated meta-learning of a two-tower network with side features, with or without user-level privacy.
 
     **Guarantee** (`noise_multiplier` or `target_epsilon` given, or no rounds and `popularity_epsilon`: DP-PrivRec).
-    Replacing all data of one user ("replace", privacy unit "user") is hidden from everybody who sees what the server
-    releases: the item counts, if asked for, and the parameters after each round.  The server is trusted ("central"):
-    it sees every update and draws the cohorts, in secret.  The figure of a run is in `ledger_`, by an accountant for
-    sampling without replacement.  A user's fine-tuned network never leaves the device.  Values given for
-    features, and the lists of users and items, are taken to be public.  Otherwise, or with ``stage1="published"``,
-    there is none.
+    Replacing all data of one user ("replace", privacy unit "user") is hidden from everyone who sees the releases of the
+    server: the item counts, if any, and the parameters after each round.  The server is trusted ("central"): it
+    receives every update and draws the cohorts, in secret.  `ledger_` has the epsilon of a run, from an accountant for
+    sampling without replacement.  A user's fine-tuned network never leaves the device.  The given values of features,
+    and the lists of users and items, are assumed to be public.  Otherwise, or with ``stage1="published"``, there is no
+    guarantee.
 
     Parameters
     ----------
     features : mapping or None
-        Which features the towers see: names of columns under "user", "item" and (for a log) "context"; or a mapping
-        from name to all values that may occur, which under a guarantee are public: any other value counts as none.
-        Values of a plain name are taken from the data, which no guarantee covers; the ledger says so.  The item's id
-        is always one.  None: nothing but the item's id.
+        Features of the towers: names of columns under "user", "item" and (for a log) "context"; or a mapping from name
+        to all possible values, which are public under a guarantee: any other value counts as missing.  The values of a
+        plain name are taken from the data, which no guarantee covers, as the ledger states.  The item's id is always a
+        feature, and with None the only one.
     n_rounds : int or "auto"
-        Rounds (the paper's E1).  0, where there is a `popularity_epsilon`: devices fine-tune what that gives.
+        Number of rounds (E1 in the paper).  With 0, which needs `popularity_epsilon`, devices fine-tune the first
+        network.
     cohort_size : int, "auto" or "all"
-        Clients of a round (M); exactly so many, drawn without replacement.
+        Number of clients in each round (M), drawn without replacement.
     local_epochs : int or "auto"
-        Passes of a client over its own examples (E2).
+        Number of a client's passes over its examples (E2).
     learning_rate, server_learning_rate : float or "auto"
-        Of a client's steps, and of the server's along the mean update.
+        Step size of a client, and of the server along the mean update.
     server_optimizer : {"auto", "sgd", "adam"}
-        Whether the server multiplies the mean update by its rate (equation 6), or steps by Adam with the mean as its
-        gradient [4]_, which costs no privacy but follows noise, too.  "auto" is Adam where the preset is "recommended",
+        Whether the server multiplies the mean update by its rate (equation 6), or takes Adam steps with the mean as
+        gradient [4]_, which have no privacy cost but follow the noise.  "auto" is Adam if the preset is "recommended",
         there is no noise, and `server_learning_rate` is "auto".
     negatives : int or "auto"
-        Items that a user has not visited, drawn for each positive, in each round anew.
+        Number of unvisited items that are drawn for each positive, anew in each round.
     meta : {"reptile", "first-order-maml", "maml", "meta-sgd"}
-        What a client sends: how far its epochs bring it; or, after them on half of its positives, minus the gradient of
-        its loss on the others, by the parameters it came to, by those it started from (second order), or by these and
-        by a learning rate of each parameter, which starts from `learning_rate` and is released as they are.  With one
-        positive it sends zeros.
+        Message of a client.  "reptile": the change of the parameters by its epochs.  Otherwise it trains on half of its
+        positives and sends the negative gradient of the loss on the others, with respect to the trained parameters
+        ("first-order-maml"), the first ones ("maml", second order), or the first ones and a learning rate of each
+        parameter ("meta-sgd"), which begins at `learning_rate` and is released too.  With one positive it sends zeros.
     clip_norm : float or None
         Bound (S) of a client's update over all its epochs: dense weights, embeddings and learning rates together.
     noise_multiplier : float or None
-        z: the noise has standard deviation (Laplace: scale) z * 2 S on the sum of a cohort, in every parameter.
+        Noise multiplier z: the noise on a cohort's sum has standard deviation (Laplace: scale) z * 2 S in every
+        parameter.
     target_epsilon : float or None
-        Choose the least noise with which the whole run costs a user no more than this, at `delta`.
+        Largest epsilon of the whole run for a user, at `delta`; the fit uses the smallest noise that satisfies it.
     popularity_epsilon : float or None
-        Before the first round, release how many users have each item (at most 10 items a user, discrete Laplace noise),
-        and start with a network that scores items by that; part of `target_epsilon`.  None starts at random.
+        Epsilon of a first release of item counts (at most 10 items per user, discrete Laplace noise), a part of
+        `target_epsilon`; the first network scores items by these counts.  None starts at random.
     stage1 : {"none", "public", "dp", "published"}
-        Whether items' embeddings start from what a recurrent encoder learns from sequences: of other people, passed to
-        `fit` ("public": costs nothing, if they are that); the users' own, in rounds with clipping and noise ("dp":
-        part of `target_epsilon`, or with the same `noise_multiplier`), or without, as the paper does it ("published":
-        no guarantee at all).
+        Source of the items' first embeddings, which a recurrent encoder learns from sequences.  "public": sequences of
+        other users, passed to `fit`, at no cost if they are public.  "dp": the users' own, in rounds with clipping and
+        noise, as a part of `target_epsilon` or with the same `noise_multiplier`.  "published": the users' own without
+        noise, as in the paper, which voids any guarantee.
     stage1_share : float
-        Of what `target_epsilon` leaves for rounds, the share that "dp" may spend on stage one; all without rounds.
+        Share of the rounds' part of `target_epsilon` for stage one with "dp"; without rounds stage one has all of it.
     stage1_options : mapping or None
-        Other numbers of stage one than its own: n_rounds, cohort_size, local_epochs, learning_rate,
-        server_learning_rate, batch_size, length (of sequences), negatives, clip_norm (None takes the model's).  And
-        contrastive_weight: above 0, rounds go on with its losses beside their own (equation 11), so many times.
+        Settings of stage one that replace its defaults: n_rounds, cohort_size, local_epochs, learning_rate,
+        server_learning_rate, batch_size, length (of sequences), negatives, clip_norm (None takes the model's), and
+        contrastive_weight, the weight of stage one's losses in the rounds after it (equation 11).
     noise : {"gaussian", "laplace"}
-        "laplace" clips in the l1 norm, without which Laplace noise promises nothing.
+        Distribution of the noise; "laplace" clips in the L1 norm, which its guarantee needs.
     preset : {"recommended", "paper"}
-        What "auto" stands for.
+        Values of "auto".
     delta : float
-        At which the ledger states its figures, and `target_epsilon` is meant.
+        Delta of the ledger's epsilon and of `target_epsilon`, between 0 and 1.
     threshold : float
-        An interaction with a value above it is positive; every entry of a log is.  All others count as visited.
+        An interaction with a value above it is positive, and so is every entry of a log; all others count as visited.
     batch_size : int
-        Examples of a local step.
+        Number of examples in a local step.
     n_factors : int
         Width of embeddings and towers; a multiple of 16.
     hidden : tuple of int
@@ -129,17 +131,17 @@ class PrivRec(_TwoTowerRecommender):
     Attributes
     ----------
     parameters_ : ndarray of shape (n_parameters,), float32
-        Of the network, after `fit`.
+        Parameters of the network.
     learning_rates_ : ndarray of shape (n_parameters,), float32, or None
-        Of each parameter, by which devices fine-tune; None but for "meta-sgd".
+        Learning rate of each parameter, with which devices fine-tune; None unless `meta` is "meta-sgd".
     features_ : fastfedrec.data.features.Features
-        The values of every feature; the users' own among them.
+        Values of every feature, including those of the users.
     noise_multiplier_ : float or None
-        As used; None without noise.
+        Noise multiplier of the run; None without noise.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user.
+        Privacy cost of the run for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What a client of each round received and sent; first of all the items that count, with `popularity_epsilon`.
+        Traffic of a client in each round; with `popularity_epsilon` the first entry is the release of counts.
 
     References
     ----------
@@ -191,6 +193,7 @@ class PrivRec(_TwoTowerRecommender):
     hidden: tuple[int, ...] = (128, 64, 32, 16)
 
     def _check_parameters(self) -> None:
+        """Check all settings, and the keys of `features`."""
         vars(self).update(check_settings(self.get_params()))
         if self.features is None:
             return
@@ -212,27 +215,26 @@ class PrivRec(_TwoTowerRecommender):
         checkpoint: str | os.PathLike[str] | None = None,
         public: InteractionsLike | None = None,
     ) -> Self:
-        """Train by `n_rounds` federated rounds.
+        """Train in `n_rounds` federated rounds.
 
         Parameters
         ----------
         interactions : Interactions, InteractionLog, SciPy sparse matrix or array, or frame
-            Everything that a user has visited; a value below 0 is refused.  A client without positives sends zeros.
+            All visits of the users; a value below 0 is refused.  A client without positives sends zeros.
         callback : callable or None
-            Called as ``callback(model, round)`` after each round, with the model ready to use.
+            Function that is called as ``callback(model, round)`` after each round, with a model that is ready to use.
         checkpoint : path-like or None
-            A folder in which the run is kept after every round; where one is there already, it is resumed, and ends
-            with the same bits.  It holds the key, and sums without noise: only its owner may read it.
+            Folder that stores the run after every round; a run that it contains is resumed, and ends with the same
+            bits.  It holds the key and sums without noise, so only its owner may read it.
         public : Interactions, matrix, frame or None
-            With ``stage1="public"``: sequences, with timestamps, of people who are no users here.
+            With ``stage1="public"``: sequences, with timestamps, of persons who are not users here.
 
         Raises
         ------
         DivergenceError
-            The parameters, which are public, left the range in which the network means anything; the message names the
-            round and what to change.
+            The parameters, which are public, left the usable range; the message names the round and a remedy.
         ValueError
-            A checkpoint of a run on other data or with other parameters; a stage one on data without all timestamps.
+            The checkpoint is of a run on other data or with other parameters, or stage one needs missing timestamps.
         """
         self._check_parameters()
         visited = interactions.interactions if isinstance(interactions, InteractionLog) else interactions
@@ -259,8 +261,8 @@ class PrivRec(_TwoTowerRecommender):
             key = resolve_key(key if folder is None else folder.resolve_key(key))
             ledger = resolve_ledger(ledger, self.delta)
             key.claim(f"{type(self).__name__}.fit")
-            kept_as = None if folder is None else folder.run
-            self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, run=kept_as)
+            run_name = None if folder is None else folder.run
+            self.ledger_ = self._open_account(ledger, visited, simulation=key.is_simulation, run=run_name)
             self.interactions_, self.features_, self.communication_ = visited, features, CommunicationLedger()
             self._network = self._build()
             self.noise_multiplier_ = settings.noise_multiplier
@@ -272,14 +274,14 @@ class PrivRec(_TwoTowerRecommender):
             system = self._system(settings, key, n_threads, folder)
 
             def after_round(round_number: int, parameters: np.ndarray) -> None:
-                self._take(run, system, parameters)
+                self._set_state(run, system, parameters)
                 if callback is not None:
                     callback(self, round_number)
 
             state, first_round = run.open(
-                system, lambda: self._start(data, system, run, sequences, learnt), settings.n_rounds
+                system, lambda: self._first_parameters(data, system, run, sequences, learnt), settings.n_rounds
             )
-            self._take(run, system, state.parameters)
+            self._set_state(run, system, state.parameters)
             run.rounds(system, data, state, first_round, settings.n_rounds, after_round)
         return self
 
@@ -293,41 +295,41 @@ class PrivRec(_TwoTowerRecommender):
     ) -> _Personalized:
         """Fine-tune the network for each user on that user's own data, as the user's device does.
 
-        Nothing is sent, so it costs no privacy.
+        No message is sent, so this has no privacy cost.
 
         Parameters
         ----------
         data : Interactions, InteractionLog, SciPy sparse matrix or array, or frame
             The users' own data, with the same items and features; users may be new.
         key : Key or None
-            Source of negatives and of the order of examples; None draws one from entropy.
+            Source of negatives and of the order of examples; None draws a key from entropy.
         local_epochs : int or None
-            Passes over a user's examples; None takes the training's.
+            Number of passes over a user's examples; None takes the value of the training.
         n_threads : int
-            0 for all; the result does not depend on it.
+            Number of threads, 0 for all; the result does not depend on it.
 
         Returns
         -------
         Recommender
-            Offers `score`, `recommend` and `score_items` for these users; it holds each one's own parameters in memory
-            (about 4 (n_dense + n_factors * distinct feature values) bytes a user), and is not saved.
+            A model with `score`, `recommend` and `score_items` for these users.  It has each user's parameters in
+            memory (about 4 (n_dense + n_factors * distinct feature values) bytes per user), and cannot be saved.
 
         Raises
         ------
         KeyError
-            A value of a feature that the model was not told of.
+            A feature has a value that the model does not know.
         """
         fitted = self._fitted()
         if not isinstance(data, InteractionLog):
             data = as_interactions("data", data, item_ids=fitted.interactions_.item_ids)
-        own = data.interactions if isinstance(data, InteractionLog) else data
-        if not np.array_equal(own.item_ids, fitted.interactions_.item_ids):
+        rows = data.interactions if isinstance(data, InteractionLog) else data
+        if not np.array_equal(rows.item_ids, fitted.interactions_.item_ids):
             raise ValueError("data must have the items the model was fitted with; see Interactions.select_items")
         settings = PrivRecSettings.on_device(fitted.get_params())
         epochs = settings.local_epochs
         if local_epochs is not None:
             epochs = check_integer("local_epochs", local_epochs, low=0, high=2**31 - 1)
-        users, local, purpose = np.arange(own.n_users), fitted._local(settings, epochs), "privrec.personal"
+        users, local, purpose = np.arange(rows.n_users), fitted._local(settings, epochs), "privrec.personal"
         key = resolve_key(key)
         if fitted.learning_rates_ is None:
             clients = ClientData(data, fitted.features_, fitted._network, fitted.threshold)
@@ -341,7 +343,7 @@ class PrivRec(_TwoTowerRecommender):
             updates = clients.adapt(parameters, users, local, key, purpose, n_threads)
         return _Personalized(fitted.parameters_, fitted.ledger_, clients, updates)
 
-    # ---- around a run -------------------------------------------------------------------------------------------
+    # ---- parts of a run -----------------------------------------------------------------------------------------
 
     def _build(self) -> TwoTower:
         return TwoTower(self.features_, n_factors=self.n_factors, hidden=tuple(self.hidden))
@@ -350,7 +352,7 @@ class PrivRec(_TwoTowerRecommender):
         return LocalTraining(epochs, settings.learning_rate, self.batch_size, settings.negatives, self.threshold)
 
     def _plan(self, users: Interactions, key: Key) -> list[Phase]:
-        """Stage two of users whose rows are elsewhere, so without what `fit` learns of rows before it."""
+        """Return stage two for users on nodes, without the earlier stages, which `fit` learns from rows."""
         settings = PrivRecSettings.resolve(self.get_params(), users.n_users)
         settings.check_draws(users.n_items, self.batch_size)
         self.interactions_, self.features_ = users, first.describe_features({}, users, users)
@@ -373,7 +375,7 @@ class PrivRec(_TwoTowerRecommender):
             return MetaRounds(self.features_, learnt, *described)
         return PrivRecRounds(self.features_, self._network, *described)
 
-    def _start(
+    def _first_parameters(
         self,
         data: Interactions | InteractionLog,
         system: PrivRecRounds,
@@ -381,7 +383,7 @@ class PrivRec(_TwoTowerRecommender):
         sequences: Interactions | None,
         learnt: np.ndarray | None,
     ) -> np.ndarray:
-        """The parameters of the first round of stage two."""
+        """Return the parameters of the first round of stage two."""
         parameters = system.network_part(system.initial_state().parameters)
         if sequences is not None and learnt is not None:
             parameters = with_embeddings(self._network, parameters, self.interactions_.item_ids, sequences, learnt)
@@ -396,14 +398,14 @@ class PrivRec(_TwoTowerRecommender):
         run.communication.record(RoundTraffic(download=0, upload=4 * first.MAX_ITEMS, n_clients=positives.n_users))
         return system.whole(first.popularity_start(self._network, parameters, counts, system.local.negatives), learnt)
 
-    def _take(self, run: Run, system: PrivRecRounds, parameters: np.ndarray) -> None:
+    def _set_state(self, run: Run, system: PrivRecRounds, parameters: np.ndarray) -> None:
         self.ledger_, self.communication_ = run.ledger, run.communication
         self.parameters_, self.learning_rates_ = system.network_part(parameters), system.rates_part(parameters)
 
     def _run_of(
         self, data: Interactions | InteractionLog, public: Interactions | None, settings: PrivRecSettings, n_shards: int
     ) -> dict[str, str]:
-        """Digests of everything that the bits of a run depend on, beside the key."""
+        """Return digests of all inputs on which the bits of a run depend, except for the key."""
         chosen = {"system": type(self).__name__, "settings": asdict(settings), "shards": n_shards}
         parameters = {f"parameter {name}": value for name, value in self.get_params().items()}
         return digests(chosen | parameters | data_parts(data) | data_parts(public, "public "))
@@ -414,9 +416,9 @@ class PrivRec(_TwoTowerRecommender):
         arrays = super()._fitted_arrays(include_users)
         for name in _TABLES:
             table = getattr(self.features_, name)
-            kept = name == "item" or (name == "user" and include_users)
-            arrays[f"features.{name}.indptr"] = table.indptr if kept else table.indptr[:1]
-            arrays[f"features.{name}.indices"] = table.indices if kept else table.indices[:0]
+            is_stored = name == "item" or (name == "user" and include_users)
+            arrays[f"features.{name}.indptr"] = table.indptr if is_stored else table.indptr[:1]
+            arrays[f"features.{name}.indices"] = table.indices if is_stored else table.indices[:0]
             for number, values in enumerate(table.vocabularies):
                 arrays[f"features.{name}.{number}"] = values
         if self.learning_rates_ is not None:
@@ -437,7 +439,7 @@ class PrivRec(_TwoTowerRecommender):
         names, n_users, n_items = saved.mapping("features"), *self.interactions_.shape
         entries = {"user": n_users, "item": n_items, "context": 0}
         if names.keys() != entries.keys():
-            raise saved.error("features", f"must be those of {_TABLES}, got {sorted(names)}")
+            raise saved.error("features", f"must have the keys {_TABLES}, got {sorted(names)}")
         self.features_ = Features(**{name: saved.features(name, names[name], n) for name, n in entries.items()})
         self._network = self._build()
         learnt = self.meta == "meta-sgd"

@@ -1,4 +1,4 @@
-"""PrivRec's first stage: embeddings of items from the order in which users met them, before any rating is looked at."""
+"""PrivRec's first stage: item embeddings from the order of users' visits, without ratings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,13 +37,13 @@ __all__ = [
 ]
 
 STAGES = ("none", "public", "dp", "published")
-#: Chosen on generated sequences (docs/explanation/compute/networks/sequences.md); the paper names none of them.  At a
-#: server rate of 30 training is faster and, on some data, diverges; a single epoch moves little, hence 10.
+#: Tuned on generated sequences (docs/explanation/compute/networks/sequences.md); the paper states no values.  A server
+#: rate of 30 trains faster, but diverges on some data; one epoch moves the parameters little, hence 10.
 OPTIONS: dict[str, Any] = {
     "n_rounds": 100, "cohort_size": 200, "local_epochs": 1, "learning_rate": 0.5, "server_learning_rate": 10.0,
     "batch_size": 16, "length": 10, "negatives": 4, "clip_norm": None, "contrastive_weight": 0.0,
 }  # fmt: skip
-_LEAST = {"n_rounds": 1, "cohort_size": 1, "local_epochs": 1, "batch_size": 1, "length": 2, "negatives": 1}
+_LOWS = {"n_rounds": 1, "cohort_size": 1, "local_epochs": 1, "batch_size": 1, "length": 2, "negatives": 1}
 PUBLISHED_NOTE = (
     "stage one trains on the users' own sequences without noise: whatever noise follows, the whole has no guarantee"
 )
@@ -51,7 +51,7 @@ PUBLISHED_NOTE = (
 
 @dataclass(frozen=True)
 class Stage1Settings:
-    """Every number of a run of stage one, as it is used."""
+    """All settings of a run of stage one, with their final values."""
 
     n_rounds: int
     cohort_size: int
@@ -67,7 +67,7 @@ class Stage1Settings:
 
 
 def check_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """`stage1_options` in Python's own types, or raise for one that makes no sense."""
+    """Return `stage1_options` in Python's own types, or raise for invalid ones."""
     if options is None:
         return None
     checked: dict[str, Any] = {}
@@ -76,8 +76,8 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
         raise ValueError(f"stage1_options may have {sorted(OPTIONS)}, got {unknown}")
     for name, value in options.items():
         label = f"stage1_options[{name!r}]"
-        if name in _LEAST:
-            checked[name] = check_integer(label, value, low=_LEAST[name], high=2**32 - 1)
+        if name in _LOWS:
+            checked[name] = check_integer(label, value, low=_LOWS[name], high=2**32 - 1)
         elif name == "clip_norm":
             checked[name] = check_real(label, value, low=1e-6, high=1e6)
         elif name == "contrastive_weight":
@@ -88,12 +88,12 @@ def check_options(options: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def has_joint_loss(parameters: Mapping[str, Any]) -> bool:
-    """Whether the rounds after stage one go on with its losses (equation 11)."""
+    """Return whether the rounds after stage one include its losses (equation 11)."""
     return dict(parameters["stage1_options"] or {}).get("contrastive_weight", 0.0) > 0
 
 
 def resolve_options(parameters: Mapping[str, Any], n_users: int) -> dict[str, Any]:
-    """The numbers of stage one but for the noise, for a run over `n_users` people."""
+    """Return the settings of stage one except for the noise, for a run over `n_users` users."""
     given = dict(parameters["stage1_options"] or {})
     numbers = OPTIONS | given
     if numbers["cohort_size"] > n_users:
@@ -117,51 +117,51 @@ def choose_sequences(
     joint: bool = False,
     is_private: bool = False,
 ) -> Any:
-    """What stage one learns from, in order and with positives only; None without a stage one."""
+    """Return the sequences of stage one, in order and with positives only; None without a stage one."""
     if stage1 != "public" and public is not None:
-        raise ValueError(f"public is for stage1='public', and stage1 is {stage1!r}")
+        raise ValueError(f"public needs stage1='public', got stage1={stage1!r}")
     if stage1 == "none":
         return None
     if stage1 == "public":
         _check_public(data, public)
     if stage1 != "public" or joint:
-        is_private = is_private and stage1 != "published"  # which has no guarantee
-        _check_own("contrastive_weight" if stage1 == "public" else f"stage1={stage1!r}", data, is_private)
+        is_private = is_private and stage1 != "published"  # the published stage one has no guarantee
+        _check_user_sequences("contrastive_weight" if stage1 == "public" else f"stage1={stage1!r}", data, is_private)
     sequences: Any = public if stage1 == "public" else data
     return sequences.binarize(threshold)
 
 
 def _check_public(data: Interactions | InteractionLog, public: Any) -> None:
-    """Raise for what cannot be other people's sequences."""
+    """Raise if `public` cannot be sequences of other users."""
     if public is None:
-        raise ValueError("public must be given with stage1='public': sequences of other people, with timestamps")
-    own = data.interactions if isinstance(data, InteractionLog) else data
-    if np.array_equal(public.indptr, own.indptr) and np.array_equal(public.indices, own.indices):
-        raise ValueError("public must be other people's sequences, got the users' own: pass stage1='dp' for these")
-    if not set(public.item_ids.tolist()) & set(own.item_ids.tolist()):
-        raise ValueError("public must have items of the data (equal item ids), and has none")
+        raise ValueError("public must be given with stage1='public': sequences of other users, with timestamps")
+    user_rows = data.interactions if isinstance(data, InteractionLog) else data
+    if np.array_equal(public.indptr, user_rows.indptr) and np.array_equal(public.indices, user_rows.indices):
+        raise ValueError("public must be sequences of other users, got the users' own: pass stage1='dp' for these")
+    if not set(public.item_ids.tolist()) & set(user_rows.item_ids.tolist()):
+        raise ValueError("public must share items with the data (equal item ids), got none")
     check_sequences("public", public)
 
 
-def _check_own(what: str, data: Any, is_private: bool) -> None:
-    """Raise where the users' own items have no order; of a private run, where nobody's have one."""
+def _check_user_sequences(setting: str, data: Any, is_private: bool) -> None:
+    """Raise if the users' items have no order; a private run raises only if this holds for all users."""
     if isinstance(data, InteractionLog):
         raise ValueError(
-            f"{what} learns from each user's items in order, and an InteractionLog has no timestamps; use "
-            "stage1='none', or 'public' with other people's sequences"
+            f"{setting} learns from each user's items in order, and an InteractionLog has no timestamps; use "
+            "stage1='none', or 'public' with sequences of other users"
         )
     check_sequences("interactions", in_order(data) if is_private else data)
 
 
 def in_order(data: Interactions) -> Interactions:
-    """The same data, in which an item without a time is the earliest: so none that one user has stops a private run."""
+    """Return the data with missing times as the earliest, so that one user's item cannot stop a private run."""
     if data.timestamps is None:
         return data
     return data._replace(timestamps=np.maximum(data.timestamps, MISSING_TIMESTAMP + 1))
 
 
 def public_note(n_users: int) -> str:
-    """On what the claim rests that public sequences cost nothing."""
+    """Return the ledger's note on the assumption that public sequences have no cost."""
     return (
         f"stage one learnt from public sequences of {n_users} people and is not counted: that rests on the assumption "
         "that none of them is a user here, and that these data were public whatever the users did"
@@ -171,12 +171,14 @@ def public_note(n_users: int) -> str:
 def with_embeddings(
     network: TwoTower, parameters: np.ndarray, item_ids: np.ndarray, sequences: Interactions, learnt: np.ndarray
 ) -> np.ndarray:
-    """The network's parameters with the items' embeddings of stage one, where it knew the item."""
+    """Return the network's parameters with the item embeddings of stage one for known items."""
+    # The sequences may have other items in another order; items are matched by their ids.
     row_of = {item: row for row, item in enumerate(item_ids.tolist())}
     rows = np.array([row_of.get(item, -1) for item in sequences.item_ids.tolist()])
     known = rows >= 0
     out = parameters.copy()
     embeddings = out[network.n_dense :].reshape(-1, network.n_factors)
+    # Embeddings of user and context features precede those of items.
     first_id = network.features.user.n_values + network.features.context.n_values
     learnt_rows = GRUEncoder(sequences.n_items, n_factors=network.n_factors).embeddings(learnt)
     embeddings[first_id + rows[known]] = learnt_rows[known]
@@ -192,29 +194,11 @@ class SequenceData:
 
 @dataclass
 class PretrainingRounds(CohortRounds):
-    """Rounds of stage one on the recurrent encoder; fields as of `CohortRounds`.
-
-    Parameters
-    ----------
-    network : GRUEncoder
-        Of all items.
-    population : ndarray of shape (n_users,), uint64
-        Global ids of all clients.
-    settings : Stage1Settings
-        Cohort, rates and what a client does.
-    noise : GridNoise or None
-        None adds none.
-    key : Key
-        The server's.
-    n_threads : int
-        For the noise.
-    checkpoint : Checkpoint or None
-        Where messages are recorded, and found again.
-    """
+    """Rounds of stage one on the recurrent encoder, see `CohortRounds`."""
 
     stage: ClassVar[str] = "stage one"
     streams: ClassVar[str] = "privrec.stage1"
-    cohorts: ClassVar[str] = "privrec.stage1.cohort"  # not those of stage two, or it would know who is in them
+    cohorts: ClassVar[str] = "privrec.stage1.cohort"  # independent of the cohorts of stage two
     _what: ClassVar[str] = "updates of stage one"
 
     network: GRUEncoder
@@ -236,14 +220,14 @@ class PretrainingRounds(CohortRounds):
     def _train(
         self, clients: SequenceData, rows: np.ndarray, parameters: np.ndarray, clip_order: int, **draws: Any
     ) -> ClientUpdates:
-        chosen = self.settings
+        settings = self.settings
         examples = draw_contrastive_examples(
-            clients.visited, rows, length=chosen.length, n_negatives=chosen.negatives,
+            clients.visited, rows, length=settings.length, n_negatives=settings.negatives,
             purpose=f"{self.streams}.masks", **draws,
         )  # fmt: skip
         return self.network.train_clients(
-            parameters, examples, learning_rate=chosen.learning_rate, n_epochs=chosen.local_epochs,
-            batch_size=chosen.batch_size, clip_norm=self.clip_norm, clip_order=clip_order,
+            parameters, examples, learning_rate=settings.learning_rate, n_epochs=settings.local_epochs,
+            batch_size=settings.batch_size, clip_norm=self.clip_norm, clip_order=clip_order,
             purpose=f"{self.streams}.order", **draws,
         )  # fmt: skip
 
@@ -258,9 +242,9 @@ def learn_items(
     n_factors: int,
 ) -> np.ndarray:
     """Run stage one, and return the encoder's parameters."""
-    if stage1 == "public":  # nobody's data here: the server computes it, and nothing is sent
-        elsewhere = Account(Ledger()), CommunicationLedger(), LocalEngine()
-        run = Run(*elsewhere, run.key, run.n_threads, run.show_progress, run.name)
+    if stage1 == "public":  # computed by the server, without the users' data or messages
+        local_run = Account(Ledger()), CommunicationLedger(), LocalEngine()
+        run = Run(*local_run, run.key, run.n_threads, run.show_progress, run.name)
         folder = None
     elif stage1 == "published":
         run.ledger.note(PUBLISHED_NOTE)

@@ -1,4 +1,4 @@
-"""What a run of PrivRec starts from: features with all their values, and a network that knows how popular items are."""
+"""The start of a PrivRec run: features with all their values, and a network that scores items by popularity."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -20,14 +20,14 @@ __all__ = ["MAX_ITEMS", "describe_features", "features_note", "popularity_start"
 
 _SUBSET = "privrec.popularity.subset"
 _NOISE = "privrec.popularity.noise"
-MAX_ITEMS = 10  # of a user that count, drawn at random
-_RAREST = 0.01  # of the mean count: below, a count is noise
+MAX_ITEMS = 10  # counted items of a user, drawn at random
+_MIN_COUNT_SHARE = 0.01  # smallest count, relative to the mean; smaller counts are noise
 
 
 def describe_features(
     named: Mapping[str, Any], data: Interactions | InteractionLog, visited: Interactions, *, is_private: bool = False
 ) -> Features:
-    """The features, with the values they may have, and with the users' and items' own."""
+    """Return the features with their possible values, and the users' and items' values."""
     context = named.get("context", ())
     sides: dict[str, Any] = {"user": named.get("user", ()), "item": named.get("item", ())}
     sides["ignore_unknown"] = is_private
@@ -40,30 +40,31 @@ def describe_features(
     columns = {name: column_array(name, data.contexts[name]) for name in context}
     if isinstance(context, Mapping):
         columns |= {name: column_array(name, values) for name, values in context.items() if values is not None}
-    longest = max(map(len, columns.values()))
-    columns = {name: np.resize(column, longest) for name, column in columns.items()}  # each with all its values
+    n_entries = max(map(len, columns.values()))
+    # All columns get the length of the longest one, so that each contains all its values.
+    columns = {name: np.resize(column, n_entries) for name, column in columns.items()}
     return Features.from_interactions(visited, contexts=columns, **sides).with_contexts(None)
 
 
 def features_note(named: Mapping[str, Any]) -> str:
-    """What is public of the features of users and contexts, and what was taken from the data."""
-    taken = []
+    """Return the ledger's note on which values of features are public, and which were taken from the data."""
+    from_data = []
     for side in ("user", "context"):
         given = named.get(side, ())
         values = given if isinstance(given, Mapping) else dict.fromkeys(given)
-        taken += [f"{side} {name!r}" for name, known in values.items() if known is None]
-    if not taken:
+        from_data += [f"{side} {name!r}" for name, known in values.items() if known is None]
+    if not from_data:
         return "the values given for the features, and who is in the data at all, are taken to be public"
     return (
-        f"the values of {', '.join(taken)} were taken from the data: not covered; one entry may add a value, and so "
-        "parameters (features={side: {name: all values}} makes them public); who is in the data at all is taken to be "
-        "public"
+        f"the values of {', '.join(from_data)} were taken from the data: not covered; one entry may add a value, and "
+        "so parameters (features={side: {name: all values}} makes them public); who is in the data at all is taken to "
+        "be public"
     )
 
 
 def release_popularity(positives: Interactions, epsilon: float, key: Key, ledger: Ledger) -> np.ndarray:
-    """How many users have each item, with noise: one release to everybody, by the server."""
-    sensitivity = 2 * MAX_ITEMS  # one user's items go, another's come
+    """Return the number of users of each item with noise, a release of the server."""
+    sensitivity = 2 * MAX_ITEMS  # a replaced user removes and adds this number of ones
     noise = DiscreteLaplace(Fraction(sensitivity) / Fraction(epsilon))
     event = CentralRelease("discrete Laplace on item counts", noise.epsilon(sensitivity), neighboring="replace")
     ledger.record(event, simulation=key.is_simulation)
@@ -75,24 +76,27 @@ def release_popularity(positives: Interactions, epsilon: float, key: Key, ledger
 
 
 def popularity_start(network: TwoTower, parameters: np.ndarray, counts: np.ndarray, negatives: int) -> np.ndarray:
-    """Parameters whose logit is the log odds of each item's being a positive and no negative, whoever asks.
+    """Return parameters with a logit that is the log odds of an item being a positive rather than a negative.
 
-    Unit 0 of the items' ids, of their tower and of every hidden layer is a channel for it; nothing else enters these
-    units, and they enter nothing else.  All other parameters stay.
+    Unit 0 of the item ids, the item tower and every hidden layer carries this number; no other unit is connected to
+    these units.  All other parameters stay.
     """
     mean = max(float(counts.mean()), 1.0)
-    logits = np.log(np.maximum(counts, max(_RAREST * mean, 1.0)) / (max(negatives, 1) * mean))
+    # Per user, an item is a positive counts / n times, and a negative about negatives * mean / n times.
+    logits = np.log(np.maximum(counts, max(_MIN_COUNT_SHARE * mean, 1.0)) / (max(negatives, 1) * mean))
     lowest, span = float(logits.min()), float(np.ptp(logits)) or 1.0
     out = parameters.astype(np.float64)
     embeddings = out[network.n_dense :].reshape(-1, network.n_factors)
+    # Embeddings of user and context features precede those of items, and the id is an item's first feature.
     first_id = network.features.user.n_values + network.features.context.n_values
     embeddings[first_id : first_id + len(counts), 0] = (logits - lowest) / span
-    own_layers = network._layers[1:].tolist()  # all but the users' tower
-    for number, (n_in, n_out, w_at, _, _) in enumerate(own_layers):
+    item_layers = network._layers[1:].tolist()  # all but the users' tower
+    for number, (n_in, n_out, w_at, _, _) in enumerate(item_layers):
         weights = out[w_at : w_at + n_in * n_out].reshape(n_in, n_out)
-        channel = network.n_factors if number == 1 else 0  # there the users' tower comes first
+        channel = network.n_factors if number == 1 else 0  # the users' tower has the first inputs of this layer
         weights[:, 0] = 0
         weights[channel] = 0
-        weights[channel, 0] = span ** (1 / len(own_layers))
-    out[own_layers[-1][3]] = lowest
+        # The layers multiply the channel, in [0, 1], by `span` in total, and the last bias adds the smallest logit.
+        weights[channel, 0] = span ** (1 / len(item_layers))
+    out[item_layers[-1][3]] = lowest
     return out.astype(parameters.dtype)

@@ -228,10 +228,10 @@ def test_users_without_a_sequence_train_the_network_alone():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, r"stage1_options\['contrastive_weight'\] is for rounds after a stage one: .* got stage1='none'"),
+        ({}, r"stage1_options\['contrastive_weight'\] needs a stage one and rounds after it.* got stage1='none'"),
         (
             {"stage1": "dp", "n_rounds": 0, "popularity_epsilon": 1.0, "target_epsilon": 2.0, "clip_norm": 0.1},
-            "is for rounds after a stage one: .* and n_rounds=0",
+            "needs a stage one and rounds after it.* and n_rounds=0",
         ),
         ({"stage1": "public", "stage1_options": {"contrastive_weight": -1}}, "must be at least 0"),
         ({"stage1": "public", "stage1_options": {"contrastive_weight": np.nan}}, "must be"),

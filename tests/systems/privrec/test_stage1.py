@@ -213,7 +213,7 @@ def test_users_without_a_sequence_send_zeros():
         (
             {"n_rounds": 0, "popularity_epsilon": 1.0, "clip_norm": 1.0, "target_epsilon": 2.0, "stage1": "public"},
             ValueError,
-            "n_rounds may be 0 only with popularity_epsilon alone, or beside stage1='dp'",
+            "n_rounds may be 0 only with popularity_epsilon alone, or with stage1='dp'",
         ),
     ],
 )
@@ -236,8 +236,8 @@ def without_times(which):
 @pytest.mark.parametrize(
     ("which", "message"),
     [
-        ("none", "interactions must have timestamps: without them a user's items are a set, not a sequence"),
-        ("some", "interactions must have all timestamps, 1 of 560 are missing: no order is known"),
+        ("none", "interactions must have timestamps, which define the order of a user's items"),
+        ("some", "interactions must have all timestamps, got 1 of 560 missing"),
         ("log", "learns from each user's items in order, and an InteractionLog has no timestamps"),
     ],
 )
@@ -270,11 +270,11 @@ def test_in_a_private_run_an_item_without_a_time_is_the_earliest(weight):
     [
         ("public", None, "public must be given with stage1='public'"),
         ("public", 3, "public must be Interactions, a SciPy .* got int"),
-        ("public", people(), "public must be other people's sequences, got the users' own"),
+        ("public", people(), "public must be sequences of other users, got the users' own"),
         ("public", people(seed=2)._replace(timestamps=None), "public must have timestamps"),
-        ("public", people(seed=2)._replace(item_ids=np.arange(100, 160)), "public must have items of the data"),
-        ("dp", people(seed=2), "public is for stage1='public', and stage1 is 'dp'"),
-        ("none", people(seed=2), "public is for stage1='public', and stage1 is 'none'"),
+        ("public", people(seed=2)._replace(item_ids=np.arange(100, 160)), "public must share items with the data"),
+        ("dp", people(seed=2), "public needs stage1='public', got stage1='dp'"),
+        ("none", people(seed=2), "public needs stage1='public', got stage1='none'"),
     ],
 )
 def test_bad_public_data(kind, public, message):
