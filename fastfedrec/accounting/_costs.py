@@ -102,7 +102,7 @@ def opposite_noise(event: Gaussian | Laplace) -> float | None:
         inverse = 1 / event.noise_multiplier
         square = min(inverse * inverse, LARGEST_EXPONENT)
         # The pair of sampling without replacement at the sensitivity dominates as well, so either choice is an upper
-        # bound.  It is chosen if its chi-squared divergence for rare samples is smaller.
+        # bound.  The latter is used if its chi-squared divergence for rare samples is smaller.
         if 4 * math.sinh(event.contribution**2 * square) > math.expm1(square):
             return None
     return noise

@@ -165,7 +165,7 @@ class TotalLoss:
     allowance: float
     # Mass of the losses outside the window.
     outside_mass: float = 0.0
-    # Bound of the effect of rounding errors on the masses.  On delta the effect is at most the part of it that the
+    # Bound of the mass that rounding errors may have removed.  They lower delta by at most the part of this mass that the
     # largest loss counts.
     slack: float = 0.0
     # Masses may be tilted: the masses of the losses times e^(tilt * loss - log_scale).  Near the losses of interest no

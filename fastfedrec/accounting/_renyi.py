@@ -16,7 +16,7 @@ from fastfedrec.accounting.rounding import ABSOLUTE, LARGEST_EXPONENT, UP, log1p
 # Below this alpha |w - 1|, g is computed by its series, with this number of terms.
 _SERIES = 0.05
 _TERMS = 12
-# Maximum number of terms of a sum if a quadrature has fewer points, and in any case.
+# Maximum numbers of terms of a sum: above the first a quadrature has fewer points, and the second is the limit.
 _MAX_SUMMED, _LARGEST_SUMMED = 4096, 2**20
 # Maximum number of points of a quadrature; if it needs more, divergences of whole orders bound the result.
 _MAX_POINTS = 20_000
@@ -25,7 +25,7 @@ _LOG_PRECISION = math.log(1e-10)
 # Smallest and largest noise multiplier with finite squares.
 _NOISE = 1e-150, 1e150
 _MIN_RATE = 1e-250
-# Smallest epsilon with products with orders less 1 that are above 0.
+# Smallest epsilon for which the products with order - 1 do not underflow.
 _MIN_EPSILON = 1e-300
 # Ratio of the sizes of neighbouring cells.
 _RATIO = 1.006
@@ -257,10 +257,11 @@ def _mass(first, last):
 
 def opposite_gaussian(orders: np.ndarray, rate: float, noise_multiplier: float) -> np.ndarray:
     """Return the moments of the mixture of N(0) and N(1) against the mixture of N(0) and N(-1), by sums over cells."""
-    # Relative to N(0) the densities are p = 1 - q + q e^(m x - m^2 / 2) and r = p at -x, where m = 1 / noise_multiplier
-    # and x is standard normal.  A - 1 is the mean of h = r g(p / r), which is convex in x, 0 at 0, and rises on both
-    # sides (docs/explanation/accounting/poisson-replacement.md).  In a cell h is below its chord, and the mean of |x|
-    # is below the middle, so half of the cell's mass at either end is an upper bound.
+    # Let m = 1 / noise_multiplier, and x be standard normal.  Relative to N(0) the densities are
+    # p = 1 - q + q e^(m x - m^2 / 2) and r = p at -x.  A - 1 is the mean of h = r g(p / r), which is convex in x,
+    # 0 at 0, and rises on both sides (docs/explanation/accounting/poisson-replacement.md).  In a cell h is below its
+    # chord, and the mean of |x| is below the middle.  Therefore half of the cell's mass at either end is an upper
+    # bound.
     if not noise_multiplier > _MIN_OPPOSITE_NOISE:
         return np.full(len(orders), math.inf)  # the caller has the divergence without sampling
     m, rate = 1 / min(noise_multiplier, _NOISE[1]), max(rate, _MIN_RATE)
@@ -295,8 +296,8 @@ def _opposite_sums(orders, log_weights, y, u, stops):
 
 def _opposite_tails(orders, rate, m):
     """Return the logarithm of the mean of h outside of the points, with x > 0 and x < 0."""
-    # For x > 0 the mean is at most the mean of p^a r^(1 - a), where p is at most e^(m x - m^2 / 2), and r at least
-    # e^(-q (m x + m^2 / 2)), as the arithmetic mean is above the geometric.  For x < 0 it is at most the mean of a r.
+    # For x > 0 the mean is at most the mean of p^a r^(1 - a).  There p is at most e^(m x - m^2 / 2).  The arithmetic
+    # mean is above the geometric, so r is at least e^(-q (m x + m^2 / 2)).  For x < 0 it is at most the mean of a r.
     tail = scipy.special.log_ndtr
     slope, level = (orders + (orders - 1) * rate) * m, (orders - (orders - 1) * rate) * m * m / 2
     return np.logaddexp(slope**2 / 2 - level + tail(slope - 2 * orders * m - _FAR), np.log(orders) + tail(-_FAR))

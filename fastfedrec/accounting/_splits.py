@@ -41,7 +41,7 @@ class Bound(NamedTuple):
 
 def smallest_bound(events: Iterable[tuple[Event, int]], delta: float) -> Bound:
     """Return the smallest epsilon at `delta` over all accountants, partitions of the events and divisions of delta."""
-    # All events have one neighbouring relation.  The bound is infinite only if no partition has a finite figure.
+    # All events must have one neighbouring relation.  The bound is infinite only if no partition has a finite figure.
     counts = Counter[Event]()
     for event, times in _elementary(events):
         counts[event] += times

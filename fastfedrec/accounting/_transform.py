@@ -54,7 +54,7 @@ def convolve_masses(
         [(factor[frequencies], times) for factor, (_, times) in zip(factors, parts, strict=True)]
     )
     # The halves of the spectrum are conjugate, and the norm covers both.  The sum of `length` numbers is at most the
-    # root of `length` times their norm, and their norm is the norm of the spectrum over the same root.
+    # root of `length` times their norm.  Their norm is the norm of the spectrum over the same root.
     error = _norm(errors) * (1 + unit_error) + unit_error * _norm(np.abs(product[frequencies]))
     masses = np.roll(scipy.fft.irfft(product, length), -(shift % length))
     # Exact masses are not negative, so this step adds no error.

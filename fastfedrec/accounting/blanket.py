@@ -97,9 +97,9 @@ def _curves(epsilon, n_candidates, n_users, neighboring):
 
 def _likelihoods(epsilon, n_candidates, neighboring):
     """Return likelihoods of reports over uniform ones, with either data of the user, weights and the blanket."""
-    # The weights are the probabilities of these pairs for uniform reports.  The blanket is the smallest likelihood.
-    # Maximum likelihood of a report outside of the blanket.
+    # A report outside of the blanket is at most this number of times as likely as a uniform report.
     max_ratio = 2 * n_candidates
+    # The blanket is the smallest likelihood.
     blanket = max_ratio / (math.expm1(epsilon) + max_ratio)
     # A report with the right sign has the likelihood max_ratio r^(n - 1), r uniform in [0, 1].  It is spread to a grid
     # that keeps its mean.
@@ -114,6 +114,7 @@ def _likelihoods(epsilon, n_candidates, neighboring):
         slopes = np.diff(below) * _LEVELS / max_ratio
         chances = np.diff(np.concatenate([[0.0], slopes, [1.0]]))
     right, wrong = blanket + (1 - blanket) * grid, np.full(_LEVELS + 1, blanket)
+    # The weights are the probabilities of these pairs for uniform reports.
     ahead, weights = np.append(right, wrong), np.append(chances, chances) / 2
     return ahead, np.append(wrong, right) if neighboring == "replace" else np.ones(2 * _LEVELS + 2), weights, blanket
 

@@ -247,7 +247,7 @@ class PureAccountant(Accountant):
     """
 
     def get_epsilon(self, delta: float = 0.0) -> float:
-        """Compute the sum of the epsilons; a delta covers only the deltas of the releases themselves.
+        """Compute the sum of the epsilons; a delta covers only the releases' own deltas and distances.
 
         Parameters
         ----------
@@ -280,8 +280,8 @@ class AdvancedAccountant(Accountant):
 
     Notes
     -----
-    The loss of an epsilon-private mechanism is in [-epsilon, epsilon] with mean at most epsilon * tanh(epsilon / 2),
-    so by Azuma's inequality the total exceeds the sum of these means by t with probability at most
+    The loss of an epsilon-private mechanism is in [-epsilon, epsilon] with mean at most epsilon * tanh(epsilon / 2).
+    By Azuma's inequality the total exceeds the sum of these means by t with probability at most
     exp(-t^2 / (2 * sum of epsilon^2)).
 
     References

@@ -143,8 +143,8 @@ class Gaussian(CentralEvent):
     ----------
     noise_multiplier : float
         Standard deviation of the noise over the L2 sensitivity under `neighboring`.  For vectors clipped to norm S the
-        sensitivity is S if a user is added, removed, or left without data, and at most 2 S if one is replaced.  Either
-        covers leaving a user out, as sampling does.
+        sensitivity is S if a user is added, removed, or left without data.  It is at most 2 S if a user is replaced.
+        Either covers leaving a user out, as sampling does.
     mechanism : str
         Name, for the ledger.
     contribution : float or None

@@ -280,7 +280,7 @@ def epsilon_lower_bound(event: Gaussian, delta: float) -> float:
 
     Notes
     -----
-    Each loss within a cell of the grid is replaced by one that is at most the loss of the merged cell, which is a
+    Each loss within a cell of the grid is replaced by one that is at most the loss of the merged cell.  This is a
     post-processing of the release.
 
     Examples

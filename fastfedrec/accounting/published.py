@@ -52,8 +52,8 @@ def published_privrec_epsilon(
     Notes
     -----
     It is the Renyi bound for sampling without replacement, converted by epsilon = D + log(1 / delta) / (alpha - 1) with
-    whole alpha, for ``rounds * cohort_size`` compositions and not the `rounds` that the text names.  Use `Gaussian` and
-    `PLDAccountant` for the cost of the same run.
+    whole alpha.  The number of compositions is ``rounds * cohort_size``, and not the `rounds` that the text names.  Use
+    `Gaussian` and `PLDAccountant` for the cost of the same run.
 
     References
     ----------

@@ -67,9 +67,9 @@ def shuffled_epsilon(
 
     Notes
     -----
-    Preconditions: no two reports can be linked, by an address or by the time of arrival, whether they are of one user
-    or of several, of one round or of several.  The subject of a report is drawn independently of the user's data.  Each
-    user's reports are randomized independently, by binary response.
+    Preconditions: no two reports can be linked, neither by an address nor by the time of arrival.  This covers reports
+    of one user or of several, of one round or of several.  The subject of a report is drawn independently of the user's
+    data.  Each user's reports are randomized independently, by binary response.
 
     Each report hides among the same-numbered reports of the other users.  With probability 2 / (e^epsilon + 1) such a
     report is a uniform bit for any data of its user.  Therefore C ~ Bin(n_users - 1, 2 / (e^epsilon + 1)) reports are
@@ -346,8 +346,8 @@ def _few_enough(n_reports, n_users, clone):
 def _zero_out_pmfs(n_reports, n_users, clone, reach, step):
     """Return losses of the number of ones among C clones, which are fair coins, and the user's k reports."""
     # P: Bin(C, 1/2) + Bin(k, 1 - clone / 2); Q: Bin(C + k, 1/2).  Mass outside of the windows has infinite loss under
-    # P.  Without it P is only smaller, which costs Q more.  Cells on either side of 0; the first and the last of all
-    # are for losses outside of the grid.
+    # P.  Without it P is only smaller, which costs Q more.  There are `n_cells` cells on either side of 0, and the
+    # first and the last of all are for losses outside of the grid.
     n_cells = math.ceil(reach / step) + 1
     p, q = np.zeros(2 * n_cells + 2), np.zeros(2 * n_cells + 2)
     user_ones = _window(n_reports, 1 - clone / 2)

@@ -1,8 +1,8 @@
 """Outputs of any kind as numbers without loss of information, which the audit counts.
 
-Arrays of numbers stay as they are.  All other outputs (Python's integers of any size, lists of varying length, text,
-exceptions) are taken apart, one output at a time, into a label for the kind of output and columns of integers and
-floats.  The half of the draws that chooses the event decides the layout of the columns, so the other half stays unseen.
+Arrays of numbers stay as they are.  All other outputs, such as Python's integers of any size, lists of varying length,
+text and exceptions, are taken apart.  Each becomes a label for its kind, and columns of integers and floats.  The half
+of the draws that chooses the event decides the layout of the columns, so the other half stays unseen.
 """
 
 import hashlib
