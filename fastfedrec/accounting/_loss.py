@@ -165,8 +165,8 @@ class TotalLoss:
     allowance: float
     # Mass of the losses outside the window.
     outside_mass: float = 0.0
-    # Bound of the mass that rounding errors may have removed.  They lower delta by at most the part of this mass that the
-    # largest loss counts.
+    # Bound of the mass that rounding errors may have removed.  They lower delta by at most the part of this mass that
+    # the largest loss counts.
     slack: float = 0.0
     # Masses may be tilted: the masses of the losses times e^(tilt * loss - log_scale).  Near the losses of interest no
     # mass is small.  Therefore rounding errors, `slack` of the whole, are small relative to delta, also for a tiny
