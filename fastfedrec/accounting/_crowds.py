@@ -22,12 +22,12 @@ def with_crowd(event: ShuffledReports, n_users: int, n_honest: int) -> Reports:
     return replace(event, n_users=n_users, honest_fraction=share)
 
 
-def after_dropouts(event: Reports, n_users_heard: int) -> Reports:
-    """Return the reports in the crowd of the `n_users_heard` users who answered."""
+def after_dropouts(event: Reports, n_reporting_users: int) -> Reports:
+    """Return the reports in the crowd of the `n_reporting_users` users who answered."""
     if isinstance(event, LocalReports):
-        return replace(event, n_users=n_users_heard)
+        return replace(event, n_users=n_reporting_users)
     # All dishonest users may be among those who answered.
-    return with_crowd(event, n_users_heard, n_users_heard - (event.n_users - event.n_honest_users))
+    return with_crowd(event, n_reporting_users, n_reporting_users - (event.n_users - event.n_honest_users))
 
 
 def join_shards(shards: Sequence[Counter[Event]]) -> Counter[Event]:
