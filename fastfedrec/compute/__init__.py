@@ -1,6 +1,6 @@
-"""The thin API of the kernels: factorisations, ranking, clustering, sums; arrays in, arrays out.
+"""The array interface of the kernels: factorisations, ranking, clustering and sums.
 
-Networks are in `networks`.  Nothing here is private by itself, and nothing knows of rounds.
+Networks are in `networks`.  No function here gives a privacy guarantee, and none depends on rounds.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What functions that rank check of scores, factors and rows."""
+"""Checks of the scores, factors and rows that ranking functions take."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ __all__ = [
 
 
 def check_factors(user_factors: Any, item_factors: Any, finite: bool = True) -> tuple[np.ndarray, np.ndarray]:
-    """Both as arrays of one type, the wider one."""
+    """Return both arrays in the wider of their two types."""
     user_factors = check_array("user_factors", user_factors, ndim=2, finite=finite)
     item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]), finite=finite)
     if not user_factors.shape[1]:
@@ -29,39 +29,43 @@ def check_factors(user_factors: Any, item_factors: Any, finite: bool = True) -> 
     return user_factors.astype(dtype, copy=False), item_factors.astype(dtype, copy=False)
 
 
-def check_row_numbers(name: str, rows: Any, length: int, what: str) -> np.ndarray:
+def check_row_numbers(name: str, rows: Any, length: int, kind: str) -> np.ndarray:
     rows = plain_array(name, rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in "iu"):
         raise ValueError(f"{name} must be a one-dimensional array of row numbers, got {rows.dtype} {rows.shape}")
-    check_range(name, rows, length, what)
+    check_range(name, rows, length, kind)
     return np.ascontiguousarray(rows, dtype=np.int64)
 
 
-def check_range(name: str, rows: np.ndarray, length: int, what: str) -> None:
+def check_range(name: str, rows: np.ndarray, length: int, kind: str) -> None:
     if rows.size and (rows.min() < 0 or rows.max() >= length):
-        raise ValueError(f"{name} must lie in [0, {length}), the {what} there are, got {rows.min()} to {rows.max()}")
+        raise ValueError(
+            f"{name} must be in [0, {length}), the range of {kind}, got {rows.min()} to {rows.max()}; count from 0"
+        )
 
 
-def check_counts(counts: Any, n_rows: int, n: int, what: str) -> np.ndarray:
+def check_counts(counts: Any, n_rows: int, n: int, kind: str) -> np.ndarray:
     counts = check_integers("counts", counts, np.int64)
     if counts.shape != (n_rows,) or (n_rows and (counts.min() < 0 or counts.max() > n)):
-        raise ValueError(f"counts must be {n_rows} numbers of {what} between 0 and {n}, one a row of other_{what}")
+        raise ValueError(
+            f"counts must be {n_rows} numbers of {kind} between 0 and {n}, one for each row of other_{kind}"
+        )
     return counts
 
 
 def check_held_out_rows(name: str, held_out: np.ndarray, rows: Any, n_rows: int) -> np.ndarray:
-    """The row that each held-out entry is ranked in."""
+    """Return the row of each held-out entry; by default entry i is in row i."""
     rows = np.arange(n_rows) if rows is None else check_row_numbers("rows", rows, n_rows, "rows")
     if len(rows) != len(held_out):
         raise ValueError(
-            f"{name} must have one entry a row ({len(rows)}), got {len(held_out)}; pass rows= to rank several in one "
-            "row"
+            f"{name} must have one entry for each row ({len(rows)}), got {len(held_out)}; pass rows= to rank several "
+            "in one row"
         )
     return rows
 
 
 def check_scores(name: str, scores: Any, ndim: int) -> np.ndarray:
-    # Not check_array: infinities are scores too, and NaN is found by the kernel, which reads every score anyway.
+    # `check_array` would reject infinities, which are valid scores; the kernel reads all scores and reports NaN.
     array = plain_array(name, scores)
     if array.dtype not in (np.float32, np.float64):
         if array.dtype.kind not in "iu" and array.size:
@@ -73,7 +77,7 @@ def check_scores(name: str, scores: Any, ndim: int) -> np.ndarray:
 
 
 def seen_rows(seen: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compressed rows of seen columns, in any order."""
+    """Return compressed rows of seen columns, in any order within a row."""
     if seen is None:
         return np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
     if not isinstance(seen, tuple):

@@ -1,4 +1,4 @@
-"""A loss of the user's own for SGD: a function that the kernels call by its address.  Imports Numba."""
+"""Custom losses for SGD: Numba compiles a function, and the kernels call it by its address."""
 
 import ctypes
 import functools
@@ -15,21 +15,24 @@ _C_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_double, ctypes.PO
 
 @dataclass(frozen=True)
 class CompiledLoss:
-    """A loss as the kernels take it, and as Python does."""
+    """A loss as a Python function and as machine code for the kernels."""
 
     function: Callable[[float, float], tuple[float, float]]
     address: int
-    code: Any  # what stands at the address, as long as this object does
+    code: Any  # owner of the machine code at `address`; a reference keeps the code alive
 
     def reraise(self, prediction: float, rating: float) -> None:
-        """Raise what the function raised in a kernel, which cannot."""
+        """Call the function again, to raise the error that the kernel could not raise."""
         self.function(prediction, rating)
-        raise RuntimeError(f"loss raised an exception of ({prediction!r}, {rating!r}), though not when called again")
+        raise RuntimeError(
+            f"loss must be a pure function, got an exception of ({prediction!r}, {rating!r}) in only one of two calls; "
+            "remove its state"
+        )
 
 
-@functools.lru_cache(maxsize=32)  # or each call would compile the function again
+@functools.lru_cache(maxsize=32)  # without the cache each fit would compile the function again
 def compile_loss(function: Callable[[float, float], tuple[float, float]]) -> CompiledLoss:
-    """Compile `function`, unless it is; where Numba is switched off, Python itself is called for each rating."""
+    """Compile `function` unless it is compiled; with NUMBA_DISABLE_JIT the kernels call Python for each rating."""
     compiled = function if isinstance(function, numba.core.dispatcher.Dispatcher) else numba.njit(function)
 
     def call(prediction, rating, out):
@@ -38,14 +41,14 @@ def compile_loss(function: Callable[[float, float], tuple[float, float]]) -> Com
             value, slope = compiled(prediction, rating)
             results[0], results[1], results[2] = value, slope, 0.0
         except Exception:
-            results[2] = 1.0  # there is none: the kernel ends
+            results[2] = 1.0  # an error flag, at which the kernel stops
 
     try:
         result = compiled(0.5, 1.0)
         if isinstance(result, tuple) and len(result) == 2 and all(np.isscalar(x) for x in result):
             if config.DISABLE_JIT:  # type: ignore[attr-defined]
-                called = _C_FUNCTION(call)
-                return CompiledLoss(compiled, ctypes.cast(called, ctypes.c_void_p).value or 0, called)
+                callback = _C_FUNCTION(call)
+                return CompiledLoss(compiled, ctypes.cast(callback, ctypes.c_void_p).value or 0, callback)
             code = numba.cfunc("void(float64, float64, CPointer(float64))")(call)
             return CompiledLoss(compiled, code.address or 0, code)
     except Exception as error:
@@ -53,4 +56,4 @@ def compile_loss(function: Callable[[float, float], tuple[float, float]]) -> Com
             f"loss must be a function (prediction, rating) -> (loss, derivative) of two floats that Numba compiles; "
             f"it failed on (0.5, 1.0): {error}"
         ) from error
-    raise ValueError(f"loss must return (loss, derivative), got {result!r} of (0.5, 1.0)")
+    raise ValueError(f"loss must return (loss, derivative), got {result!r} for (0.5, 1.0); return two floats")

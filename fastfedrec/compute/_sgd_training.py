@@ -1,8 +1,8 @@
-"""Training of factors by epochs: ratings in blocks, the numbers being trained, and the threads.
+"""Training of factors by epochs of SGD over blocks of ratings.
 
-Users and items are spread over `n_blocks` blocks each, so that all blocks hold about as many ratings; an epoch visits
-the pairs of blocks in a fixed order, in which tasks that run at once share no row.  So the result depends on the key
-and on `n_blocks`, never on the threads.
+Users and items are distributed over `n_blocks` blocks each, with nearly equal numbers of ratings.  An epoch visits the
+pairs of blocks in a fixed order, in which simultaneous tasks share no row [Gemulla et al., KDD 2011].  The result
+therefore depends on the key and on `n_blocks`, and not on the number of threads.
 """
 
 import functools
@@ -21,45 +21,45 @@ from fastfedrec.core.randomness import Key
 if TYPE_CHECKING:
     from fastfedrec.compute._sgd_loss import CompiledLoss
 
-# Block borders fall on borders of cache lines, also where a row is one float32 (a bias).
+# Blocks begin at cache lines, so that two threads never write to one line, even if a row is one float32 (a bias).
 _ROW_MULTIPLE = _kernel.LINE_BYTES // 4
-_N_CHUNKS = 64
+_N_CHUNKS = 64  # partial sums of a mean loss, which make it independent of the number of tasks
 
 
 @dataclass(frozen=True)
 class Ratings:
-    """A rating list by rows, as the kernels take it; mean losses are divided by `total_weight`."""
+    """A rating list in the layout of the kernels, with the divisor of mean losses."""
 
     records: np.ndarray
     total_weight: float
-    largest: float  # of the ratings' absolute values
+    largest: float  # largest absolute value of a rating
 
     @classmethod
     def of(cls, records: np.ndarray, ratings: np.ndarray, weights: np.ndarray) -> "Ratings":
-        """With the two numbers of `ratings` and `weights`, which are quicker to read than `records`."""
+        """Make a rating list with the total weight and the largest absolute value of a rating."""
+        # The separate arrays are contiguous and therefore faster to read than `records`.
         total = float(weights.sum(dtype=np.float64)) if weights.size else float(len(ratings))
         return cls(records, total, max(float(ratings.max()), -float(ratings.min())))
 
 
 def spread_rows(counts: np.ndarray, n_blocks: int) -> tuple[np.ndarray, int]:
-    """Give each id a row, so that blocks of rows of one length have about as many ratings; (row of id, block length).
-
-    Ids in falling order of ratings are dealt out to the blocks there and back: frequent rows lie close together too.
-    """
+    """Assign each id a row such that blocks have nearly equal numbers of ratings; return rows and block length."""
+    # Ids in descending order of their counts go to blocks 0, 1, ..., n - 1, n - 1, ..., 1, 0, 0, 1 and so on.  Frequent
+    # ids therefore have neighbouring rows at the start of each block.
     n_ids = len(counts)
     order = np.argsort(-counts, kind="stable")
     rank = np.arange(n_ids)
-    turn = rank % (2 * n_blocks)
+    step = rank % (2 * n_blocks)
     length = -(-n_ids // n_blocks)
     length += -length % _ROW_MULTIPLE
     row = np.empty(n_ids, dtype=np.int64)
-    row[order] = np.minimum(turn, 2 * n_blocks - 1 - turn) * length + rank // n_blocks
+    row[order] = np.minimum(step, 2 * n_blocks - 1 - step) * length + rank // n_blocks
     return row, length
 
 
 def spread_bits(numbers: np.ndarray) -> np.ndarray:
-    """Bits 0, 1, 2 and so on at places 0, 2, 4: what Morton order is made of."""
-    return sum(((numbers >> place & 1) << 2 * place for place in range(32)), start=np.zeros_like(numbers))
+    """Move bit k of each number to bit 2k, as Morton order requires."""
+    return sum(((numbers >> bit & 1) << 2 * bit for bit in range(32)), start=np.zeros_like(numbers))
 
 
 def _counts(ids: np.ndarray, n_ids: int) -> np.ndarray:
@@ -69,12 +69,14 @@ def _counts(ids: np.ndarray, n_ids: int) -> np.ndarray:
 
 
 class State:
-    """All numbers of a model, in one piece of memory: copied and checked at once."""
+    """All parameters of a model in one block of memory, which is copied and checked as a whole."""
 
     def __init__(self, n_user_rows: int, n_item_rows: int, n_factors: int, dtype: DTypeLike, biases: bool):
         dtype = np.dtype(dtype)
         lanes = _kernel.LINE_BYTES // dtype.itemsize
         width = n_factors + -n_factors % lanes
+        # If the padding of a row has two numbers left, it holds the row's bias and a constant 1.  The inner product of
+        # two rows then includes both biases.
         in_rows = biases and n_factors + 2 <= width
         beside = biases and not in_rows
         self.layout = _kernel.BIASES_IN_ROWS if in_rows else _kernel.BIASES_BESIDE if beside else _kernel.NO_BIASES
@@ -82,28 +84,28 @@ class State:
         memory = np.zeros(n_bytes + _kernel.LINE_BYTES, dtype=np.uint8)
         first = -memory.ctypes.data % _kernel.LINE_BYTES
         self.numbers = memory[first : first + n_bytes].view(dtype)
-        self.limit = float(np.finfo(dtype).max) ** 0.25  # of what products and sums of few stay finite
+        self.limit = float(np.finfo(dtype).max) ** 0.25  # below it, products and short sums of parameters are finite
         ends = np.cumsum([n_user_rows * width, n_item_rows * width, n_user_rows * beside])
         user_rows, item_rows, self.user_biases, self.item_biases = np.split(self.numbers, ends)
         self.user_rows = user_rows.reshape(n_user_rows, width)
         self.item_rows = item_rows.reshape(n_item_rows, width)
-        self.biases = (self.user_biases, self.item_biases) if beside else None  # of rows; None in a model without
+        self.biases = (self.user_biases, self.item_biases) if beside else None  # None in a model without biases
         if in_rows:
             self.biases = self.user_rows[:, -2], self.item_rows[:, -1]
             self.user_rows[:, -1] = self.item_rows[:, -2] = 1
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """In the kernels' order."""
+        """Arrays in the kernels' order."""
         return self.user_rows, self.item_rows, self.user_biases, self.item_biases
 
     def copy_from(self, other: "State") -> None:
-        """Overwrite all numbers."""
+        """Copy all parameters of another state."""
         np.copyto(self.numbers, other.numbers)
 
 
 class Training:
-    """One training run over one rating list; a context manager, because it may hold threads."""
+    """One training run over one rating list; a context manager that ends its threads."""
 
     def __init__(
         self,
@@ -130,7 +132,7 @@ class Training:
         self._weighted = weights.size > 0
         self._compiled_loss = None if isinstance(loss, str) else loss
         self._loss = (_kernel.LOSSES[loss], 0) if isinstance(loss, str) else (_kernel.OWN_LOSS, loss.address)
-        self._failed = np.zeros((self.n_tasks, 2))  # pairs of which the user's loss has no value
+        self._failed = np.zeros((self.n_tasks, 2))  # (prediction, rating) at which a custom loss raised an error
 
     def _arrange(
         self,
@@ -142,20 +144,21 @@ class Training:
         key: Key,
         n_blocks: int,
     ) -> tuple[int, int]:
-        """Put the ratings in order, by blocks and at random within each; the lengths of blocks of users and items."""
+        """Sort the ratings by block, shuffle each block, and return the block lengths of users and of items."""
         words, (self.user_row, user_length), (self.item_row, item_length) = self._run_all(
             lambda: key.words("sgd.order", size=len(users)),
             lambda: spread_rows(_counts(users, shape[0]), n_blocks),
             lambda: spread_rows(_counts(items, shape[1]), n_blocks),
         )
         pairs = users, items
-        # Users' block j and items' block i meet in stratum i ^ j, and lie in memory in Morton order of (stratum, j): in
-        # such numbers the bits of j are spread over every other place, 2 spread(i ^ j) | spread(j).
+        # The pair of user block j and item block i belongs to stratum i ^ j.  Memory has the pairs in Morton order of
+        # (stratum, j), whose index is 2 spread(i ^ j) | spread(j).  It equals 3 spread(j) ^ 2 spread(i).
         spread = spread_bits(np.arange(n_blocks))
         blocks = 3 * spread[self.user_row // user_length], 2 * spread[self.item_row // item_length]
         counts = np.zeros((self.n_tasks, n_blocks**2), dtype=np.int64)
         self._run(lambda task: _blocks.count_blocks(*pairs, *blocks, counts, task))
-        # A block holds the first task's ratings, then the second's: the order they came in, however many tasks.
+        # A block has the first task's ratings, then the second's and so on.  Each task has consecutive ratings, so this
+        # is the input order for any number of tasks.
         ends = counts.T.cumsum().reshape(-1, self.n_tasks).T
         slots = np.ascontiguousarray(ends - counts, dtype=np.uint64)
         self._starts = np.append(slots[0], np.uint64(len(users)))
@@ -176,11 +179,11 @@ class Training:
             self._pool.shutdown()
 
     def new_state(self) -> State:
-        """Room for a copy of the state."""
+        """Allocate another state of the same size."""
         return State(*self._state_size)
 
     def draw_start(self, key: Key, init_scale: float) -> None:
-        """Normal factors of standard deviation `init_scale`, as `Key.normal` draws them; biases stay 0."""
+        """Draw normal factors of standard deviation `init_scale`, with the bits of `Key.normal`."""
         from scipy.special import ndtri
 
         sides = ("user", self.state.user_rows, self.user_row), ("item", self.state.item_rows, self.item_row)
@@ -198,7 +201,7 @@ class Training:
         self._run(fill)
 
     def biases(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of users and of items, by id; zeros in a model without."""
+        """Return the biases of users and of items in order of their ids; zeros in a model without biases."""
         if self.state.biases is None:
             dtype = self.state.numbers.dtype
             return np.zeros(self.user_row.size, dtype), np.zeros(self.item_row.size, dtype)
@@ -206,21 +209,18 @@ class Training:
         return user_biases[self.user_row], item_biases[self.item_row]
 
     def by_row(self, users: np.ndarray, items: np.ndarray, ratings: np.ndarray, weights: np.ndarray) -> Ratings:
-        """Another rating list of the same users and items."""
+        """Convert another rating list of the same users and items to the layout of the kernels."""
         records = np.empty(len(users), dtype=self.data.records.dtype)
         records["user"], records["item"], records["rating"] = self.user_row[users], self.item_row[items], ratings
         records["weight"] = weights if weights.size else 1
         return Ratings.of(records, ratings, weights)
 
     def run_epoch(
-        self, rate: float, regularization: float, bias_regularization: float, kept: State
+        self, rate: float, regularization: float, bias_regularization: float, backup: State
     ) -> tuple[float, bool]:
-        """Visit every rating once, and copy the state to `kept`.
-
-        Returns the mean loss before each step, and whether every prediction of every pair is sure to be finite.
-        """
+        """Visit every rating once and copy the state to `backup`; return the mean loss, and if it stays finite."""
         data = self.data
-        # Read before any task runs: what stands there is changed at once where another is interrupted.
+        # The counter is read before any task runs, because an interrupted task overwrites it.
         before = int(self._arrivals[0, 0])
 
         def work(task: int) -> int:
@@ -233,7 +233,7 @@ class Training:
                 rate,
                 regularization,
                 bias_regularization,
-                *kept.arrays,
+                *backup.arrays,
                 self.state.limit,
                 self._arrivals,
                 before,
@@ -244,12 +244,12 @@ class Training:
         try:
             usable = self._all_usable(self._run(work))
         except BaseException:
-            self._arrivals[...] = np.iinfo(np.int64).max  # let no thread wait for one that stopped
+            self._arrivals[...] = np.iinfo(np.int64).max  # releases the threads that wait for the stopped one
             raise
         return float(self._block_losses.sum()) / data.total_weight, usable
 
     def mean_loss(self, data: Ratings) -> float:
-        """The mean loss of the state as it stands."""
+        """Compute the mean loss of the current state."""
         losses = np.zeros(_N_CHUNKS)
 
         def work(task: int) -> int:
@@ -265,17 +265,17 @@ class Training:
         return *self.state.arrays, self.state.layout, *self._loss, self.mean
 
     def _all_usable(self, ends: list[int]) -> bool:
-        """Whether all tasks of an epoch ended well; raises what the user's loss raised."""
+        """Return whether all tasks ended with usable numbers, or raise the error of a custom loss."""
         for end, pair in zip(ends, self._failed.tolist(), strict=True):
             if end == _kernel.NO_LOSS and self._compiled_loss is not None:
                 self._compiled_loss.reraise(*pair)
         return all(end == _kernel.USABLE for end in ends)
 
     def _run(self, work: Callable[[int], Any]) -> list[Any]:
-        """Do all tasks at once; the kernels release the GIL."""
+        """Run all tasks simultaneously; the kernels release the GIL."""
         return self._run_all(*(functools.partial(work, task) for task in range(self.n_tasks)))
 
     def _run_all(self, *works: Callable[[], Any]) -> list[Any]:
-        # The calling thread does the first.
-        others = [self._pool.submit(work) for work in works[1:]] if self._pool else []
-        return [works[0](), *(other.result() for other in others)] if self._pool else [work() for work in works]
+        # The calling thread runs the first task, so the pool has one thread fewer than there are tasks.
+        futures = [self._pool.submit(work) for work in works[1:]] if self._pool else []
+        return [works[0](), *(future.result() for future in futures)] if self._pool else [work() for work in works]

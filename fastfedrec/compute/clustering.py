@@ -1,4 +1,4 @@
-"""k-means of sparse or dense rows: k-means++ and Lloyd's iterations, without any privacy."""
+"""k-means of sparse or dense rows by k-means++ and Lloyd's iterations, without a privacy guarantee."""
 
 from dataclasses import dataclass
 
@@ -15,26 +15,26 @@ from fastfedrec.data.conversion import RowsLike, borrow_rows, is_table, widened
 
 __all__ = ["KMeans", "assign_rows", "kmeans"]
 
-_TAIL_BYTES = 16  # of the kernel's columns
-_PER_UNIT = 1024  # multiples of whose inverse have exact sums
-_IN_LINE = 64  # centres in 8 bits of the kernel's lines
-_FEWEST = 32  # clusters that 8 bits pay for
+_TAIL_BYTES = 16  # width of the kernel's narrow block for the last few clusters
+_PER_UNIT = 1024  # values that are multiples of 1 / 1024 have exact sums
+_IN_LINE = 64  # centres of 8 bits in one cache line
+_MIN_ROUNDED_CLUSTERS = 32  # smallest number of clusters for which centres of 8 bits save time
 
 
 @dataclass(frozen=True)
 class KMeans:
-    """What `kmeans` found.
+    """Result of `kmeans`.
 
     Parameters
     ----------
     labels : ndarray of shape (n_rows,), int32
-        The nearest centre of each row; the first of equally near ones.
+        Index of the nearest centre of each row; ties go to the smaller index.
     centers : ndarray of shape (n_clusters, n_columns), float64
-        The clusters' means, whatever the dtype of the rows.
+        Mean of each cluster, in float64 for rows of any dtype.
     objective : float
         Sum of the squared distances of the rows to their centres.
     n_iterations : int
-        Iterations that were done.
+        Number of completed iterations.
     """
 
     labels: NDArray[np.int32]
@@ -54,41 +54,41 @@ def kmeans(
 ) -> KMeans:
     """Group rows around their means (Lloyd's algorithm [1]_).
 
-    **No privacy**: labels, centres and objective tell about the rows.  See
+    **No privacy**: labels, centres and objective reveal information about the rows.  For a private version see
     `fastfedrec.systems.private_prototypes.private_kmeans`.
 
     Parameters
     ----------
     rows : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_columns)
-        Float32 or float64; bool and float16 become float32.  A user's missing entries count as 0.
+        Rows of float32 or float64; bool and float16 become float32.  A user's missing entries count as 0.
     n_clusters : int
-        At least 1, at most the number of rows unless `init` is an array.
+        Number of clusters, at least 1, and at most the number of rows unless `init` is an array.
     n_iterations : int
-        Iterations at most, at least 0; it ends before where no row changes its cluster.
+        Maximum number of iterations, at least 0; an iteration that changes no row's cluster is the last one.
     init : {"k-means++", "random"} or ndarray of shape (n_clusters, n_columns)
-        "k-means++" draws each first centre among the rows with probability proportional to its squared distance to the
-        nearest one before [2]_; "random" takes different rows; an array is taken as it is.
+        Initial centres.  "k-means++" draws each of them among the rows, with a probability proportional to the squared
+        distance to the nearest centre so far [2]_.  "random" draws distinct rows.  An array has the centres.
     key : Key or None
-        Where the draws come from; needed unless `init` is an array.
+        Key of the random draws; required unless `init` is an array.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads; 0 for all.  The result does not depend on it.
 
     Returns
     -------
     KMeans
-        Labels and objective belong to the centres returned.
+        Centres, with the labels and the objective of these centres.
 
     Raises
     ------
     ValueError
-        More clusters than rows, no key, or an argument out of range.
+        There are more clusters than rows, the key is missing, or an argument is out of range.
 
     Notes
     -----
-    Means and distances are in double.  Products that choose a row's centre are in the dtype of the rows, and where
-    their rounding leaves the choice open distances decide.  Columns of an array that are far from 0 beside their range
-    are first moved to it, where that rounds nothing.  A cluster that loses all its rows keeps its centre.  Last digits
-    differ between instruction sets (`fastfedrec.hardware`).
+    Means and distances are computed in double.  Products that select a row's centre are computed in the dtype of the
+    rows; if their rounding error leaves the choice open, distances decide.  Columns of an array that are far from 0
+    relative to their range are shifted towards 0 first, if the shift is exact.  A cluster that loses all its rows keeps
+    its centre.  Last digits differ between instruction sets (`fastfedrec.hardware`).
 
     References
     ----------
@@ -113,7 +113,8 @@ def kmeans(
     n_threads = resolve_n_threads(n_threads)
     centers = _first_centers(data, n_clusters, init, key, n_threads)
     columns, means = _Columns.of(data, centers), _Means.zeros(data, n_clusters)
-    rounded = _Rounded.of(data, n_clusters) if n_iterations > 1 else None  # to make it takes as long as it saves once
+    # Rounding the rows to bytes takes as long as one iteration gains from it.
+    rounded = _Rounded.of(data, n_clusters) if n_iterations > 1 else None
     labels = _nearest(data, columns, rounded, n_threads)
     done, before = 0, None
     while done < n_iterations:
@@ -136,18 +137,18 @@ def assign_rows(
     Parameters
     ----------
     rows : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_columns)
-        Float32 or float64; bool and float16 become float32.  A user's missing entries count as 0.
+        Rows of float32 or float64; bool and float16 become float32.  A user's missing entries count as 0.
     centers : ndarray of shape (n_clusters, n_columns)
-        Finite; taken in double.
+        Finite centres, converted to double.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads; 0 for all.  The result does not depend on it.
 
     Returns
     -------
     labels : ndarray of shape (n_rows,), int32
-        The nearest centre, the first of equally near ones.
+        Index of the nearest centre of each row; ties go to the smaller index.
     squared_distances : ndarray of shape (n_rows,), float64
-        To that centre, to ten digits wherever rows and centres lie.
+        Squared distance to that centre, accurate to ten digits for rows and centres of any magnitude.
 
     Examples
     --------
@@ -174,21 +175,18 @@ def _check_centers(centers: np.ndarray, n_columns: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows as the kernels take them: `indices` is empty where rows hold every column.
-
-    `middle` is what has been taken from each column, and is to be taken from centres.
-    """
+    """Rows in the layout of the kernels; `indices` is empty if every row has every column."""
 
     indptr: np.ndarray
     indices: np.ndarray
     values: np.ndarray
     n_columns: int
     norms: np.ndarray
-    middle: np.ndarray
+    middle: np.ndarray  # number that was subtracted from each column, and must be subtracted from centres
 
     @classmethod
     def of(cls, rows: RowsLike, centers: np.ndarray | None = None) -> "_Rows":
-        """With `centers`, nothing about a row depends on the other rows: neither its type nor its middle."""
+        """Convert rows; with `centers`, a row's type and shift do not depend on the other rows."""
         if is_table(rows):
             rows, middle = borrow_rows("rows", rows, wide=centers is not None), np.zeros(1)
             dtype = np.float32 if rows.values is None else rows.values.dtype
@@ -224,12 +222,10 @@ class _Rows:
 
 
 def _middle(dense: np.ndarray) -> np.ndarray:
-    """Of each column that is far from 0 beside its range a number amid the range; 0 of all others.
-
-    Scores of such columns would be all but equal, and leave most rows' labels open.  Entries are within half and double
-    of that number, so their differences from it are exact (Sterbenz).  With the middle of centres, entries of rows that
-    are farther away are rounded to doubles, by less than the ten digits of their distances.
-    """
+    """Return the middle of each column that is far from 0 relative to its range, and 0 for other columns."""
+    # The scores of such columns are nearly equal without a shift, and rounding leaves most labels open.  Entries are
+    # between half and twice the middle, so by Sterbenz's lemma the differences are exact.  If the middle is that of
+    # centres, differences of distant rows are rounded to double, and their distances have ten digits all the same.
     if not dense.size:
         return np.zeros(dense.shape[1], dtype=dense.dtype)
     low, high = dense.min(axis=0), dense.max(axis=0)
@@ -239,14 +235,11 @@ def _middle(dense: np.ndarray) -> np.ndarray:
 
 @dataclass
 class _Columns:
-    """Centres, and room for them as the kernel reads them: a column a cluster, whole lines a row, and perhaps a tail.
+    """Centres, transposed and padded for the kernel in the dtype of the rows."""
 
-    Columns are in the dtype of the rows; `start` is -infinity for those without a cluster.
-    """
-
-    body: np.ndarray
-    tail: np.ndarray
-    start: np.ndarray
+    body: np.ndarray  # one column for each cluster, and whole cache lines in each row
+    tail: np.ndarray  # the last clusters, if they fit into `_TAIL_BYTES`
+    start: np.ndarray  # -|c|^2 / 2, the initial score of cluster c; -infinity for padding
     centers: np.ndarray
     norms: np.ndarray
 
@@ -265,7 +258,8 @@ class _Columns:
 
     def set(self, centers: np.ndarray) -> None:
         n_clusters, in_body = len(centers), self.body.shape[1]
-        with np.errstate(over="ignore"):  # beyond the rows' dtype scores say nothing, and distances decide
+        # Centres that overflow the dtype of the rows have useless scores, and the kernel uses distances instead.
+        with np.errstate(over="ignore"):
             self.body[:, :n_clusters] = centers[:in_body].T
             self.tail[:, : max(n_clusters - in_body, 0)] = centers[in_body:].T
             self.norms = np.einsum("cf,cf->c", centers, centers)
@@ -294,42 +288,42 @@ def _distances(
 
 @dataclass
 class _Rounded:
-    """Rows in bytes, and room for centres in 8 bits, with which the kernel finds most labels.
+    """Rows in bytes, and a buffer for centres of 8 bits, by which the kernel finds most labels."""
 
-    How far a score of such centres can be off is known; where that leaves a row's label open, the kernel does what
-    `_assign` does, so labels are the same.  `pays` is whether these rows were few.
-    """
-
+    # The error of a score of rounded centres has a known bound.  If the bound leaves a row's label open, the kernel
+    # computes the same scores as `_assign`, so the labels are the same.
     units: np.ndarray
     totals: np.ndarray
     lines: np.ndarray
     start: np.ndarray
     per_unit: float
     n_pairs: int
-    pays: bool = True
+    pays: bool = True  # False once more than half of the labels were left open
 
     @classmethod
     def of(cls, data: _Rows, n_clusters: int) -> "_Rounded | None":
-        """Nothing where it would not pay, or where values are no small multiples of 1, 1/2 or 1/4."""
-        if hardware.instruction_set() == "plain" or n_clusters < _FEWEST or not len(data.indices):
+        """Round rows to bytes, or return None if it saves no time or the values are not small multiples of 1/4."""
+        if hardware.instruction_set() == "plain" or n_clusters < _MIN_ROUNDED_CLUSTERS or not len(data.indices):
             return None
         lowest, highest = float(data.values.min()), float(data.values.max())
-        if lowest < 0:  # multiples are written without a sign
+        if lowest < 0:  # the bytes are unsigned
             return None
         fitting = (u for u in (1.0, 2.0, 4.0) if highest * u < 32 and _kernel.are_multiples(data.values, u))
         if data.values.dtype != np.float32 or (per_unit := next(fitting, None)) is None:
             return None
         units, totals = np.empty(len(data.values), dtype=np.uint8), np.empty(len(data), dtype=np.float32)
         _kernel.round_rows(data.indptr, data.values, per_unit, units, totals)
-        if (totals + np.diff(data.indptr)).max() >= 2**22:  # that sums fit into 32 bits, and have a bound
+        # Below this limit the kernel's sums fit into 32 bits, and the bound on their error is valid.
+        if (totals + np.diff(data.indptr)).max() >= 2**22:
             return None
         n_lines = -(-n_clusters // _IN_LINE)
         lines = zeros_on_lines(n_lines * data.n_columns, _IN_LINE, np.int8).reshape(n_lines, -1, _IN_LINE)
+        # Number of pairs of products (byte times 8-bit centre) that a sum of 16 bits can hold.
         n_pairs = (2**15 - 1) // (2 * 128 * max(int(highest * per_unit), 1))
         return cls(units, totals, lines, np.empty(n_lines * _IN_LINE, dtype=np.float32), per_unit, n_pairs)
 
     def assign(self, data: _Rows, columns: _Columns, n_threads: int) -> np.ndarray | None:
-        """Labels, or None where centres are too large, too small or all the same."""
+        """Return labels, or None if the centres are too large, too small or all equal."""
         lowest, highest = min(float(columns.centers.min()), 0.0), max(float(columns.centers.max()), 0.0)
         if not (highest - lowest > 1e-25 and highest - lowest < 1e12):
             return None
@@ -353,25 +347,24 @@ def _nearest(data: _Rows, columns: _Columns, rounded: _Rounded | None, n_threads
 
 @dataclass(frozen=True)
 class _Means:
-    """Sums of the clusters' rows.
+    """Sums of the rows of each cluster."""
 
-    Where all sums of the values are exact, as of ratings or counts, only rows that changed their cluster are added and
-    taken away: that gives the same bits.  Otherwise all rows are added up anew.
-    """
-
+    # If all sums are exact, as with ratings or counts, only rows that change their cluster are added and subtracted,
+    # which gives the same bits.  Otherwise each call sums all rows.
     sums: np.ndarray
     are_exact: bool
 
     @classmethod
     def zeros(cls, data: _Rows, n_clusters: int) -> "_Means":
-        most = float(np.sqrt(data.norms.max())) * len(data.values) * _PER_UNIT
-        are_exact = most < 2.0**51 and _kernel.are_multiples(data.values, float(_PER_UNIT))
+        # The largest absolute value times the number of values bounds every sum, in units of 1 / _PER_UNIT.
+        max_sum = float(np.sqrt(data.norms.max())) * len(data.values) * _PER_UNIT
+        are_exact = max_sum < 2.0**51 and _kernel.are_multiples(data.values, float(_PER_UNIT))
         return cls(np.zeros((n_clusters, data.n_columns)), are_exact)
 
     def move(
         self, data: _Rows, labels: np.ndarray, before: np.ndarray | None, centers: np.ndarray, n_threads: int
     ) -> None:
-        """Centres to the means of their rows, in place; `before` are the labels of the last call."""
+        """Set `centers` to the means of their rows; `before` has the labels of the last call."""
         if before is None or not self.are_exact:
             self.sums[:] = 0
             rows, clusters, signs = np.arange(len(labels)), labels, np.ones(len(labels))
@@ -408,7 +401,7 @@ def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Ke
     for c in range(n_clusters):
         if c:
             ends = np.cumsum(distances)
-            # Where all rows lie on centres already, any row will do.
+            # If every row equals a centre, all distances are 0, and the draw is uniform over the rows.
             total = ends[-1]
             row = int(np.searchsorted(ends, draws[c] * total, side="right")) if total else int(draws[c] * len(data))
         row = min(row, len(data) - 1)

@@ -1,6 +1,6 @@
-"""The fast Walsh-Hadamard transform: n log2(n) additions, exact on whole numbers.
+"""The fast Walsh-Hadamard transform, which takes n log2(n) additions and is exact on integers.
 
-The Hadamard matrix H of a power of two has the entries (-1)^popcount(i & j).  It is symmetric, and H H = n I.
+The Hadamard matrix H of size n, a power of two, has the entries (-1)^popcount(i & j).  It is symmetric, and H H = n I.
 """
 
 from typing import Any
@@ -21,20 +21,20 @@ def hadamard_transform(values: ArrayLike, *, n_threads: int = 0) -> NDArray[np.i
     Parameters
     ----------
     values : array_like of shape (..., n)
-        Whole numbers or floats; n is a power of two.  Each vector along the last axis is transformed.
+        Integers or floats; n is a power of two.  Each vector along the last axis is transformed.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads; 0 for all.  The result does not depend on it.
 
     Returns
     -------
     ndarray of shape (..., n), int64 or float64
-        H x, not divided by anything.  Whole numbers are exact while their sum of magnitudes is below 2^63, and taken
-        modulo 2^64 beyond.
+        Product H x without a normalisation.  Integers are exact while the sum of their magnitudes is below 2^63, and
+        reduced modulo 2^64 otherwise.
 
     Raises
     ------
     TypeError
-        Neither whole numbers nor floats.
+        The values are neither integers nor floats.
     ValueError
         n is not a power of two.
 
@@ -53,14 +53,16 @@ def hadamard_transform(values: ArrayLike, *, n_threads: int = 0) -> NDArray[np.i
     """
     values = plain_array("values", values)
     if values.dtype.kind not in "biuf":
-        raise TypeError(f"values must be whole numbers or floats, got {values.dtype}; convert them first")
+        raise TypeError(f"values must be integers or floats, got {values.dtype}; convert them first")
     n = values.shape[-1] if values.ndim else 0
+    # A power of two has one bit, which n & (n - 1) clears.
     if n < 1 or n & (n - 1):
         raise ValueError(
-            f"values must have a power of two of entries along the last axis, got {values.shape}; pad them"
+            f"values must have a power of two as the length of the last axis, got shape {values.shape}; pad them"
         )
     n_threads = resolve_n_threads(n_threads)
     out: NDArray[Any] = np.array(values, dtype=np.float64 if values.dtype.kind == "f" else np.int64, order="C")
+    # The kernel transforms in place, with one buffer of n numbers for each thread.
     if out.size:
         _kernel.transform_rows(
             out.reshape(-1, n), np.empty((n_threads, n), dtype=out.dtype), n.bit_length() - 1, n_threads

@@ -1,4 +1,4 @@
-"""Non-negative matrix factorisation of observed entries: masked, weighted, regularised, by alternating rows."""
+"""Non-negative matrix factorisation of observed entries, with weights and regularisation, by alternating updates."""
 
 from dataclasses import dataclass
 
@@ -16,22 +16,23 @@ from fastfedrec.data.interactions import Interactions
 
 __all__ = ["NMF", "fit_nmf", "solve_rows_nonnegative"]
 
-_LINE = 16  # factors that the kernel's rows are padded to: the widest vector
-_MIDDLE_LINE = 24  # of multiplicative steps, between one line and two
-_LONG_LINE = 64  # above two lines, where multiplicative steps take four vectors at a time
+# Rows of factors are padded to a multiple of these numbers of factors, so that kernels compute with whole vectors.
+_LINE = 16  # floats of the widest vector
+_MIDDLE_LINE = 24  # multiplicative steps with 17 to 24 factors
+_LONG_LINE = 64  # multiplicative steps with more than 32 factors, which take four vectors at a time
 MAX_FACTORS = 256
 
 
 @dataclass(frozen=True)
 class NMF:
-    """A factorisation: entry (u, i) is about ``row_factors[u] @ item_factors[i]``.
+    """Factorisation that approximates entry (u, i) by ``row_factors[u] @ item_factors[i]``.
 
     Parameters
     ----------
     row_factors : ndarray of shape (n_rows, n_factors)
-        At least 0; zeros for a row without entries.
+        Factors of each row, at least 0; zeros for a row without entries.
     item_factors : ndarray of shape (n_items, n_factors)
-        At least 0; zeros for an item without entries.
+        Factors of each item, at least 0; zeros for an item without entries.
     """
 
     row_factors: FloatArray
@@ -52,44 +53,44 @@ def fit_nmf(
 ) -> NMF:
     """Factorise observed entries without negative factors.
 
-    The result reduces ``sum w_ui (x_ui - u'v)^2 + regularization (|U|^2 + |V|^2)`` over observed entries, with U and V
-    at least 0, from epoch to epoch.  An epoch of solver "cd" takes `n_sweeps` of coordinate descent for each row and
-    then for each item [1]_, from where the last epoch ended.  An epoch of "mu" takes one multiplicative step of all
-    rows and then one of all items [2]_: shorter, and worth far less.
+    Each epoch reduces ``sum w_ui (x_ui - u'v)^2 + regularization (|U|^2 + |V|^2)`` over the observed entries, with U
+    and V at least 0.  An epoch of solver "cd" takes `n_sweeps` sweeps of coordinate descent for each row and then for
+    each item [1]_, from the result of the last epoch.  An epoch of "mu" takes one multiplicative step of all rows and
+    then one of all items [2]_; it is shorter and reduces the objective far less.
 
     Parameters
     ----------
     ratings : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_items), float32 or float64
-        `Interactions` and matrices leave out what they do not store; a stored 0 is an entry.  Of an array every entry
-        is observed, unless `weights` says otherwise.
+        Entries to factorise.  In `Interactions` and matrices the stored entries are observed, including a stored 0.  In
+        an array every entry is observed unless its weight is 0.
     n_factors : int
-        From 1 to 256.
+        Number of factors, from 1 to 256.
     regularization : float
-        At least 0.
+        Ridge penalty, at least 0.
     n_epochs : int
-        At least 1.
+        Number of epochs, at least 1.
     weights : ndarray or None
-        At least 0; 0 for an entry that is missing.  One for each interaction in storage order, or of the array's shape;
-        None weighs all entries 1.
+        Weight of each entry, at least 0; 0 for a missing entry.  The shape is one weight for each interaction in
+        storage order, or the array's shape.  None for a weight of 1 for all entries.
     solver : {"cd", "mu"}
-        Coordinate descent, or multiplicative updates, as other packages have them: for comparison.  With "mu" ratings
-        are at least 0, and a factor that is 0 stays 0.
+        Coordinate descent, or multiplicative updates for comparison with other packages.  "mu" needs ratings of at
+        least 0, and leaves a factor of 0 at 0.
     n_sweeps : int
-        At least 1: sweeps over a row's factors in an epoch of "cd".
+        Number of sweeps over a row's factors in an epoch of "cd", at least 1.
     key : Key
-        Where the first factors come from.
+        Key of the initial factors.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads; 0 for all.  The result does not depend on it.
 
     Returns
     -------
     NMF
-        Of the dtype of `ratings`.
+        Factors of the dtype of `ratings`.
 
     Raises
     ------
     ValueError
-        Negative weights, negative ratings with "mu", no entries, or an argument out of range.
+        A weight is negative, a rating is negative with "mu", there are no entries, or an argument is out of range.
 
     References
     ----------
@@ -123,7 +124,7 @@ def fit_nmf(
             f"ratings must be at least 0 for solver 'mu', got {rows.values.min()}; shift them, or use 'cd'"
         )
     items = rows.transposed()
-    # Uniform factors whose products are about as large as the entries.
+    # Uniform factors on (0, scale) have products with a mean of n_factors * scale^2 / 4, the mean of the entries.
     scale = 2 * np.sqrt(max(rows.mean(), 1e-30) / n_factors)
     sizes = {"rows": rows.n_rows, "items": rows.n_items}
     row_factors, item_factors = (
@@ -157,32 +158,33 @@ def solve_rows_nonnegative(
 ) -> FloatArray:
     """Solve each row's non-negative least squares for fixed item factors.
 
-    The result minimises ``sum_i w_ui (x_ui - u'v_i)^2 + regularization |u|^2`` over u >= 0, for each row by itself:
-    what an entity does with the server's item factors.
+    The result u of a row minimises ``sum_i w_ui (x_ui - u'v_i)^2 + regularization |u|^2`` over u >= 0, independently of
+    the other rows.  This is the local step of an entity that receives the server's item factors.
 
     Parameters
     ----------
     ratings : Interactions, SciPy sparse matrix or array, or array of shape (n_rows, n_items), float32 or float64
-        As for `fit_nmf`; a row without entries gets zeros.  Values of `Interactions` and frames are taken as float64.
+        Entries as for `fit_nmf`; a row without entries gets zeros.  Values of `Interactions` and frames become float64.
     item_factors : ndarray of shape (n_items, n_factors)
-        At most 256 factors, of any sign; taken in the dtype of `ratings`.
+        Item factors of any sign, at most 256 columns; converted to the dtype of `ratings`.
     regularization : float
-        At least 0.
+        Ridge penalty, at least 0.
     weights : ndarray or None
-        As for `fit_nmf`.
+        Weight of each entry, as for `fit_nmf`.
     start : ndarray of shape (n_rows, n_factors) or None
-        Where the descent starts, at least 0; None starts from zeros.
+        Start of the descent, at least 0; None for zeros.
     max_sweeps : int
-        At least 1: sweeps over a row's factors at most.
+        Maximum number of sweeps over a row's factors, at least 1.
     tolerance : float
-        At least 0.  A row ends with a sweep that changes no factor by more than this share of its largest.
+        Relative tolerance, at least 0.  A row stops at a sweep that changes no factor by more than this share of the
+        row's largest factor.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads; 0 for all.  The result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n_rows, n_factors)
-        Of the dtype of `ratings`, at least 0.
+        Factors of the dtype of `ratings`, at least 0.
 
     Examples
     --------
@@ -191,7 +193,8 @@ def solve_rows_nonnegative(
     >>> solve_rows_nonnegative(np.array([[2.0, -3.0]]), np.eye(2), regularization=1.0)
     array([[1., 0.]])
     """
-    rows = _Entries.of(ratings, weights, wide=True)  # a row's factors depend on no value of another row
+    # float64 for all rows: the narrowest type that holds the values would depend on the values of other rows.
+    rows = _Entries.of(ratings, weights, wide=True)
     item_factors = check_array("item_factors", item_factors, ndim=2, shape=(rows.n_items, None))
     n_factors = check_integer("the number of item_factors' columns", item_factors.shape[1], low=1, high=MAX_FACTORS)
     regularization = check_real("regularization", regularization, low=0.0)
@@ -210,7 +213,7 @@ def solve_rows_nonnegative(
 
 @dataclass(frozen=True)
 class _Entries:
-    """Observed entries as the kernels take them: `indices` is None where rows hold every item."""
+    """Observed entries in the layout of the kernels; `indices` is None if every row has every item."""
 
     indptr: np.ndarray
     indices: np.ndarray | None
@@ -246,7 +249,7 @@ class _Entries:
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """In the kernels' order; empty ones stand for all items, and for weights of 1."""
+        """Arrays in the kernels' order; empty arrays mean all items and weights of 1."""
         indices = np.empty(0, dtype=np.int32) if self.indices is None else self.indices
         weights = np.empty(0, dtype=self.values.dtype) if self.weights is None else self.weights
         return self.indptr, indices, self.values, weights
@@ -257,21 +260,22 @@ class _Entries:
     def transposed(self) -> "_Entries":
         if self.indices is None:
 
-            def turned(flat: np.ndarray) -> np.ndarray:
+            def transpose(flat: np.ndarray) -> np.ndarray:
                 return np.ascontiguousarray(flat.reshape(self.n_rows, self.n_items).T).reshape(-1)
 
-            weights = None if self.weights is None else turned(self.weights)
+            weights = None if self.weights is None else transpose(self.weights)
             indptr = np.arange(self.n_items + 1) * self.n_rows
-            return _Entries(indptr, None, turned(self.values), weights, self.n_rows)
+            return _Entries(indptr, None, transpose(self.values), weights, self.n_rows)
+        # A sparse matrix of positions, converted to columns, gives the order of values and weights.
         shape = (self.n_rows, self.n_items)
-        places = scipy.sparse.csr_array((np.arange(len(self.values)), self.indices, self.indptr), shape=shape).tocsc()
-        weights = None if self.weights is None else self.weights[places.data]
-        indptr, rows = places.indptr.astype(np.int64), places.indices.astype(np.int32)
-        return _Entries(indptr, rows, self.values[places.data], weights, self.n_rows)
+        columns = scipy.sparse.csr_array((np.arange(len(self.values)), self.indices, self.indptr), shape=shape).tocsc()
+        weights = None if self.weights is None else self.weights[columns.data]
+        indptr, rows = columns.indptr.astype(np.int64), columns.indices.astype(np.int32)
+        return _Entries(indptr, rows, self.values[columns.data], weights, self.n_rows)
 
 
 def _hold_every_item(ratings: Interactions) -> bool:
-    """Whether no entry is missing: then rows can share one Gram, as those of an array do."""
+    """Return whether no entry is missing, so that all rows can share one Gram matrix."""
     if ratings.n_interactions != ratings.n_users * ratings.n_items:
         return False
     return bool((ratings.indices.reshape(ratings.shape) == np.arange(ratings.n_items)).all())
@@ -286,11 +290,12 @@ def _solve(
     max_sweeps: int,
     n_threads: int,
 ) -> None:
-    """Every row's factors for the other side's, in place."""
+    """Write each row's least-squares factors for the fixed factors of the other side to `out`."""
     n_factors, dtype = factors.shape[1], factors.dtype
     padded = np.zeros((len(factors), -(-n_factors // _LINE) * _LINE), dtype=dtype)
     padded[:, :n_factors] = factors
     base = np.diag(np.full(padded.shape[1], regularization, dtype=dtype))
+    # All rows have the same Gram matrix if no entry is missing and there are no weights.
     if rows.indices is None and rows.weights is None:
         with one_blas_thread():
             gram = base + padded.T @ padded
@@ -301,7 +306,7 @@ def _solve(
 
 
 def _padded(factors: np.ndarray) -> np.ndarray:
-    """At cache lines, with zeros in whole vectors: a multiplicative step leaves zeros as they are."""
+    """Copy factors to rows of whole vectors at cache lines; a multiplicative step leaves the padding at 0."""
     n, n_factors = factors.shape
     line = _LONG_LINE if n_factors > 2 * _LINE else _LINE
     if _LINE < n_factors <= _MIDDLE_LINE:
@@ -314,12 +319,13 @@ def _padded(factors: np.ndarray) -> np.ndarray:
 def _multiply(
     rows: _Entries, factors: np.ndarray, n_factors: int, regularization: float, out: np.ndarray, n_threads: int
 ) -> None:
-    """One multiplicative step of every row's factors for the other side's, in place; both padded."""
+    """Take one multiplicative step of each row's factors in place, with both arrays padded."""
     if rows.indices is not None or rows.weights is not None:
         _kernel.multiply_rows(*rows.arrays, factors, out, n_factors, regularization, n_threads)
         return
     with one_blas_thread():
-        out_of_values = out * (rows.values.reshape(rows.n_rows, rows.n_items) @ factors)
-        out_of_products = out @ (factors.T @ factors) + regularization * out
-    out[:] = 0  # where both are
-    np.divide(out_of_values, out_of_products, out=out, where=out_of_products > 0)
+        numerator = out * (rows.values.reshape(rows.n_rows, rows.n_items) @ factors)
+        denominator = out @ (factors.T @ factors) + regularization * out
+    # A factor with a denominator of 0 has a numerator of 0 too, and stays 0.
+    out[:] = 0
+    np.divide(numerator, denominator, out=out, where=denominator > 0)

@@ -1,4 +1,4 @@
-"""Where held-out items stand among all items that a user has not seen: what ranking metrics are made of."""
+"""Ranks of held-out items among all items that a user has not seen, from which ranking metrics are computed."""
 
 from typing import Any
 
@@ -17,34 +17,34 @@ __all__ = ["places", "places_factors"]
 def places(
     scores: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count, for each held-out item, the unseen items of its row that score higher, and those that score the same.
+    """Count, for each held-out item, the unseen items of its row with a greater or an equal score.
 
     Parameters
     ----------
     scores : array_like of shape (n_rows, n_items), float32 or float64
-        Infinities are ordinary values.
+        Scores of all items; infinities are ordinary values.
     held_out : Interactions, SciPy matrix or array, dense array, or (indptr, indices)
-        The items whose places are asked for: `n_rows` rows in compressed form.
+        Items to rank, as `n_rows` compressed rows.
     seen : Interactions, SciPy matrix or array, dense array, (indptr, indices) or None
-        Items that are not ranked, none of them held out: `n_rows` rows in compressed form, ascending within a row.
+        Items to exclude, as `n_rows` compressed rows in ascending order; no item may be both seen and held out.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     above : ndarray of shape (n_held_out,), int64
-        Unseen items with a greater score, in the order of `held_out`.
+        Number of unseen items with a greater score, in the order of `held_out`.
     same : ndarray of shape (n_held_out,), int64
-        Unseen items with the same score, the item itself among them: its rank is one of above + 1 to above + same.
+        Number of unseen items with an equal score, including the item: the rank is from above + 1 to above + same.
 
     Raises
     ------
     ValueError
-        A NaN score, or an item that is both held out and seen; the row is named.
+        A score is NaN, or an item is both held out and seen; the message names the row.
 
     See Also
     --------
-    places_factors : The same from factors, without the block of scores.
+    places_factors : Counts from factors, without the block of scores.
 
     Examples
     --------
@@ -64,42 +64,43 @@ def places(
 def places_factors(
     user_factors: Any, item_factors: Any, held_out: Any, *, seen: Any = None, n_threads: int = 0
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Count the same by inner products of factors, without an array of users x items.
+    """Count, for each held-out item, the unseen items with a greater or an equal inner product with the user.
 
     Parameters
     ----------
     user_factors : array_like of shape (n_users, n_factors), float32 or float64
-        Finite.
+        Finite factors of each user.
     item_factors : array_like of shape (n_items, n_factors), float32 or float64
-        Finite.
+        Finite factors of each item.
     held_out : Interactions, SciPy matrix or array, dense array, or (indptr, indices)
-        The items whose places are asked for: `n_users` rows in compressed form.
+        Items to rank, as `n_users` compressed rows.
     seen : Interactions, SciPy matrix or array, dense array, (indptr, indices) or None
-        Items that are not ranked, none of them held out: `n_users` rows in compressed form, ascending within a row.
+        Items to exclude, as `n_users` compressed rows in ascending order; no item may be both seen and held out.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     above : ndarray of shape (n_held_out,), int64
-        Unseen items with a greater inner product, in the order of `held_out`.
+        Number of unseen items with a greater inner product, in the order of `held_out`.
     same : ndarray of shape (n_held_out,), int64
-        Unseen items with the same inner product, the item itself among them.
+        Number of unseen items with an equal inner product, including the item.
 
     Raises
     ------
     ValueError
-        Inner products that overflow, or an item that is both held out and seen; the user's row is named.
+        Inner products overflow, or an item is both held out and seen; the message names the user's row.
 
     See Also
     --------
-    places : The same from scores.
+    places : Counts from scores.
 
     Notes
     -----
-    Inner products are those of `fastfedrec.ranking.recommend_factors`: added up over ascending factors, in single
-    precision where all factors are float32, otherwise in double.  Items with equal factors have equal scores.  Between
-    instruction sets scores differ in their last bits, and items that are that close may change places.
+    No array of users x items is made.  Inner products are those of
+    `fastfedrec.ranking.recommend_factors`: sums over ascending factors, in single precision if all factors are float32,
+    otherwise in double.  Items with equal factors have equal scores.  Between instruction sets the last bits of scores
+    differ, and so may the order of items with scores that close.
 
     Examples
     --------
@@ -118,17 +119,19 @@ def places_factors(
 def _count(
     rows: np.ndarray, factors: np.ndarray | None, shape: tuple[int, int], held_out: Any, seen: Any, n_threads: int
 ) -> tuple[int, np.ndarray, np.ndarray]:
-    """The first row with bad scores, or the number of rows, and what the kernel counts."""
-    indptr, items = _rows("held_out", held_out, shape)
-    nothing = np.zeros(shape[0] + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
-    seen_indptr, seen_items = nothing if seen is None else _rows("seen", seen, shape, rising=True)
+    """Return the first row with invalid scores, or the number of rows, and the kernel's counts."""
+    indptr, items = _check_rows("held_out", held_out, shape)
+    empty_rows = np.zeros(shape[0] + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
+    seen_indptr, seen_items = empty_rows if seen is None else _check_rows("seen", seen, shape, rising=True)
     n_threads = resolve_n_threads(n_threads)
     above, same = np.zeros(len(items), dtype=np.int64), np.zeros(len(items), dtype=np.int64)
     failed = np.full(n_threads, shape[0], dtype=np.int64)
     if len(items):
         _kernel.count_places(rows, factors, indptr, items, seen_indptr, seen_items, above, same, failed, n_threads)
+    # A thread reports -1 for a failed allocation, else its first row with an invalid score.
     if (failed < 0).any():
         raise MemoryError("a copy of item_factors, or the scores of a block of users, did not fit into memory")
+    # An unseen item counts itself in `same`, so a count of 0 means that the held-out item was excluded as seen.
     first_bad = int(failed.min())
     if first_bad == shape[0] and (both := np.flatnonzero(same <= 0)).size:
         row = int(np.searchsorted(indptr, both[0], side="right")) - 1
@@ -138,8 +141,8 @@ def _count(
     return first_bad, above, same
 
 
-def _rows(name: str, rows: Any, shape: tuple[int, int], rising: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Compressed rows of items; of those that need not rise the places are told in their order."""
+def _check_rows(name: str, rows: Any, shape: tuple[int, int], rising: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Return compressed rows of item indices, which are ascending within each row if `rising`."""
     if not isinstance(rows, tuple):
         rows = borrow_rows(name, rows, aligned=None if rising else "places")
         if rows.shape != shape:

@@ -1,4 +1,4 @@
-"""Weighted sums of a matrix's rows, one for each user: what a model of similarities between items scores with."""
+"""Weighted sums of a matrix's rows for each user, which are the scores of an item-similarity model."""
 
 from typing import Any
 
@@ -18,29 +18,30 @@ __all__ = ["sum_rows"]
 def sum_rows(
     interactions: RowsLike, matrix: Any, *, weights: np.ndarray | None = None, n_threads: int = 0
 ) -> NDArray[np.float64]:
-    """For each user, add up the rows of a matrix that belong to the user's items.
+    """Sum, for each user, the rows of a matrix that belong to the user's items.
 
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
-        As `fastfedrec.data.conversion.borrow_rows` takes it.  Each user's items; explicit zeros count as what they are.
+        Each user's items, in any form that `fastfedrec.data.conversion.borrow_rows` accepts.  An explicit zero is an
+        interaction with value 0.
     matrix : array_like or scipy.sparse matrix of shape (n_items, n_columns)
-        Row i is what item i adds; taken as float64.
+        Row i is the contribution of item i; converted to float64.
     weights : ndarray of shape (n_interactions,), optional
-        A factor for each interaction, in storage order: by user, then item.  By default the values.
+        Factor of each interaction, in storage order: by user, then item.  None for the values.
     n_threads : int
-        0 for all; the result depends neither on it nor on the instruction set.
+        Number of threads; 0 for all.  The result depends neither on it nor on the instruction set.
 
     Returns
     -------
     ndarray of shape (n_users, n_columns), float64
-        Zeros for a user without items.  A sum is over the user's items in their order, so that a user's row has the
-        same bits whoever else is asked for, and those of SciPy's product.
+        Sums, which are zeros for a user without items.  The user's items are added in their storage order, so a user's
+        row has the same bits for any set of other users, and the same bits as SciPy's product.
 
     Raises
     ------
     ValueError
-        Not a row for each item, or not a weight for each interaction.
+        The number of rows or of weights is wrong.
 
     Examples
     --------
@@ -64,17 +65,18 @@ def sum_rows(
         check_arrays("matrix", matrix)
         if matrix.dtype.kind not in "biuf":
             raise TypeError(f"matrix must hold real numbers, got dtype {matrix.dtype}; convert it with .astype")
-        sparse = as_csr(matrix)  # what repeats a place is added up, as it stands there
+        sparse = as_csr(matrix)  # entries with equal indices are summed
         if sparse.shape[0] != interactions.n_items:
             raise ValueError(f"matrix must have {interactions.n_items} rows, one for each item, got {sparse.shape[0]}")
         out = np.empty((interactions.n_users, sparse.shape[1]))
         if out.size:
+            # The kernel takes int64 row starts, int32 columns and float64 values; SciPy's types vary.
             layout = (sparse.indptr, np.int64), (sparse.indices, np.int32), (sparse.data, np.float64)
             _kernel.sum_sparse_rows(*rows, *(np.ascontiguousarray(*part) for part in layout), out, n_threads)
         return out
     shape = (interactions.n_items, None)
     matrix = plain_array("matrix", matrix)
-    if matrix.dtype.kind in "bf":  # of any width; others are numbers that fit, or are refused
+    if matrix.dtype.kind in "bf":  # `check_array` converts integers, and rejects those that float64 would round
         matrix = matrix.astype(np.float64, copy=False)
     matrix = check_array("matrix", matrix, ndim=2, shape=shape, dtypes=(np.float64,), finite=False)
     out = np.empty((interactions.n_users, matrix.shape[1]))

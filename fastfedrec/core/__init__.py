@@ -1,6 +1,6 @@
-"""What everything stands on: checks of arguments, threads, arrays, text, files, randomness, hardware.
+"""Basic modules of the package: checks of arguments, threads, arrays, text, files, randomness and hardware.
 
-Nothing here knows of users, items or privacy; those begin in `data` and `accounting`.
+They do not depend on users, items or privacy, which are in `data` and `accounting`.
 """
 
 __all__: list[str] = []

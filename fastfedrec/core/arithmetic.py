@@ -19,15 +19,8 @@ _NUMBA_VARIABLES = ("NUMBA_CPU_FEATURES", "NUMBA_CPU_NAME", "NUMBA_DISABLE_JIT",
 
 
 def describe_arithmetic() -> dict[str, str]:
-    """Describe the arithmetic of this process: where all of it is equal, equal inputs give equal bits.
-
-    Numbers of threads have no part in it: no result of the package depends on them.
-
-    Returns
-    -------
-    dict of str to str
-        Versions, and what the processor has that libraries choose their code by.
-    """
+    """Describe the arithmetic of this process; if two descriptions are equal, equal inputs give equal bits."""
+    # Numbers of threads are not part of it, because no result of the package depends on them.
     return {"instruction set": instruction_set()} | _describe_process()
 
 
@@ -50,12 +43,11 @@ def _describe_process() -> dict[str, str]:
 
 
 def _describe_blas() -> str:
-    """Return how NumPy's BLAS computes.
-
-    SciPy's, which is loaded with `scipy.linalg` alone, is known by its version; other packages' have no part in it.
-    """
+    """Return the version and the code path of NumPy's BLAS."""
+    # SciPy's own BLAS, which is loaded only with `scipy.linalg`, is determined by SciPy's version.  BLAS libraries of
+    # other packages do not affect results.
     loaded = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
-    # A wheel brings a library in a folder of its own; where there is none, NumPy and SciPy share the system's.
+    # A NumPy wheel has its own BLAS in a folder; otherwise NumPy and SciPy share the system's library.
     bundled = [library for library in loaded if re.search(r"[/\\]numpy\b", library["filepath"])]
     parts = ("internal_api", "version", "architecture")
     return "; ".join(sorted({" ".join(str(library.get(part)) for part in parts) for library in bundled or loaded}))

@@ -1,7 +1,7 @@
-"""Every check of a public argument: each error names the argument, what it got, and what to do.
+"""Checks of public arguments; each error states the argument, the value and the remedy.
 
-A number is converted here, once, to Python's int, float or Fraction, whatever type it comes in: NumPy's integers wrap,
-also inside a Fraction, and are not JSON.
+Every number is converted here to Python's int, float or Fraction.  NumPy's integers overflow silently, even inside a
+Fraction, and are not JSON.
 """
 
 import operator
@@ -30,33 +30,12 @@ __all__ = [
     "plain_array",
 ]
 
-LARGEST_INTEGER = 2**63 - 1  # more than any kernel, array or file takes
+LARGEST_INTEGER = 2**63 - 1  # limit of int64, the widest integer of kernels, arrays and files
 
 
 def check_integer(name: str, value: Any, *, low: int | None = None, high: int | None = LARGEST_INTEGER) -> int:
-    """Return `value` as an int between `low` and `high`, or raise.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        Any integer type, or an array of one without dimensions; bool is refused.
-    low, high : int or None
-        Inclusive bounds; None for none.
-
-    Returns
-    -------
-    int
-        The same number as a Python int.
-
-    Raises
-    ------
-    TypeError
-        Not an integer.
-    ValueError
-        Outside the bounds.
-    """
+    """Return `value` as a Python int between `low` and `high` (inclusive), or raise a TypeError or ValueError."""
+    # Accepted are scalars of any integer type and zero-dimensional arrays; a bool is probably a mistake.
     if type(value) is not int:
         scalar = without_array(value)
         try:
@@ -78,32 +57,9 @@ def check_real(
     high: float | None = None,
     exclusive: bool = False,
 ) -> float:
-    """Return `value` as a finite float between `low` and `high`, or raise.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        Any real number, a Fraction, a Decimal, or an array of one without dimensions; bool, NaN and infinities are
-        refused, and so is what a float would make 0 or infinite.
-    low, high : float or None
-        Bounds.
-    exclusive : bool
-        Whether the bounds themselves are refused.
-
-    Returns
-    -------
-    float
-        The nearest Python float.
-
-    Raises
-    ------
-    TypeError
-        Not a real number.
-    ValueError
-        Not finite, or outside the bounds.
-    """
+    """Return `value` as a finite float between `low` and `high`, or raise a TypeError or ValueError."""
+    # Accepted are real numbers of any type, also Fraction, Decimal and zero-dimensional arrays.  A bool, NaN, infinity
+    # and a number that underflows to 0 or overflows as a float are rejected.
     number = finite_float(name, python_number(name, value))
     _check_bounds(name, number, low, high, exclusive)
     return number
@@ -117,31 +73,8 @@ def check_exact(
     high: float | None = None,
     exclusive: bool = False,
 ) -> Fraction:
-    """Return `value` as exactly the rational number it is, between `low` and `high`, or raise.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        What `check_real` takes; a float counts as the binary fraction it is, a Decimal as the decimal one.
-    low, high : float or None
-        Bounds.
-    exclusive : bool
-        Whether the bounds themselves are refused.
-
-    Returns
-    -------
-    Fraction
-        The same number, of two Python ints; a float is near it.
-
-    Raises
-    ------
-    TypeError
-        Not a real number.
-    ValueError
-        Not finite, beyond the range of floats, or outside the bounds.
-    """
+    """Return `value` as the exact rational number that it is, between `low` and `high`, or raise."""
+    # A float is its binary fraction and a Decimal its decimal one; the result must be within the range of floats.
     number = python_number(name, value)
     if not is_exact(number):
         finite_float(name, number)
@@ -158,52 +91,19 @@ def _check_bounds(name: str, value: Any, low: float | None, high: float | None, 
 
 
 def check_epsilon(name: str, value: Any) -> float:
-    """Return a privacy parameter epsilon (nats), or raise unless it is finite and positive.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        A real number above 0.
-
-    Returns
-    -------
-    float
-        The nearest Python float.
-    """
+    """Return a privacy parameter epsilon (in nats) as a float, or raise unless it is finite and above 0."""
     return check_real(name, value, low=0.0, exclusive=True)
 
 
 def check_noise_epsilon(name: str, value: Any) -> float:
-    """Return an epsilon by which noise is scaled, or raise unless its quotients and multiples are numbers."""
+    """Return an epsilon that scales noise, or raise unless its quotients and multiples are finite and above 0."""
     return check_real(name, value, low=1e-100, high=1e100)
 
 
 def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
-    """Return `value` if it is one of `choices`, or raise.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        What the caller passed.
-    choices : collection of str
-        What is allowed.
-
-    Returns
-    -------
-    str
-        The same word as a Python str.
-
-    Raises
-    ------
-    ValueError
-        Anything else.
-    """
+    """Return `value` as a Python str if it is one of `choices`, or raise a ValueError."""
     if not isinstance(value, str) or value not in choices:
-        from fastfedrec.core.text import did_you_mean  # only an error needs it
+        from fastfedrec.core.text import did_you_mean  # imported only for an error
 
         meant = did_you_mean(value, choices) if isinstance(value, str) else ""
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {show(value)}{meant}")
@@ -211,25 +111,8 @@ def check_choice(name: str, value: Any, choices: Collection[str]) -> str:
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """Return a bool, or raise: a truthy string or array is a mistake, not a flag.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        What the caller passed.
-
-    Returns
-    -------
-    bool
-        The same as a Python bool.
-
-    Raises
-    ------
-    TypeError
-        Not a bool.
-    """
+    """Return `value` as a Python bool, or raise a TypeError."""
+    # A string or an array may be truthy by mistake, so only bool and NumPy's bool are accepted.
     flag = without_array(value)
     if not isinstance(flag, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {show(value)} ({type(value).__name__})")
@@ -237,116 +120,46 @@ def check_flag(name: str, value: Any) -> bool:
 
 
 def check_instance(name: str, value: Any, kind: type, remedy: str) -> Any:
-    """Return `value` if it is a `kind`, or raise with the remedy.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        What the caller passed.
-    kind : type
-        The class it must be an instance of.
-    remedy : str
-        What to do instead.
-
-    Returns
-    -------
-    object
-        The value itself.
-
-    Raises
-    ------
-    TypeError
-        Anything else.
-    """
+    """Return `value` if it is an instance of `kind`, or raise a TypeError with the remedy."""
     if not isinstance(value, kind):
         raise TypeError(f"{name} must be {kind.__name__}, got {type(value).__name__}; {remedy}")
     return value
 
 
 def check_callback(name: str, value: Any) -> Callable[..., Any] | None:
-    """Return what is to be called after each round, or raise before anything is spent.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        What the caller passed.
-
-    Returns
-    -------
-    callable or None
-        The value itself.
-
-    Raises
-    ------
-    TypeError
-        Neither a callable nor None.
-    """
+    """Return a callable or None, or raise a TypeError before any privacy budget is spent."""
     if value is not None and not callable(value):
         raise TypeError(f"{name} must be callable, got {show(value)} ({type(value).__name__}); pass a function or None")
     return value
 
 
 def plain_array(name: str, value: Any, *, missing: bool = False) -> np.ndarray:
-    """Return what the caller passed as a NumPy array in the machine's byte order, or raise where an entry is missing.
-
-    NumPy takes what a mask hides and what a null stands for as if it were there.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : array_like
-        Also a masked array without a hidden entry, a column of pandas, polars or pyarrow, and an array of PyTorch, JAX
-        or another library in the CPU's memory, which is not copied where NumPy has its type.
-    missing : bool
-        Whether a column may have missing entries, which become what NumPy makes of them (NaN, NaT).
-
-    Returns
-    -------
-    ndarray
-        A copy only where one is needed.
-
-    Raises
-    ------
-    ValueError
-        A hidden or missing entry; the first is named by its position.
-    """
-    if type(value) is np.ndarray:  # most are: nothing is to cost them anything
+    """Return `value` as a NumPy array in native byte order, or raise an error that names the first missing entry."""
+    # NumPy reads a masked or null entry as if it were present.  With `missing` such entries become NaN or NaT.  Arrays
+    # of other libraries in CPU memory are read without a copy if NumPy has their type.
+    if type(value) is np.ndarray:  # the fast path of most calls
         return value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("="))
     if isinstance(value, np.ndarray):
         absent, remedy = getattr(value, "mask", False), "drop it, or put a value there and pass the array's .data"
     else:
-        # pandas has isna, polars and pyarrow is_null.  A NaN among NumPy's floats is a number, which callers look at.
-        ask = getattr(value, "isna", None) or getattr(value, "is_null", None)
+        # pandas has isna, polars and pyarrow is_null.  NaN in NumPy's floats is a number, which callers check.
+        is_null = getattr(value, "isna", None) or getattr(value, "is_null", None)
         number = isinstance(dtype := getattr(value, "dtype", None), np.dtype) and dtype.kind == "f"
         try:
-            absent = False if ask is None or missing or number else np.asarray(ask())
-        except NotImplementedError:  # of a pandas.MultiIndex, whose entries are tuples
+            absent = False if is_null is None or missing or number else np.asarray(is_null())
+        except NotImplementedError:  # a pandas.MultiIndex of tuples
             absent = False
         remedy = "drop it, or put a value there"
     if np.any(absent):
-        where = np.argwhere(np.broadcast_to(absent, np.shape(value)))[0].tolist()
-        raise ValueError(f"{name}[{', '.join(map(str, where))}] is missing (masked or null); {remedy}")
+        position = np.argwhere(np.broadcast_to(absent, np.shape(value)))[0].tolist()
+        raise ValueError(f"{name}[{', '.join(map(str, position))}] is missing (masked or null); {remedy}")
     array = np.asarray(value) if isinstance(value, np.ndarray) else host_array(name, value)
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def check_fits(name: str, integers: np.ndarray, dtype: type) -> None:
-    """Raise where an integer would have to be rounded to become a float.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    integers : ndarray
-        Of any integer type.
-    dtype : type
-        A floating type.
-    """
+    """Raise a TypeError if `dtype`, a floating type, would round one of the integers."""
+    # A float with m stored bits of its mantissa holds every integer up to 2^(m + 1).
     exact = 2 ** (np.finfo(dtype).nmant + 1)
     if not integers.size or np.iinfo(integers.dtype).max <= exact:
         return
@@ -367,37 +180,9 @@ def check_array(
     dtypes: Collection[type] = (np.float32, np.float64),
     finite: bool = True,
 ) -> np.ndarray:
-    """Return a finite, C-contiguous array of one of `dtypes`, or raise.
-
-    Integers become the last of `dtypes` where they fit exactly; read-only and strided input is accepted.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : array_like
-        What the caller passed.
-    ndim : int
-        Required number of dimensions.
-    shape : tuple of (int or None) or None
-        Required lengths; None leaves an axis free.
-    dtypes : collection of type
-        Floating types that are kept as they are.
-    finite : bool
-        False where the kernel looks for NaN and infinities itself, and its caller calls again if there are any.
-
-    Returns
-    -------
-    ndarray
-        Contiguous; a copy only where one is needed.
-
-    Raises
-    ------
-    TypeError
-        Not numeric, or a type that would have to be rounded.
-    ValueError
-        Wrong shape, NaN or infinite entries.
-    """
+    """Return a finite, C-contiguous array of one of `dtypes`, or raise a TypeError or ValueError."""
+    # Integers become the last of `dtypes` if it holds them exactly, and None in `shape` accepts any length.  With
+    # finite=False the kernel checks for NaN and infinities, and the caller calls this function again if it finds any.
     array = plain_array(name, value)
     if array.dtype.type not in dtypes:
         if array.dtype.kind not in "iu":
@@ -407,10 +192,10 @@ def check_array(
         array = array.astype(list(dtypes)[-1])
     if array.ndim != ndim:
         raise ValueError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
-    if shape is not None and any(want not in (None, got) for want, got in zip(shape, array.shape, strict=True)):
-        wanted = tuple("any" if want is None else want for want in shape)
-        raise ValueError(f"{name} must have shape {wanted}, got {array.shape}")
+    if shape is not None and any(length not in (None, got) for length, got in zip(shape, array.shape, strict=True)):
+        required = tuple("any" if length is None else length for length in shape)
+        raise ValueError(f"{name} must have shape {required}, got {array.shape}")
     if finite and not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name} must be finite, got {array[where]} at {where}; remove or replace it")
+        position = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name} must be finite, got {array[position]} at {position}; remove or replace it")
     return np.ascontiguousarray(array)

@@ -1,4 +1,4 @@
-"""Docstrings of which one part is the same in many: it is written once, and added wherever they do not say it."""
+"""Docstrings with shared sections, which are written once and added to each function that does not describe them."""
 
 import inspect
 import re
@@ -11,57 +11,24 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 
 def complete_docstring(target: Callable[..., Any], shared: str, returned: str = "") -> str | None:
-    r"""A docstring with the parameters that it leaves out, and with what is returned.
-
-    Parameters
-    ----------
-    target : callable
-        A function, method or class, whose docstring describes what is its own.
-    shared : str
-        Entries of a section "Parameters", for whatever else the signature has.
-    returned : str
-        A section "Returns" without its heading; nothing where the docstring has one, or needs none.
-
-    Returns
-    -------
-    str or None
-        All parameters in the order of the signature; None without a docstring.
-
-    Examples
-    --------
-    >>> from fastfedrec.core.docstrings import complete_docstring
-    >>> def add(a, b):
-    ...     return a + b
-    >>> add.__doc__ = "Add.\n\nParameters\n----------\nb : int\n    Another number."
-    >>> complete_docstring(add, "a : int\n    A number.").splitlines()[4:]
-    ['a : int', '    A number.', 'b : int', '    Another number.']
-    """
-    if target.__doc__ is None:  # with `python -OO`
+    """Return a docstring with the shared parameters that it does not describe itself, in the order of the signature."""
+    # `returned` is a section "Returns" without its heading, or "" for a docstring that has one or needs none.
+    if target.__doc__ is None:  # `python -OO` removes docstrings
         return None
-    head, *others = re.split(r"\n\n(?=[A-Z][\w ]+\n---)", inspect.cleandoc(target.__doc__))
-    _, found, own = others[0].partition("Parameters\n----------\n") if others else ("", "", "")
-    others = others[bool(found) :]
-    entries = _entries(shared) | _entries(own)
+    head, *sections = re.split(r"\n\n(?=[A-Z][\w ]+\n---)", inspect.cleandoc(target.__doc__))
+    _, heading, described_here = sections[0].partition("Parameters\n----------\n") if sections else ("", "", "")
+    later_sections = sections[bool(heading) :]
+    # The function's own entries replace shared ones of the same name.
+    entries = _entries(shared) | _entries(described_here)
     described = dict.fromkeys(entries[name] for name in inspect.signature(target).parameters if name in entries)
-    sections = [head, "Parameters\n----------\n" + "\n".join(described)]
+    parts = [head, "Parameters\n----------\n" + "\n".join(described)]
     if returned:
-        sections.append(f"Returns\n-------\n{returned}")
-    return "\n\n".join([*sections, *others]) + "\n"
+        parts.append(f"Returns\n-------\n{returned}")
+    return "\n\n".join([*parts, *later_sections]) + "\n"
 
 
 def shares_docstring(shared: str, returned: str = "") -> Callable[[C], C]:
-    """A decorator by which functions or classes have a part of their docstring in common.
-
-    Parameters
-    ----------
-    shared, returned : str
-        As for `complete_docstring`.
-
-    Returns
-    -------
-    callable
-        It gives back what it decorates.
-    """
+    """Return a decorator that completes docstrings by `complete_docstring`."""
 
     def complete(target: C) -> C:
         target.__doc__ = complete_docstring(target, shared, returned)
@@ -71,6 +38,6 @@ def shares_docstring(shared: str, returned: str = "") -> Callable[[C], C]:
 
 
 def _entries(section: str) -> dict[str, str]:
-    """The text of each parameter's entry, which may be of several."""
+    """Map each parameter to the text of its entry, which may describe several parameters."""
     texts = re.split(r"\n(?=\w)", section)
     return {name: text for text in texts for name in text.partition(" :")[0].split(", ")}

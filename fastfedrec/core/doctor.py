@@ -1,6 +1,6 @@
-"""What the package finds on this machine and in this process, and known conflicts with their remedies.
+"""Report on the machine, the process and the installed packages, with known conflicts and their remedies.
 
-Call it where the trouble is: libraries bring their own thread pools, and only those that are loaded are seen.
+Call it in the process that has a problem, because the report covers only libraries that are loaded.
 """
 
 import os
@@ -21,42 +21,42 @@ from fastfedrec.core.version import __version__
 
 __all__ = ["describe_machine", "report"]
 
-_DEVELOPMENT = ("bench", "dev", "docs")  # how extras begin that are no use to a user
+_DEVELOPMENT = ("bench", "dev", "docs")  # prefixes of the extras for the package's own development
 _VARIABLES = ("BLIS_", "GOMP_", "KMP_", "MKL_", "NUMBA_", "OMP_", "OPENBLAS_", "VECLIB_")
 _BINDING = ("GOMP_CPU_AFFINITY", "OMP_PLACES", "OMP_PROC_BIND")
 
 
 def report() -> dict[str, Any]:
-    """Look at instruction sets, threads, BLAS, OpenMP, Numba and packages; imports none of them.
+    """Report on instruction sets, threads, BLAS, OpenMP, Numba and packages, without importing any of them.
 
     Returns
     -------
     dict
-        Plain values, as JSON takes them:
+        Values that JSON supports:
 
         - "version", "python", "platform";
-        - "build": whether with "openmp", and the number of vector code's "levels" (see `fastfedrec.hardware`);
+        - "build": whether it has "openmp", and the number of "levels" of vector code (see `fastfedrec.hardware`);
         - "instruction_sets": the "available" ones and the one "in_use";
-        - "threads": "n", what n_threads=0 means here; the "limits" of which it is the least; "processors" of the
-          machine; whether this process is "forked" from one that had imported the package, and so runs on one thread;
-        - "blas" and "openmp": every library loaded by now, with its number of threads;
-        - "numba": "version", "threading_layer", "cache" folder and whether that is "writable";
-        - "packages": versions of what the package needs; "extras": of what else it can use, by extra; None for what is
-          not installed;
-        - "environment": variables that are set and govern threads;
-        - "conflicts": a list of "problem" and "remedy", empty where nothing is known to be wrong.
+        - "threads": the number "n" of threads for n_threads=0; the "limits" whose minimum it is; the "processors" of
+          the machine; whether this process is "forked" from one that had imported the package, and so has one thread;
+        - "blas" and "openmp": every loaded library with its number of threads;
+        - "numba": "version", "threading_layer", "cache" folder, and whether the folder is "writable";
+        - "packages": versions of required packages; "extras": versions of optional packages by extra; None for a
+          package that is not installed;
+        - "environment": environment variables that control threads;
+        - "conflicts": a list of "problem" and "remedy" for each known conflict.
 
     Examples
     --------
     >>> from fastfedrec import doctor
-    >>> found = doctor.report()
-    >>> found["threads"]["n"] >= 1
+    >>> report = doctor.report()
+    >>> report["threads"]["n"] >= 1
     True
-    >>> for conflict in found["conflicts"]:
+    >>> for conflict in report["conflicts"]:
     ...     print(conflict["problem"], "Remedy:", conflict["remedy"])  # doctest: +SKIP
     """
     packages, extras = _requirements()
-    found = {
+    facts = {
         "version": __version__,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "platform": platform.platform(),
@@ -74,12 +74,12 @@ def report() -> dict[str, Any]:
         "extras": extras,
         "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)},
     }
-    conflicts = [*_build_conflicts(found), *_thread_conflicts(found), *_package_conflicts(found)]
-    return found | {"conflicts": [{"problem": problem, "remedy": remedy} for problem, remedy in conflicts]}
+    conflicts = [*_build_conflicts(facts), *_thread_conflicts(facts), *_package_conflicts(facts)]
+    return facts | {"conflicts": [{"problem": problem, "remedy": remedy} for problem, remedy in conflicts]}
 
 
 def describe_machine() -> str:
-    """Name what a figure depends on besides its settings, in a line for its page.
+    """Describe the machine and the software on which a measurement depends, in one line.
 
     Returns
     -------
@@ -99,13 +99,13 @@ def describe_machine() -> str:
 
 def _processor() -> str:
     try:
-        found = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        match = re.search(r"^model name\s*: (.*)", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:  # only Linux has this file, and not for every architecture
-        found = None
-    return found[1] if found else platform.processor() or platform.machine()
+        match = None
+    return match[1] if match else platform.processor() or platform.machine()
 
 
-# ---- what there is ----------------------------------------------------------------------------------------------
+# ---- facts ------------------------------------------------------------------------------------------------------
 
 
 def _libraries() -> dict[str, list[dict[str, Any]]]:
@@ -126,26 +126,26 @@ def _libraries() -> dict[str, list[dict[str, Any]]]:
 def _numba() -> dict[str, Any]:
     layer = os.environ.get("NUMBA_THREADING_LAYER", "default")
     if (numba := sys.modules.get("numba")) is not None:
-        with suppress(AttributeError, ValueError):  # half imported, or no parallel loop has run
+        with suppress(AttributeError, ValueError):  # an import in progress, or no parallel loop has run
             layer = numba.threading_layer()
     cache = _numba_cache()
     return {"version": _version("numba"), "threading_layer": layer, "cache": str(cache), "writable": _writable(cache)}
 
 
 def _numba_cache() -> Path:
-    """Where Numba keeps compiled code: the folder it was given, else beside the source, else the user's."""
-    if given := os.environ.get("NUMBA_CACHE_DIR"):
-        return Path(given)
-    beside = Path(__file__).parent / "__pycache__"
-    if _writable(beside):
-        return beside
+    """Return Numba's cache folder: the one in NUMBA_CACHE_DIR, next to the source, or in the user's cache."""
+    if configured := os.environ.get("NUMBA_CACHE_DIR"):
+        return Path(configured)
+    next_to_source = Path(__file__).parent / "__pycache__"
+    if _writable(next_to_source):
+        return next_to_source
     if sys.platform == "darwin":
         return Path("~/Library/Caches/numba").expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "numba"
 
 
 def _writable(folder: Path) -> bool:
-    """Whether files can be made there; missing folders count as their nearest parent."""
+    """Return whether files can be made in a folder; a missing folder is judged by its nearest parent."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
@@ -161,14 +161,14 @@ def _version(name: str) -> str | None:
 
 
 def _requirements() -> tuple[dict[str, str | None], dict[str, dict[str, str | None]]]:
-    """Versions of what the package's own metadata name: needed, and by extra."""
+    """Return versions of the required packages, and of the optional ones by extra, from the package's metadata."""
     from importlib import metadata
 
     needed: dict[str, str | None] = {}
     extras: dict[str, dict[str, str | None]] = {}
     try:
         requirements = metadata.requires("fastfedrec") or []
-    except metadata.PackageNotFoundError:  # copied, not installed
+    except metadata.PackageNotFoundError:  # the package was copied and not installed
         return {name: _version(name) for name in ("numpy", "scipy", "numba", "threadpoolctl")}, {}
     for requirement in requirements:
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
@@ -180,30 +180,30 @@ def _requirements() -> tuple[dict[str, str | None], dict[str, dict[str, str | No
     return needed, extras
 
 
-# ---- what is known to go wrong ----------------------------------------------------------------------------------
+# ---- known conflicts ----------------------------------------------------------------------------------------------
 
 
-def _build_conflicts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if not found["build"]["openmp"]:
+def _build_conflicts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if not facts["build"]["openmp"]:
         yield (
             "The kernels were built without OpenMP and run on one thread.",
             "build again with GCC, or with Clang and libomp",
         )
-    if found["build"]["levels"] == 1 and platform.machine().lower() in ("x86_64", "amd64"):
+    if facts["build"]["levels"] == 1 and platform.machine().lower() in ("x86_64", "amd64"):
         yield (
             "The kernels were built without code for AVX2 and AVX-512.",
             "build again with GCC 11, Clang 12 or newer",
         )
 
 
-def _thread_conflicts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    threads = found["threads"]
+def _thread_conflicts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    threads = facts["threads"]
     if threads["forked"]:
         yield (
             "This process is a fork of one that had imported fastfedrec: its kernels run on one thread.",
-            'start processes by "spawn" or "forkserver" where each should use more',
+            'start processes by "spawn" or "forkserver" to use more threads in each',
         )
-    runtimes = [library["library"] for library in found["openmp"]]
+    runtimes = [library["library"] for library in facts["openmp"]]
     if {"libiomp", "libomp"} <= set(runtimes):
         yield (
             "The OpenMP runtimes of Intel (libiomp) and LLVM (libomp) are loaded in one process, which may then crash "
@@ -213,30 +213,31 @@ def _thread_conflicts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     elif len(runtimes) > 1:
         yield (
             f"{len(runtimes)} OpenMP runtimes are loaded ({', '.join(runtimes)}), each with threads of its own.",
-            "let their libraries take turns, or hold all of them with threadpoolctl.threadpool_limits",
+            "use their libraries at different times, or limit all of them with threadpoolctl.threadpool_limits",
         )
-    binding = [name for name in _BINDING if found["environment"].get(name, "false").lower() != "false"]
+    # OpenMP binds the main thread when it is loaded, and the affinity mask then no longer shows the process's limit.
+    binding = [name for name in _BINDING if facts["environment"].get(name, "false").lower() != "false"]
     if binding and threads["limits"]["affinity"] < (threads["processors"] or 1):
         yield (
             f"{', '.join(binding)} binds this thread to {threads['limits']['affinity']} of {threads['processors']} "
-            "processors, which n_threads=0 takes for all it may use.",
-            f"unset {', '.join(binding)}, or give n_threads",
+            "processors, and n_threads=0 uses no others.",
+            f"unset {', '.join(binding)}, or pass n_threads",
         )
-    if not found["blas"]:
+    if not facts["blas"]:
         yield (
-            "NumPy's BLAS (Apple's Accelerate, or one linked in) cannot be held at one thread from here.",
-            "set VECLIB_MAXIMUM_THREADS=1, or what your BLAS reads, before NumPy is imported",
+            "The package cannot limit NumPy's BLAS (Apple's Accelerate, or one linked in) to one thread.",
+            "set VECLIB_MAXIMUM_THREADS=1, or the variable of your BLAS, before NumPy is imported",
         )
 
 
-def _package_conflicts(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    missing = [name for name, version in found["packages"].items() if version is None]
+def _package_conflicts(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    missing = [name for name, version in facts["packages"].items() if version is None]
     if missing:
-        yield f"Not installed, though needed: {', '.join(missing)}.", f"pip install {' '.join(missing)}"
-    if not found["numba"]["writable"]:
+        yield f"Required packages are not installed: {', '.join(missing)}.", f"pip install {' '.join(missing)}"
+    if not facts["numba"]["writable"]:
         yield (
-            f"Numba cannot write to {found['numba']['cache']}: every process compiles anew.",
+            f"Numba cannot write to {facts['numba']['cache']}, so every process compiles all functions again.",
             "set NUMBA_CACHE_DIR to a folder that is writable",
         )
-    if found["environment"].get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
+    if facts["environment"].get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
         yield "NUMBA_DISABLE_JIT is set: compiled loops run as Python, many times slower.", "unset NUMBA_DISABLE_JIT"

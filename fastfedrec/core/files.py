@@ -1,4 +1,4 @@
-"""Files that must survive: written whole beside their place, synced, and only then given their name."""
+"""Crash-safe files: each is written completely and synced under a temporary name before it replaces the old one."""
 
 import os
 import secrets
@@ -15,27 +15,8 @@ __all__ = ["check_destination", "check_folder", "check_path", "make_private_fold
 
 
 def check_path(name: str, value: Any) -> Path:
-    """The path of a file or a folder, or raise: a number would be taken for an open file.
-
-    Parameters
-    ----------
-    name : str
-        The argument's name, for the message.
-    value : object
-        A string, bytes, or whatever has a path.
-
-    Returns
-    -------
-    Path
-        The same path.
-
-    Raises
-    ------
-    TypeError
-        No path.
-    ValueError
-        None that a file can have.
-    """
+    """Return a path from a string, bytes or path-like value, or raise an error that names the argument."""
+    # `open` would take a number for the descriptor of an open file, so only values with a path are accepted.
     try:
         path = os.fsdecode(value)
     except TypeError:
@@ -47,54 +28,29 @@ def check_path(name: str, value: Any) -> Path:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a folder where it is not there; its owner alone may enter it, whatever its mode was.
-
-    Parameters
-    ----------
-    folder : Path
-        The folder.
-    """
+    """Make a folder if it is missing, and restrict its mode to the owner."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.chmod(0o700)
 
 
 @contextmanager
 def new_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` when the block ends well, and is gone when it does not.
-
-    Parameters
-    ----------
-    path : path-like
-        Where it is to be.  What is there keeps its contents until the new file is whole and on the disk.
-    private : bool
-        Only its owner may read it, whatever the mode of the file that it replaces.  Otherwise the mode of that file is
-        kept, and a file that replaces none has the mode that the process gives to new files.
-
-    Yields
-    ------
-    file
-        Open for writing bytes, in the folder of `path`, under a name that nobody could have guessed.
-
-    Raises
-    ------
-    ValueError
-        `path` is a link, a folder, a device or anything else that is no ordinary file: it is neither followed nor
-        replaced.
-    FileNotFoundError
-        The folder of `path` is not there.
-    """
+    """Open a file for writing bytes that replaces `path` when the block ends without an error."""
+    # Until then the old file keeps its contents, and after an error the new file is removed.  With `private` only the
+    # owner may read the new file; otherwise it has the mode of the old one, or the process's default.  A link, a
+    # folder, a device or another special file is neither followed nor replaced.
     path = check_path("path", path)
-    kept = _mode_to_keep(path)
+    old_mode = _mode_to_keep(path)
     partial = path.with_name(f".{path.name[:64]}.{secrets.token_hex(8)}.partial")
-    # Exclusive and not following links: nobody can have put anything there before.
+    # O_EXCL fails for an existing file, so another user cannot have prepared a file or a link under this random name.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    descriptor = os.open(partial, flags, 0o666 if kept is None and not private else 0o600)
+    descriptor = os.open(partial, flags, 0o666 if old_mode is None and not private else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
-            if kept is not None and not private:
-                os.fchmod(descriptor, kept)
+            if old_mode is not None and not private:
+                os.fchmod(descriptor, old_mode)
             os.fsync(descriptor)
         os.replace(partial, path)
     except BaseException:
@@ -105,44 +61,32 @@ def new_file(path: str | os.PathLike[str], *, private: bool = False) -> Iterator
 
 
 def write_text(path: str | os.PathLike[str], text: str, *, private: bool = False) -> None:
-    """Write a text in UTF-8 as `new_file` writes."""
+    """Write a text in UTF-8 by `new_file`."""
     with new_file(path, private=private) as file:
         file.write(text.encode())
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:
-    """Raise where `new_file` would: before the work whose result is to be there."""
+    """Raise before a computation where `new_file` would raise after it."""
     path = check_path("path", path)
     _mode_to_keep(path)
     check_folder(f"path {os.fsdecode(path)!r} is to be in", path.parent)
 
 
 def check_folder(name: str, folder: Path) -> None:
-    """Raise where no files could be written to a folder, which need not be there yet: before the work, not after it.
-
-    Parameters
-    ----------
-    name : str
-        What gave it, for the message.
-    folder : Path
-        The folder.
-
-    Raises
-    ------
-    ValueError
-        It, or the nearest folder above it that there is, is a file or cannot be written to.
-    """
+    """Raise a ValueError unless files can be written to a folder, which may be missing so far."""
+    # `name` is the argument that set the folder.  The check runs before the computation of the results.
     nearest = folder.absolute()
     while not os.path.lexists(nearest):
         nearest = nearest.parent
     at = "" if nearest == folder.absolute() else f" is in {nearest}, which"
     if not nearest.is_dir():
-        raise ValueError(f"{name} {folder}{at} must be a folder, and a file is there; name another place")
+        raise ValueError(f"{name} {folder}{at} must be a folder, and a file is there; pass another path")
     try:
-        with tempfile.TemporaryFile(dir=nearest):  # what its mode says is not all that decides
+        with tempfile.TemporaryFile(dir=nearest):  # a read-only file system, for example, does not change the mode
             pass
     except OSError as error:
-        raise ValueError(f"{name} {folder}{at} cannot be written to ({error.strerror}); name another place") from None
+        raise ValueError(f"{name} {folder}{at} cannot be written to ({error.strerror}); pass another path") from None
 
 
 def _mode_to_keep(path: Path) -> int | None:
@@ -153,13 +97,13 @@ def _mode_to_keep(path: Path) -> int | None:
             raise FileNotFoundError(f"path {str(path)!r} is in a folder that does not exist; make it first") from None
         return None
     if not stat.S_ISREG(mode):
-        what = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
-        raise ValueError(f"path {str(path)!r} is {what}, which is not replaced; pass the path of a file")
+        kind = "a link" if stat.S_ISLNK(mode) else "a folder" if stat.S_ISDIR(mode) else "no ordinary file"
+        raise ValueError(f"path {str(path)!r} is {kind}, which is not replaced; pass the path of a file")
     return stat.S_IMODE(mode)
 
 
 def _sync_folder(folder: Path) -> None:
-    # The new name is on the disk only with the folder; some file systems cannot do it, and then it is as it was.
+    # The new name is on the disk only after a sync of the folder, which some file systems do not support.
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

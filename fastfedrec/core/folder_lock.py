@@ -1,4 +1,4 @@
-"""One process at a time in a folder whose files stand for noise: two at once would draw the same for different data."""
+"""Locks on folders with state for noise: two simultaneous runs would use the same noise for different data."""
 
 import fcntl
 import os
@@ -14,28 +14,13 @@ _NAME = "lock"
 
 
 class FolderInUseError(RuntimeError):
-    """Somebody else is at work in a folder."""
+    """Another process or another run holds the lock of a folder."""
 
 
 class FolderLock:
-    """Keeps others out of a folder, which is made where it is not there, for its owner alone.
+    """Lock on a private folder, which is made if it is missing; with `wait` the constructor blocks until it is free."""
 
-    Until it is closed, as a ``with`` statement does, or nobody has it any more, or the process ends, however it ends.
-
-    Parameters
-    ----------
-    folder : path-like
-        Whose files must not be used twice at once.
-    wait : bool
-        Wait until it is free, rather than raise.
-
-    Raises
-    ------
-    FolderInUseError
-        It is in use, by another process or by another run of this one.
-    OSError
-        It cannot be written to, or lies on a file system without locks.
-    """
+    # The lock ends when it is closed, when its last reference is gone, or when the process ends in any way.
 
     def __init__(self, folder: str | os.PathLike[str], *, wait: bool = False):
         folder = Path(folder)
@@ -45,22 +30,22 @@ class FolderLock:
         _held.add(self)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            # For whoever comes next and wonders; that the lock is held is known from the lock alone.
+            # The text is only for the error message of another process; the lock itself decides.
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, f"{os.getpid()} on {os.uname().nodename}".encode(), 0)
         except BlockingIOError:
-            owner = os.pread(descriptor, 200, 0).decode(errors="replace") or "which has not said its number yet"
+            owner = os.pread(descriptor, 200, 0).decode(errors="replace") or "(number not known yet)"
             self.close()
             raise FolderInUseError(
-                f"folder {str(folder)!r} is in use by process {owner}: two runs at once would draw the same noise for "
-                "different data; wait until it has ended, or end it, or take another folder"
+                f"folder {str(folder)!r} is in use by process {owner}: two simultaneous runs would draw the same noise "
+                "for different data; wait until that process ends, or pass another folder"
             ) from None
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         self._close()
 
     def __enter__(self) -> Self:
@@ -73,10 +58,10 @@ class FolderLock:
 _held: "weakref.WeakSet[FolderLock]" = weakref.WeakSet()
 
 
-def _let_go() -> None:
-    # A forked child has no part in its parent's runs, and would hold their locks beyond the parent's end.
+def _release_in_child() -> None:
+    # A forked child inherits the descriptors, and would hold the parent's locks after the parent's end.
     for lock in list(_held):
         lock.close()
 
 
-os.register_at_fork(after_in_child=_let_go)
+os.register_at_fork(after_in_child=_release_in_child)

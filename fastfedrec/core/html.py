@@ -1,77 +1,28 @@
-"""HTML of tables, of what notebooks show of an object (`_repr_html_`), and of whole pages: every text is escaped."""
+"""HTML of tables, of notebook views (`_repr_html_`) and of whole pages, in which every text is escaped."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 __all__ = ["html_card", "html_page", "html_table"]
 
-_MOST_LETTERS = 200  # of a cell; what is longer is cut, and says so
+_MAX_CELL_CHARACTERS = 200  # a longer cell is cut and ends with an ellipsis
 
 
 def html_table(header: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Lay out rows under a header as an HTML table.
-
-    Parameters
-    ----------
-    header : sequence of object
-        Column names; none for a table without a header.
-    rows : iterable of sequences
-        Cells; anything `str` can show.
-
-    Returns
-    -------
-    str
-        One ``<table>``.  No cell can add a tag, an attribute or an entity.
-
-    Examples
-    --------
-    >>> from fastfedrec.core.html import html_table
-    >>> html_table([], [["<b>", 2]])
-    '<table><tbody><tr><td>&lt;b&gt;</td><td>2</td></tr></tbody></table>'
-    """
+    """Return an HTML table of `rows`, with a header if it is not empty; every cell is escaped."""
     head = f"<thead>{_row('th', header)}</thead>" if header else ""
     body = "".join(_row("td", row) for row in rows)
     return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
 def html_card(title: object, facts: Mapping[str, object], *tables: str) -> str:
-    """What an object is, and its facts by name.
-
-    Parameters
-    ----------
-    title : object
-        Stands in bold.
-    facts : mapping of str to object
-        Name to value, one a row; none for no table.
-    *tables : str
-        HTML that stands below, as `html_table` makes it.
-
-    Returns
-    -------
-    str
-        One ``<div>``.
-    """
+    """Return a ``<div>`` with a bold title, a table of facts by name, and further HTML tables."""
     parts = [html_table([], facts.items())] if facts else []
     return f"<div><strong>{_text(title)}</strong>{''.join([*parts, *tables])}</div>"
 
 
 def html_page(title: object, style: str, body: str) -> str:
-    """A page that needs nothing else: no script, no link, nothing that a browser would fetch.
-
-    Parameters
-    ----------
-    title : object
-        Of the window.
-    style : str
-        CSS, ours.
-    body : str
-        HTML in which every text of others is escaped.
-
-    Returns
-    -------
-    str
-        HTML 5.
-    """
+    """Return an HTML 5 page without scripts, links or other resources; the caller escapes every text in `body`."""
     return _PAGE.format(title=_text(title), style=style, body=body)
 
 
@@ -99,4 +50,6 @@ def _row(tag: str, cells: Iterable[object]) -> str:
 
 def _text(cell: object) -> str:
     text = str(cell)
-    return escape(text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1] + "\N{HORIZONTAL ELLIPSIS}")
+    return escape(
+        text if len(text) <= _MAX_CELL_CHARACTERS else text[: _MAX_CELL_CHARACTERS - 1] + "\N{HORIZONTAL ELLIPSIS}"
+    )

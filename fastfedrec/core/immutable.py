@@ -1,4 +1,4 @@
-"""Objects that stay as their constructor made and checked them."""
+"""Base class of objects whose attributes cannot change after the constructor."""
 
 import functools
 from typing import Any
@@ -11,14 +11,12 @@ __all__ = ["Immutable"]
 
 
 class Immutable:
-    """An object whose attributes are set once.
+    """Object whose attributes are set once."""
 
-    Kernels and guarantees rely on what a constructor checked, so nothing may change it later.
-    """
-
+    # Kernels and privacy guarantees rely on the checks of the constructor, so no later change may bypass them.
     def __setattr__(self, name: str, value: Any) -> None:
-        # What the class has would be hidden by an attribute of its name: `mechanism.epsilon = 0.1` must not become its
-        # claim, nor another array a table that is computed at its first use.
+        # An attribute would hide a property of the same name.  For example `mechanism.epsilon = 0.1` would change the
+        # claimed guarantee, and an assignment to a cached table would replace it.
         if name in vars(self) or hasattr(type(self), name):
             raise AttributeError(self._refusal(name))
         super().__setattr__(name, value)
@@ -26,7 +24,7 @@ class Immutable:
     def __delattr__(self, name: str) -> None:
         raise AttributeError(self._refusal(name))
 
-    # Copies of arrays can be written to, so a copy computes its tables anew, and has its other arrays read-only again.
+    # NumPy's copies of arrays are writable, so a copied object drops its cached tables and freezes its other arrays.
     def __getstate__(self) -> dict[str, Any]:
         cached = (functools.cached_property,)
         return {name: v for name, v in vars(self).items() if not isinstance(getattr(type(self), name, None), cached)}
@@ -36,4 +34,4 @@ class Immutable:
 
     def _refusal(self, name: str) -> str:
         kind = type(self).__name__
-        return f"{name!r} of {kind} cannot be changed: it was checked when the object was made; make a new {kind}"
+        return f"{name!r} of {kind} cannot be changed, because the constructor checked it; make a new {kind}"

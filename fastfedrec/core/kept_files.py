@@ -1,4 +1,4 @@
-"""Files that a run resumes from: checked before they are used, with the way out in the error where they are damaged."""
+"""Files of interrupted runs, which are checked before use; an error about a damaged file contains the remedy."""
 
 import hashlib
 import json
@@ -12,46 +12,21 @@ from fastfedrec.core.files import new_file
 
 __all__ = ["DamagedFileError", "checking", "is_kept", "read_document", "write_document"]
 
-_LONGEST_TEXT = 10_000_000  # bytes; what is written here has hundreds
-_CHECKSUM = "checksum"  # the field that tells whether a disk has changed the others
+_MAX_TEXT_BYTES = 10_000_000  # files of this package have hundreds
+_CHECKSUM = "checksum"  # field by which changes of the other fields on a disk are found
 
 
 class DamagedFileError(ValueError):
-    """A file that was kept and cannot be used as it is.
+    """A file of a run that cannot be used; the message has the reason and the remedy."""
 
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    reason : str
-        What is wrong.
-    way_out : str
-        What to do.
-    """
-
-    def __init__(self, path: str | os.PathLike[str], reason: str, way_out: str):
-        super().__init__(f"{os.fspath(path)!r} is damaged: {reason}; {way_out}")
+    def __init__(self, path: str | os.PathLike[str], reason: str, remedy: str):
+        super().__init__(f"{os.fspath(path)!r} is damaged: {reason}; {remedy}")
         self.name = Path(path).name
 
 
 def is_kept(path: str | os.PathLike[str]) -> bool:
-    """Whether there is anything under a name.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-
-    Returns
-    -------
-    bool
-        True for a link to nothing, as to a disk that is away, which must not pass for a run that has not begun.
-
-    Raises
-    ------
-    OSError
-        It cannot be told.
-    """
+    """Return whether a path exists, even as a broken link."""
+    # A link to a disk that is not mounted must not look like a run that has not begun.
     try:
         os.lstat(path)
     except FileNotFoundError:
@@ -60,52 +35,23 @@ def is_kept(path: str | os.PathLike[str]) -> bool:
 
 
 @contextmanager
-def checking(path: str | os.PathLike[str], way_out: str) -> Iterator[None]:
-    """Name the file in whatever is found wrong with its contents.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    way_out : str
-        What to do.
-
-    Raises
-    ------
-    DamagedFileError
-        Something was wrong.
-    """
+def checking(path: str | os.PathLike[str], remedy: str) -> Iterator[None]:
+    """Convert errors about a file's contents to a `DamagedFileError` with the file's name and the remedy."""
     try:
         yield
     except DamagedFileError:
         raise
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error) or type(error).__name__
-        raise DamagedFileError(path, reason, way_out) from error
+        raise DamagedFileError(path, reason, remedy) from error
 
 
 def read_document(path: str | os.PathLike[str], fields: Collection[str] | None = None) -> dict[str, Any]:
-    """A JSON object; to be called where `checking` names the file.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    fields : collection of str or None
-        All that it must have; None leaves them free, and takes files of 0.1.0, which had no checksum.
-
-    Returns
-    -------
-    dict of str to object
-        Whoever uses a value checks its type.
-
-    Raises
-    ------
-    ValueError
-        Anything else, or what is not as it was written.
-    """
+    """Read a JSON object with exactly these fields, or raise a ValueError; call it inside `checking`."""
+    # None for `fields` accepts any fields, and files of version 0.1.0, which have no checksum.  The caller checks the
+    # types of the values.
     size = os.stat(path).st_size
-    if not 0 < size <= _LONGEST_TEXT:
+    if not 0 < size <= _MAX_TEXT_BYTES:
         raise ValueError(f"it has {size} bytes")
     document = json.loads(Path(path).read_bytes())
     if type(document) is not dict:
@@ -113,20 +59,12 @@ def read_document(path: str | os.PathLike[str], fields: Collection[str] | None =
     if fields is not None and set(document) != {*fields, _CHECKSUM}:
         raise ValueError(f"it must have the fields {sorted([*fields, _CHECKSUM])}, got {sorted(document)}")
     if _CHECKSUM in document and document.pop(_CHECKSUM) != _checksum(document):
-        raise ValueError("its checksum is not that of its content")
+        raise ValueError("its checksum does not match its content")
     return document
 
 
 def write_document(path: str | os.PathLike[str], document: Mapping[str, Any]) -> None:
-    """Write a JSON object that only its owner may read.
-
-    Parameters
-    ----------
-    path : path-like
-        The file.
-    document : mapping of str to object
-        Plain JSON values.
-    """
+    """Write a JSON object to a file that only its owner may read."""
     with new_file(path, private=True) as file:
         file.write(json.dumps({**document, _CHECKSUM: _checksum(document)}, allow_nan=False).encode())
 

@@ -1,8 +1,8 @@
-"""The logger "fastfedrec": a line a round or epoch at INFO, silent unless a program asks for it.
+"""The logger "fastfedrec", which has one line for each round or epoch at level INFO and no handler by default.
 
-Whoever reads a log is told no more than the public: names of systems, numbers of rounds and sizes of messages, which
-are released anyway, and never a count of people, an id, or anything that was computed from data; but that a training
-which held-out ratings stop has stopped: these are reports where ratings are private.
+A log contains only public information: names of systems, numbers of rounds and sizes of messages.  It never contains a
+number of users, an id or a result computed from data, with one exception: the end of a training that held-out ratings
+stop.  In systems with private ratings these are randomized reports.
 """
 
 import logging
@@ -13,18 +13,6 @@ logger = logging.getLogger("fastfedrec")
 logger.addHandler(logging.NullHandler())
 
 
-def log_done(what: str, number: int, n: int, *, unit: str = "round", details: str = "") -> None:
-    """Write the line of a round that is done.
-
-    Parameters
-    ----------
-    what : str
-        A system, or what trains for it.
-    number, n : int
-        Which round it was, from 1, and of how many at most.
-    unit : str
-        What is counted.
-    details : str
-        What else there is to say.
-    """
-    logger.info("%s: %s %d of %d is done%s", what, unit, number, n, details)
+def log_done(name: str, number: int, n: int, *, unit: str = "round", details: str = "") -> None:
+    """Log that a round or epoch, number `number` of at most `n`, is done."""
+    logger.info("%s: %s %d of %d is done%s", name, unit, number, n, details)

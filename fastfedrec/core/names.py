@@ -1,11 +1,11 @@
-"""Where each public name of `fastfedrec` is: the one list that the package, its files and its systems are found by."""
+"""Modules of all public names of `fastfedrec`, for the package's lazy imports, saved files and the command line."""
 
 import importlib
 from typing import Any
 
 __all__ = ["HOMES", "MODULES", "SYSTEMS", "find"]
 
-#: Every system and baseline by the name that a command line gives it.
+#: Every system and baseline, by its name on the command line.
 SYSTEMS = {
     "private-recommender": "systems.private_recommender.model.PrivateRecommender",
     "fmf-ldp": "systems.fmf.fmf_ldp.FMFLDP",
@@ -40,8 +40,8 @@ SYSTEMS = {
     "biased-mf": "systems.rating_svd.baselines.BiasedMF",
     "rating-item-knn": "systems.rating_svd.baselines.RatingItemKNN",
 }
-#: Classes and functions, and the modules that define them.
-HOMES = {name: module for module, _, name in (place.rpartition(".") for place in SYSTEMS.values())} | {
+#: Modules that define the public classes and functions.
+HOMES = {name: module for module, _, name in (path.rpartition(".") for path in SYSTEMS.values())} | {
     "DivergenceError": "rounds.system",
     "Interactions": "data.interactions",
     "Key": "core.randomness",
@@ -49,7 +49,7 @@ HOMES = {name: module for module, _, name in (place.rpartition(".") for place in
     "choose_items": "mechanisms.item_choice",
     "load": "systems.recommender",
 }
-#: Modules that are offered by a short name.
+#: Modules that have a short public name.
 MODULES = {
     "accounting": "accounting",
     "advise": "systems.private_recommender.choice",
@@ -76,36 +76,20 @@ MODULES = {
 
 
 def find(name: str) -> Any:
-    """What a public name stands for, imported when it is first asked for.
-
-    Parameters
-    ----------
-    name : str
-        A key of `HOMES` or `MODULES`.
-
-    Returns
-    -------
-    object
-        The class, the function or the module.
-    """
+    """Import and return the class, function or module of a public name, a key of `HOMES` or `MODULES`."""
     if name in MODULES:
         return importlib.import_module(f"fastfedrec.{MODULES[name]}")
     return getattr(importlib.import_module(f"fastfedrec.{HOMES[name]}"), name)
 
 
 def make_stub() -> str:
-    """What type checkers read instead of `fastfedrec/__init__.py`, which imports nothing before it is asked.
-
-    Returns
-    -------
-    str
-        ``fastfedrec/__init__.pyi``; ``setup.py`` writes it into whatever it builds.
-    """
+    """Return the text of ``fastfedrec/__init__.pyi``, which type checkers read instead of the lazy ``__init__.py``."""
+    # `setup.py` writes it into every build.
     lines = ['"""Every public name, of the table in core/names.py."""', ""]
     lines += [f"from fastfedrec.{module} import {name}" for name, module in sorted(HOMES.items())]
-    for name, place in sorted(MODULES.items()):
-        folder, _, module = f"fastfedrec.{place}".rpartition(".")
+    for name, path in sorted(MODULES.items()):
+        folder, _, module = f"fastfedrec.{path}".rpartition(".")
         lines.append(f"from {folder} import {module} as {name}")
     lines.append("from fastfedrec.core.version import __version__")
-    # A type checker takes a name of a stub for public if `__all__` lists it as a literal.
+    # A type checker treats a name of a stub as public only if `__all__` lists it as a literal.
     return "\n".join([*lines, "", f"__all__ = {sorted([*HOMES, *MODULES, '__version__'])}", ""])

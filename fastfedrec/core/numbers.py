@@ -1,4 +1,4 @@
-"""Numbers as people bring them, in Python's own types, without any rounding: what `check` is built on."""
+"""Conversion of numbers of any library to Python's own types without rounding, as the basis of `check`."""
 
 import math
 import numbers
@@ -13,25 +13,14 @@ import numpy as np
 
 __all__ = ["finite_float", "float_up", "is_exact", "python_number", "renamed", "show", "show_names", "without_array"]
 
-_MOST_DIGITS = 400  # of a Decimal before or after its point: floats end at 309 and 324
-_NEAR = 1000  # bits by which a numerator and a denominator differ at most where a float surely holds the quotient
-_SHOWN = 100  # characters of a value in a message
-_MOST_NAMES = 20  # and names
+_MAX_DIGITS = 400  # digits of a Decimal before or after its point; floats have at most 309 and 324
+_MAX_BIT_DIFFERENCE = 1000  # between numerator and denominator; their quotient is then in the range of floats
+_MAX_CHARACTERS = 100  # characters of a value in a message
+_MAX_NAMES = 20  # names in a message
 
 
 def float_up(exact: Fraction | int) -> float:
-    """The least float that is not below a number.
-
-    Parameters
-    ----------
-    exact : Fraction or int
-        Python's own.
-
-    Returns
-    -------
-    float
-        Infinite beyond the largest float.
-    """
+    """Return the smallest float that is not below an exact number; infinity if no float is."""
     try:
         nearest = float(exact)
     except OverflowError:
@@ -40,26 +29,16 @@ def float_up(exact: Fraction | int) -> float:
 
 
 def is_exact(value: Any) -> TypeGuard[Fraction]:
-    """Whether a value is what `check_exact` returns without looking closer: for long sequences.
-
-    Parameters
-    ----------
-    value : object
-        Anything.
-
-    Returns
-    -------
-    bool
-        True for a Fraction of Python's integers that a float is surely near.
-    """
+    """Return whether a value is a Fraction of Python ints that a float surely approximates."""
+    # `check_exact` returns such a value unchanged; this quick test serves long sequences.
     if type(value) is not Fraction:
         return False
     above, below = value.numerator, value.denominator
-    return type(above) is type(below) is int and -_NEAR < above.bit_length() - below.bit_length() < _NEAR
+    return type(above) is type(below) is int and abs(above.bit_length() - below.bit_length()) < _MAX_BIT_DIFFERENCE
 
 
 def python_number(name: str, value: Any) -> int | float | Fraction:
-    """The same real number in a type of Python's, without any rounding; NaN and infinities are let through."""
+    """Convert a real number to a Python type without rounding; NaN and infinities pass."""
     if type(value) in (int, float):
         return value
     if is_exact(value):
@@ -69,7 +48,7 @@ def python_number(name: str, value: Any) -> int | float | Fraction:
         if isinstance(value, numbers.Integral):
             return int(value)
         if isinstance(value, numbers.Rational):
-            # A Fraction made of NumPy's integers keeps them.
+            # A Fraction of NumPy's integers has NumPy's types, which overflow.
             return Fraction(int(value.numerator), int(value.denominator))
         if isinstance(value, np.longdouble) and np.isfinite(value):
             return Fraction(*value.as_integer_ratio())
@@ -81,17 +60,18 @@ def python_number(name: str, value: Any) -> int | float | Fraction:
 
 
 def _decimal_number(name: str, value: Decimal) -> float | Fraction:
-    if value.is_nan():  # float() would raise for a signalling one
+    if value.is_nan():  # float() raises an error for a signalling NaN
         return math.nan
     if not value.is_finite():
         return float(value)
-    if value and abs(value.adjusted()) > _MOST_DIGITS:  # before 10 is raised to an exponent of any size
+    # The check precedes the conversion, which would compute 10 to the power of an exponent of any size.
+    if value and abs(value.adjusted()) > _MAX_DIGITS:
         raise ValueError(f"{name} must be within the range of floats, got {show(value)}; pass an ordinary number")
     return Fraction(value) if value else 0.0
 
 
 def finite_float(name: str, number: int | float | Fraction) -> float:
-    """The nearest float of an exact number; what is beyond all floats is refused by name."""
+    """Return the nearest float of an exact number, or raise an error that names the argument for an overflow."""
     try:
         nearest = float(number)
     except OverflowError:
@@ -104,52 +84,33 @@ def finite_float(name: str, number: int | float | Fraction) -> float:
 
 
 def without_array(value: Any) -> Any:
-    """What an array without dimensions holds; anything else, and an array whose number is masked, as it is."""
+    """Return the number in a zero-dimensional array, and any other value unchanged, also one with a masked number."""
     return value[()] if isinstance(value, np.ndarray) and value.ndim == 0 else value
 
 
 def show(value: Any) -> str:
-    """What a message says it got: short, whatever was passed."""
+    """Return a short text of a value for an error message."""
     try:
         shown = repr(value) if not isinstance(value, float | Fraction) else str(value)
-    except Exception:  # an int of 5,000 digits raises, as may anybody's own __repr__
+    except Exception:  # raised by an int of 5,000 digits, or by a faulty __repr__
         shown = f"{type(value).__name__} that cannot be printed"
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    return shown if len(shown) <= _MAX_CHARACTERS else f"{shown[:_MAX_CHARACTERS]}..."
 
 
 def show_names(names: Iterable[object]) -> str:
-    """Name what there is, in an error's message, however many there are and however long they are.
-
-    Parameters
-    ----------
-    names : iterable of object
-        Such as those of all columns of a file.
-
-    Returns
-    -------
-    str
-        As a list is written, cut.
-
-    Examples
-    --------
-    >>> from fastfedrec.core.numbers import show_names
-    >>> show_names(["user", "item"])
-    "['user', 'item']"
-    >>> show_names(range(1000))
-    '[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, ... (1,000 in all)]'
-    """
+    """Return a list of names for an error message, cut after `_MAX_NAMES` names."""
     names = list(names)
-    shown = [show(name) for name in names[:_MOST_NAMES]]
-    if len(names) > _MOST_NAMES:
+    shown = [show(name) for name in names[:_MAX_NAMES]]
+    if len(names) > _MAX_NAMES:
         shown.append(f"... ({len(names):,} in all)")
     return f"[{', '.join(shown)}]"
 
 
 @contextmanager
 def renamed(inner: str, outer: str) -> Iterator[None]:
-    """Let a refusal inside a `with` block name what the caller passed (`outer`), not what was made of it (`inner`)."""
+    """Replace `inner` by `outer` in errors of a `with` block, so that they name the caller's argument."""
     try:
         yield
     except ValueError as error:
         error.args = (re.sub(rf"\b{re.escape(inner)}\b", lambda _: outer, str(error)),)
-        raise  # the same error, with all that it carries
+        raise  # the same object, with its traceback and notes

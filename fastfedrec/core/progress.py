@@ -1,4 +1,4 @@
-"""Progress bars on long work: when asked for, and where somebody sees them."""
+"""Progress bars of long computations, on request and only on a terminal or in a notebook."""
 
 import sys
 from collections.abc import Iterator
@@ -7,30 +7,7 @@ __all__ = ["progress_rounds"]
 
 
 def progress_rounds(n_rounds: int, *, show: bool, description: str, unit: str = "round") -> Iterator[int]:
-    """Count rounds, with a bar if asked for.
-
-    Parameters
-    ----------
-    n_rounds : int
-        How many.
-    show : bool
-        Whether to draw a bar: in a notebook, or on standard error where that is a terminal.  In a file of logs there
-        is none.
-    description : str
-        What is going on.
-    unit : str
-        What is counted.
-
-    Returns
-    -------
-    iterator of int
-        0, 1, ..., n_rounds - 1.
-
-    Raises
-    ------
-    ImportError
-        A bar is asked for and tqdm is absent.
-    """
+    """Return an iterator over the numbers of `n_rounds` rounds, with a progress bar if `show`."""
     if not show:
         return iter(range(n_rounds))
     try:
@@ -43,17 +20,11 @@ def progress_rounds(n_rounds: int, *, show: bool, description: str, unit: str = 
 
 
 def is_watched() -> bool:
-    """Whether somebody sees what is drawn on standard error: it is a terminal, or this is a notebook.
-
-    Returns
-    -------
-    bool
-        False where standard error is a file, a pipe or closed.
-    """
+    """Return whether standard error is a terminal, or this is a notebook."""
     try:
         if sys.stderr.isatty():
             return True
-    except (AttributeError, ValueError):  # there is none, or it is closed
+    except (AttributeError, ValueError):  # standard error is None or closed
         pass
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return hasattr(shell, "kernel")

@@ -1,8 +1,8 @@
 """Keys: every random bit of the package comes from ChaCha20 under a `Key`.
 
-A stream is named by (purpose, round, global user id).  The same name gives the same bits on any thread, shard or
-machine, so a simulation does not depend on how it was split.  A guarantee holds only against parties without the key:
-a key made from a seed marks everything made with it as a simulation.
+A random stream has the name (purpose, round, global user id).  The same name gives the same bits on any thread, shard
+or machine, so a simulation does not depend on the number of either.  A guarantee holds only against parties without the
+key, so all results of a key from a seed are marked as a simulation.
 """
 
 import hashlib
@@ -22,25 +22,26 @@ from fastfedrec.core.threads import resolve_n_threads, threads_for_rows
 __all__ = ["Key", "claim_call", "resolve_key"]
 
 _SIMULATION_DOMAIN = b"fastfedrec simulation key 1:"
-_PERSON = b"fastfedrec-1"
-_MIN_WORDS_PER_THREAD = 16_384  # that are worth a thread to sort them
+_PERSON = b"fastfedrec-1"  # BLAKE2's personalisation, which makes these hashes differ from other programs' hashes
+_MIN_WORDS_PER_THREAD = 16_384  # smallest number of words to sort for which another thread saves time
 
-#: Of a method that draws from a stream, its docstring's part that all of them have in common.
+#: Decorator of methods that draw from a stream, with the parameters that they share.
 _draws_words = shares_docstring("""\
 purpose : str
-    What the bits are for, which names the stream.
+    Purpose of the bits, which is part of the stream's name.
 round : int
-    Below 2**32.
+    Number of the round, below 2**32.
 user : int
-    A global user id, or a block number; below 2**64.
+    Global user id, or number of a block; below 2**64.
 users : ndarray of shape (n_users,), uint64
     Global user ids.
 size : int
-    How many.
+    Number of draws.
 n_threads : int
-    0 for all; the bits do not depend on it.""")
+    Number of threads; 0 for all.  The bits do not depend on it.""")
 
-_lineage = object()  # of this process; a fork has another one, and unlike a process's number none comes twice
+# Identity of this process.  A fork gets another one; process numbers are not enough, because systems reuse them.
+_lineage = object()
 
 
 def _after_fork_in_child() -> None:
@@ -55,16 +56,17 @@ if hasattr(os, "register_at_fork"):
 class Key:
     """A 256-bit ChaCha20 key, from entropy or (for simulations) from a seed.
 
-    Make one with `Key.from_entropy` or `Key.from_seed`.  An entropy key is single-use: a second ``fit`` with it
-    raises, because refitting on data that differ by one user would cancel the noise exactly.  It belongs to the process
-    that made it: in a fork of that process every draw from it raises.  It is never printed, pickled or saved.
+    Make one with `Key.from_entropy` or `Key.from_seed`.  An entropy key is single-use: a second ``fit`` with it raises
+    an error, because two fits on data that differ in one user would have the same noise, and their difference none.  An
+    entropy key belongs to the process that made it, and every draw in a fork of that process raises an error.  It is
+    never printed, pickled or saved with a model.
 
     Parameters
     ----------
     secret : bytes
-        32 bytes.
+        Secret of 32 bytes.
     seed : int or None
-        Where they come from, if it is a seed.
+        Seed from which the secret was derived; None for entropy.
 
     See Also
     --------
@@ -103,30 +105,30 @@ class Key:
         Returns
         -------
         Key
-            Single-use; nothing can reproduce it.
+            Single-use key that cannot be reproduced.
         """
         return cls(os.urandom(32))
 
     @classmethod
     def from_seed(cls, n: int) -> "Key":
-        """Derive a key from a seed, for simulations: whoever knows the seed can undo the noise.
+        """Derive a key from a seed, for simulations: an adversary who knows the seed can remove the noise.
 
         Parameters
         ----------
         n : int
-            Any integer of at least 0.
+            Seed, at least 0.
 
         Returns
         -------
         Key
-            Marked as a simulation; reusable.
+            Reusable key that is marked as a simulation.
         """
         n = check_integer("n", n, low=0, high=None)
         return cls(hashlib.sha256(_SIMULATION_DOMAIN + str(n).encode()).digest(), seed=n)
 
     @property
     def is_simulation(self) -> bool:
-        """Whether the key came from a seed, so that results made with it protect nobody from its holder.
+        """Whether the key came from a seed, so that its results have no guarantee against a holder of the seed.
 
         Returns
         -------
@@ -136,25 +138,25 @@ class Key:
         return self._seed is not None
 
     def subkey(self, purpose: str) -> NDArray[np.uint32]:
-        """The ChaCha20 key of one purpose: a keyed BLAKE2b hash of its name.
+        """Derive the ChaCha20 key of one purpose, a keyed BLAKE2b hash of the purpose's name.
 
         Parameters
         ----------
         purpose : str
-            What the bits are for, such as ``"fmf_ldp.reports"``; different purposes never share a stream.
+            Purpose of the bits, such as ``"fmf_ldp.reports"``; different purposes never share a stream.
 
         Returns
         -------
         ndarray of shape (8,), uint32
-            Secret like the key itself.
+            Derived key, which is as secret as the key itself.
 
         Raises
         ------
         ValueError
-            An entropy key in a fork of the process that made it, which would draw the same bits.
+            The key is an entropy key of another process, of which this one is a fork.
         """
-        check_instance("purpose", purpose, str, "name what the bits are for")
-        self._check_process()  # here, for every draw of the package comes by
+        check_instance("purpose", purpose, str, "pass a name for the purpose of the bits")
+        self._check_process()  # every draw of the package calls this method
         digest = hashlib.blake2b(purpose.encode(), key=self._secret, person=_PERSON, digest_size=32).digest()
         return np.frombuffer(digest, dtype="<u4").astype(np.uint32)
 
@@ -162,12 +164,12 @@ class Key:
     def words(
         self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1
     ) -> NDArray[np.uint64]:
-        """The first 64-bit words of the stream (purpose, round, user).
+        """Return the first 64-bit words of the stream (purpose, round, user).
 
         Parameters
         ----------
         size : int
-            How many words; at most 2**35, where the block counter ends.
+            Number of words, at most 2**35, the range of the block counter.
 
         Returns
         -------
@@ -182,12 +184,12 @@ class Key:
     def words_by_user(
         self, purpose: str, users: np.ndarray, *, round: int = 0, size: int, n_threads: int = 1
     ) -> NDArray[np.uint64]:
-        """The first 64-bit words of each user's stream, one row a user.
+        """Return the first 64-bit words of each user's stream, one row for each user.
 
         Parameters
         ----------
         size : int
-            Words a user; at most 2**35.
+            Number of words for each user, at most 2**35.
 
         Returns
         -------
@@ -206,24 +208,24 @@ class Key:
     def ragged_words(
         self, purpose: str, users: np.ndarray, sizes: np.ndarray, *, round: int = 0, n_threads: int = 1
     ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """The first 64-bit words of each user's stream, of each as many as asked for.
+        """Return the first 64-bit words of each user's stream, with a separate number of words for each user.
 
         Parameters
         ----------
         sizes : ndarray of shape (n_users,), int64
-            Words of each user; at least 0, at most 2**35.
+            Number of words for each user, from 0 to 2**35.
 
         Returns
         -------
         words : ndarray of shape (sum of sizes,), uint64
-            One user's after the other's.
+            Uniform words in the order of the users.
         starts : ndarray of shape (n_users + 1,), int64
-            Where each user's begin.
+            Start of each user's words.
         """
         round_number = check_integer("round", round, low=0, high=2**32 - 1)
         users, sizes = _check_users(users), plain_array("sizes", sizes)
         if sizes.shape != users.shape or sizes.dtype.kind not in "iu":
-            raise ValueError(f"sizes must be {len(users)} integers, one a user, got {sizes.dtype} {sizes.shape}")
+            raise ValueError(f"sizes must be {len(users)} integers, one for each user, got {sizes.dtype} {sizes.shape}")
         if sizes.size and not (sizes.min() >= 0 and sizes.max() <= 2**35):
             raise ValueError(f"sizes must be from 0 to 2**35, got {sizes.min()} to {sizes.max()}")
         starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
@@ -233,23 +235,23 @@ class Key:
 
     @_draws_words
     def uniform(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> NDArray[np.float64]:
-        """Doubles in the open interval (0, 1), 52 bits each.
+        """Draw doubles from the uniform distribution on the open interval (0, 1), with 52 bits each.
 
         Returns
         -------
         ndarray of shape (size,), float64
-            Never 0 and never 1.
+            Numbers above 0 and below 1.
         """
         return as_uniform(self.words(purpose, round=round, user=user, size=size))
 
     @_draws_words
     def normal(self, purpose: str, *, round: int = 0, user: int = 0, size: int) -> NDArray[np.float64]:
-        """Standard normal doubles, by the inverse distribution function; for initial values, never for privacy.
+        """Draw standard normal doubles by the inverse distribution function, for initial values and never for privacy.
 
         Returns
         -------
         ndarray of shape (size,), float64
-            One draw a word of the stream.
+            One draw for each word of the stream.
         """
         from scipy.special import ndtri
 
@@ -259,14 +261,15 @@ class Key:
     def permutation(
         self, purpose: str, *, round: int = 0, user: int = 0, size: int, n_threads: int = 1
     ) -> NDArray[np.int64]:
-        """A uniformly random order of ``range(size)``.
+        """Draw a uniformly random order of ``range(size)``.
 
         Returns
         -------
         ndarray of shape (size,), int64
-            Sorting positions of `size` random words; two equal words, with chance below size**2 / 2**65, keep
-            their order.
+            Positions that sort `size` random words.  Equal words keep their order; their probability is below
+            size**2 / 2**65.
         """
+        # A stable sort by random words is an exactly uniform order, given that the words differ.
         words = self.words(purpose, round=round, user=user, size=size, n_threads=n_threads)
         order = np.empty(len(words), dtype=np.int64)
         n_threads = threads_for_rows(len(words), resolve_n_threads(n_threads), least=_MIN_WORDS_PER_THREAD)
@@ -274,21 +277,22 @@ class Key:
         return order
 
     def claim(self, what: str) -> None:
-        """Take the key for one private run; an entropy key can be taken once.
+        """Claim the key for one private run; an entropy key can be claimed only once.
 
         Parameters
         ----------
         what : str
-            Who takes it, for the message of the next attempt.
+            Name of the run, for the message of a second claim.
 
         Raises
         ------
         ValueError
-            An entropy key that was taken before.
+            The entropy key was claimed before.
         """
         self._check_process()
         if self.is_simulation:
             return
+        # The lock makes test and claim one step, so that two threads cannot both claim the key.
         with self._lock:
             if self._used_by is not None:
                 raise ValueError(
@@ -299,26 +303,28 @@ class Key:
             self._used_by = what
 
     def _hand_over(self, what: str) -> "Key":
-        """Take the key for a private run that another model makes: the same streams, which it may take once."""
+        """Claim the key for a run of another model, and return a key with the same streams for that model's claim."""
         self.claim(what)
+        # The new object has no claim yet, and no other code has a reference to it.
         return self if self.is_simulation else Key(self._secret)
 
     def claim_message(self, purpose: str, round: int, sender: str) -> None:
-        """Take the streams of one sender's randomized message; under an entropy key it is made once.
+        """Claim the streams of one sender's randomized message, which an entropy key allows only once.
 
         Parameters
         ----------
         purpose : str
-            The streams' purpose.
+            Purpose of the streams.
         round : int
-            The round the message answers.
+            Number of the round that the message answers.
         sender : str
-            The shard whose users' streams are read.
+            Name of the shard that makes the message.
 
         Raises
         ------
         ValueError
-            The message was made before: the same noise on other data would cancel it.  Send the first one again.
+            The message was made before, and the same noise on other data would cancel it.  Send the first message
+            again.
         """
         self._check_process()
         if self.is_simulation:
@@ -333,13 +339,14 @@ class Key:
             self._messages.add(name)
 
     def _check_process(self) -> None:
+        # The process number changes in a fork, and the lineage also where a child gets the number of a dead process.
         if self._seed is None and self._process != (os.getpid(), _lineage):
             raise ValueError(
-                "key was drawn in another process, of which this one is a fork: both would draw the same noise; "
-                "use a new Key.from_entropy() here"
+                "key must be drawn in this process, got one from before its fork: both processes would draw the same "
+                "noise; use a new Key.from_entropy() here"
             )
 
-    # A copy would forget that the key was used; a pickle would write it somewhere.
+    # A copy would have no record of the key's use, and a pickle would write the secret to a file or a network.
     def __copy__(self) -> "Key":
         return self
 
@@ -360,7 +367,7 @@ class Key:
 
 
 def _check_users(users: np.ndarray) -> np.ndarray:
-    # A cast alone would wrap -1 and cut 0.5, and so read another user's stream.
+    # A cast without a check would turn -1 or 0.5 into another user's id, and so read that user's stream.
     users = plain_array("users", users)
     if users.dtype.kind not in "iu":
         raise TypeError(f"users must be integers, got {users.dtype}; pass global_user_ids")
@@ -372,17 +379,17 @@ def _check_users(users: np.ndarray) -> np.ndarray:
 
 
 def resolve_key(key: Key | None) -> Key:
-    """`key`, or a new entropy key where it is None.
+    """Return `key`, or a new entropy key for None.
 
     Parameters
     ----------
     key : Key or None
-        What the caller passed.
+        Argument of the caller.
 
     Returns
     -------
     Key
-        Never None.
+        The key to use.
     """
     if key is None:
         return Key.from_entropy()
@@ -390,22 +397,23 @@ def resolve_key(key: Key | None) -> Key:
 
 
 def claim_call(what: str, key: Key | None, round: int, n_threads: int = 1) -> tuple[Key, int, int]:
-    """Check what a call that randomizes was given, and take its key last: a mistake does not use it up.
+    """Check the common arguments of a call that randomizes, and claim its key.
 
     Parameters
     ----------
     what : str
-        Who takes the key, for the message of the next attempt.
+        Name of the call, for the message of a second claim.
     key, round, n_threads : object
-        What the caller passed; None draws a new key from entropy.
+        Arguments of the caller; a key of None draws a new one from entropy.
 
     Returns
     -------
     key : Key
-        Never None.
+        The claimed key.
     round, n_threads : int
-        Below 2**32, and at least 1.
+        Number of the round, below 2**32, and number of threads, at least 1.
     """
+    # The claim is the last step, so that an invalid argument does not use up an entropy key.
     round = check_integer("round", round, low=0, high=2**32 - 1)
     n_threads = resolve_n_threads(n_threads)
     key = resolve_key(key)

@@ -1,4 +1,4 @@
-"""The one place the version is written."""
+"""Version of the package, which other files read from here."""
 
 __all__ = ["__version__"]
 

@@ -286,7 +286,7 @@ def multiples(n, m, unit, seed):
 def rounded_of(data, n_clusters):
     """Whether it pays or not."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clustering, "_FEWEST", 1)
+        patch.setattr(clustering, "_MIN_ROUNDED_CLUSTERS", 1)
         return clustering._Rounded.of(data, n_clusters)
 
 

@@ -57,12 +57,12 @@ def test_whole_numbers_wrap_around():
 
 @pytest.mark.parametrize("values", [np.zeros(3), np.zeros((4, 0)), np.float64(1), np.zeros((4, 6))])
 def test_lengths_that_are_no_powers_of_two(values):
-    with pytest.raises(ValueError, match="power of two of entries along the last axis"):
+    with pytest.raises(ValueError, match="power of two as the length of the last axis"):
         hadamard_transform(values)
 
 
 def test_other_types():
-    with pytest.raises(TypeError, match="values must be whole numbers or floats"):
+    with pytest.raises(TypeError, match="values must be integers or floats"):
         hadamard_transform(np.zeros(4, dtype=complex))
 
 

@@ -121,7 +121,7 @@ def test_a_healthy_machine_has_none(monkeypatch):
         (["openmp"], [{"library": "libiomp"}, {"library": "libgomp"}], "2 OpenMP runtimes are loaded"),
         (["openmp"], [{"library": "libiomp"}, {"library": "libomp"}], "may then crash or hang"),
         (["blas"], [], "cannot be held at one thread"),
-        (["packages", "numba"], None, "Not installed, though needed: numba"),
+        (["packages", "numba"], None, "Required packages are not installed: numba"),
         (["numba", "writable"], False, "cannot write to /cache"),
         (["environment", "NUMBA_DISABLE_JIT"], "1", "NUMBA_DISABLE_JIT is set"),
     ],
@@ -146,7 +146,7 @@ def test_a_bound_thread_is_named():
     assert problems(found) == []
     found["environment"] = {"OMP_PROC_BIND": "close"}
     assert problems(found) == [
-        "OMP_PROC_BIND binds this thread to 1 of 8 processors, which n_threads=0 takes for all it may use."
+        "OMP_PROC_BIND binds this thread to 1 of 8 processors, and n_threads=0 uses no others."
     ]
 
 

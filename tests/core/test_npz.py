@@ -139,7 +139,7 @@ def test_other_ways_of_packing_are_refused(compression, tmp_path):
         (b"\x80\x04\x95", "does not begin as an array does"),
         (b"", "does not begin as an array does"),
         (member(header_of("'|b1'"), b"\x00\x07"), "neither true nor false"),
-        (member(header_of("'<U1'"), b"\xff\xff\xff\xff" * 2), "no characters"),
+        (member(header_of("'<U1'"), b"\xff\xff\xff\xff" * 2), "not Unicode characters"),
     ],
 )  # fmt: skip
 def test_members_that_are_refused(content, message, tmp_path):

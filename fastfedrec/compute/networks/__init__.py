@@ -1,6 +1,6 @@
-"""What clients train by steps of their own: networks, recurrent units, examples, updates.
+"""Networks that clients train by local steps of SGD, with their examples and updates.
 
-The rounds in which their updates are added up are in `systems.privrec`.
+The rounds that sum the clients' updates are in `systems.privrec`.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What all models have in common that clients train by steps of their own: one array of parameters, and the steps."""
+"""Base class and options of all models that clients train by local steps of SGD."""
 
 import inspect
 from collections.abc import Callable
@@ -18,59 +18,60 @@ from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import resolve_n_threads
 
-_EMBEDDING_STDDEV = 0.05
+_EMBEDDING_STDDEV = 0.05  # standard deviation of initial embeddings
 
 
-#: What every `train_clients` takes, where its docstring does not describe it otherwise.
+#: Parameters of every `train_clients`, unless the method's docstring describes them differently.
 _STEPS = """\
 parameters : ndarray of shape (n_parameters,), float32 or float64
-    Finite; where every client starts.
+    Finite parameters from which every client starts.
 learning_rate : float
-    Above 0.
+    Learning rate of the local steps, above 0.
 n_epochs : int
-    Passes over a client's examples, each in a new order; at least 0.
+    Number of passes over a client's examples, each in a new random order; at least 0.
 batch_size : int
-    Examples of a step, at least 1; the last step of an epoch may have fewer.
+    Number of examples of a step, at least 1; the last step of an epoch may have fewer.
 clip_norm : float or None
-    A bound on the norm of a client's update, over dense weights and embeddings together, after all its epochs;
-    it is never exceeded.  None for no bound.
+    Bound on the norm of a client's update, over dense weights and embeddings combined, after all its epochs.  The
+    norm never exceeds the bound.  None for no bound.
 clip_order : int
-    2 for the Euclidean norm, 1 for the sum of absolute values.
+    Order of the norm: 2 for the Euclidean norm, 1 for the sum of absolute values.
 key : Key
-    For the order of examples; it is not used up.
+    Key of the order of examples, which does not become used by it.
 purpose : str
-    A client's stream is (purpose, round, global user id): its update does not depend on the other clients.
+    Purpose of the draws.  A client's stream is (purpose, round, global user id), so its update does not depend on the
+    other clients.
 round : int
-    Below 2**32.
+    Number of the round, below 2**32.
 n_threads : int
-    0 for all processors; the result does not depend on it."""
+    Number of threads; 0 for all processors.  The result does not depend on it."""
 
 _START = """\
 key : Key
-    Source of the randomness; it is not used up.
+    Key of the random draws, which does not become used by them.
 purpose : str
-    Name of the stream.
+    Purpose of the draws, which names the stream.
 dtype : dtype
-    float32 or float64; the same draws, rounded."""
+    float32 or float64; both types have the same draws up to rounding."""
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 
 def trains_clients(method: C) -> C:
-    """Add to a docstring what all such methods have in common."""
-    returned = "ClientUpdates\n    One for each client; zeros where it has no examples, or diverged."
-    has_own = "\nReturns\n" in inspect.cleandoc(method.__doc__ or "")
-    method.__doc__ = complete_docstring(method, _STEPS, "" if has_own else returned)
+    """Complete the docstring of a `train_clients` with the shared parameters and the section "Returns"."""
+    returned = "ClientUpdates\n    One update for each client; zeros if the client has no examples or diverged."
+    has_returns = "\nReturns\n" in inspect.cleandoc(method.__doc__ or "")
+    method.__doc__ = complete_docstring(method, _STEPS, "" if has_returns else returned)
     return method
 
 
-#: Of an `initial_parameters`.
+#: Decorator of every `initial_parameters`.
 draws_parameters = shares_docstring(_START)
 
 
 @dataclass(frozen=True)
 class Steps:
-    """How clients take their steps, and the bound on how far they come; made by `checked`."""
+    """Checked options of the clients' local steps, with the bound on their updates."""
 
     learning_rate: float
     n_epochs: int
@@ -83,7 +84,7 @@ class Steps:
     def checked(
         cls, learning_rate: Any, n_epochs: Any, batch_size: Any, clip_norm: Any, clip_order: Any, n_threads: Any
     ) -> "Steps":
-        """The arguments of `train_clients`, or raise."""
+        """Check the common arguments of `train_clients`."""
         return cls(
             check_real("learning_rate", learning_rate, low=0.0, exclusive=True),
             check_integer("n_epochs", n_epochs, low=0, high=2**31 - 1),
@@ -96,27 +97,28 @@ class Steps:
     def order(
         self, key: Key, purpose: str, users: np.ndarray, times: int | np.ndarray, lengths: np.ndarray, round: int
     ) -> list[np.ndarray]:
-        """Words to put each client's examples in order so many times, two draws a word, and where each's begin."""
+        """Return random words that order each client's examples `times` times, and the start of each client's words."""
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
+        # A Fisher-Yates shuffle of n examples takes n - 1 draws of 32 bits.
         n_draws = np.maximum(lengths - 1, 0)
-        # As floats, which do not wrap: kernels read as many words as they need, whatever there are.
-        if (most := np.max(np.multiply(times, n_draws, dtype=np.float64), initial=0)) > MAX_DRAWS:
+        # An int64 product could overflow and pass the check, and the kernels would read beyond the end of the words.
+        if (max_draws := np.max(np.multiply(times, n_draws, dtype=np.float64), initial=0)) > MAX_DRAWS:
             raise ValueError(
-                f"n_epochs must be few enough for {MAX_DRAWS} random draws of a client, got {self.n_epochs}, which "
-                f"take {most:g}"
+                f"n_epochs must need at most {MAX_DRAWS} random draws of a client, got {self.n_epochs}, which needs "
+                f"{max_draws:g}; use fewer epochs"
             )
-        n_words = (times * n_draws + 1) // 2
+        n_words = (times * n_draws + 1) // 2  # two draws of 32 bits in a word
         n_threads = worth_threads(self.n_threads, n_words.sum())
         return list(key.ragged_words(purpose, users, n_words, round=round, n_threads=n_threads))
 
 
 def largest_batch(batch_size: int, lengths: np.ndarray) -> int:
-    """Room for no more examples than a client has."""
+    """Return the size of the largest batch that occurs, at least 1."""
     return int(min(batch_size, max(lengths.max(initial=0), 1)))
 
 
 class ClientModel(Immutable):
-    """All parameters are one array: `n_dense` dense ones, then rows of `n_factors` for what has an embedding."""
+    """Model with all parameters in one array: `n_dense` dense ones, then embeddings of `n_factors` numbers each."""
 
     n_dense: int
     n_factors: int
@@ -126,7 +128,7 @@ class ClientModel(Immutable):
         return check_array("parameters", parameters, ndim=1, shape=(self.n_parameters,))
 
     def _empty_start(self, key: Key, purpose: str, dtype: DTypeLike) -> np.ndarray:
-        """Zeros, but for embeddings: normal with standard deviation 0.05."""
+        """Make initial parameters with dense ones of 0 and normal embeddings of standard deviation 0.05."""
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         if np.dtype(dtype) not in (np.float32, np.float64):
             raise TypeError(f"dtype must be float32 or float64, got {np.dtype(dtype)}")
@@ -143,11 +145,9 @@ class ClientModel(Immutable):
         touched: tuple[np.ndarray, np.ndarray],
         train: Callable[..., None],
     ) -> ClientUpdates:
-        """Let `train` work on clients, and clip what it leaves.
-
-        It gets where each client's embeddings begin, these, clients from long to short, where their updates begin, room
-        for these, and how many threads to use.
-        """
+        """Train all clients by `train`, which writes their updates, and clip the updates."""
+        # `train` takes the starts of the clients' embeddings, the embeddings' rows, the clients in descending order of
+        # their numbers of examples, the starts of their updates, an array for the updates, and the number of threads.
         row_starts, rows = touched
         n_clients = len(lengths)
         starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts

@@ -1,4 +1,4 @@
-"""What the clients of a network train on: what they did, and items drawn among those they have not seen."""
+"""Training examples of a network's clients: their events, and negatives among their unvisited items."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,22 +16,22 @@ from fastfedrec.data.csr import Remade, check_indptr, check_integers, check_name
 
 __all__ = ["MAX_DRAWS", "ClientExamples", "Events", "draw_examples"]
 
-#: Draws of one client in a round, for the order of its examples: two of each word of its stream.
+#: Maximum number of 32-bit draws of one client in a round, two from each of the 2**35 words of its stream.
 MAX_DRAWS = 2**36
 
 
 @dataclass(frozen=True)
 class Events(Remade):
-    """What users did, user by user, each with its context where there is a log.
+    """Events of users in user order, each with its context if there is a log.
 
     Parameters
     ----------
     indptr : ndarray of shape (n_users + 1,), int64
-        Where each user's events begin.
+        Start of each user's events.
     items : ndarray of shape (n_events,), int32
-        Columns of the interactions; an item may occur more than once.
+        Item of each event, as a column of the interactions; an item may occur more than once.
     contexts : ndarray of shape (n_events,), int64, or None
-        Rows of the log.
+        Context of each event, as a row of the log; None without a log.
     """
 
     indptr: NDArray[np.int64]
@@ -49,42 +49,44 @@ class Events(Remade):
             if len(checked["contexts"]) != len(checked["items"]):
                 got = f"{len(checked['contexts'])} for {len(checked['items'])}"
                 raise ValueError(f"events.contexts must have one entry for each of events.items, got {got}")
+        # A frozen dataclass forbids assignments, so the checked copies bypass its `__setattr__`.
         for name, array in checked.items():
             object.__setattr__(self, name, array)
 
     def first(self, n: int) -> Self:
-        """Keep the first events of each user.
+        """Select the first events of each user.
 
         Parameters
         ----------
         n : int
-            At least 0: the largest number of events of one user.
+            Maximum number of events of one user, at least 0.
 
         Returns
         -------
         Events
-            This object where no user has more.
+            Selected events; this object if no user has more than `n`.
         """
         n, lengths = check_integer("n", n, low=0), np.diff(self.indptr)
         if lengths.max(initial=0) <= n:
             return self
-        kept = np.arange(len(self.items)) - np.repeat(self.indptr[:-1], lengths) < n
+        # The difference is the position of each event among its user's events.
+        mask = np.arange(len(self.items)) - np.repeat(self.indptr[:-1], lengths) < n
         indptr = np.concatenate([[0], np.cumsum(np.minimum(lengths, n))])
-        return type(self)(indptr, self.items[kept], None if self.contexts is None else self.contexts[kept])
+        return type(self)(indptr, self.items[mask], None if self.contexts is None else self.contexts[mask])
 
     @classmethod
     def from_interactions(cls, interactions: RowsLike) -> Self:
-        """Take every stored interaction as an event, without context; `Interactions.binarize` keeps the positive ones.
+        """Make an event without context from each stored interaction.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
-            Values do not matter.
+            Interactions, whose values are ignored; use `Interactions.binarize` to select the positive ones.
 
         Returns
         -------
         Events
-            Shares its arrays with `Interactions`, and copies what others may write to.
+            Events that share their arrays with `Interactions`; arrays that other code may write to are copied.
         """
         interactions = borrow_rows("interactions", interactions)
         return cls(interactions.indptr, interactions.indices, None)
@@ -97,26 +99,26 @@ class Events(Remade):
         items: Column,
         rows: Iterable[int] | np.ndarray | None = None,
     ) -> Self:
-        """Take rows of a log as events.
+        """Make events from rows of a log.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Whose users and items are meant; the users' order is its own.
+            Interactions that define the numbers of users and items.
         users, items : array_like of shape (n_rows,)
-            External ids.
+            External ids of the user and the item of each row.
         rows : array_like of int, or None
-            Numbers of the rows in the whole log, where only some of it is given; None numbers them from 0.
+            Number of each row in the complete log, if these are only some of its rows; None for 0, 1, 2 and so on.
 
         Returns
         -------
         Events
-            Of a user in the order of the log.
+            Events in the order of the log for each user.
 
         Raises
         ------
         KeyError
-            An id that the interactions do not have.
+            The interactions do not have an id.
 
         Examples
         --------
@@ -132,9 +134,10 @@ class Events(Remade):
         contexts = np.arange(len(of_user)) if rows is None else plain_array("rows", rows)
         if len({len(of_user), len(of_item), len(contexts)}) > 1 or contexts.dtype.kind not in "iu":
             raise ValueError(
-                f"users, items and rows must have one entry a row, got {len(of_user)}, {len(of_item)} and "
+                f"users, items and rows must have one entry for each row, got {len(of_user)}, {len(of_item)} and "
                 f"{len(contexts)} ({contexts.dtype})"
             )
+        # A stable sort by user preserves the order of the log within each user.
         order = np.argsort(of_user, kind="stable")
         lengths = np.bincount(of_user, minlength=interactions.n_users)
         indptr = np.concatenate([[0], np.cumsum(lengths)])
@@ -143,22 +146,22 @@ class Events(Remade):
 
 @dataclass(frozen=True)
 class ClientExamples:
-    """What some clients train on: items with labels, client by client; made by `draw_examples`.
+    """Labelled items of some clients in client order; made by `draw_examples`.
 
     Parameters
     ----------
     users : ndarray of shape (n_clients,), int64
-        Whose they are, as rows of the features' users.
+        User of each client, as a row of the features' users.
     global_user_ids : ndarray of shape (n_clients,), uint64
-        Names of the clients' random streams.
+        Global user ids, which name the clients' random streams.
     indptr : ndarray of shape (n_clients + 1,), int64
-        Where each client's examples begin; a client may have none.
+        Start of each client's examples; a client may have none.
     items : ndarray of shape (n_examples,), int32
-        Columns of the interactions.
+        Item of each example, as a column of the interactions.
     labels : ndarray of shape (n_examples,), float32
-        1 for a positive, 0 for a negative.
+        Label of each example: 1 for a positive, 0 for a negative.
     contexts : ndarray of shape (n_examples,), int64
-        Rows of the log; 0 where there is none.
+        Context of each example, as a row of the log; 0 without a log.
     """
 
     users: NDArray[np.int64]
@@ -180,37 +183,38 @@ def draw_examples(
     round: int = 0,
     n_threads: int = 0,
 ) -> ClientExamples:
-    """Take clients' events as positives, and draw negatives among the items that each has not visited.
+    """Make positives from clients' events, and draw negatives among the items that each client has not visited.
 
     Parameters
     ----------
     visited : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
-        What is never a negative; as many users and items as the features have.
+        Visited items of each user, which are never negatives, with the users and items of the features.
     events : Events
-        The positives.
+        Events of all users, which are the positives.
     users : array_like of shape (n_clients,), int
-        The clients, as rows of `visited`; distinct.
+        Clients, as distinct rows of `visited`.
     negatives : int
-        Negatives of each positive, at least 0.  They are distinct within a client, and fewer where too few items are
-        left; a negative has the context of its positive.
+        Number of negatives for each positive, at least 0.  Negatives are distinct within a client, so a client with few
+        unvisited items has fewer.  A negative has the context of its positive.
     key : Key
-        Source of the randomness; it is not used up.
+        Key of the random draws, which does not become used by them.
     purpose : str
-        A client's stream is (purpose, round, global user id): its draws do not depend on the other clients.
+        Purpose of the draws.  A client's stream is (purpose, round, global user id), so its draws do not depend on the
+        other clients.
     round : int
-        Below 2**32.
+        Number of the round, below 2**32.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     ClientExamples
-        One client for each of `users`, in their order; its positives come first.
+        Examples of each client in the order of `users`; a client's positives come first.
 
     Raises
     ------
     ValueError
-        A row that is out of range, or stands twice.
+        A row is out of range or occurs twice.
 
     Examples
     --------
@@ -228,16 +232,19 @@ def draw_examples(
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     users = check_rows("users", users, visited.n_users)
     if len(distinct(users)) < len(users):
-        raise ValueError("users must be distinct: a client has one stream of random bits a round")
+        raise ValueError(f"users must be distinct, got {len(users)} rows of {len(distinct(users))} clients")
     if len(events.indptr) != visited.n_users + 1:
-        raise ValueError(f"events must be of {visited.n_users} users, those of visited, got {len(events.indptr) - 1}")
+        raise ValueError(
+            f"events must be of the {visited.n_users} users of visited, got {len(events.indptr) - 1} users"
+        )
     check_rows("events.items", events.items, visited.n_items)
     negatives = check_integer("negatives", negatives, low=0, high=2**31 - 1)
     n_positives = np.diff(events.indptr)[users]
-    wanted = np.minimum(negatives * n_positives, visited.n_items - visited.interactions_per_user()[users])
+    n_negatives = np.minimum(negatives * n_positives, visited.n_items - visited.interactions_per_user()[users])
     global_user_ids = visited.global_user_ids[users]
-    words, word_starts = key.ragged_words(purpose, global_user_ids, wanted, round=round, n_threads=n_threads)
-    indptr = np.concatenate([[0], np.cumsum(n_positives + wanted)])
+    # The first draws of a shuffle of the unvisited items take one word each.
+    words, word_starts = key.ragged_words(purpose, global_user_ids, n_negatives, round=round, n_threads=n_threads)
+    indptr = np.concatenate([[0], np.cumsum(n_positives + n_negatives)])
     items, labels = np.empty(indptr[-1], dtype=np.int32), np.empty(indptr[-1], dtype=np.float32)
     contexts = np.zeros(indptr[-1], dtype=np.int64)
     _kernel.draw_examples(

@@ -1,4 +1,4 @@
-"""What clients found by their own steps of SGD, one after the other."""
+"""Updates of clients after their local steps of SGD, in one sparse layout."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from fastfedrec.data.csr import Remade, check_named_rows, own_array
 
 __all__ = ["ClientUpdates"]
 
-# Types of each array, which kernels take as they are.
+# Accepted types of each array; the kernels read the arrays without a conversion.
 _TYPES: dict[str, tuple[type, ...]] = {
     "values": (np.float32, np.float64),
     "starts": (np.int64,),
@@ -24,25 +24,27 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class ClientUpdates(Remade):
-    """What clients found: the difference between each one's own parameters and those it started from.
+    """Differences between the clients' parameters after and before their local steps.
 
-    Only dense weights and the embeddings that a client's examples use are stored; all others did not change.
+    A client's update has the dense weights and the embeddings that its examples use; all other embeddings are
+    unchanged.
 
     Parameters
     ----------
     values : ndarray of shape (starts[-1],)
-        Client i's update is ``values[starts[i]:starts[i + 1]]``: dense weights, then its rows of embeddings.
+        Differences.  Client i's update is ``values[starts[i]:starts[i + 1]]``: dense weights, then its rows of
+        embeddings.
     starts : ndarray of shape (n_clients + 1,), int64
-        Where each client's update begins.
+        Start of each client's update.
     rows : ndarray of shape (row_starts[-1],), int32
-        Embeddings that client i uses, ascending: ``rows[row_starts[i]:row_starts[i + 1]]``.
+        Rows of embeddings.  Client i uses ``rows[row_starts[i]:row_starts[i + 1]]``, in ascending order.
     row_starts : ndarray of shape (n_clients + 1,), int64
-        Where each client's rows begin.
+        Start of each client's rows.
     rejected : ndarray of shape (n_clients,), bool
-        Updates that were not finite, and were replaced by zeros.  They depend on the data and are not covered by any
-        guarantee: do not release them.
+        True for an update that was not finite and was replaced by zeros.  These flags depend on the data and no
+        guarantee covers them: do not release them.
     n_dense, n_factors, n_parameters : int
-        Sizes of the network.
+        Numbers of dense weights, of factors of an embedding, and of all parameters.
     """
 
     values: FloatArray
@@ -58,9 +60,9 @@ class ClientUpdates(Remade):
         for name, kinds in _TYPES.items():
             array = check_instance(f"updates.{name}", getattr(self, name), np.ndarray, "see train_clients")
             if array.ndim != 1 or array.dtype not in kinds:
-                wanted = " or ".join(np.dtype(kind).name for kind in kinds)
+                names = " or ".join(np.dtype(kind).name for kind in kinds)
                 raise TypeError(
-                    f"updates.{name} must have 1 dimension and hold {wanted}, got dtype {array.dtype} and shape "
+                    f"updates.{name} must have 1 dimension and hold {names}, got dtype {array.dtype} and shape "
                     f"{array.shape}; convert it with .astype"
                 )
         sizes = "n_dense", "n_factors", "n_parameters"
@@ -75,29 +77,30 @@ class ClientUpdates(Remade):
         if not np.array_equal(self.starts, starts) or len(self.values) != starts[-1]:
             raise ValueError(
                 f"updates.starts must leave {self.n_dense} values for each client and {self.n_factors} for each of its "
-                "rows, up to the end of updates.values"
+                "rows, up to the end of updates.values; see train_clients"
             )
-        for name in ("starts", "row_starts", "rows"):  # by which kernels go
+        # Kernels use these arrays as indices without a check, so no other code may hold a writable reference to them.
+        for name in ("starts", "row_starts", "rows"):
             object.__setattr__(self, name, own_array(getattr(self, name)))
 
     def total(self) -> NDArray[np.float64]:
-        """The sum of all updates, added up in double, client by client.
+        """Sum all updates in double, in the order of the clients.
 
         Returns
         -------
         ndarray of shape (n_parameters,), float64
-            Zeros where no client has an entry.
+            Sum of each parameter; 0 for a parameter that no client changed.
         """
         out = np.zeros(self.n_parameters)
         _kernel.add_updates(*self.stored(), out, self.n_dense, self.n_factors)
         return out
 
     def stored(self) -> tuple[np.ndarray, ...]:
-        """The arrays as the kernels take them.
+        """Return the arrays in the kernels' order.
 
         Returns
         -------
         tuple of ndarray
-            Values, where they begin, where rows begin, and rows.
+            Values, starts of values, starts of rows, and rows.
         """
         return self.values, self.starts, self.row_starts, self.rows

@@ -1,4 +1,4 @@
-"""A gated recurrent unit over sequences of items: what clients learn by telling true items and segments from others."""
+"""A gated recurrent unit over sequences of items, which clients train by contrastive learning on items and segments."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,23 +26,23 @@ __all__ = ["ContrastiveExamples", "GRUEncoder"]
 
 @dataclass(frozen=True)
 class ContrastiveExamples:
-    """Masked sequences of clients, and what was masked beside what was not.
+    """Masked sequences of clients, with the true items and segments and negatives of both.
 
-    An example has `n_each` sequences: one in which an item was replaced, one in which a segment was replaced, the
-    segment that was there, and others that were not.
+    An example has `n_each` sequences: one with a replaced item, one with a replaced segment, the true segment, and
+    negative segments.
 
     Parameters
     ----------
     global_user_ids : ndarray of shape (n_clients,), uint64
-        They name the clients' random streams.
+        Global user ids, which name the clients' random streams.
     indptr : ndarray of shape (n_clients + 1,), int64
-        Client i has the examples ``indptr[i]:indptr[i + 1]``.
+        Start of each client's examples: client i has ``indptr[i]:indptr[i + 1]``.
     items : ndarray of shape (starts[-1],), int64
-        Sequence s is ``items[starts[s]:starts[s + 1]]``.
+        Items of all sequences: sequence s is ``items[starts[s]:starts[s + 1]]``.
     starts : ndarray of shape (n_examples * n_each + 1,), int64
-        Strictly ascending: no sequence is empty.
+        Start of each sequence, strictly ascending, so that no sequence is empty.
     candidates : ndarray of shape (n_examples, n_candidates), int64
-        The item that was there, then others; at least two.
+        True item of each example, then negative items; at least two columns.
     """
 
     global_user_ids: NDArray[np.uint64]
@@ -53,28 +53,29 @@ class ContrastiveExamples:
 
 
 class GRUEncoder(ClientModel):
-    """Encode sequences of items by a gated recurrent unit, and items by a dense layer: their product is a score.
+    """Encoder of sequences by a gated recurrent unit and of items by a dense layer; a score is their inner product.
 
-    A sequence is encoded by the state after its last item, an item by a layer of rectified units on its embedding.  All
-    have one width.  All parameters are one array: dense ones first, then one row of `n_factors` for each item.
+    The encoding of a sequence is the state after its last item.  The encoding of an item is the output of a layer of
+    rectified units on its embedding.  Embeddings, states and encodings have the same width.  All parameters are in one
+    array: dense ones first, then one row of `n_factors` for each item.
 
-    The dense parameters, with inputs as rows and outputs as columns: the inputs' weights (r, z, n side by side), the
-    states' weights (n, r, z), the inputs' and the states' biases in the same orders, weights and biases of the items'
-    layer.
+    The dense parameters have inputs as rows and outputs as columns.  Their order is: the inputs' weights (r, z, n side
+    by side), the states' weights (n, r, z), the inputs' and the states' biases in the same orders, weights and biases
+    of the items' layer.
 
     Parameters
     ----------
     n_items : int
-        At least 1.
+        Number of items, at least 1.
     n_factors : int
         Width of embeddings, states and items' encodings; a multiple of 16.
 
     Attributes
     ----------
     n_parameters : int
-        Dense weights and embeddings.
+        Number of dense parameters and embeddings.
     n_dense : int
-        Dense weights and biases.
+        Number of dense weights and biases.
 
     References
     ----------
@@ -102,23 +103,24 @@ class GRUEncoder(ClientModel):
 
     @draws_parameters
     def initial_parameters(self, key: Key, *, purpose: str = "gru.start", dtype: DTypeLike = np.float32) -> FloatArray:
-        """Draw parameters to start from.
+        """Draw initial parameters.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            Recurrent weights uniform within 1 / sqrt(n_factors) of 0, those of the items' layer within
-            sqrt(6 / n_factors) (He et al. 2015), biases 0, embeddings normal with standard deviation 0.05.
+            Recurrent weights are uniform within 1 / sqrt(n_factors) of 0, and weights of the items' layer within
+            sqrt(6 / n_factors) (He et al. 2015).  Biases are 0, and embeddings normal with standard deviation 0.05.
         """
         out, square = self._empty_start(key, purpose, dtype), self.n_factors**2
         weights = 2 * key.uniform(f"{purpose}.weights", size=7 * square) - 1
         out[: 6 * square] = weights[: 6 * square] / np.sqrt(self.n_factors)
+        # Six squares of recurrent weights and six rows of biases precede the items' layer.
         at = 6 * square + 6 * self.n_factors
         out[at : at + square] = np.sqrt(6 / self.n_factors) * weights[6 * square :]
         return out.astype(dtype)
 
     def embeddings(self, parameters: np.ndarray) -> FloatArray:
-        """The embeddings of all items, as a view.
+        """Return the embeddings of all items.
 
         Parameters
         ----------
@@ -128,7 +130,7 @@ class GRUEncoder(ClientModel):
         Returns
         -------
         ndarray of shape (n_items, n_factors)
-            Shares its memory where `parameters` is contiguous.
+            View of `parameters` if these are contiguous.
         """
         return self._check_parameters(parameters)[self.n_dense :].reshape(self.n_items, self.n_factors)
 
@@ -138,18 +140,18 @@ class GRUEncoder(ClientModel):
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,), float32 or float64
-            Finite.
+            Finite parameters.
         items : array_like of shape (starts[-1],), int
-            Sequence s is ``items[starts[s]:starts[s + 1]]``.
+            Items of all sequences: sequence s is ``items[starts[s]:starts[s + 1]]``.
         starts : array_like of shape (n_sequences + 1,), int
-            Strictly ascending from 0.
+            Start of each sequence, strictly ascending from 0.
         n_threads : int
-            0 for all processors; the result does not depend on it.
+            Number of threads; 0 for all processors.  The result does not depend on it.
 
         Returns
         -------
         ndarray of shape (n_sequences, n_factors)
-            Of the type of `parameters`.
+            Encodings of the type of `parameters`.
         """
         from fastfedrec._kernels.compute.networks import gru as _kernel
 
@@ -158,6 +160,7 @@ class GRUEncoder(ClientModel):
         starts = _check_starts("starts", starts, len(items))
         n_threads = resolve_n_threads(n_threads)
         out = np.empty((len(starts) - 1, self.n_factors), dtype=parameters.dtype)
+        # The kernel takes blocks of similar lengths, the longest first, so that threads end at nearly the same time.
         order = np.argsort(-np.diff(starts), kind="stable")
 
         def work(counter: np.ndarray, thread: int) -> None:
@@ -167,17 +170,17 @@ class GRUEncoder(ClientModel):
         return out
 
     def encode_items(self, parameters: np.ndarray) -> FloatArray:
-        """Encode all items; the score of an item after a sequence is the product of their encodings.
+        """Encode all items; the score of an item after a sequence is the inner product of their encodings.
 
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,), float32 or float64
-            Finite.
+            Finite parameters.
 
         Returns
         -------
         ndarray of shape (n_items, n_factors)
-            Not below 0.
+            Encodings, at least 0.
         """
         parameters, width = self._check_parameters(parameters), self.n_factors
         dense = parameters[: self.n_dense]
@@ -202,22 +205,22 @@ class GRUEncoder(ClientModel):
         round: int = 0,
         n_threads: int = 0,
     ) -> ClientUpdates:
-        """Let each client take its own steps of SGD from the same parameters.
+        """Train each client by local steps of SGD from the same parameters.
 
-        The loss of an example is ``item_weight L(a, v) + segment_weight L(b, s)``, where a and b encode its two masked
-        sequences, v its candidate items and s its segments, and ``L(a, v) = -log(exp(a'v_0) / sum_k exp(a'v_k))``.
+        The loss of an example is ``item_weight L(a, v) + segment_weight L(b, s)`` with ``L(a, v) = -log(exp(a'v_0) /
+        sum_k exp(a'v_k))``.  Here a and b encode the two masked sequences, v the candidate items and s the segments.
 
         Parameters
         ----------
         examples : ContrastiveExamples
-            One client a row; minimised is the mean loss of a batch.
+            Examples of each client; a step minimises the mean loss of a batch.
         item_weight, segment_weight : float
             Weights of the two losses, at least 0.
 
         Raises
         ------
         ValueError
-            Parameters of another shape or not finite, or examples of other items or with empty sequences.
+            The parameters have another shape or are not finite, or the examples have other items or empty sequences.
         """
         from fastfedrec._kernels.compute.networks import gru as _kernel
 
@@ -230,8 +233,8 @@ class GRUEncoder(ClientModel):
         draws = steps.order(key, purpose, examples.global_user_ids, steps.n_epochs, lengths, round)
         sizes = steps.n_epochs, largest_batch(steps.batch_size, lengths)
 
-        def train(*places: Any) -> None:
-            *arrays, n_threads = places
+        def train(*arguments: Any) -> None:
+            *arrays, n_threads = arguments
             shape, memory = self._make_buffers(parameters, data, sizes[1], n_threads)
 
             def work(counter: np.ndarray, thread: int) -> None:
@@ -252,11 +255,11 @@ class GRUEncoder(ClientModel):
             raise ValueError(f"examples.candidates must have at least 2 columns, got shape {candidates.shape}")
         n, n_candidates = candidates.shape
         candidates = check_rows("examples.candidates", candidates.ravel(), self.n_items).reshape(n, n_candidates)
-        each, rest = divmod(len(starts) - 1, max(n, 1))
-        if rest or (n and each < 4):
+        n_each, remainder = divmod(len(starts) - 1, max(n, 1))
+        if remainder or (n and n_each < 4):
             raise ValueError(
-                f"examples.starts must describe at least 4 sequences for each of {n} examples, and as many for all, "
-                f"got {len(starts) - 1}"
+                f"examples.starts must describe at least 4 sequences for each of {n} examples, equally many for all, "
+                f"got {len(starts) - 1}; see draw_contrastive_examples"
             )
         indptr = check_indptr("examples.indptr", examples.indptr, len(examples.global_user_ids))
         if indptr[-1] != n:
@@ -266,20 +269,18 @@ class GRUEncoder(ClientModel):
     def _make_buffers(
         self, parameters: np.ndarray, examples: tuple[np.ndarray, ...], batch_size: int, n_threads: int
     ) -> tuple[tuple[int, int, int], np.ndarray]:
-        """Columns, sequences and items of the largest batch, in whole vectors, and room for them in every thread.
-
-        The memory is the calling thread's, which mostly has it from the call before: memory of another thread's
-        own would be asked of the system page by page, as much work as a client's step.
-        """
+        """Return the columns, sequences and items of the largest batch in whole vectors, and one buffer a thread."""
+        # The calling thread allocates all buffers, and mostly reuses the memory of its last call.  A worker thread
+        # would request memory from the system page by page, which takes as long as a client's step.
         from fastfedrec._kernels.compute.networks._recurrence import room_length
 
         _, _, starts, candidates = examples
         n, n_candidates = candidates.shape
-        each, lanes = (len(starts) - 1) // max(n, 1), len(tile_of(parameters)[0])
-        longest, most = np.diff(starts).max(initial=0), np.diff(starts[:: max(each, 1)]).max(initial=0)
+        n_each, lanes = (len(starts) - 1) // max(n, 1), len(tile_of(parameters)[0])
+        longest, max_items = np.diff(starts).max(initial=0), np.diff(starts[:: max(n_each, 1)]).max(initial=0)
         columns, sequences, items = (
             -(-int(number) // lanes) * lanes
-            for number in (batch_size * most, batch_size * each, batch_size * n_candidates)
+            for number in (batch_size * max_items, batch_size * n_each, batch_size * n_candidates)
         )
         shape = columns + int(longest) * lanes, sequences, items
         length = room_length(parameters.itemsize, self.n_factors, *shape)
@@ -288,18 +289,19 @@ class GRUEncoder(ClientModel):
     def _touched(
         self, indptr: np.ndarray, items: np.ndarray, starts: np.ndarray, candidates: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where each client's items begin, and these, ascending."""
-        client = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))  # of each example
-        each = (len(starts) - 1) // max(len(client), 1)
-        of_items = np.repeat(np.repeat(client, each), np.diff(starts))
+        """Return the start of each client's embeddings, and the embeddings' rows in ascending order."""
+        client = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))  # client of each example
+        n_each = (len(starts) - 1) // max(len(client), 1)
+        of_items = np.repeat(np.repeat(client, n_each), np.diff(starts))
         of_candidates = np.repeat(client, candidates.shape[1])
+        # One number encodes a client and an item, so that one sort finds the distinct items of all clients.
         pairs = np.concatenate([of_items, of_candidates]) * self.n_items + np.concatenate([items, candidates.ravel()])
         owners, rows = np.divmod(distinct(pairs), self.n_items)
         return np.searchsorted(owners, np.arange(len(indptr))), rows.astype(np.int32)
 
 
 def _check_starts(name: str, starts: Any, length: int) -> np.ndarray:
-    """Where sequences begin, or raise."""
+    """Return the checked starts of sequences, which must be strictly ascending from 0 to `length`."""
     starts = plain_array(name, starts)
     if starts.ndim != 1 or starts.dtype.kind not in "iu" or len(starts) < 1 or starts[0] or starts[-1] != length:
         raise ValueError(f"{name} must be integers from 0 to {length}, the number of items")

@@ -1,4 +1,4 @@
-"""A network that scores items and an encoder of sequences on the same embeddings of items, trained on both losses."""
+"""A two-tower network and a sequence encoder with shared item embeddings, trained on the sum of both losses."""
 
 from typing import Any
 
@@ -25,23 +25,23 @@ __all__ = ["JointNetwork"]
 
 
 class JointNetwork(ClientModel):
-    """A two-tower network and a recurrent encoder that have the embeddings of items' ids in common.
+    """A two-tower network and a recurrent encoder that share the embeddings of item ids.
 
-    All parameters are one array: the network's dense ones, the encoder's, then the network's embeddings.
+    All parameters are in one array: the network's dense ones, the encoder's dense ones, then the network's embeddings.
 
     Parameters
     ----------
     network : TwoTower
-        Of features that have the items' ids.
+        Network on features that include the item ids.
 
     Attributes
     ----------
     encoder : GRUEncoder
-        Of the same items and width.
+        Encoder with the same items and width.
     n_parameters : int
-        Dense weights and embeddings.
+        Number of dense parameters and embeddings.
     n_dense : int
-        Dense weights and biases of both.
+        Number of dense weights and biases of the network and the encoder.
 
     References
     ----------
@@ -75,7 +75,10 @@ class JointNetwork(ClientModel):
         items = network.features.item
         self._first_item = network.features.user.n_values + network.features.context.n_values
         if items.names[:1] != ("item id",):
-            raise ValueError("network must have embeddings of the items' ids, which it shares with the encoder")
+            raise ValueError(
+                f"network must have 'item id' as its first item feature, got {items.names[:1]}; its embeddings are "
+                "shared with the encoder"
+            )
         self.encoder = GRUEncoder(items.n_entries, n_factors=network.n_factors)
         self.n_factors = network.n_factors
         self.n_dense = network.n_dense + self.encoder.n_dense
@@ -85,30 +88,30 @@ class JointNetwork(ClientModel):
     def initial_parameters(
         self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
     ) -> FloatArray:
-        """Draw parameters to start from: the network's own, and an encoder's.
+        """Draw initial parameters of the network and of the encoder.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            The network's part is what `TwoTower.initial_parameters` draws.
+            Initial parameters; the network's part equals `TwoTower.initial_parameters` with the same key.
         """
         network = self.network.initial_parameters(key, purpose=purpose, dtype=dtype)
         return self.join(network, self.encoder.initial_parameters(key, purpose=f"{purpose}.encoder", dtype=dtype))
 
     def join(self, network: np.ndarray, encoder: np.ndarray) -> FloatArray:
-        """Put parameters together: the network's, and the encoder's dense ones.
+        """Combine the network's parameters and the encoder's dense ones.
 
         Parameters
         ----------
         network : ndarray of shape (network.n_parameters,), float32 or float64
-            All of the network's.
+            All parameters of the network.
         encoder : ndarray of shape (at least encoder.n_dense,)
-            Of an encoder of this width; its embeddings are left out.
+            Parameters of an encoder of this width, whose embeddings are ignored.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            Of the type of `network`.
+            Parameters of the type of `network`.
         """
         network = check_array("network", network, ndim=1, shape=(self.network.n_parameters,))
         dense = plain_array("encoder", encoder)[: self.encoder.n_dense]
@@ -118,17 +121,17 @@ class JointNetwork(ClientModel):
         return np.concatenate([network[:at], dense.astype(network.dtype), network[at:]])
 
     def network_part(self, parameters: np.ndarray) -> FloatArray:
-        """The network's own parameters, which are all that recommends.
+        """Return the network's parameters, which suffice for recommendations.
 
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,), float32 or float64
-            All of them.
+            All parameters.
 
         Returns
         -------
         ndarray of shape (network.n_parameters,)
-            A copy.
+            Copy of the network's parameters.
         """
         parameters = self._check_parameters(parameters)
         return np.concatenate([parameters[: self.network.n_dense], parameters[self.n_dense :]])
@@ -152,30 +155,32 @@ class JointNetwork(ClientModel):
         round: int = 0,
         n_threads: int = 0,
     ) -> ClientUpdates:
-        """Let each client take its own steps of SGD on the sum of both losses.
+        """Train each client by local steps of SGD on the sum of both losses.
 
-        A step takes the next batch of examples, whose mean cross-entropy counts once, and the next batch of masked
-        ones, whose mean loss (`GRUEncoder.train_clients`) counts `contrastive_weight` times.  When all masked ones have
-        had their turn, they begin again in a new order.  A client without masked ones trains the network alone.
+        A step takes the next batch of examples and the next batch of masked examples.  Its loss is the mean
+        cross-entropy of the first plus `contrastive_weight` times the mean loss of the second
+        (`GRUEncoder.train_clients`).  After a pass over all masked examples they start again in a new random order.  A
+        client without masked examples trains only the network.
 
         Parameters
         ----------
         examples : ClientExamples
-            One client a row.
+            Examples of each client.
         masked : ContrastiveExamples
-            Of the same clients.
+            Masked examples of the same clients.
         contrastive_weight : float
-            At least 0.
+            Weight of the contrastive loss, at least 0.
         batch_size, masked_batch_size : int
-            Examples of a step, at least 1; the last batch of a pass may have fewer.
+            Number of examples of a step, at least 1; the last batch of a pass may have fewer.
         purpose : str
-            A client's streams are (purpose, round, global user id), and the same with ".masked" after the purpose.
+            Purpose of the draws.  A client's streams are (purpose, round, global user id), and the same with ".masked"
+            after the purpose.
 
         Raises
         ------
         ValueError
-            Parameters of another shape or not finite, examples that the features do not have, or masked ones of other
-            clients.
+            The parameters have another shape or are not finite, the features do not have the examples, or the masked
+            examples have other clients.
         """
         from fastfedrec._kernels.compute.networks import joint_loss as _kernel
 
@@ -183,25 +188,27 @@ class JointNetwork(ClientModel):
         check_instance("examples", examples, ClientExamples, "use draw_examples")
         check_instance("masked", masked, ContrastiveExamples, "use draw_contrastive_examples")
         if not np.array_equal(examples.global_user_ids, masked.global_user_ids):
-            raise ValueError("masked must be of the clients that examples are of, in the same order")
+            raise ValueError(
+                "masked must have the same clients as examples, in the same order; pass both the same users"
+            )
         weight = check_real("contrastive_weight", contrastive_weight, low=0.0)
         steps = Steps.checked(learning_rate, n_epochs, batch_size, clip_norm, clip_order, n_threads)
         masked_batch_size = check_integer("masked_batch_size", masked_batch_size, low=1)
         users, indptr, items, contexts = self.network._check_examples(examples)
         sequences = self.encoder._check_examples(masked)
         lengths, n_masked = np.diff(indptr), np.diff(sequences[0])
-        # All masked examples have had their turn after so many steps, and are put in a new order.
-        n_turn = np.maximum(-(-n_masked // masked_batch_size), 1)
-        n_turns = -(-(steps.n_epochs * -(-lengths // steps.batch_size)) // n_turn)
+        # A pass over a client's masked examples takes n_pass_steps steps, and each pass has a new random order.
+        n_pass_steps = np.maximum(-(-n_masked // masked_batch_size), 1)
+        n_passes = -(-(steps.n_epochs * -(-lengths // steps.batch_size)) // n_pass_steps)
         ids = examples.global_user_ids
         draws = steps.order(key, purpose, ids, steps.n_epochs, lengths, round)
-        draws += steps.order(key, f"{purpose}.masked", ids, n_turns, n_masked, round)
+        draws += steps.order(key, f"{purpose}.masked", ids, n_passes, n_masked, round)
         batches = largest_batch(steps.batch_size, lengths), largest_batch(masked_batch_size, n_masked)
 
         data = self.network._on_examples(items, examples.labels, contexts, steps.learning_rate, batches[0])
 
-        def train(*places: Any) -> None:
-            *arrays, n_threads = places
+        def train(*arguments: Any) -> None:
+            *arrays, n_threads = arguments
             shape, memory = self.encoder._make_buffers(parameters, sequences, batches[1], n_threads)
 
             def work(counter: np.ndarray, thread: int) -> None:
@@ -220,8 +227,9 @@ class JointNetwork(ClientModel):
     def _touched(
         self, of_network: tuple[np.ndarray, np.ndarray], of_encoder: tuple[np.ndarray, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where each client's embeddings begin, and these, ascending: those of either part."""
+        """Return the start of each client's embeddings, and the rows that either part uses, in ascending order."""
         n = self.network.features.n_embeddings
+        # One number encodes a client and a row, so that one sort finds the distinct rows of all clients.
         pairs = []
         for (starts, rows), first in ((of_network, 0), (of_encoder, self._first_item)):
             clients = np.repeat(np.arange(len(starts) - 1), np.diff(starts))

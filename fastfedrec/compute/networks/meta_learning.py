@@ -1,4 +1,4 @@
-"""Clients of a two-tower network that learn what to start from: gradients through their own steps (MAML, Meta-SGD)."""
+"""Meta-learning of a two-tower network's initial parameters from gradients through local steps (MAML, Meta-SGD)."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from fastfedrec.core.randomness import Key
 
 __all__ = ["METHODS", "MetaNetwork", "split_examples"]
 
-#: What a client of `MetaNetwork` may send.
+#: Methods of `MetaNetwork`.
 METHODS = ("first-order-maml", "maml", "meta-sgd")
 _ADAPTED, _FIRST_ORDER, _SECOND_ORDER = range(3)  # as in the kernel
 
@@ -35,28 +35,29 @@ def split_examples(
     purpose: str = "meta_learning.support",
     round: int = 0,
 ) -> tuple[ClientExamples, NDArray[np.int64]]:
-    """Split each client's examples at random into a support set, which it steps on, and a query set.
+    """Split each client's examples at random into a support set for the local steps and a query set.
 
     Parameters
     ----------
     examples : ClientExamples
-        Of `draw_examples`: a client's positives come first.  A negative stays with the positive that it was drawn for.
+        Examples of `draw_examples`, with a client's positives first.  A negative stays with its positive.
     key : Key
-        Source of the randomness; it is not used up.
+        Key of the random draws, which does not become used by them.
     support_share : float
-        Of a client's positives, rounded up; above 0 and at most 1.  So of one positive nothing is left for the query
-        set, and such a client sends zeros.
+        Share of a client's positives in the support set, above 0 and at most 1.  Their number is rounded up, so a
+        client with one positive has an empty query set and an update of zeros.
     purpose : str
-        A client's stream is (purpose, round, global user id): its split does not depend on the other clients.
+        Purpose of the draws.  A client's stream is (purpose, round, global user id), so its split does not depend on
+        the other clients.
     round : int
-        Below 2**32.
+        Number of the round, below 2**32.
 
     Returns
     -------
     examples : ClientExamples
-        The same, a client's support set before its query set.
+        The same examples, with a client's support set before its query set.
     n_support : ndarray of shape (n_clients,), int64
-        Examples of each support set.
+        Number of examples in each support set.
 
     Examples
     --------
@@ -74,19 +75,19 @@ def split_examples(
     check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
     share = check_real("support_share", support_share, low=0.0, high=1.0, exclusive=False)
     if share == 0:
-        raise ValueError("support_share must be above 0: there is nothing to step on")
+        raise ValueError("support_share must be above 0, got 0; an empty support set allows no local step")
     lengths = np.diff(examples.indptr)
     clients = np.repeat(np.arange(len(lengths)), lengths)
     n_positives = np.bincount(clients[examples.labels > 0], minlength=len(lengths))
     n_chosen = np.ceil(share * n_positives).astype(np.int64)
     words, starts = key.ragged_words(purpose, examples.global_user_ids, n_positives, round=round, n_threads=1)
-    # Positives in the order of their words: the first of a client are its support.
+    # The words put each client's positives in a random order, and the first ones are the support set.
     owners = np.repeat(np.arange(len(lengths)), n_positives)
     rank = np.empty(len(words), dtype=np.int64)
     rank[np.lexsort((words, owners))] = np.arange(len(words)) - starts[owners]
-    place = np.arange(len(clients)) - examples.indptr[clients]
-    # Negatives are dealt to the positives in turns; there are none without positives.
-    positive = starts[clients] + place % np.maximum(n_positives[clients], 1)
+    position = np.arange(len(clients)) - examples.indptr[clients]
+    # Negative k of a client belongs to positive k modulo their number; a client without positives has no negatives.
+    positive = starts[clients] + position % np.maximum(n_positives[clients], 1)
     in_query = rank[positive] >= n_chosen[clients] if len(rank) else np.zeros(len(clients), dtype=bool)
     order = np.lexsort((in_query, clients))
     moved = examples.items[order], examples.labels[order], examples.contexts[order]
@@ -95,28 +96,29 @@ def split_examples(
 
 
 class MetaNetwork(ClientModel):
-    """A two-tower network whose clients send the gradient of what their own steps of SGD lead to.
+    """A two-tower network with clients that send gradients of the loss after their local steps of SGD.
 
-    A client takes its steps on a support set, theta to theta', and sends minus the gradient of the mean loss of its
-    query set at theta'.  All parameters are one array: the network's own; for Meta-SGD its dense ones, their learning
-    rates, its embeddings, their learning rates.
+    A client's steps on its support set lead from theta to theta'.  Its update is minus the gradient of the mean loss of
+    its query set at theta'.  All parameters are in one array.  For Meta-SGD the order is: the network's dense
+    parameters, their learning rates, its embeddings, their learning rates.
 
     Parameters
     ----------
     network : TwoTower
-        What is trained.
+        Network to train.
     method : {"first-order-maml", "maml", "meta-sgd"}
-        By what the gradient is taken: by theta', as if it did not depend on theta; by theta, through every step; or by
-        theta and by a learning rate of each parameter, which all steps have in common.
+        Variables of the gradient.  "first-order-maml" takes the gradient with respect to theta', as if it did not
+        depend on theta.  "maml" takes it with respect to theta, through every step.  "meta-sgd" takes it with respect
+        to theta and to a learning rate of each parameter, which is the same in all steps.
     learning_rate : float
-        Of the steps; Meta-SGD starts from it.
+        Learning rate of the local steps, and the initial learning rates of Meta-SGD; above 0.
 
     Attributes
     ----------
     n_parameters : int
-        Dense weights and embeddings, and as many learning rates if these are learnt.
+        Number of dense parameters and embeddings, doubled if learning rates are learnt.
     n_dense : int
-        Dense weights and biases, and as many learning rates.
+        Number of dense weights and biases, doubled if learning rates are learnt.
 
     References
     ----------
@@ -158,29 +160,29 @@ class MetaNetwork(ClientModel):
     def initial_parameters(
         self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
     ) -> FloatArray:
-        """Draw parameters to start from: the network's own, and the same learning rate for all of them.
+        """Draw initial parameters of the network, with the same learning rate for all of them.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            The network's part is what `TwoTower.initial_parameters` draws.
+            Initial parameters; the network's part equals `TwoTower.initial_parameters` with the same key.
         """
         return self.join(self.network.initial_parameters(key, purpose=purpose, dtype=dtype))
 
     def join(self, network: np.ndarray, rates: np.ndarray | None = None) -> FloatArray:
-        """Put parameters together.
+        """Combine the network's parameters and their learning rates.
 
         Parameters
         ----------
         network : ndarray of shape (network.n_parameters,), float32 or float64
-            The network's own.
+            Parameters of the network.
         rates : ndarray of shape (network.n_parameters,), or None
-            Learning rates of each of them, if these are learnt; None for `learning_rate` in all.
+            Learning rate of each parameter, if these are learnt; None for `learning_rate`.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            Of the type of `network`.
+            Parameters of the type of `network`.
         """
         network = check_array("network", network, ndim=1, shape=(self.network.n_parameters,))
         if not self.has_rates:
@@ -192,32 +194,32 @@ class MetaNetwork(ClientModel):
         return np.concatenate([network[:at], rates[:at], network[at:], rates[at:]])
 
     def network_part(self, parameters: np.ndarray) -> FloatArray:
-        """The network's own parameters, which are all that recommends.
+        """Return the network's parameters, which suffice for recommendations.
 
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,), float32 or float64
-            All of them.
+            All parameters.
 
         Returns
         -------
         ndarray of shape (network.n_parameters,)
-            A copy where there are learning rates.
+            Parameters of the network; a copy if learning rates are learnt.
         """
         return self._parts(parameters)[0]
 
     def rates_part(self, parameters: np.ndarray) -> FloatArray | None:
-        """The learning rate of each of the network's parameters.
+        """Return the learning rate of each of the network's parameters.
 
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,), float32 or float64
-            All of them.
+            All parameters.
 
         Returns
         -------
         ndarray of shape (network.n_parameters,), or None
-            None where they are not learnt.
+            Learning rates; None if they are not learnt.
         """
         return self._parts(parameters)[1] if self.has_rates else None
 
@@ -245,33 +247,33 @@ class MetaNetwork(ClientModel):
         round: int = 0,
         n_threads: int = 0,
     ) -> ClientUpdates:
-        """Let each client step on its support set, and take the gradient of its query set's loss.
+        """Train each client on its support set, and compute the gradient of its query set's loss.
 
         Parameters
         ----------
         examples : ClientExamples
-            One client a row, its support set first.
+            Examples of each client, with its support set first.
         n_support : array_like of shape (n_clients,), int
-            Examples of each support set.
+            Number of examples in each support set.
         n_epochs : int
-            Passes over the support set, each in a new order; at least 0.
+            Number of passes over the support set, each in a new random order; at least 0.
         clip_norm : float or None
-            A bound on the norm of what a client sends, dense weights, embeddings and their learning rates together; it
-            is never exceeded.  None for no bound.
+            Bound on the norm of a client's update, over dense weights, embeddings and their learning rates combined.
+            The norm never exceeds the bound.  None for no bound.
 
         Returns
         -------
         ClientUpdates
-            Minus the gradient, one for each client; zeros where its query set is empty, or where it diverged.
+            Minus the gradient of each client; zeros if its query set is empty or it diverged.
 
         Raises
         ------
         ValueError
-            Parameters of another shape or not finite, or examples that the features do not have.
+            The parameters have another shape or are not finite, or the features do not have the examples.
         """
-        what = _FIRST_ORDER if self.method == "first-order-maml" else _SECOND_ORDER
+        mode = _FIRST_ORDER if self.method == "first-order-maml" else _SECOND_ORDER
         options = n_epochs, batch_size, clip_norm, clip_order, key, purpose, round, n_threads
-        return self._run(what, parameters, examples, n_support, *options)
+        return self._run(mode, parameters, examples, n_support, *options)
 
     @trains_clients
     def adapt_clients(
@@ -286,24 +288,24 @@ class MetaNetwork(ClientModel):
         round: int = 0,
         n_threads: int = 0,
     ) -> ClientUpdates:
-        """Let each client step on all of its examples: what its device does when the network is trained.
+        """Personalise each client by local steps on all of its examples, after the network is trained.
 
         Parameters
         ----------
         examples : ClientExamples
-            One client a row.
+            Examples of each client.
 
         Returns
         -------
         ClientUpdates
-            How far each client comes, of `network`'s own parameters; zeros where it has no examples, or diverged.
+            Change of `network`'s parameters for each client; zeros if it has no examples or diverged.
         """
         options = n_epochs, batch_size, None, 2, key, purpose, round, n_threads
         return self._run(_ADAPTED, parameters, examples, None, *options)
 
     def _run(
         self,
-        what: int,
+        mode: int,
         parameters: np.ndarray,
         examples: ClientExamples,
         n_support: Any,
@@ -328,22 +330,23 @@ class MetaNetwork(ClientModel):
         touched = row_starts, rows = self.network._touched(users, indptr, items, contexts)
         n_embeddings, has_rates = self.network.features.n_embeddings, self.has_rates
 
-        def train(_row_starts: np.ndarray, _rows: np.ndarray, *places: Any) -> None:
-            *arrays, n_threads = places
+        def train(_row_starts: np.ndarray, _rows: np.ndarray, *arguments: Any) -> None:
+            *arrays, n_threads = arguments
             _kernel.train_clients(
                 data.address, parameters, users, indptr, n_support, *draws, *touched, *arrays, self.network.n_dense,
-                n_embeddings, self.n_factors, has_rates, what, steps.n_epochs, batch_size, n_threads,
+                n_embeddings, self.n_factors, has_rates, mode, steps.n_epochs, batch_size, n_threads,
             )  # fmt: skip
 
-        model: ClientModel = self.network if what == _ADAPTED else self
-        sent = touched if model is self.network or not has_rates else _with_rates(row_starts, rows, n_embeddings)
-        return model._train(steps, parameters.dtype, lengths, sent, train)
+        # An update for Meta-SGD has the learning rates of its embeddings as well; adaptation does not change the rates.
+        model: ClientModel = self.network if mode == _ADAPTED else self
+        updated = touched if model is self.network or not has_rates else _with_rates(row_starts, rows, n_embeddings)
+        return model._train(steps, parameters.dtype, lengths, updated, train)
 
     def _check_support(self, n_support: Any, lengths: np.ndarray) -> NDArray[np.int64]:
         given = plain_array("n_support", n_support)
         if given.dtype.kind not in "iu" or given.shape != lengths.shape:
             raise ValueError(
-                f"n_support must have one whole number a client ({len(lengths)}), got {given.dtype} of shape "
+                f"n_support must have one integer for each client ({len(lengths)}), got {given.dtype} of shape "
                 f"{given.shape}; see split_examples"
             )
         if (wrong := (given < 0) | (given > lengths)).any():
@@ -353,10 +356,11 @@ class MetaNetwork(ClientModel):
 
 
 def _with_rates(row_starts: np.ndarray, rows: np.ndarray, n_embeddings: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each client's rows of embeddings, then the rows of their learning rates."""
+    """Return each client's rows of embeddings, followed by the rows of their learning rates."""
     lengths = np.diff(row_starts)
-    place = np.arange(len(rows)) + np.repeat(row_starts[:-1], lengths)
+    # A client with n rows gets 2n, so its rows move by the number of rows of the clients before it.
+    position = np.arange(len(rows)) + np.repeat(row_starts[:-1], lengths)
     out = np.empty(2 * len(rows), dtype=np.int32)
-    out[place] = rows
-    out[place + np.repeat(lengths, lengths)] = rows + np.int32(n_embeddings)
+    out[position] = rows
+    out[position + np.repeat(lengths, lengths)] = rows + np.int32(n_embeddings)
     return 2 * row_starts, out

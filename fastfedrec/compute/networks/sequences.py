@@ -1,4 +1,4 @@
-"""What items are learnt from before any rating is looked at: users' sequences, masked in one item or one segment."""
+"""Contrastive examples for the pretraining of items: users' sequences with one masked item or one masked segment."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 
 __all__ = ["draw_contrastive_examples"]
 
-_SEGMENT_SHARE = 4  # a segment is a quarter of its sequence, at least one item
+_SEGMENT_DIVISOR = 4  # a segment is a quarter of its sequence, at least one item
 
 
 def draw_contrastive_examples(
@@ -28,39 +28,39 @@ def draw_contrastive_examples(
 ) -> ContrastiveExamples:
     """Cut users' histories into sequences, and mask one item and one segment of each.
 
-    A user's items in the order of time are cut into sequences of `length`; the last one may be shorter, and is left out
-    if it is a single item.  In one copy of a sequence a random item is replaced by another, drawn from all items.  In a
-    second copy a random segment, a quarter of the sequence, is replaced by a segment of the same user's that begins
-    elsewhere.  The other candidates of both are drawn in the same way.
+    A user's items in order of time are cut into sequences of `length`.  The last sequence may be shorter, and is
+    dropped if it has a single item.  One copy of a sequence has a random item replaced by another random item.  A
+    second copy has a random segment, a quarter of the sequence, replaced by a segment of the same user with another
+    start.  Further negatives of both kinds are drawn in the same way.
 
     Parameters
     ----------
     data : Interactions or frame
-        With timestamps; of equal ones, the item with the lower number comes first.
+        Interactions with timestamps; ties are ordered by the item's number.
     users : array_like of shape (n_clients,), int
-        Rows of `data`.
+        Users, as rows of `data`.
     length : int
-        Items of a sequence, at least 2.
+        Number of items of a sequence, at least 2.
     n_negatives : int
-        Items, and segments, drawn beside the true one; at least 1.
+        Number of negative items and of negative segments of each sequence, at least 1.
     key : Key
-        Source of the draws; it is not used up.
+        Key of the random draws, which does not become used by them.
     purpose : str
-        A user's stream is (purpose, round, global user id).
+        Purpose of the draws; a user's stream is (purpose, round, global user id).
     round : int
-        Below 2**32.
+        Number of the round, below 2**32.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 for all processors.  The result does not depend on it.
 
     Returns
     -------
     ContrastiveExamples
-        One example a sequence.  A user with fewer than two items has none.
+        One example for each sequence.  A user with fewer than two items has none.
 
     Raises
     ------
     ValueError
-        Interactions without all of their timestamps, which have no order, or with a single item.
+        A timestamp is missing, so the order of items is unknown, or there is a single item.
 
     References
     ----------
@@ -86,77 +86,79 @@ def draw_contrastive_examples(
     history, begins = _histories(data, users)
     sizes = np.diff(begins)
 
-    # One sequence an example, and its client.
-    n_whole, rest = np.divmod(sizes, length)
-    counts = n_whole + (rest > 1)
+    # Each sequence is an example; a remainder of one item is dropped.
+    n_whole, remainder = np.divmod(sizes, length)
+    counts = n_whole + (remainder > 1)
     client = np.repeat(np.arange(len(users)), counts)
     indptr = np.concatenate([[0], np.cumsum(counts)])
     number = np.arange(len(client)) - indptr[client]
     base = begins[client] + number * length
     lengths = np.minimum(length, begins[client + 1] - base)
-    segment = np.maximum(lengths // _SEGMENT_SHARE, 1)
+    segment = np.maximum(lengths // _SEGMENT_DIVISOR, 1)
 
-    # A word for each draw: where the item is, where the segment is, other items, where other segments begin.
+    # One word for each draw: position of the item, position of the segment, negative items, starts of negatives.
     ids = data.global_user_ids[users]
     n_draws = 2 + 2 * n_negatives
     words, _ = key.ragged_words(purpose, ids, n_draws * counts, round=round, n_threads=n_threads)
+    # A 32-bit draw times n, shifted right by 32 bits, is a number below n with a bias of at most n / 2^32.
     draws = (words >> np.uint64(32)).astype(np.int64).reshape(-1, n_draws)
     masked = draws[:, 0] * lengths >> 32
-    where = draws[:, 1] * (lengths - segment + 1) >> 32
-    true_item, true_begin = history[base + masked], base + where
-    others = _other_than(true_item[:, None], draws[:, 2 : 2 + n_negatives] * (data.n_items - 1) >> 32)
+    segment_offset = draws[:, 1] * (lengths - segment + 1) >> 32
+    true_item, true_begin = history[base + masked], base + segment_offset
+    negative_items = _skip_true(true_item[:, None], draws[:, 2 : 2 + n_negatives] * (data.n_items - 1) >> 32)
     n_begins = sizes[client] - segment + 1
-    own = begins[client]
-    elsewhere = draws[:, 2 + n_negatives :] * (n_begins - 1)[:, None] >> 32
-    elsewhere = own[:, None] + _other_than((true_begin - own)[:, None], elsewhere)
+    user_begin = begins[client]
+    negative_begins = draws[:, 2 + n_negatives :] * (n_begins - 1)[:, None] >> 32
+    negative_begins = user_begin[:, None] + _skip_true((true_begin - user_begin)[:, None], negative_begins)
 
-    # The sequences of an example: two copies, the true segment, and others.
-    sources = np.column_stack([base, base, true_begin, elsewhere]).ravel()
-    each = 3 + n_negatives
-    sequence_lengths = np.column_stack([lengths, lengths, *[segment] * (each - 2)]).ravel()
+    # The sequences of an example: two copies, the true segment, and the negative segments.
+    sources = np.column_stack([base, base, true_begin, negative_begins]).ravel()
+    n_each = 3 + n_negatives
+    sequence_lengths = np.column_stack([lengths, lengths, *[segment] * (n_each - 2)]).ravel()
     starts = np.concatenate([[0], np.cumsum(sequence_lengths)])
     sequence = np.repeat(np.arange(len(sources)), sequence_lengths)
-    place = np.arange(starts[-1]) - starts[sequence]
-    example, copy = np.divmod(sequence, each)
-    into = place - where[example]
+    position = np.arange(starts[-1]) - starts[sequence]
+    example, copy = np.divmod(sequence, n_each)
+    into = position - segment_offset[example]
+    # The second copy has the first negative segment in place of the true one.
     replaced = (copy == 1) & (into >= 0) & (into < segment[example])
-    items = history[np.where(replaced, elsewhere[example, 0] + into, sources[sequence] + place)]
-    items[starts[:-1:each] + masked] = others[:, 0]
-    return ContrastiveExamples(ids, indptr, items, starts, np.column_stack([true_item, others]))
+    items = history[np.where(replaced, negative_begins[example, 0] + into, sources[sequence] + position)]
+    items[starts[:-1:n_each] + masked] = negative_items[:, 0]
+    return ContrastiveExamples(ids, indptr, items, starts, np.column_stack([true_item, negative_items]))
 
 
 def check_sequences(name: str, data: Interactions) -> None:
-    """Raise for data that are no sequences: without all of their timestamps, or with a single item.
+    """Raise for data without complete timestamps or with a single item, which have no masked sequences.
 
     Parameters
     ----------
     name : str
-        Of the argument, for the message.
+        Name of the argument, for the message.
     data : Interactions
-        To be learnt from.
+        Data to check.
 
     Raises
     ------
     ValueError
-        It says what is missing.
+        A timestamp is missing, or there is a single item.
     """
     if data.timestamps is None:
-        raise ValueError(f"{name} must have timestamps: without them a user's items are a set, not a sequence")
+        raise ValueError(f"{name} must have timestamps, which define the order of a user's items; add them")
     if missing := np.count_nonzero(data.timestamps == MISSING_TIMESTAMP):
         raise ValueError(
-            f"{name} must have all timestamps, {missing} of {len(data.timestamps)} are missing: no order is known"
+            f"{name} must have all timestamps, got {missing} of {len(data.timestamps)} missing; drop these interactions"
         )
     if data.n_items < 2:
-        raise ValueError(f"{name} must have at least 2 items, one to take for another, got {data.n_items}")
+        raise ValueError(f"{name} must have at least 2 items, got {data.n_items}; a masked item needs a replacement")
 
 
-def _other_than(taken: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Uniform among all numbers but one, from a draw among one fewer."""
-    return drawn + (drawn >= taken)
+def _skip_true(true: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Convert draws below n - 1 to uniform numbers below n that differ from the true ones."""
+    return drawn + (drawn >= true)
 
 
 def _histories(data: Interactions, users: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(items of these users, one after the other, each one's in the order of time; where each begins)."""
+    """Return the items of these users in order of time, user by user, and the start of each user's items."""
     sizes = np.diff(data.indptr)[users]
     begins = np.concatenate([[0], np.cumsum(sizes)])
     owner = np.repeat(np.arange(len(users)), sizes)

@@ -1,4 +1,4 @@
-"""The two-tower network on side features: its parameters, the updates that clients compute, scores of all items."""
+"""The two-tower network on side features, with its parameters, client updates and scores of all items."""
 
 import itertools
 from typing import Any
@@ -31,25 +31,25 @@ __all__ = ["TwoTower"]
 class TwoTower(ClientModel):
     """A network that scores pairs of users and items from their features.
 
-    The user's embeddings side by side go through a dense layer of `n_factors` rectified units, the item's through
-    another; both outputs side by side go through the hidden layers to one logit.  All parameters are one array: dense
-    weights and biases first, layer by layer, then one row of `n_factors` for each value of a feature.
+    The user's concatenated embeddings go through a dense layer of `n_factors` rectified units, and the item's through
+    another one.  Both outputs, concatenated, go through the hidden layers to one logit.  All parameters are in one
+    array: dense weights and biases first, layer by layer, then one row of `n_factors` for each value of a feature.
 
     Parameters
     ----------
     features : Features
-        Of the users, items and contexts.
+        Features of the users, items and contexts.
     n_factors : int
         Width of embeddings and of each tower's output; a multiple of 16.
     hidden : sequence of int
-        Widths of hidden layers, at least one; multiples of 16.
+        Widths of the hidden layers, at least one; multiples of 16.
 
     Attributes
     ----------
     n_parameters : int
-        Dense weights and embeddings.
+        Number of dense parameters and embeddings.
     n_dense : int
-        Dense weights and biases.
+        Number of dense weights and biases.
 
     References
     ----------
@@ -79,10 +79,10 @@ class TwoTower(ClientModel):
         n_user = features.user.n_features + features.context.n_features
         n_in = [n_user * n_factors, features.item.n_features * n_factors, 2 * n_factors, *self.hidden]
         n_out = [n_factors, n_factors, *self.hidden, 1]
-        # Sums of Python's integers: a width from a file must not wrap to a small network.
+        # Python integers do not overflow, so a huge width from a file cannot wrap around to a small network.
         ends = np.array([*itertools.accumulate((i + 1) * o for i, o in zip(n_in, n_out, strict=True))], dtype=np.int64)
-        places = np.r_[0, ends[:-1]], ends - n_out, np.cumsum(n_in) - n_in
-        self._layers = read_only(np.column_stack([n_in, n_out, *places]).astype(np.int64))
+        offsets = np.r_[0, ends[:-1]], ends - n_out, np.cumsum(n_in) - n_in  # of weights, biases and inputs
+        self._layers = read_only(np.column_stack([n_in, n_out, *offsets]).astype(np.int64))
         self.n_dense = int(ends[-1])
         self.n_parameters = self.n_dense + features.n_embeddings * n_factors
 
@@ -90,13 +90,13 @@ class TwoTower(ClientModel):
     def initial_parameters(
         self, key: Key, *, purpose: str = "network.start", dtype: DTypeLike = np.float32
     ) -> FloatArray:
-        """Draw parameters to start from.
+        """Draw initial parameters.
 
         Returns
         -------
         ndarray of shape (n_parameters,)
-            Weights uniform within sqrt(6 / inputs) of 0 (He et al. 2015), biases 0, embeddings normal with standard
-            deviation 0.05.
+            Weights are uniform within sqrt(6 / inputs) of 0 (He et al. 2015), biases are 0, and embeddings are normal
+            with standard deviation 0.05.
         """
         out = self._empty_start(key, purpose, dtype)
         uniform = key.uniform(f"{purpose}.weights", size=self.n_dense)
@@ -121,18 +121,18 @@ class TwoTower(ClientModel):
         round: int = 0,
         n_threads: int = 0,
     ) -> ClientUpdates:
-        """Let each client take its own steps of SGD from the same parameters.
+        """Train each client by local steps of SGD from the same parameters.
 
         Parameters
         ----------
         examples : ClientExamples
-            One client a row; minimised is the mean binary cross-entropy of a batch.
+            Examples of each client; a step minimises the mean binary cross-entropy of a batch.
 
         Raises
         ------
         ValueError
-            Parameters of another shape or not finite, or examples of users, items or contexts that the features do
-            not have.
+            The parameters have another shape or are not finite, or the features do not have a user, an item or a
+            context of the examples.
         """
         parameters = self._check_parameters(parameters)
         check_instance("examples", examples, ClientExamples, "use draw_examples")
@@ -143,8 +143,8 @@ class TwoTower(ClientModel):
         batch_size = largest_batch(steps.batch_size, lengths)
         data = self._on_examples(items, examples.labels, contexts, steps.learning_rate, batch_size)
 
-        def train(*places: Any) -> None:
-            *arrays, n_threads = places
+        def train(*arguments: Any) -> None:
+            *arrays, n_threads = arguments
             _kernel.train_clients(
                 data, parameters, users, indptr, *draws, *arrays, self.features.n_embeddings, steps.n_epochs,
                 batch_size, n_threads,
@@ -167,37 +167,38 @@ class TwoTower(ClientModel):
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,), float32 or float64
-            Finite.
+            Finite parameters.
         users : array_like of shape (n_queries,), int
-            Rows of the features' users.
+            User of each query, as a row of the features' users.
         contexts : array_like of shape (n_queries,), int, or None
-            Rows of the features' contexts; needed where there are any.
+            Context of each query, as a row of the features' contexts; required if there are contexts.
         updates : ClientUpdates or None
-            Added to the parameters: each query is answered by the network of one client.
+            Updates of personalised networks; one client's update is added to the parameters for each query.
         clients : array_like of shape (n_queries,), int, or None
-            Whose update; needed with `updates`.
+            Client of each query, as a row of `updates`; required with `updates`.
         n_threads : int
-            0 for all processors; the result does not depend on it.
+            Number of threads; 0 for all processors.  The result does not depend on it.
 
         Returns
         -------
         ndarray of shape (n_queries, n_items)
-            Logits, of the type of `parameters`.
+            Logits of the type of `parameters`.
 
         Raises
         ------
         ValueError
-            Scores that are not finite; the user is named.
+            Scores are not finite; the message names the user's row.
         """
         parameters = self._check_parameters(parameters)
         users = check_rows("users", users, self.features.user.n_entries)
         contexts = self._check_contexts("contexts", contexts, len(users))
         if (updates is None) != (clients is None):
-            raise ValueError("updates and clients must be given together: which client answers each query")
+            raise ValueError("updates and clients must be passed together; clients has the client of each query")
         if updates is None:
+            # Client -1 has no update, and the kernel uses the parameters as they are.
             clients = np.full(len(users), -1)
-            none = np.zeros(1, dtype=np.int64)
-            stored: tuple[np.ndarray, ...] = parameters[:0], none, none, np.empty(0, dtype=np.int32)
+            no_starts = np.zeros(1, dtype=np.int64)
+            stored: tuple[np.ndarray, ...] = parameters[:0], no_starts, no_starts, np.empty(0, dtype=np.int32)
         else:
             check_instance("updates", updates, ClientUpdates, "use TwoTower.train_clients")
             if updates.n_parameters != self.n_parameters or updates.values.dtype != parameters.dtype:
@@ -205,8 +206,9 @@ class TwoTower(ClientModel):
             clients = check_rows("clients", clients, len(updates.rejected))
             stored = updates.stored()
         if len(clients) != len(users):
-            raise ValueError(f"clients must have one entry a query ({len(users)}), got {len(clients)}")
+            raise ValueError(f"clients must have one entry for each query ({len(users)}), got {len(clients)}")
         out = np.empty((len(users), self.features.item.n_entries), dtype=parameters.dtype)
+        # Queries of one client are consecutive, so that a thread adds the update once for all of them.
         order = np.argsort(clients, kind="stable")
         n_threads = min(resolve_n_threads(n_threads), max(len(users), 1))
         _kernel.score_items(self._tables(), parameters, users, contexts, clients, order, *stored, out, n_threads)
@@ -218,7 +220,7 @@ class TwoTower(ClientModel):
     def _check_contexts(self, name: str, contexts: Any, length: int) -> np.ndarray:
         n = self.features.context.n_entries
         if contexts is None and n:
-            raise ValueError(f"{name} must be given: the features have contexts")
+            raise ValueError(f"{name} must not be None, because the features have contexts; pass rows of contexts")
         contexts = check_rows(name, contexts, n) if n else np.zeros(length, dtype=np.int64)
         if len(contexts) != length:
             raise ValueError(f"{name} must have {length} entries, got {len(contexts)}")
@@ -239,7 +241,8 @@ class TwoTower(ClientModel):
     def _touched(
         self, users: np.ndarray, indptr: np.ndarray, items: np.ndarray, contexts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Where each client's embeddings begin, and these, ascending."""
+        """Return the start of each client's embeddings, and the embeddings' rows in ascending order."""
+        # The first call counts each client's rows into `row_starts`, and the second call writes the rows.
         arrays, n_fields = self._fields()
         row_starts, rows = np.zeros(len(users) + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
         for _ in range(2):
@@ -259,7 +262,8 @@ class TwoTower(ClientModel):
         return _kernel.Tables(self._layers, *arrays, *n_fields)
 
     def _fields(self) -> tuple[list[np.ndarray], list[int]]:
-        """Where the embedding rows of each field of users, contexts and items begin, and these; numbers of fields."""
+        """Return the starts and the embedding rows of the fields of users, contexts and items, and the field counts."""
+        # All tables share one array of embeddings, in which each table's values follow those of the table before.
         arrays: list[np.ndarray] = []
         tables = self.features.user, self.features.context, self.features.item
         offset = 0

@@ -110,7 +110,7 @@ def test_a_log_is_checked():
     data = Interactions.from_arrays([0, 1], [0, 1])
     with pytest.raises(KeyError, match="user id 7 is unknown"):
         Events.from_log(data, [7], [0])
-    with pytest.raises(ValueError, match="users, items and rows must have one entry a row, got 1, 2 and 1"):
+    with pytest.raises(ValueError, match="users, items and rows must have one entry for each row, got 1, 2 and 1"):
         Events.from_log(data, [0], [0, 1])
     assert Events.from_log(data, [1, 0], [1, 1], rows=[40, 8]).contexts.tolist() == [8, 40]
 

@@ -178,9 +178,9 @@ def test_bad_inputs():
     case = Case()
     with pytest.raises(TypeError, match="network must be TwoTower"):
         JointNetwork(3)
-    with pytest.raises(ValueError, match="network must have embeddings of the items' ids"):
+    with pytest.raises(ValueError, match="network must have 'item id' as its first item feature"):
         Case(item_ids=False)
-    with pytest.raises(ValueError, match="masked must be of the clients that examples are of"):
+    with pytest.raises(ValueError, match="masked must have the same clients as examples"):
         case.train(masked=draw_contrastive_examples(case.data, [0, 2], key=KEY))
     with pytest.raises(TypeError, match="masked must be ContrastiveExamples"):
         case.train(masked=None)

@@ -295,9 +295,9 @@ def test_every_positive_is_as_likely_in_the_support():
 def test_bad_arguments_are_named():
     case = MetaCase("maml")
     for change, message in (
-        ({"n_support": [1, 2]}, r"n_support must have one whole number a client \(6\)"),
+        ({"n_support": [1, 2]}, r"n_support must have one integer for each client \(6\)"),
         ({"n_support": np.full(6, 10**6)}, r"n_support\[0\] must be from 0 to the client's"),
-        ({"n_support": np.full(6, 0.5)}, "n_support must have one whole number a client"),
+        ({"n_support": np.full(6, 0.5)}, "n_support must have one integer for each client"),
         ({"n_epochs": -1}, "n_epochs must be"),
         ({"examples": 3}, "examples must be ClientExamples"),
     ):

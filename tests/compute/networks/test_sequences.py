@@ -101,10 +101,10 @@ def test_a_user_draws_the_same_alone_and_short_histories_give_nothing():
     ("change", "message"),
     [
         ({"data": 3}, "data must be Interactions, a SciPy .* got int"),
-        ({"data": Interactions.from_arrays([0, 0], [0, 1])}, "data must have timestamps: without them a user's items"),
+        ({"data": Interactions.from_arrays([0, 0], [0, 1])}, "data must have timestamps, which define the order"),
         (
             {"data": Interactions.from_arrays([0] * 3, range(3), timestamps=[1, MISSING_TIMESTAMP, 3])},
-            "data must have all timestamps, 1 of 3 are missing: no order is known",
+            "data must have all timestamps, got 1 of 3 missing",
         ),
         ({"data": Interactions.from_arrays([0], [0], timestamps=[1])}, "data must have at least 2 items"),
         ({"users": [1]}, "users must be from 0 to 0, got 1 to 1"),

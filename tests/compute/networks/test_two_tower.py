@@ -248,7 +248,7 @@ def test_bad_networks_are_named():
     features = Case().features
     for change, message in (
         ({"n_factors": 20}, "n_factors must be a multiple of 16"),
-        ({"hidden": ()}, "hidden must hold at least one width"),
+        ({"hidden": ()}, "hidden must be a list of at least one width"),
         ({"hidden": (32, 8)}, r"hidden\[1\] must be at least 16"),
         ({"features": 3}, "features must be Features"),
     ):
