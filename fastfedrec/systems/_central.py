@@ -78,8 +78,8 @@ class CentralModel(OwnRows):
         """Return all rounds, which cost the budget in total; they depend on public numbers only."""
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
-        """Return the plan, then the plans of equal cost that a release may choose instead."""
         """Return the plan, then the alternative plans of equal cost that a release may choose."""
+        return [phases]
 
     def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
         """Return all rounds of the plan, then the rounds of alternative plans."""

@@ -184,20 +184,20 @@ PRIVREC = [
     ),
     Mutant(
         "prototypes-of-all-rows", "all rows of a user are used, and some are paid for", "PrivatePrototypes.fit",
-        "(user_entities == h) & kept",
+        "(user_entities == h) & is_used",
         "user_entities == h",
         ("test_no_more_rows_of_a_user_leave_an_entity_than_were_agreed_on",),
     ),
     Mutant(
         "lloyd-entities-share-noise", "Lloyd's rounds of all entities have the same noise", "private_lloyd",
-        "_noisy_steps(steps, labels, n_clusters, farthest, part, key, round_number << 8 | number)",
-        "_noisy_steps(steps, labels, n_clusters, farthest, part, key, number)",
+        "_noisy_steps(steps, labels, n_clusters, max_step, part, key, round_number << 8 | number)",
+        "_noisy_steps(steps, labels, n_clusters, max_step, part, key, number)",
         ("test_what_takes_a_round_draws_from_other_streams_in_another",),
     ),
     Mutant(
         "lloyd-entities-share-spread", "the means of all entities have the same noise", "private_lloyd",
-        "_mean_and_spread(inside / radius, first, key, round_number << 8)",
-        "_mean_and_spread(inside / radius, first, key, 0)",
+        "_mean_and_spread(clipped / radius, first_part, key, round_number << 8)",
+        "_mean_and_spread(clipped / radius, first_part, key, 0)",
         ("test_what_takes_a_round_draws_from_other_streams_in_another",),
     ),
     Mutant(

@@ -94,9 +94,9 @@ STREAMS = [
     Mutant(
         "entities-share-swaps", "all entities of prototypes draw the swaps of their clusters from the same words",
         "PrototypeRounds._cluster",
-        "private_kmeans(points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,"
+        "private_kmeans(points, candidates, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,"
         " round=entity, n_threads=n_threads)",
-        "private_kmeans(points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,"
+        "private_kmeans(points, candidates, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,"
         " round=0, n_threads=n_threads)",
         (f"{ONE}[PrivatePrototypes of all parts]",),
     ),

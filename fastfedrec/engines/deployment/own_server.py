@@ -151,7 +151,7 @@ class PrototypesDeployment(OwnDeployment):
         model.n_prototypes_ = model._plan_prototypes(
             model._check_sizes(self.public_sizes, model.entity_ids_), model.interactions_
         )
-        model._announced = model.budget(len(item_ids))
+        model._planned_budget = model.budget(len(item_ids))
 
     def new_ledger(self) -> Ledger:
         return Ledger() if self.model.delta is None else Ledger(self.model.delta)

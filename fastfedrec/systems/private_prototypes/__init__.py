@@ -1,6 +1,6 @@
 """Private prototypes: entities cluster their users, and send noisy sums of each cluster.
 
-k-means without privacy is `compute.clustering`.
+`compute.clustering` has k-means without privacy.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What entities of private prototypes keep to themselves: their users' factors, refined item factors, predictions."""
+"""The private part of entities: their users' factors, refined item factors, and predictions."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.systems._from_items import popularity_of_factors, similar_by_factors
 from fastfedrec.systems.rating_model import ValueModel
 
-_REFINING_EPOCHS = 5
+_REFINING_EPOCHS = 5  # alternations of an entity on its own data
 
 
 class _EntityModels(ValueModel):
-    """A model of each entity, around item factors that came from a server."""
+    """A model of each entity, based on item factors from a server."""
 
     refine: bool
     regularization: float
@@ -29,7 +29,7 @@ class _EntityModels(ValueModel):
     entity_ids_: NDArray[Any]
 
     def _solve(self, n_threads: int) -> None:
-        """The entities' part."""
+        """Set the item factors of the entities, if they refine, and the user factors."""
         n_entities = len(self.entity_ids_) if self.refine else 0
         self.user_side_item_factors_ = np.zeros((n_entities, *self.item_factors_.shape))
         for entity in range(n_entities):
@@ -38,41 +38,43 @@ class _EntityModels(ValueModel):
         self.user_factors_ = self._solve_users(n_threads)
 
     def _factors_of(self, entity: int) -> np.ndarray:
+        """Return the item factors that an entity uses."""
         return self.user_side_item_factors_[entity] if self.refine and entity >= 0 else self.item_factors_
 
     def _solve_users(self, n_threads: int) -> np.ndarray:
+        """Return the users' factors, by nonnegative least squares within each entity."""
         data = self.interactions_
         factors = np.zeros((data.n_users, self.item_factors_.shape[1]))
         for entity in np.unique(self.user_entities_) if self.refine else [None]:
             rows = np.arange(data.n_users) if entity is None else np.flatnonzero(self.user_entities_ == entity)
-            own = self.item_factors_ if entity is None else self._factors_of(entity)
+            item_factors = self.item_factors_ if entity is None else self._factors_of(entity)
             part = data.select_users(rows)
-            if not part.n_interactions:  # nobody here has anything, and there is nothing to solve
+            if not part.n_interactions:  # no data, so the factors stay 0
                 continue
             factors[rows] = solve_rows_nonnegative(
-                self._in_range(part), own, regularization=self.regularization,
+                self._in_range(part), item_factors, regularization=self.regularization,
                 n_threads=threads_for_rows(len(rows), n_threads),
             )  # fmt: skip
         return factors
 
     def _in_range(self, shard: Interactions) -> Interactions:
-        """Values clipped as for the server: no value of one user's makes the numbers of the others infinite."""
+        """Return values clipped as for the server, so that one user's value cannot make others' factors infinite."""
         return shard._replace(values=np.clip(shard.values_or_ones(), *self.value_range))
 
     def _refine(self, shard: Interactions, n_threads: int) -> np.ndarray:
-        """Item factors of one entity: alternating on its own data, from the server's; items it lacks keep theirs."""
+        """Return an entity's item factors, refined on its data from the server's; unobserved items keep theirs."""
         if not shard.n_interactions:
             return self.item_factors_
         options: dict[str, Any] = {"regularization": self.regularization, "n_threads": n_threads}
-        own = self._in_range(shard)
-        turned = Interactions.from_scipy(own.to_scipy().T)
-        turned = turned._replace(values=turned.values_or_ones())
-        held = turned.interactions_per_user() > 0
+        clipped = self._in_range(shard)
+        by_item = Interactions.from_scipy(clipped.to_scipy().T)
+        by_item = by_item._replace(values=by_item.values_or_ones())
+        is_observed = by_item.interactions_per_user() > 0
         factors = self.item_factors_
         for _ in range(_REFINING_EPOCHS):
-            user_factors = solve_rows_nonnegative(own, factors, **options)
-            found = solve_rows_nonnegative(turned, user_factors, start=factors, **options)
-            factors = np.where(held[:, None], found, factors)
+            user_factors = solve_rows_nonnegative(clipped, factors, **options)
+            new_factors = solve_rows_nonnegative(by_item, user_factors, start=factors, **options)
+            factors = np.where(is_observed[:, None], new_factors, factors)
         return factors
 
     # ---- use ----------------------------------------------------------------------------------------------------
@@ -80,7 +82,7 @@ class _EntityModels(ValueModel):
     @property
     def _bounds(self) -> tuple[float, float]:
         low, high = self.value_range
-        return low if self.prototypes == "masked" else 0.0, high  # a mean over zeros may be below the range
+        return low if self.prototypes == "masked" else 0.0, high  # a mean with zeros may be below the range
 
     def _popularity(self) -> np.ndarray | None:
         return self._popular_values(popularity_of_factors(self.item_factors_))
@@ -93,9 +95,10 @@ class _EntityModels(ValueModel):
             return np.einsum("nf,nf->n", self.user_factors_[users], self.item_factors_[items])
         scores = np.empty(len(users))
         for entity in np.unique(self.user_entities_[users]):
-            inside = self.user_entities_[users] == entity
-            own = self._factors_of(entity)
-            scores[inside] = np.einsum("nf,nf->n", self.user_factors_[users[inside]], own[items[inside]])
+            in_entity = self.user_entities_[users] == entity
+            item_factors = self._factors_of(entity)
+            user_factors = self.user_factors_[users[in_entity]]
+            scores[in_entity] = np.einsum("nf,nf->n", user_factors, item_factors[items[in_entity]])
         return scores
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
@@ -104,6 +107,6 @@ class _EntityModels(ValueModel):
             if not self.refine:  # one product for all entities
                 return np.matmul(self.user_factors_[users], self.item_factors_.T, out=scores)
             for entity in np.unique(self.user_entities_[users]):
-                inside = self.user_entities_[users] == entity
-                scores[inside] = self.user_factors_[users[inside]] @ self._factors_of(entity).T
+                in_entity = self.user_entities_[users] == entity
+                scores[in_entity] = self.user_factors_[users[in_entity]] @ self._factors_of(entity).T
         return scores

@@ -1,8 +1,8 @@
-"""What entities of private prototypes send by the published algorithm, whose epsilon is nominal, not a guarantee.
+"""Messages of entities in the published algorithm, which has a nominal epsilon and no guarantee.
 
-After Ribero et al. (2020) and Balcan et al. (2017).  What is not private is kept as it is: the data's own number of
-users, largest norm, and largest row set scales and sizes; means get noise of the sensitivity of one coordinate; the
-budget of the last step is spent again in every round of it; cluster sizes are sent as they are.
+It follows Ribero et al. (2020) and Balcan et al. (2017), including the parts that are not private.  The data's number
+of users, largest norm and largest row set scales and sizes.  Means get noise for the sensitivity of one coordinate.
+The last step spends its budget in every one of its rounds, and cluster sizes are sent exactly.
 """
 
 import math
@@ -17,41 +17,19 @@ from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 from fastfedrec.systems.private_prototypes.prototypes import NoisySums, Recovery, recover_prototypes
 
 _PURPOSE = "private_prototypes.published"
-_N_SWAPS = 20
-_N_SHIFTS = 3
-_N_CANDIDATES = 200
-_N_ROUNDS = 3
-_MAX_DIMENSIONS = 8
+_N_SWAPS = 20  # steps of the private k-means
+_N_SHIFTS = 3  # shifted grids of candidates
+_N_CANDIDATES = 200  # candidates for cluster centres
+_N_ROUNDS = 3  # rounds of noisy means
+_MAX_DIMENSIONS = 8  # of the random projection
 
 
 def published_sums(
     shard: Interactions, n_prototypes: int, epsilon: float, exact: Recovery, *, key: Key, entity: int, n_threads: int
 ) -> NoisySums:
-    """One entity's prototypes, as sums that the server divides by the clusters' sizes.
+    """Return one entity's prototypes on the grid of `exact`, as sums that the server divides by cluster sizes.
 
-    A third of epsilon each goes to candidates, swaps, and the mean of every cluster, by the paper's own count.
-
-    Parameters
-    ----------
-    shard : Interactions
-        Of one entity, clipped to the range.
-    n_prototypes : int
-        How many.
-    epsilon : float
-        Nominal.
-    exact : Recovery
-        Of exact zero-filled sums.
-    key : Key
-        Source of the draws.
-    entity : int
-        The entity's number, which names its streams.
-    n_threads : int
-        As resolved.
-
-    Returns
-    -------
-    NoisySums
-        On the grid of `exact`.
+    By the paper's account, candidates, swaps, and the mean of every cluster cost a third of epsilon each.
     """
     third = epsilon / 3
     log_n = max(1.0, math.log(max(1, shard.n_users)))
@@ -75,9 +53,10 @@ def published_sums(
     for number in range(_N_ROUNDS):
         sums = recover_prototypes(shard, labels, n_prototypes, exact, key=key)
         users = np.bincount(labels, minlength=n_prototypes)
+        # The exact cluster sizes divide the sums and set the scale of the noise, which is not private.
         means = sums.sums / exact.steps_per_unit / np.maximum(users, 1)[:, None]
         stream = _N_ROUNDS * entity + number
-        for cluster in np.flatnonzero(users):  # an empty cluster takes another branch
+        for cluster in np.flatnonzero(users):  # empty clusters get no noise, which reveals them
             scale = largest / (users[cluster] * third)
             means[cluster] = _noisy_mean(means[cluster], size, scale, key, stream, int(cluster))
         labels = assign_rows(shard._replace(values=values), means, n_threads=n_threads)[0]
@@ -87,10 +66,10 @@ def published_sums(
 
 
 def _noisy_mean(mean: np.ndarray, size: int, scale: float, key: Key, round_number: int, cluster: int) -> np.ndarray:
-    """The largest entries after Gumbel noise, with Laplace noise of one coordinate's sensitivity; 0 elsewhere."""
+    """Return the `size` largest entries after Gumbel noise, with Laplace noise for one coordinate; 0 elsewhere."""
     first, second = key.uniform(_PURPOSE, round=round_number, user=cluster, size=2 * len(mean)).reshape(2, -1)
-    kept = np.argsort(size * scale * np.log(-np.log(first)) - mean, kind="stable")[:size]
+    selected_items = np.argsort(size * scale * np.log(-np.log(first)) - mean, kind="stable")[:size]
     laplace = np.sign(second - 0.5) * np.log1p(-2 * np.abs(second - 0.5))
     out = np.zeros(len(mean))
-    out[kept] = mean[kept] + scale * laplace[kept]
+    out[selected_items] = mean[selected_items] + scale * laplace[selected_items]
     return out

@@ -1,4 +1,4 @@
-"""What private prototypes stand beside: one non-negative factorisation of all data, and one of each entity alone."""
+"""Baselines of private prototypes: a non-negative factorisation of all data, and one of each entity's data."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,31 +28,31 @@ __all__ = ["CentralNMF", "IndividualNMF"]
 
 @dataclass(repr=False, eq=False)
 class CentralNMF(ValueModel):
-    """Non-negative matrix factorisation of everybody's data in one place: what federation without loss would reach.
+    """Non-negative matrix factorisation of all data in one place, the limit of federation without loss.
 
-    **Guarantee.** None: a server sees all data, and the ledger says so.
+    **Guarantee.** None: a server sees all data, as the ledger states.
 
     Parameters
     ----------
     n_factors : int
-        Of users and items.
+        Number of factors, at least 1.
     regularization : float
-        Of user and item factors.
+        L2 penalty of user and item factors, at least 0.
     n_epochs : int
-        Of alternating least squares.
+        Number of epochs of alternating least squares.
     value_range : tuple of float
-        What predictions are clipped to.
+        Range to which predictions are clipped.
 
     Attributes
     ----------
     user_factors_ : ndarray of shape (n_users, n_factors), float64
-        After `fit`.
+        User factors.
     item_factors_ : ndarray of shape (n_models, n_items, n_factors), float64
-        Of each factorisation; one of them here.
+        Item factors of each factorisation; there is one here.
     user_models_ : ndarray of shape (n_users,), int64
-        Which factorisation each user belongs to.
+        Factorisation of each user.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        Privacy cost of the fit for each user.
 
     Examples
     --------
@@ -86,18 +86,18 @@ class CentralNMF(ValueModel):
         show_progress: bool = False,
         ledger: Ledger | None = None,
     ) -> Self:
-        """Factorise.
+        """Fit the factorisations.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings or counts as values; ones where there are none.
+            Ratings or counts as values, or ones without values.
         entities : array_like of shape (n_users,) or None
-            Who holds each row; None is one entity.
+            Entity of each row; None is one entity.
         key : Key or None
-            Source of the first factors; None draws one from entropy.
+            Source of the first factors; None draws a key from entropy.
         show_progress : bool
-            Has no effect; here so that all models are fitted alike.
+            Without effect; all models accept it.
         """
         self._check_parameters()
         data = check_interactions(interactions)
@@ -128,22 +128,24 @@ class CentralNMF(ValueModel):
             part = values.select_users(rows)
             if not part.n_interactions:
                 continue
-            own_threads = threads_for_rows(len(rows), n_threads)
-            found = fit_nmf(
+            part_threads = threads_for_rows(len(rows), n_threads)
+            factorization = fit_nmf(
                 part, self.n_factors, regularization=self.regularization, n_epochs=self.n_epochs, key=key,
-                n_threads=own_threads,
+                n_threads=part_threads,
             )  # fmt: skip
-            self.item_factors_[model] = found.item_factors
+            self.item_factors_[model] = factorization.item_factors
             self.user_factors_[rows] = solve_rows_nonnegative(
-                part, found.item_factors, regularization=self.regularization, n_threads=own_threads
+                part, factorization.item_factors, regularization=self.regularization, n_threads=part_threads
             )
+            # A user without data gets the mean factors of the factorisation.
             empty = part.interactions_per_user() == 0
-            self.user_factors_[rows[empty]] = self.user_factors_[rows[~empty]].mean(axis=0)  # the users' mean
+            self.user_factors_[rows[empty]] = self.user_factors_[rows[~empty]].mean(axis=0)
         return self
 
     _seen_by = "all data, to a server"
 
     def _models(self, labels: np.ndarray) -> np.ndarray:
+        """Return the factorisation of each user."""
         return np.zeros_like(labels)
 
     @property
@@ -163,9 +165,8 @@ class CentralNMF(ValueModel):
         return None if largest < n_models else f"a user belongs to model {largest} of {n_models}"
 
     def _popularity(self) -> np.ndarray | None:
-        if (
-            len(self.item_factors_) > 1 or not self.user_factors_.any()
-        ):  # which of the models an unknown user belongs to
+        # An unknown user belongs to none of several models.
+        if len(self.item_factors_) > 1 or not self.user_factors_.any():
             return None
         return self.item_factors_[0] @ self.user_factors_.mean(axis=0)
 
@@ -185,26 +186,26 @@ class CentralNMF(ValueModel):
         models = self.user_models_[users]
         with one_blas_thread():
             for model in np.unique(models):
-                inside = models == model
-                scores[inside] = self.user_factors_[users[inside]] @ self.item_factors_[model].T
+                in_model = models == model
+                scores[in_model] = self.user_factors_[users[in_model]] @ self.item_factors_[model].T
         return scores
 
 
 class IndividualNMF(CentralNMF):
-    """Non-negative matrix factorisation of each entity's data alone: what an entity has without sending anything.
+    """Non-negative matrix factorisation of each entity's data, the accuracy of an entity without messages.
 
-    **Guarantee.** Nothing is sent.  The models stay with the entities and are not covered, and the ledger says so.
+    **Guarantee.** There are no messages.  The models stay with the entities and are not covered, as the ledger states.
 
     Parameters
     ----------
     n_factors : int
-        Of users and items.
+        Number of factors, at least 1.
     regularization : float
-        Of user and item factors.
+        L2 penalty of user and item factors, at least 0.
     n_epochs : int
-        Of alternating least squares.
+        Number of epochs of alternating least squares.
     value_range : tuple of float
-        What predictions are clipped to.
+        Range to which predictions are clipped.
 
     Examples
     --------

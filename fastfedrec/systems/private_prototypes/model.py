@@ -1,4 +1,4 @@
-"""Private prototypes: entities send noisy sums once, the server factorises them, entities solve for their own users.
+"""Private prototypes: entities send noisy sums once, the server factorises them, and entities solve for their users.
 
 After Ribero, Henderson, Williamson, Vikalo (2020), corrected:
 docs/explanation/systems/private_prototypes/private-prototypes.md.
@@ -50,70 +50,71 @@ _ROWS = "private_prototypes.rows"
 class PrivatePrototypes(PrototypeRounds, _EntityModels):
     """Non-negative matrix factorisation over entities, such as hospitals, that send differentially private prototypes.
 
-    **Guarantee** (`epsilon` given, and `variant` "guaranteed").  What an entity sends is `epsilon`-differentially
+    **Guarantee** (`epsilon` given, and `variant` "guaranteed").  The message of an entity is `epsilon`-differentially
     private, or with `delta` (`epsilon`, `delta`)-differentially private, for adding or removing all data of one user
     ("add_remove", privacy unit "user"; up to `max_rows_per_user` rows of it, in any entities), against the server, the
-    other entities and everybody who learns the item factors.  The user's own entity is trusted; it keeps user factors
-    and predictions, and a refined model, which are not covered.  The ledger states what *replacing* a user costs:
-    twice `epsilon` where it is pure.
+    other entities and everyone who receives the item factors.  The user's own entity is trusted; it keeps user
+    factors, predictions, and a refined model, which are not covered.  The ledger states the cost of *replacing* a user,
+    which is twice `epsilon` if the guarantee is pure.
 
     Parameters
     ----------
     n_prototypes : int or "auto"
-        Of each entity.  "auto" follows `public_sizes` of `fit`, and is 1 without.
+        Number of prototypes of each entity.  "auto" depends on `public_sizes` of `fit`, and is 1 without it.
     n_factors : int
-        Of users and items.
+        Number of factors, at least 1.
     epsilon : float or None
-        Of a user, in nats; None sends exact sums.
+        Epsilon for a user, in nats, above 0; None sends exact sums.
     delta : float or None
-        None makes the guarantee pure.
+        Delta of the guarantee, between 0 and 1; None makes the guarantee pure.
     max_entries : int
-        Kept of a user, at random; public.
+        Public number of a user's entries that are used at most, drawn at random.
     value_range : tuple of float
-        Values are clipped to it; public.  So are predictions, whose lower end is 0 where prototypes are zero-filled.
+        Public range to which values are clipped, and predictions too; with zero-filled prototypes these begin at 0.
     prototypes : {"masked", "zero_filled"}
-        A mean over those who have a value, which predicts well, or over all users of a group, which ranks well.
+        Mean over the users of a group who have a value, which predicts well, or over all of them, which ranks well.
     support : {"all", "gumbel"}
-        Which entries of a prototype are sent: all, or the `n_support_items` largest, chosen privately.
+        Entries of a prototype that are sent: all, or the `n_support_items` largest, chosen privately.
     n_support_items : int
-        With "gumbel".
+        Number of entries with "gumbel".
     candidates : {"public", "grid"}
-        Where clusters may have their centres, with "kmeans": at random points, which cost nothing, or where a noisy
-        count of a grid's cells is high.
+        Candidates for cluster centres with "kmeans": random points, at no cost, or cells of a grid with high noisy
+        counts.
     grouping : {"one", "random", "kmeans", "exemplars"}
-        Who shares a prototype: all users of an entity; random groups; clusters, by a private k-means where there is
-        an epsilon.  "exemplars", without privacy only,
-        sends rows of random users as they are: with as many prototypes as users it is central factorisation.
+        Users who share a prototype: all users of an entity; random groups; or clusters, by a private k-means if there
+        is an epsilon.  "exemplars", without privacy only, sends exact rows of random users; with a prototype for each
+        user it is central factorisation.
     refine : bool
-        Whether each entity goes on factorising its own data, from the server's item factors.
+        Whether each entity continues to factorise its own data, starting from the server's item factors.
     max_rows_per_user : int
-        Rows of one user (see `users` of `fit`) that are used, over all entities; more are left out at random.
+        Number of a user's rows (see `users` of `fit`) that are used at most, over all entities; others are left out at
+        random.
     regularization : float
-        Of user and item factors.
+        L2 penalty of user and item factors, at least 0.
     n_epochs : int
-        Of the server's factorisation.
+        Number of epochs of the server's factorisation.
     variant : {"guaranteed", "published"}
-        "published" runs the paper's own algorithm, for comparison: its `epsilon` is nominal, **not a guarantee**, and
-        the ledger says so.
+        "published" runs the paper's algorithm, for comparison: its `epsilon` is nominal, **not a guarantee**, as the
+        ledger states.
 
     Attributes
     ----------
     item_factors_ : ndarray of shape (n_items, n_factors), float64
-        After `fit`: the server's.
+        Item factors of the server.
     user_factors_ : ndarray of shape (n_users, n_factors), float64
-        The entities'.
+        User factors of the entities.
     user_side_item_factors_ : ndarray of shape (n_entities, n_items, n_factors), float64
-        The entities', where `refine`; else of length 0.
+        Item factors of the entities with `refine`; of length 0 without.
     user_entities_ : ndarray of shape (n_users,), int64
-        The place of each user's entity in `entity_ids_`.
+        Position of each user's entity in `entity_ids_`.
     entity_ids_ : ndarray of shape (n_entities,)
-        Distinct labels.
+        Distinct labels of the entities.
     n_prototypes_ : ndarray of shape (n_entities,), int64
-        What each entity sent.
+        Number of prototypes of each entity.
     ledger_ : fastfedrec.accounting.Ledger
-        What the fit cost each user.
+        Privacy cost of the fit for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each entity sent.
+        Traffic of each entity.
 
     References
     ----------
@@ -182,11 +183,12 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         if self.variant == "published":
             self._check_published()
         if self._is_private:
-            steps_per_unit(self._reach)
+            steps_per_unit(self._max_summand)
         self.refine = check_flag("refine", self.refine)
         self.regularization = check_real("regularization", self.regularization, low=0.0)
 
     def _check_published(self) -> None:
+        """Check the parameters of the published variant."""
         expected = {"prototypes": "zero_filled", "grouping": "kmeans", "support": "all", "delta": None}
         for name, value in expected.items():
             if getattr(self, name) != value:
@@ -208,32 +210,35 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         public_sizes: Mapping[Hashable, int] | None = None,
         engine: Engine | None = None,
     ) -> Self:
-        """Collect every entity's prototypes once, factorise them, and let entities solve for their users.
+        """Collect every entity's prototypes once, factorise them, and solve for the entities' users.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings or counts as values; ones where there are none.  What is outside of `value_range`, also below 0, is
-            moved to its ends.
+            Ratings or counts as values, or ones without values.  Values outside of `value_range`, also negative ones,
+            are moved to its ends.
         entities : array_like of shape (n_users,) or None
-            Who holds each row; None is one entity.
+            Entity of each row; None is one entity.
         users : array_like of shape (n_users,) or None
-            Whose each row is, where a user has several; None takes each row for a user.
+            User of each row, if a user has several rows; None makes each row a user.
         ledger : Ledger or None
-            An earlier ledger on the same people, to which this run is added; None starts one, at `delta`.
+            An earlier ledger on the same users, to which this run is added; None creates one, at `delta`.
         public_sizes : mapping or None
-            About how many users each entity has, where that is public: what "auto" and the warning go by.  It is also
-            the list of entities, of which one without rows sends noise all the same; None takes those that have rows,
-            and the ledger says so.
+            Public approximate number of users of each entity, for "auto" and the warning.  It also lists the entities,
+            and a listed entity without rows sends noise.  None takes the entities from the rows, with a note in the
+            ledger.
         engine : Engine or None
-            Where entities run; None runs them in this process.
+            Engine that runs the entities; None runs them in this process.
 
         Raises
         ------
         ValueError
-            More users than the range of values leaves sums exact for; the number of users counts as public.
+            Sums over this number of users, which is public, are not exact for the range of values.
 
         Warns
+        -----
+        UserWarning
+            Twice the noise exceeds the largest possible count of an entity with its public size.
         -----
         UserWarning
             Twice the noise exceeds the largest count that an entity of its public size could have.
@@ -245,16 +250,18 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         data = check_interactions(data, may_be_empty=is_private)
         entity_ids, user_entities = self._place_users(entities, public_sizes, data.n_users)
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        kept = self._choose_rows(users, data, fit.key)
+        is_used = self._choose_rows(users, data, fit.key)
         sizes = self._check_sizes(public_sizes, entity_ids)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self.entity_ids_, self.user_entities_ = entity_ids, user_entities
         self.n_prototypes_: NDArray[np.int64] = self._plan_prototypes(sizes, data)
         names = tuple(f"entity {id_at(entity_ids, h)!r}" for h in range(len(entity_ids)))
-        shards = {name: data.select_users(np.flatnonzero((user_entities == h) & kept)) for h, name in enumerate(names)}
-        self._announced = self.budget(data.n_items)
+        shards = {
+            name: data.select_users(np.flatnonzero((user_entities == h) & is_used)) for h, name in enumerate(names)
+        }
+        self._planned_budget = self.budget(data.n_items)
         self._note_claims(fit.ledger, fit.key)
-        if self._announced is not None and entities is not None and public_sizes is None:
+        if self._planned_budget is not None and entities is not None and public_sizes is None:
             fit.ledger.note(
                 "the list of entities was taken from the data: not covered; an entity that has one user alone gives "
                 "that user away (pass public_sizes, which lists them)"
@@ -271,21 +278,21 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         *,
         n_threads: int = 0,
     ) -> Self:
-        """The same item factors for other users, of known or new entities, solved for without fitting again.
+        """Serve other users, of known or new entities, with the same item factors and without another fit.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            On the same items.
+            The users' data, over the same items.
         entities : array_like of shape (n_users,) or None
-            Who holds each row; a new entity, or None, uses the server's item factors.
+            Entity of each row; a new entity, or None, uses the server's item factors.
         n_threads : int
-            0 for all.
+            Number of threads, 0 for all.
 
         Returns
         -------
         PrivatePrototypes
-            A model of these users, which cost nothing: they send nothing.
+            A model of these users.  They send no message, so it has no privacy cost.
         """
         fitted = self._fitted()
         items = fitted.interactions_.item_ids
@@ -300,35 +307,37 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         model.user_factors_ = model._solve_users(resolve_n_threads(n_threads))
         return model
 
-    def _bring(self, people: Callable[[], InteractionsLike]) -> Self:
-        return self.serve(people())
+    def _bring(self, read_rows: Callable[[], InteractionsLike]) -> Self:
+        return self.serve(read_rows())
 
     # ---- before the round ---------------------------------------------------------------------------------------
 
     def _choose_rows(self, users: Any, data: Interactions, key: Key) -> np.ndarray:
-        """Which rows are used: of a user with more than `max_rows_per_user` so many, uniformly."""
+        """Return a mask of the used rows: at most `max_rows_per_user` of each user, drawn uniformly."""
         if users is None:
             return np.ones(data.n_users, dtype=bool)
-        _, of = encode_labels("users", users, data.n_users)
-        order = np.lexsort((key.words_by_user(_ROWS, data.global_user_ids, size=1)[:, 0], of))
-        starts = np.flatnonzero(np.diff(of[order], prepend=-1))
-        place = np.arange(len(of)) - np.repeat(starts, np.diff(np.append(starts, len(of))))
-        kept = np.zeros(data.n_users, dtype=bool)
-        kept[order] = place < self.max_rows_per_user
-        return kept
+        _, owners = encode_labels("users", users, data.n_users)
+        # Rows are sorted by user, and at random within a user.
+        order = np.lexsort((key.words_by_user(_ROWS, data.global_user_ids, size=1)[:, 0], owners))
+        starts = np.flatnonzero(np.diff(owners[order], prepend=-1))
+        rank = np.arange(len(owners)) - np.repeat(starts, np.diff(np.append(starts, len(owners))))
+        is_used = np.zeros(data.n_users, dtype=bool)
+        is_used[order] = rank < self.max_rows_per_user
+        return is_used
 
     def _place_users(self, entities: Any, sizes: Any, n_users: int) -> tuple[np.ndarray, np.ndarray]:
-        """All entities, and the place of each user's among them."""
-        found, rows = encode_labels("entities", entities, n_users)
+        """Return all entities, and the position of each user's among them."""
+        labels, rows = encode_labels("entities", entities, n_users)
         if entities is None or not isinstance(sizes, Mapping):
-            return found, rows
+            return labels, rows
         listed, _ = encode_ids("public_sizes", list(sizes))
         places = {id_at(listed, h): h for h in range(len(listed))}
-        if unknown := [label for h in range(len(found)) if (label := id_at(found, h)) not in places]:
+        if unknown := [label for h in range(len(labels)) if (label := id_at(labels, h)) not in places]:
             raise ValueError(f"public_sizes must have all entities, got none for {unknown[0]!r}")
-        return listed, np.array([places[id_at(found, h)] for h in range(len(found))], dtype=np.int64)[rows]
+        return listed, np.array([places[id_at(labels, h)] for h in range(len(labels))], dtype=np.int64)[rows]
 
     def _check_sizes(self, sizes: Any, entity_ids: np.ndarray) -> list[int | None]:
+        """Return the public size of each entity, or None."""
         if sizes is None:
             return [None] * len(entity_ids)
         check_instance("public_sizes", sizes, Mapping, "pass {entity: number of users}")
@@ -336,7 +345,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         return [check_integer(f"public_sizes[{label!r}]", sizes.get(label), low=1) for label in labels]
 
     def _plan_prototypes(self, sizes: list[int | None], data: Interactions) -> np.ndarray:
-        """How many prototypes each entity sends; warn where they drown in noise."""
+        """Return the number of prototypes of each entity, and warn if the noise exceeds their counts."""
         budget = self.budget(data.n_items)
         if not isinstance(self.n_prototypes, str):
             planned = [self.n_prototypes] * len(sizes)
@@ -347,10 +356,10 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
             planned = [choose_n_prototypes(size, data.n_items, self.max_entries, stddev) for size in sizes]
         if budget is not None:
             noise = budget.recovery.stddev
-            drowned = [n for n, size in zip(planned, sizes, strict=True) if size and 2 * noise > size / n]
-            if drowned:
+            n_noisy = [n for n, size in zip(planned, sizes, strict=True) if size and 2 * noise > size / n]
+            if n_noisy:
                 warnings.warn(
-                    f"{len(drowned)} of {len(planned)} entities send noise: twice its standard deviation ({noise:.0f} "
+                    f"{len(n_noisy)} of {len(planned)} entities send noise: twice its standard deviation ({noise:.0f} "
                     "users) exceeds the number of users behind a prototype; use fewer prototypes, a larger epsilon, a "
                     "delta, or smaller max_entries",
                     UserWarning,
@@ -361,8 +370,8 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         return np.array(planned, dtype=np.int64)
 
     def _note_claims(self, ledger: Ledger, key: Key) -> None:
-        """Put into the ledger what the round's own event does not say."""
-        budget = self._announced
+        """Record in the ledger the claims that the round's event does not state."""
+        budget = self._planned_budget
         if budget is None:
             return
         for event in budget.events[:-1]:
@@ -378,6 +387,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
     # ---- after the round ----------------------------------------------------------------------------------------
 
     def _decode(self, state: PrototypeState) -> Sums:
+        """Return the messages as numbers of users and values on all items."""
         budget, rule = self.budget(state.n_items), self.sums(state.n_items)
         shape, steps = (len(state.entities), state.n_items), rule.steps_per_unit
         counts, sums, known = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=bool)
@@ -391,7 +401,7 @@ class PrivatePrototypes(PrototypeRounds, _EntityModels):
         )  # fmt: skip
 
     def _train(self, state: PrototypeState, n_threads: int) -> np.ndarray:
-        """The server's part; it looks at nothing but the messages."""
+        """Return item factors from the messages only, as the server computes them."""
         prototypes, weights = make_prototypes(self._decode(state))
         return factorize(prototypes, weights, self.n_factors, self.regularization, self.n_epochs, state.seed, n_threads)
 

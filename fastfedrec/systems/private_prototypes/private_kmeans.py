@@ -1,4 +1,4 @@
-"""Differentially private k-means: swaps among candidate centres, and what they cost."""
+"""Differentially private k-means by swaps among candidate centres, with the events of its cost."""
 
 import functools
 import math
@@ -28,15 +28,15 @@ from fastfedrec.mechanisms.noise.exact_sampling import exp_minus
 
 __all__ = ["clustering_events", "private_kmeans"]
 
-LEVELS = 65535  # grid levels of a squared distance: the sensitivity of every loss
-# Weights below exp(-24) of the best are raised to it, and all are off by less than 2^-26 of themselves: together
-# worth less than _ROUNDING nats, which are taken off epsilon
+LEVELS = 65535  # grid levels of a squared distance, which is the sensitivity of every loss
+# Weights below exp(-24) of the largest are raised to it, and all have a relative error below 2^-26.  Together this is
+# worth less than _ROUNDING nats, which are subtracted from epsilon
 # (docs/explanation/systems/private_prototypes/private-kmeans.md).
-_DEEPEST = 24
-_FRACTION_BITS = 32
+_MAX_DEPTH = 24
+_FRACTION_BITS = 32  # fractional bits of an exponent
 _ROUNDING = Fraction(1, 2**23)
-_MOST_EPSILON = 1e100  # its quotients are numbers
-_MOST_DRAWS = 2**31 - 1
+_MAX_EPSILON = 1e100  # keeps quotients finite
+_MAX_DRAWS = 2**31 - 1
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
 
@@ -54,45 +54,45 @@ def private_kmeans(
 ) -> NDArray[np.float64]:
     """Choose centres among candidates by private swaps.
 
-    From `n_clusters` random candidates, each of `n_swaps` steps draws a pair (centre out, candidate in) by an
-    exponential mechanism on the sum of all users' squared distances after the swap; at last one of the `n_swaps` sets
-    is drawn in the same way.
+    The start is a set of `n_clusters` random candidates.  Each of `n_swaps` steps draws a pair (centre out, candidate
+    in) by an exponential mechanism on the sum of all users' squared distances after the swap.  Finally one of the
+    `n_swaps` sets is drawn in the same way.
 
     **Guarantee.** (n_swaps + 1) * epsilon-differentially private, and (n_swaps + 1) epsilon^2 / 8-zero-concentrated,
     for "add_remove" of one user (one row of `points`), against everyone who sees the centres; the entity that holds
-    the points is trusted ("central").  No factor 2 is needed: a user who joins raises every loss.
+    the points is trusted ("central").  No factor 2 is needed, since an added user raises every loss.
 
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
-        As `project_rows` returns them.  A row that is not finite counts as zeros.
+        Rows that `project_rows` returned.  A row that is not finite counts as zeros.
     candidates : ndarray of shape (n_candidates, n_dimensions), float64
-        Public, or released before.
+        Candidate centres, public or released before.
     n_clusters : int
-        From 1 to the number of candidates.
+        Number of clusters, from 1 to the number of candidates.
     radius : float
-        Of the ball that holds points and candidates: squared distances count up to (2 radius)^2.
+        Radius of the ball that holds points and candidates; squared distances count up to (2 radius)^2.
     n_swaps : int
-        At least 1, below 2^31.
+        Number of swaps, at least 1 and below 2^31.
     epsilon : float
-        Of one draw, from 2^-16 to 1e100.
+        Epsilon of one draw, from 2^-16 to 1e100.
     key : Key
-        Source of the draws.  It is not used up here: the caller claims it, once for a whole run.
+        Source of the draws.  The caller claims it, once for a whole run.
     round : int
-        Part of the streams' name: another for each call under one key.
+        Number in the streams' names; it must differ between calls with one key.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads, 0 for all; the result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n_clusters, n_dimensions), float64
-        Rows of `candidates`, perhaps some of them twice.
+        Rows of `candidates`, which may repeat.
 
     Notes
     -----
     Every user's squared distance is rounded to one of 65,536 levels before it is added, so losses are exact integers
-    of sensitivity 65,535.  Each draw takes two words of the key's stream, whatever the data.  Memory: 2 bytes for each
-    user and candidate.
+    of sensitivity 65,535.  Each draw takes two words of the key's stream, for any data.  Memory: 2 bytes for each user
+    and candidate.
 
     References
     ----------
@@ -115,8 +115,8 @@ def private_kmeans(
     candidates = check_array("candidates", candidates, ndim=2, shape=(None, points.shape[1]), dtypes=(np.float64,))
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=len(candidates))
     radius = check_radius(radius)
-    n_swaps = check_integer("n_swaps", n_swaps, low=1, high=_MOST_DRAWS)
-    epsilon = check_real("epsilon", epsilon, low=2.0**-16, high=_MOST_EPSILON)
+    n_swaps = check_integer("n_swaps", n_swaps, low=1, high=_MAX_DRAWS)
+    epsilon = check_real("epsilon", epsilon, low=2.0**-16, high=_MAX_EPSILON)
     check_instance("key", key, Key, _KEY_REMEDY)
     round_number = check_integer("round", round, low=0, high=2**32 - 1)
     n_threads = resolve_n_threads(n_threads)
@@ -127,6 +127,7 @@ def private_kmeans(
     losses = np.empty(n_swaps, dtype=np.int64)
     words = key.words("private_kmeans.swap", round=round_number, size=2 * (n_swaps + 1)).reshape(-1, 2)
     for step in range(n_swaps):
+        # Row and column of the drawn loss are the centre to remove and the candidate to add.
         after = swap_losses(distances, chosen, n_threads).reshape(-1)
         drawn = draw_loss(after, epsilon, words[step])
         chosen[drawn // len(candidates)] = drawn % len(candidates)
@@ -135,96 +136,98 @@ def private_kmeans(
 
 
 def swap_losses(distances: np.ndarray, chosen: np.ndarray, n_threads: int) -> NDArray[np.int64]:
-    """Loss after each swap of a chosen candidate for any candidate.
+    """Compute the loss after each swap of a chosen candidate for any candidate.
 
     Parameters
     ----------
     distances : ndarray of shape (n_users, n_candidates), uint16
-        Of each user to each candidate.
+        Distance of each user to each candidate.
     chosen : ndarray of shape (n_clusters,), int64
-        Candidates.
+        Chosen candidates.
     n_threads : int
-        As resolved.
+        Number of threads, at least 1.
 
     Returns
     -------
     ndarray of shape (n_clusters, n_candidates), int64
-        Sums of all users' distances to the nearest candidate that is then chosen.
+        Sums over users of the distance to the nearest candidate that is chosen after the swap.
     """
     n_candidates = distances.shape[1]
-    kept = np.zeros((n_threads, n_candidates), dtype=np.int64)
-    lost = np.zeros((n_threads, len(chosen), n_candidates), dtype=np.int64)
-    _kernel.swap_sums(distances, chosen, kept, lost, n_threads)
-    return kept.sum(axis=0) + lost.sum(axis=0)
+    base_sums = np.zeros((n_threads, n_candidates), dtype=np.int64)
+    increases = np.zeros((n_threads, len(chosen), n_candidates), dtype=np.int64)
+    _kernel.swap_sums(distances, chosen, base_sums, increases, n_threads)
+    return base_sums.sum(axis=0) + increases.sum(axis=0)
 
 
 def selection_weights(losses: np.ndarray, epsilon: float, sensitivity: int = LEVELS) -> NDArray[np.uint64]:
-    """The integers that losses are drawn in proportion to: about 2^64 exp(-epsilon (loss - least) / sensitivity).
+    """Return integer weights for a draw of losses: about 2^64 exp(-epsilon (loss - minimum) / sensitivity).
 
     Parameters
     ----------
     losses : ndarray of shape (n,), int64
-        One user moves them all in one direction.
+        Losses, all of which one user moves in the same direction.
     epsilon : float
-        Of one draw, at least 2^-16.
+        Epsilon of one draw, at least 2^-16.
     sensitivity : int
-        The most that a user moves any of them by, below 2^32.
+        Largest change of a loss by one user, below 2^32.
 
     Returns
     -------
     ndarray of shape (n,), uint64
-        At least 2^29: no loss counts as more than 24 sensitivity / epsilon above the least.
+        Weights, at least 2^29: a loss counts as at most 24 sensitivity / epsilon above the minimum.
     """
     scaled = (Fraction(epsilon) - _ROUNDING) / sensitivity * 2**_FRACTION_BITS
-    # scaled = multiplier 2^shift / 2^64 with a multiplier of 64 bits, rounded down
+    # scaled = multiplier 2^shift / 2^64, with a multiplier of 64 bits that is rounded down.
     shift = 0
     while scaled >= 2**shift:
         shift += 1
     multiplier = math.floor(scaled * 2 ** (64 - shift))
-    deepest = _DEEPEST << _FRACTION_BITS
-    farthest = math.ceil(deepest / scaled) + 1
+    max_depth = _MAX_DEPTH << _FRACTION_BITS
+    max_excess = math.ceil(max_depth / scaled) + 1
     out = np.empty(len(losses), dtype=np.uint64)
-    _kernel.weights(losses, out, *_exponentials(), int(losses.min()), farthest, multiplier, shift, deepest)
+    _kernel.weights(losses, out, *_exponentials(), int(losses.min()), max_excess, multiplier, shift, max_depth)
     return out
 
 
 @functools.cache
 def _exponentials() -> tuple[np.ndarray, np.ndarray]:
-    """2^64 exp(-x), rounded down and below 2^64, for x = i 2^-4 and for i 2^-11, 2^-18, 2^-25, 2^-32."""
+    """Return 2^64 exp(-x), rounded down and below 2^64, for x = i 2^-4 and for i 2^-11, 2^-18, 2^-25, 2^-32."""
 
     def table(n: int, unit_bits: int) -> list[int]:
         return [min(exp_minus(Fraction(i, 2**unit_bits), 64), 2**64 - 1) for i in range(n)]
 
-    coarse = np.array(table(_DEEPEST * 16 + 1, 4), dtype=np.uint64)
+    coarse = np.array(table(_MAX_DEPTH * 16 + 1, 4), dtype=np.uint64)
     return coarse, np.array([table(128, unit_bits) for unit_bits in (11, 18, 25, 32)], dtype=np.uint64)
 
 
 def draw_loss(losses: np.ndarray, epsilon: float, words: np.ndarray, sensitivity: int = LEVELS) -> int:
-    """Draw an index in proportion to its weight: an exponential mechanism that takes two words, whatever the losses.
+    """Draw an index in proportion to its weight: an exponential mechanism that uses two words for any losses.
 
     Parameters
     ----------
     losses : ndarray of shape (n,), int64
-        As for `selection_weights`.
+        Losses, see `selection_weights`.
     epsilon : float
-        At least 2^-16.
+        Epsilon of the draw, at least 2^-16.
     words : ndarray of shape (2,), uint64
         Uniform bits.
     sensitivity : int
-        As for `selection_weights`.
+        Largest change of a loss by one user, see `selection_weights`.
 
     Returns
     -------
     int
-        From 0 to n - 1.
+        Index from 0 to n - 1.
     """
     weights = selection_weights(losses, epsilon, sensitivity)
     mask = np.uint64(2**32 - 1)
+    # Running sums of 64-bit weights in two halves, since the sum may exceed 64 bits.
     low = np.cumsum(weights & mask)
     high = np.cumsum(weights >> np.uint64(32)) + (low >> np.uint64(32))
     low &= mask
-    first, second = words.tolist()
-    target = (first << 64 | second) * (int(high[-1]) << 32 | int(low[-1])) >> 128
+    high_word, low_word = words.tolist()
+    # A uniform 128-bit number times the sum of weights, divided by 2^128: exact integer arithmetic without rejection.
+    target = (high_word << 64 | low_word) * (int(high[-1]) << 32 | int(low[-1])) >> 128
     target_high, target_low = np.uint64(target >> 32), np.uint64(target & (2**32 - 1))
     return int(np.count_nonzero((high < target_high) | ((high == target_high) & (low <= target_low))))
 
@@ -239,29 +242,29 @@ def clustering_events(
     accounting: str = "pure",
     n_rows: int = 1,
 ) -> Composed:
-    """What an accountant is told of `private_kmeans` and, where `grid_epsilon` is given, of `grid_candidates`.
+    """Return the events of `private_kmeans` and, if `grid_epsilon` is given, of `grid_candidates`.
 
     Parameters
     ----------
     swap_epsilon : float
-        Of one draw.
+        Epsilon of one draw.
     n_swaps : int
-        As for `private_kmeans`; one more draw chooses among their results.
+        Number of swaps of `private_kmeans`; one more draw chooses among their results.
     grid_epsilon : float or None
-        Of one level of one cube; None where candidates are public.
+        Epsilon of one level of one cube; None for public candidates.
     depth, n_shifts : int
-        As for `grid_candidates`.
+        Number of levels and of cubes of `grid_candidates`.
     accounting : {"pure", "zcdp"}
-        Which of its guarantees each release is booked with: a draw is swap_epsilon-differentially private, and
-        swap_epsilon^2 / 8-zero-concentrated, a quarter of what follows from the former.
+        Guarantee of each release that is used: a draw is swap_epsilon-differentially private, and
+        swap_epsilon^2 / 8-zero-concentrated, a quarter of the rho that the former implies.
     n_rows : int
-        Rows (points) of one user, over all entities, at most: epsilon costs so many times as much, and rho the square
-        (group privacy).
+        Largest number of rows (points) of one user, over all entities: it multiplies epsilon, and its square multiplies
+        rho (group privacy).
 
     Returns
     -------
     Composed
-        For "add_remove" of one user.
+        Events for "add_remove" of one user.
 
     References
     ----------
@@ -276,7 +279,7 @@ def clustering_events(
     1.0
     """
     swap_epsilon = check_noise_epsilon("swap_epsilon", swap_epsilon)
-    n_draws = check_integer("n_swaps", n_swaps, low=1, high=_MOST_DRAWS) + 1
+    n_draws = check_integer("n_swaps", n_swaps, low=1, high=_MAX_DRAWS) + 1
     check_choice("accounting", accounting, ("pure", "zcdp"))
     n_rows = check_integer("n_rows", n_rows, low=1)
     parts = [selection_event("k-means swap", swap_epsilon, n_draws, accounting, n_rows)]
@@ -296,25 +299,25 @@ def clustering_events(
 def selection_event(
     mechanism: str, epsilon: float, count: int, accounting: str, n_rows: int = 1
 ) -> CentralRelease | ZCDP:
-    """The event of so many exponential mechanisms on monotone scores.
+    """Return the event of several exponential mechanisms on monotone scores.
 
     Parameters
     ----------
     mechanism : str
         Name, for the ledger.
     epsilon : float
-        Of each.
+        Epsilon of each mechanism.
     count : int
-        How many.
+        Number of mechanisms.
     accounting : {"pure", "zcdp"}
-        As for `clustering_events`.
+        See `clustering_events`.
     n_rows : int
-        As there.
+        See `clustering_events`.
 
     Returns
     -------
     CentralRelease or ZCDP
-        For "add_remove" of one user.
+        Event for "add_remove" of one user.
     """
     check_choice("accounting", accounting, ("pure", "zcdp"))
     cost = check_integer("n_rows", n_rows, low=1) * check_exact("epsilon", epsilon, low=0, exclusive=True)

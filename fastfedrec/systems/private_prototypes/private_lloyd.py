@@ -1,4 +1,4 @@
-"""Differentially private k-means in few dimensions: Lloyd's iterations on noisy sums."""
+"""Differentially private k-means in few dimensions by Lloyd's iterations on noisy sums."""
 
 import math
 from fractions import Fraction
@@ -17,14 +17,14 @@ from fastfedrec.mechanisms.noise.discrete_laplace import DiscreteLaplace
 
 __all__ = ["lloyd_event", "lloyd_rounds", "private_lloyd"]
 
-_STEPS = 2**12  # of the integer grid in the ball's radius
-_FIRST_SHARE = Fraction(1, 10)  # of epsilon, for the mean and the spread
-_GROWTH = Fraction(3, 2)  # of epsilon from round to round
-_COUNT_SHARE = 4  # a user counts as much as 1 / _COUNT_SHARE of the farthest step
-# Chosen on generated points (docs/explanation/systems/private_prototypes/private-kmeans.md): steps count up to so many
-# standard deviations a coordinate.
-_FARTHEST = Fraction(3, 2)
-_LEAST_SPREAD = 0.03  # of the radius
+_STEPS = 2**12  # steps of the integer grid per radius of the ball
+_FIRST_SHARE = Fraction(1, 10)  # share of epsilon for the mean and the spread
+_GROWTH = Fraction(3, 2)  # factor of epsilon from round to round
+_COUNT_SHARE = 4  # a user's count has the weight of the largest step divided by this
+# Largest step, in standard deviations per coordinate; tuned on generated points
+# (docs/explanation/systems/private_prototypes/private-kmeans.md).
+_MAX_STEP_SPREADS = Fraction(3, 2)
+_MIN_SPREAD = 0.03  # smallest spread, relative to the radius
 _MAX_ROUNDS, _MAX_CLUSTERS = 2**8 - 1, 2**16
 _KEY_REMEDY = "use Key.from_entropy(), or Key.from_seed(n) for a simulation"
 
@@ -42,10 +42,11 @@ def private_lloyd(
 ) -> NDArray[np.float64]:
     """Find centres by Lloyd's iterations on noisy sums.
 
-    A noisy mean and spread of all points place the first centres, which are those of random normal points.  In each
-    round every point goes to the nearest centre, and each centre moves by the noisy sum of its points' distances over
-    their noisy number.  In few dimensions this finds much better centres than the swaps of
-    `fastfedrec.systems.private_prototypes.private_kmeans`; in many, noise on every coordinate drowns the means.
+    The first centres are clusters of random normal points, scaled to a noisy mean and spread of all points.  In each
+    round every point is assigned to the nearest centre, and each centre moves by the noisy sum of its points'
+    differences divided by their noisy number.  In few dimensions this finds much better centres than the swaps of
+    `fastfedrec.systems.private_prototypes.private_kmeans`; in many dimensions the noise on every coordinate exceeds the
+    means.
 
     **Guarantee.** epsilon-differentially private, all rounds together, for "add_remove" of one user (one row of
     `points`), against everyone who sees the centres; the entity that holds the points is trusted ("entity").
@@ -53,31 +54,31 @@ def private_lloyd(
     Parameters
     ----------
     points : ndarray of shape (n_users, n_dimensions), float64
-        As `fastfedrec.mechanisms.bounded_rows.project_rows` returns them.  A row that is not finite counts as zeros.
+        Rows that `fastfedrec.mechanisms.bounded_rows.project_rows` returned.  A row that is not finite counts as zeros.
     n_clusters : int
-        At least 1.
+        Number of clusters, at least 1.
     radius : float
-        From 1e-100 to 1e100: of the ball around 0 that holds points and centres, public.
+        Public radius of the ball around 0 that holds points and centres, from 1e-100 to 1e100.
     n_rounds : int
-        From 1 to 255; `lloyd_rounds` chooses from public numbers.
+        Number of rounds, from 1 to 255; `lloyd_rounds` chooses it from public numbers.
     epsilon : float
-        Of the whole run.
+        Epsilon of the whole run.
     key : Key
-        Source of the draws.  It is not used up here: the caller claims it, once for a whole run.
+        Source of the draws.  The caller claims it, once for a whole run.
     round : int
-        Part of the streams' name, below 2^24: another for each call under one key.
+        Number in the streams' names, below 2^24; it must differ between calls with one key.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads, 0 for all; the result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n_clusters, n_dimensions), float64
-        Released: no longer private.
+        Released centres, which are no longer private.
 
     Notes
     -----
-    All that is released are integers with exact discrete Laplace noise; the rest follows from them (post-processing).
-    A tenth of epsilon goes to mean and spread, and each round gets half as much again as the one before.
+    All releases are integers with exact discrete Laplace noise, and the centres are post-processing.  A tenth of
+    epsilon goes to mean and spread, and the epsilon of a round is 1.5 times that of the round before.
 
     References
     ----------
@@ -94,7 +95,7 @@ def private_lloyd(
     >>> np.sort(centers, axis=0).round(1).tolist()
     [[-0.7], [0.3]]
     """
-    # A row adds at most the farthest step to a sum; its square norm and its count are no larger.
+    # A row adds at most the largest step to a sum; its squared norm and its count are no larger.
     points = check_points(points, lambda n_columns: max_summands(2 * _l1_radius(max(n_columns, 1)), DOUBLE_LIMIT))
     n_clusters = check_integer("n_clusters", n_clusters, low=1, high=_MAX_CLUSTERS)
     radius = check_radius(radius)
@@ -102,38 +103,38 @@ def private_lloyd(
     epsilon = check_noise_epsilon("epsilon", epsilon)
     check_instance("key", key, Key, _KEY_REMEDY)
     round_number = check_integer("round", round, low=0, high=2**24 - 1)
-    first, *rest = round_epsilons(epsilon, n_rounds)
-    inside = np.clip(points, -radius, radius)
-    mean, spread = _mean_and_spread(inside / radius, first, key, round_number << 8)
+    first_part, *round_parts = round_epsilons(epsilon, n_rounds)
+    clipped = np.clip(points, -radius, radius)
+    mean, spread = _mean_and_spread(clipped / radius, first_part, key, round_number << 8)
     centers = _into_ball(mean + spread * _normal_centers(n_clusters, points.shape[1], key, round_number, n_threads))
-    for number, part in enumerate(rest, 1):
-        labels = np.empty(0, dtype=np.int32)  # of nobody, which is no error: it would tell
-        if len(inside):
-            labels = clustering.assign_rows(inside, centers * radius, n_threads=n_threads)[0]
-        farthest = min(
-            2 * _l1_radius(points.shape[1]), math.ceil(_FARTHEST * Fraction(spread) * points.shape[1] * _STEPS)
+    for number, part in enumerate(round_parts, 1):
+        labels = np.empty(0, dtype=np.int32)  # without users, where an error would reveal that there are none
+        if len(clipped):
+            labels = clustering.assign_rows(clipped, centers * radius, n_threads=n_threads)[0]
+        max_step = min(
+            2 * _l1_radius(points.shape[1]), math.ceil(_MAX_STEP_SPREADS * Fraction(spread) * points.shape[1] * _STEPS)
         )
-        steps = limit_steps(inside / radius - centers[labels], farthest)
+        steps = limit_steps(clipped / radius - centers[labels], max_step)
         centers = _into_ball(
-            centers + _noisy_steps(steps, labels, n_clusters, farthest, part, key, round_number << 8 | number)
+            centers + _noisy_steps(steps, labels, n_clusters, max_step, part, key, round_number << 8 | number)
         )
     return centers * radius
 
 
 def round_epsilons(epsilon: float, n_rounds: int) -> list[Fraction]:
-    """What mean and spread cost, and then each round: together epsilon, exactly.
+    """Divide epsilon exactly among mean and spread, and then the rounds.
 
     Parameters
     ----------
     epsilon : float
-        Of the whole run.
+        Epsilon of the whole run.
     n_rounds : int
-        At least 1.
+        Number of rounds, at least 1.
 
     Returns
     -------
     list of Fraction
-        ``n_rounds + 1`` of them.
+        ``n_rounds + 1`` parts, which add up to epsilon exactly.
 
     Examples
     --------
@@ -143,21 +144,21 @@ def round_epsilons(epsilon: float, n_rounds: int) -> list[Fraction]:
     """
     total = check_exact("epsilon", epsilon, low=0, exclusive=True)
     weights = [_GROWTH**number for number in range(check_integer("n_rounds", n_rounds, low=1, high=_MAX_ROUNDS))]
-    left = (1 - _FIRST_SHARE) * total / sum(weights)
-    return [_FIRST_SHARE * total, *(left * weight for weight in weights)]
+    remaining = (1 - _FIRST_SHARE) * total / sum(weights)
+    return [_FIRST_SHARE * total, *(remaining * weight for weight in weights)]
 
 
 def lloyd_rounds(n_users: int, n_clusters: int, n_dimensions: int, epsilon: float) -> int:
-    """How many rounds the noise leaves room for, from public numbers.
+    """Choose the number of rounds by the noise, from public numbers.
 
     Parameters
     ----------
     n_users : int
-        Public: how many there are, about.
+        Public approximate number of users.
     n_clusters, n_dimensions : int
-        At least 1.
+        Number of clusters and of dimensions, at least 1.
     epsilon : float
-        Of the whole run.
+        Epsilon of the whole run.
 
     Returns
     -------
@@ -176,19 +177,19 @@ def lloyd_rounds(n_users: int, n_clusters: int, n_dimensions: int, epsilon: floa
 
 
 def lloyd_event(epsilon: float, n_rows: int = 1) -> CentralRelease:
-    """What an accountant is told of `private_lloyd`.
+    """Return the event of `private_lloyd`.
 
     Parameters
     ----------
     epsilon : float
-        Of the whole run.
+        Epsilon of the whole run.
     n_rows : int
-        Rows (points) of one user, over all entities, at most: epsilon costs so many times as much (group privacy).
+        Largest number of rows (points) of one user, over all entities, which multiplies epsilon (group privacy).
 
     Returns
     -------
     CentralRelease
-        For "add_remove" of one user.
+        Event for "add_remove" of one user.
 
     Examples
     --------
@@ -202,19 +203,19 @@ def lloyd_event(epsilon: float, n_rows: int = 1) -> CentralRelease:
 
 
 def limit_steps(differences: np.ndarray, farthest: int) -> NDArray[np.int64]:
-    """Put each row on the integer grid, and shrink it to at most `farthest` in sum of absolute values.
+    """Round each row to the integer grid, and shrink it to at most `farthest` in sum of absolute values.
 
     Parameters
     ----------
     differences : ndarray of shape (n, n_dimensions), float64
-        In units of the radius, between -2 and 2.
+        Differences in units of the radius, between -2 and 2.
     farthest : int
-        In steps.
+        Bound of the sum of absolute values, in steps.
 
     Returns
     -------
     ndarray of shape (n, n_dimensions), int64
-        In steps; shrunk by whole-number division, so that no rounding leaves the bound.
+        Steps; integer division shrinks them, so that rounding cannot exceed the bound.
     """
     steps = np.rint(differences * _STEPS).astype(np.int64)
     sizes = np.abs(steps)
@@ -223,52 +224,54 @@ def limit_steps(differences: np.ndarray, farthest: int) -> NDArray[np.int64]:
 
 
 def _l1_radius(n_dimensions: int) -> int:
-    """The largest sum of absolute values in the ball, in steps; rounding may exceed it, and is then limited."""
+    """Return the largest sum of absolute values in the ball, in steps; `limit_steps` removes any excess by rounding."""
     return math.ceil(math.sqrt(n_dimensions) * _STEPS)
 
 
 def _mean_and_spread(points: np.ndarray, epsilon: Fraction, key: Key, stream: int) -> tuple[np.ndarray, float]:
-    """The noisy mean, and the standard deviation of a coordinate, in units of the radius."""
+    """Return the noisy mean, and the standard deviation of a coordinate, in units of the radius."""
     n_dimensions = points.shape[1]
-    farthest = _l1_radius(n_dimensions)
-    unit = farthest // _COUNT_SHARE  # what one user counts, in steps
-    squares = np.rint(np.minimum(np.einsum("nf,nf->n", points, points), 1.0) * farthest).astype(np.int64)
-    exact = np.array([*limit_steps(points, farthest).sum(axis=0), squares.sum(), len(points) * unit])
-    noisy = _release(exact, 2 * farthest + unit, epsilon, key, "private_lloyd.spread", stream)
-    n_users = max(noisy[-1] / unit, 1.0)
+    max_step = _l1_radius(n_dimensions)
+    count_steps = max_step // _COUNT_SHARE  # weight of one user's count, in steps
+    squares = np.rint(np.minimum(np.einsum("nf,nf->n", points, points), 1.0) * max_step).astype(np.int64)
+    exact = np.array([*limit_steps(points, max_step).sum(axis=0), squares.sum(), len(points) * count_steps])
+    noisy = _release(exact, 2 * max_step + count_steps, epsilon, key, "private_lloyd.spread", stream)
+    n_users = max(noisy[-1] / count_steps, 1.0)
     mean = _into_ball(noisy[None, :n_dimensions] / (n_users * _STEPS))[0]
-    variance = (noisy[-2] / (n_users * farthest) - mean @ mean) / n_dimensions
-    return mean, float(np.clip(math.sqrt(max(variance, 0.0)), _LEAST_SPREAD, 1.0))
+    # E|x|^2 - |mean|^2 is the total variance over all coordinates.
+    variance = (noisy[-2] / (n_users * max_step) - mean @ mean) / n_dimensions
+    return mean, float(np.clip(math.sqrt(max(variance, 0.0)), _MIN_SPREAD, 1.0))
 
 
 def _noisy_steps(
-    steps: np.ndarray, labels: np.ndarray, n_clusters: int, farthest: int, epsilon: Fraction, key: Key, stream: int
+    steps: np.ndarray, labels: np.ndarray, n_clusters: int, max_step: int, epsilon: Fraction, key: Key, stream: int
 ) -> np.ndarray:
-    """Each cluster's noisy sum of steps over its noisy number, in units of the radius."""
-    unit = max(1, farthest // _COUNT_SHARE)
+    """Return each cluster's noisy sum of steps divided by its noisy number, in units of the radius."""
+    count_steps = max(1, max_step // _COUNT_SHARE)
     exact = np.empty((n_clusters, steps.shape[1] + 1), dtype=np.int64)
     for f in range(steps.shape[1]):  # doubles hold these integers exactly
         exact[:, f] = np.bincount(labels, weights=steps[:, f], minlength=n_clusters)
-    exact[:, -1] = np.bincount(labels, minlength=n_clusters) * unit
-    noisy = _release(exact, farthest + unit, epsilon, key, "private_lloyd.sums", stream)
-    # A cluster that cannot be told from an empty one moves little.
-    least = 2 * float((farthest + unit) / epsilon)
-    return noisy[:, :-1] / (np.maximum(noisy[:, -1:], least) / unit * _STEPS)
+    exact[:, -1] = np.bincount(labels, minlength=n_clusters) * count_steps
+    noisy = _release(exact, max_step + count_steps, epsilon, key, "private_lloyd.sums", stream)
+    # A cluster that the noise may hide moves little.
+    min_count = 2 * float((max_step + count_steps) / epsilon)
+    return noisy[:, :-1] / (np.maximum(noisy[:, -1:], min_count) / count_steps * _STEPS)
 
 
 def _release(exact: np.ndarray, sensitivity: int, epsilon: Fraction, key: Key, purpose: str, stream: int) -> np.ndarray:
-    """All numbers with noise: one user changes them by `sensitivity` at most, in sum of absolute values."""
+    """Return all numbers with noise; one user changes them by at most `sensitivity` in sum of absolute values."""
     return DiscreteLaplace(sensitivity / epsilon).add_noise(exact, key=key, purpose=purpose, round=stream)
 
 
 def _normal_centers(n_clusters: int, n_dimensions: int, key: Key, round_number: int, n_threads: int) -> np.ndarray:
-    """Centres of random normal points: where centres are best if nothing else is known."""
-    own = Key(key.subkey(f"private_lloyd.start.{round_number}").tobytes())
+    """Return centres of random normal points, a good start without other knowledge."""
+    start_key = Key(key.subkey(f"private_lloyd.start.{round_number}").tobytes())
+    # The points are public and depend on the key only.
     size = max(400, 20 * n_clusters)
-    draws = own.normal("private_lloyd.start", size=size * n_dimensions).reshape(size, n_dimensions)
-    return clustering.kmeans(draws, n_clusters, n_iterations=10, key=own, n_threads=n_threads).centers
+    draws = start_key.normal("private_lloyd.start", size=size * n_dimensions).reshape(size, n_dimensions)
+    return clustering.kmeans(draws, n_clusters, n_iterations=10, key=start_key, n_threads=n_threads).centers
 
 
 def _into_ball(points: np.ndarray) -> np.ndarray:
-    """Points beyond the unit ball, to its surface."""
+    """Move points beyond the unit ball to its surface."""
     return points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1.0)

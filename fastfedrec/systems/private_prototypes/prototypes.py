@@ -1,4 +1,4 @@
-"""Prototypes: noisy sums of each cluster's rows, as rows that an entity may send."""
+"""Prototypes: noisy sums of each cluster's rows, which an entity may send."""
 
 import functools
 import math
@@ -30,18 +30,18 @@ from fastfedrec.systems.private_prototypes.private_kmeans import draw_loss, sele
 
 __all__ = ["NoisySums", "Recovery", "recover_prototypes"]
 
-MAX_STEPS = 2**20  # of the integer grid in one unit; with more, sums are exact for few users only
-_MAX_SCORE = 2**32  # sensitivity of the scores that `draw_loss` takes, in steps
+MAX_STEPS = 2**20  # largest number of steps per unit; with more, sums are exact for few users only
+_MAX_SCORE = 2**32  # largest sensitivity of the scores of `draw_loss`, in steps
 
 
 @dataclass(frozen=True)
 class NoisySums:
-    """What `recover_prototypes` released, in steps of the grid; a mean is the centre plus sum / count.
+    """The release of `recover_prototypes`, in steps of the grid; a mean is the centre plus sum / count.
 
     Parameters
     ----------
     items : ndarray of shape (n_clusters, n_support), int64
-        The items of each cluster's entries, in ascending order.
+        Items of each cluster's entries, in ascending order.
     counts : ndarray of shape (n_clusters, n_support) or (n_clusters, 1), int64
         Noisy numbers of entries of each item ("masked"), or of the cluster's users ("zero_filled"), in steps.
     sums : ndarray of shape (n_clusters, n_support), int64
@@ -55,36 +55,36 @@ class NoisySums:
 
 @dataclass(frozen=True)
 class Recovery:
-    """How prototypes are recovered from sums, in public numbers alone.
+    """The recovery of prototypes from sums, by public numbers only.
 
     **Guarantee.** A recovery is epsilon-differentially private with discrete Laplace noise (`epsilon`), or
     rho-zero-concentrated with discrete Gaussian noise (`rho`), plus `support_epsilon`, for "add_remove" of one user,
-    against everyone who sees the prototypes; the entity that adds the noise is trusted ("entity").  What clusters
-    there are must be public or released before.
+    against everyone who sees the prototypes; the entity that adds the noise is trusted ("entity").  The clusters must
+    be public or released before.
 
     Parameters
     ----------
     kind : {"zero_filled", "masked"}
-        Sums over all users of a cluster, missing entries counting as 0, or over the observed entries alone.
+        Sums over all users of a cluster, with missing entries as 0, or over the observed entries only.
     max_entries : int
-        Entries of a user at most, as in `fastfedrec.mechanisms.bounded_rows.limit_contributions`.
+        Largest number of entries of a user, see `fastfedrec.mechanisms.bounded_rows.limit_contributions`.
     value_range : tuple of two floats
-        As there; starts at 0 for "zero_filled".
+        Range of the values, see there; it begins at 0 for "zero_filled".
     epsilon, rho : float or None
-        What the noise on values costs; give one of them, or neither for exact sums without a guarantee.
+        Cost of the noise on values; at most one of them, and none for exact sums without a guarantee.
     support_size : int or None
-        Release that many items of each cluster, chosen by the noisy sum or count of entries; None releases all.
+        Number of items of each cluster to release, chosen by the noisy sum or count of entries; None releases all.
     support_epsilon : float or None
-        What the choice costs; needed with `support_size`, except for exact sums.
+        Cost of the choice; needed with `support_size`, except for exact sums.
     steps_per_unit : int
-        The grid that values are rounded to, at least 1: 1 suffices for whole ratings with a whole centre.
+        Steps of the grid to which values are rounded, at least 1; 1 suffices for whole ratings with a whole centre.
     sampler : {"exact", "table"}
-        As for `DiscreteLaplace` and `DiscreteGaussian`; "table" is much faster and has a delta.
+        Sampler of `DiscreteLaplace` and `DiscreteGaussian`; "table" is much faster and has a delta.
 
     Attributes
     ----------
     kind, max_entries, value_range, epsilon, rho, support_size, support_epsilon, steps_per_unit, sampler
-        As given.
+        The parameters.
 
     Examples
     --------
@@ -122,8 +122,8 @@ class Recovery:
         if self.support_size is not None:
             set_("support_size", check_integer("support_size", self.support_size, low=1))
         if self.support_size is not None and self.support_epsilon is not None:
-            least = self.support_size * 2.0**-16
-            set_("support_epsilon", check_real("support_epsilon", self.support_epsilon, low=least))
+            min_epsilon = self.support_size * 2.0**-16
+            set_("support_epsilon", check_real("support_epsilon", self.support_epsilon, low=min_epsilon))
         set_("steps_per_unit", check_integer("steps_per_unit", self.steps_per_unit, low=1, high=MAX_STEPS))
         if self.kind == "zero_filled" and self.support_epsilon is not None and self.largest >= _MAX_SCORE:
             raise ValueError(
@@ -134,12 +134,12 @@ class Recovery:
 
     @property
     def is_exact(self) -> bool:
-        """Whether there is no noise, and no guarantee."""
+        """Whether there is no noise, and so no guarantee."""
         return self.epsilon is None and self.rho is None
 
     @property
     def center(self) -> Fraction:
-        """What sums are relative to: the middle of the range, on the grid, or 0 for "zero_filled"."""
+        """Origin of the sums: the middle of the range, on the grid, or 0 for "zero_filled"."""
         if self.kind == "zero_filled":
             return Fraction(0)
         low, high = self.value_range
@@ -148,33 +148,33 @@ class Recovery:
 
     @property
     def largest(self) -> int:
-        """The largest size of a summand, in steps: of a value, or of its difference to the centre."""
+        """Largest absolute value of a summand, in steps: of a value, or of its difference to the centre."""
         steps = self.steps_per_unit
         low, high = (Fraction(end) for end in self.value_range)
         return max(round((self.center - low) * steps), round((high - self.center) * steps))
 
     @property
     def max_users(self) -> int:
-        """The largest number of users with exact sums: noise hides the part of a user, not the rounding of a sum."""
-        # Noise is added without bounds and then brought into the range of int64, so it needs no capacity here.  Sums
-        # without noise carry no guarantee, and may round as doubles do.
+        """Largest number of users with exact sums: noise protects a user's contribution, not the rounding of a sum."""
+        # Noise has no bound and is clipped to the range of int64, so it needs no capacity here.  Sums without noise
+        # carry no guarantee, and may round as doubles do.
         return max_summands(max(self.largest, self.steps_per_unit), INT64_LIMIT if self.is_exact else DOUBLE_LIMIT)
 
     def check_users(self, n_users: int) -> None:
-        """Refuse by public numbers, before any data are read, more users than sums are exact for.
+        """Refuse more users than sums are exact for, by public numbers and before any data are read.
 
         Parameters
         ----------
         n_users : int
-            Public: how many there are.
+            Public number of users.
 
         Raises
         ------
         ValueError
-            More than `max_users`.
+            There are more than `max_users` users.
         """
         n_users = check_integer("n_users", n_users, low=0)
-        # A range that one user alone exceeds is refused also where there is no user.
+        # A range that is too large for one user is refused also without users.
         check_summands(
             "value_range", self.value_range, max(n_users, 1), self.max_users,
             "use a coarser unit for the values, or fewer users",
@@ -182,30 +182,31 @@ class Recovery:
 
     @property
     def released_entries(self) -> int:
-        """Entries of a user that are summed at most: the smaller of `max_entries` and `support_size`."""
+        """Largest number of summed entries of a user: the smaller of `max_entries` and `support_size`."""
         return min(self.max_entries, self.support_size or self.max_entries)
 
     @property
     def sensitivity(self) -> Fraction:
-        """The most that one user changes all sums and counts by together, in absolute values, in steps."""
+        """Largest sum of absolute changes of all sums and counts by one user, in steps."""
         q, step = self.released_entries, self.steps_per_unit
         return Fraction(q * self.largest + step if self.kind == "zero_filled" else q * (self.largest + step))
 
     @property
     def squared_norm_sensitivity(self) -> int:
-        """The square of the most that one user changes them by in Euclidean norm, in steps."""
+        """Largest squared Euclidean norm of the changes by one user, in squared steps."""
         q, step = self.released_entries, self.steps_per_unit
         return q * self.largest**2 + step**2 if self.kind == "zero_filled" else q * (self.largest**2 + step**2)
 
     @property
     def noise(self) -> DiscreteLaplace | DiscreteGaussian | None:
-        """The noise on each sum and count, in steps; None for exact sums."""
+        """Noise on each sum and count, in steps; None for exact sums."""
         if self.is_exact:
             return None
         if self.epsilon is not None:
             return DiscreteLaplace(self.sensitivity / check_exact("epsilon", self.epsilon, low=0), sampler=self.sampler)
         variance = self.squared_norm_sensitivity / (2 * check_exact("rho", self.rho, low=0))
         stddev = float_up(variance) ** 0.5
+        # The square root is raised until its exact square reaches the variance, so that the noise is never too small.
         while Fraction(stddev) ** 2 < variance:
             stddev = float(np.nextafter(stddev, np.inf))
         return DiscreteGaussian(stddev, sampler=self.sampler)
@@ -216,17 +217,17 @@ class Recovery:
         return math.sqrt(self.noise.variance) / self.steps_per_unit if self.noise else 0.0
 
     def n_draws(self, n_clusters: int, n_items: int) -> int:
-        """How many draws of noise one recovery takes.
+        """Count the draws of noise of one recovery.
 
         Parameters
         ----------
         n_clusters, n_items : int
-            Of the prototypes.
+            Shape of the prototypes.
 
         Returns
         -------
         int
-            One for each sum and each count that is released.
+            One draw for each sum and each count that is released.
         """
         n_clusters = check_integer("n_clusters", n_clusters, low=1)
         n_items = check_integer("n_items", n_items, low=1)
@@ -234,22 +235,21 @@ class Recovery:
         return 2 * n_sums if self.kind == "masked" else n_sums + n_clusters
 
     def events(self, n_clusters: int, n_items: int, *, accounting: str = "pure", n_rows: int = 1) -> Composed:
-        """What an accountant is told of one recovery.
+        """Return the events of one recovery for an accountant.
 
         Parameters
         ----------
         n_clusters, n_items : int
-            Of the prototypes: how many draws of noise there are, for their distance from ideal ones.
+            Shape of the prototypes, which gives the number of draws and their distance from ideal ones.
         accounting : {"pure", "zcdp"}
-            As for `fastfedrec.systems.private_prototypes.private_kmeans.clustering_events`; noise with `rho` has the
-            latter only.
+            See `fastfedrec.systems.private_prototypes.private_kmeans.clustering_events`; noise with `rho` needs "zcdp".
         n_rows : int
-            Rows of one user, over all entities, at most.
+            Largest number of rows of one user, over all entities.
 
         Returns
         -------
         Composed
-            For "add_remove" of one user.
+            Events for "add_remove" of one user.
         """
         check_choice("accounting", accounting, ("pure", "zcdp"))
         n_rows = check_integer("n_rows", n_rows, low=1)
@@ -258,8 +258,8 @@ class Recovery:
             raise ValueError("exact sums have no guarantee, and no events; give epsilon or rho")
         parts: list[CentralRelease | ZCDP] = []
         if self.support_size is not None and self.support_epsilon is not None:
-            each = self.support_epsilon / self.support_size
-            parts.append(selection_event("choice of items", each, self.support_size, accounting, n_rows))
+            item_epsilon = self.support_epsilon / self.support_size
+            parts.append(selection_event("choice of items", item_epsilon, self.support_size, accounting, n_rows))
         name = f"{self.kind} sums with {type(noise).__name__}"
         distance = noise.total_distance(self.n_draws(n_clusters, n_items) * n_rows)  # each row's entity draws its own
         if self.epsilon is not None:
@@ -269,8 +269,8 @@ class Recovery:
         elif accounting == "pure":
             raise ValueError("accounting must be 'zcdp' for noise with rho, got 'pure': it has no pure epsilon")
         else:
-            # Of all numbers of a user together, by their l2 norm: not `DiscreteGaussianRelease`s, for which of many
-            # numbers a user changes depends on the data, and replacing the user changes twice as many.
+            # One event for all numbers together, by their L2 norm.  `DiscreteGaussianRelease` needs a fixed number of
+            # changes, but here it depends on the data, and replacing a user changes twice as many.
             cost = float_up(n_rows**2 * Fraction(self.rho or 0))
             parts.append(ZCDP(name, cost, neighboring="add_remove", sampling="none", trust="entity", distance=distance))
         return Composed(tuple(parts), mechanism="prototypes")
@@ -291,31 +291,31 @@ def recover_prototypes(
     Parameters
     ----------
     interactions : Interactions, SciPy sparse matrix or array, or frame
-        As `fastfedrec.mechanisms.bounded_rows.limit_contributions` returns them, with the entries and range of
+        Rows that `fastfedrec.mechanisms.bounded_rows.limit_contributions` returned, with the entries and range of
         `recovery`.
     labels : ndarray of shape (n_users,), int
-        The cluster of each user, the nearest of public or released centres; -1 for a user who is left out.
+        Cluster of each user, the nearest of public or released centres; -1 leaves a user out.
     n_clusters : int
-        At least 1.
+        Number of clusters, at least 1.
     recovery : Recovery
-        What is released, and at which cost.
+        Content and cost of the release.
     key : Key
-        Source of the noise.  It is not used up here: the caller claims it, once for a whole run.
+        Source of the noise.  The caller claims it, once for a whole run.
     round : int
-        Part of the streams' name, below 2^16: another for each call under one key.
+        Number in the streams' names, below 2^16; it must differ between calls with one key.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads, 0 for all; the result does not depend on it.
 
     Returns
     -------
     NoisySums
-        Released: no longer private.
+        Released sums, which are no longer private.
 
     Raises
     ------
     ValueError
-        More users than sums are exact for; a user with more entries, or a value outside the range, that `recovery` was
-        not told of.
+        There are more users than sums are exact for, or a user has more entries than `recovery` allows, or a value
+        outside its range.
 
     Examples
     --------
@@ -337,7 +337,7 @@ def recover_prototypes(
         raise ValueError(f"labels must be integers, one a user ({interactions.n_users}), got {labels.dtype} "
                          f"{labels.shape}")  # fmt: skip
     if labels.size and not -1 <= labels.min() <= labels.max() < n_clusters:
-        raise ValueError(f"labels must lie in [-1, {n_clusters}), got {labels.min()} to {labels.max()}")
+        raise ValueError(f"labels must be in [-1, {n_clusters}), got {labels.min()} to {labels.max()}")
     recovery.check_users(interactions.n_users)
     values = interactions.values_or_ones()
     low, high = recovery.value_range
@@ -348,6 +348,7 @@ def recover_prototypes(
     check_instance("key", key, Key, "use Key.from_entropy(), or Key.from_seed(n) for a simulation")
     n_threads = resolve_n_threads(n_threads)
     steps, shape = recovery.steps_per_unit, (n_clusters, interactions.n_items)
+    # Values on the integer grid, relative to the centre, so that sums are exact.
     summands = np.rint((values - float(recovery.center)) * steps).astype(np.int64)
     summands = np.clip(summands, -recovery.largest, recovery.largest)
     rows = np.repeat(labels.astype(np.int64), interactions.interactions_per_user())
@@ -372,25 +373,23 @@ def recover_prototypes(
 
 
 def _sums(cells: np.ndarray, summands: np.ndarray | None, shape: tuple[int, int]) -> np.ndarray:
-    """Exact sums of integers by cell: doubles hold them, as `Recovery.check_users` has made sure."""
+    """Return exact sums of integers by cell, which doubles can hold according to `Recovery.check_users`."""
     return np.bincount(cells, weights=summands, minlength=shape[0] * shape[1]).astype(np.int64).reshape(shape)
 
 
 def _support(scores: np.ndarray, are_sums: bool, recovery: Recovery, key: Key, round_number: int) -> np.ndarray:
-    """The items of each cluster, drawn one after the other, which is what one-shot Gumbel noise chooses.
-
-    A user is in one cluster, so all choices together cost what one does.
-    """
+    """Return the items of each cluster, drawn in sequence, which has the distribution of one-shot Gumbel noise."""
+    # A user is in one cluster, so all clusters' choices together cost the same as one cluster's.
     size = recovery.support_size or 0
     if recovery.support_epsilon is None:
         return np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :size], axis=1)
-    each, sensitivity = recovery.support_epsilon / size, recovery.largest if are_sums else 1
+    item_epsilon, sensitivity = recovery.support_epsilon / size, recovery.largest if are_sums else 1
     chosen = np.empty((len(scores), size), dtype=np.int64)
     for cluster, row in enumerate(scores):
         words = key.words("prototypes.support", round=round_number, user=cluster, size=2 * size).reshape(-1, 2)
-        left = np.arange(len(row))
+        remaining_items = np.arange(len(row))
         for draw, two_words in enumerate(words):
-            place = draw_loss(-row[left], each, two_words, sensitivity)
-            chosen[cluster, draw] = left[place]
-            left = np.delete(left, place)
+            position = draw_loss(-row[remaining_items], item_epsilon, two_words, sensitivity)
+            chosen[cluster, draw] = remaining_items[position]
+            remaining_items = np.delete(remaining_items, position)
     return np.sort(chosen, axis=1)

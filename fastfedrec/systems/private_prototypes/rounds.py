@@ -1,7 +1,7 @@
-"""What entities send and what their server accepts; `model.PrivatePrototypes` is the model around it.
+"""Messages of entities and the server's checks of them, for `model.PrivatePrototypes`.
 
-There is one round: every entity sends noisy sums over groups of its users.  The server's part, from sums to item
-factors, is `server`.
+There is one round, in which every entity sends noisy sums over groups of its users.  `server` computes item factors
+from the sums.
 """
 
 from collections.abc import Mapping
@@ -36,34 +36,34 @@ __all__ = ["PrototypeRounds", "PrototypeState"]
 _NOISE = "private_prototypes.noise"
 _GROUPS = "private_prototypes.groups"
 _SEED = "private_prototypes.server"
-N_DIMENSIONS = 4  # of the projection
-N_CANDIDATES = 200
-_EXACT_STEPS = 2**16  # of the grid where there is no noise
+N_DIMENSIONS = 4  # dimensions of the random projection
+N_CANDIDATES = 200  # candidates for cluster centres
+_EXACT_STEPS = 2**16  # steps of the grid per unit without noise
 _FIELDS = ("entity", "item", "count", "sum")
 
 
 @dataclass(frozen=True)
 class PrototypeState:
-    """What the server holds.
+    """The server's state.
 
     Parameters
     ----------
     names : tuple of str
-        The entities, as they sign.
+        Names of the entities, with which they sign.
     n_prototypes : tuple of int
-        Of each; public.
+        Public number of prototypes of each entity.
     n_items : int
         Size of the public catalogue.
     entities : ndarray of shape (n_prototypes,), int64
-        Which entity sent each prototype.
+        Entity of each prototype.
     items : ndarray of shape (n_prototypes, n_support), int64
-        The columns of a prototype's entries.
+        Columns of a prototype's entries.
     counts : ndarray of shape (n_prototypes, n_support) or (n_prototypes, 1), int64
         Noisy numbers of users, of an item or of the group, in grid steps.
     sums : ndarray of shape (n_prototypes, n_support), int64
         Noisy sums of values relative to the range's centre, in grid steps.
     seed : int
-        Public: of the factorisation.
+        Public seed of the factorisation.
     """
 
     names: tuple[str, ...]
@@ -77,7 +77,7 @@ class PrototypeState:
 
 
 class PrototypeRounds(FederatedSystem):
-    """The one round of private prototypes; the parameters are those of `model.PrivatePrototypes`."""
+    """The round of private prototypes with the parameters of `model.PrivatePrototypes`."""
 
     epsilon: float | None
     delta: float | None
@@ -99,24 +99,13 @@ class PrototypeRounds(FederatedSystem):
         return self.epsilon is not None and self.variant == "guaranteed"
 
     @property
-    def _reach(self) -> float:
-        """The most that one value adds to a sum, in absolute value."""
+    def _max_summand(self) -> float:
+        """Largest absolute contribution of one value to a sum."""
         low, high = map(float, self.value_range)
         return (high - low) / 2 if self.prototypes == "masked" else high
 
     def sums(self, n_items: int) -> Recovery:
-        """What is added up, before noise.
-
-        Parameters
-        ----------
-        n_items : int
-            Size of the public catalogue.
-
-        Returns
-        -------
-        Recovery
-            Of exact sums.
-        """
+        """Return the recovery of exact sums, before noise."""
         low, high = map(float, self.value_range)
         masked = self.prototypes == "masked"
         exact = not self._is_private
@@ -125,75 +114,38 @@ class PrototypeRounds(FederatedSystem):
             max_entries=n_items if exact else min(self.max_entries, n_items),
             value_range=(low if masked else 0.0, high),
             support_size=self._n_support(n_items) if self.support == "gumbel" else None,
-            steps_per_unit=_EXACT_STEPS if exact else steps_per_unit(self._reach),
+            steps_per_unit=_EXACT_STEPS if exact else steps_per_unit(self._max_summand),
         )
 
     def budget(self, n_items: int) -> Budget | None:
-        """What an entity spends on what; None without privacy.
-
-        Parameters
-        ----------
-        n_items : int
-            Size of the public catalogue.
-
-        Returns
-        -------
-        Budget or None
-            The same for all entities.
-        """
+        """Return the division of each entity's budget; None without privacy."""
         if self.epsilon is None or not self._is_private:
             return None
         clusters = self.grouping == "kmeans" and self.n_prototypes != 1
         delta = None if self.delta is None else float(self.delta)
-        most = MAX_PROTOTYPES if isinstance(self.n_prototypes, str) else self.n_prototypes
+        max_prototypes = MAX_PROTOTYPES if isinstance(self.n_prototypes, str) else self.n_prototypes
         return plan(
-            float(self.epsilon), delta, self.sums(n_items), n_items, most, self.max_rows_per_user, clusters,
+            float(self.epsilon), delta, self.sums(n_items), n_items, max_prototypes, self.max_rows_per_user, clusters,
             clusters and self.candidates == "grid",
         )  # fmt: skip
 
     def recovery(self, n_items: int) -> Recovery:
-        """Return the recovery of an entity's sums: with the noise that the budget leaves for them, or exact.
-
-        Parameters
-        ----------
-        n_items : int
-            Size of the public catalogue.
-
-        Returns
-        -------
-        Recovery
-            The same for all entities.
-        """
+        """Return the recovery of an entity's sums: with the noise that the budget leaves for them, or exact."""
         budget = self.budget(n_items)
         return self.sums(n_items) if budget is None else budget.recovery
 
     def _n_support(self, n_items: int) -> int:
+        """Return the number of entries of a prototype."""
         return min(self.n_support_items, n_items) if self.support == "gumbel" else n_items
 
     def initial_state(self, names: tuple[str, ...], n_prototypes: tuple[int, ...], n_items: int, key: Key) -> Any:
-        """A server that has heard nobody yet.
-
-        Parameters
-        ----------
-        names : tuple of str
-            The entities.
-        n_prototypes : tuple of int
-            What each sends.
-        n_items : int
-            Size of the public catalogue.
-        key : Key
-            Source of the seed of the factorisation.
-
-        Returns
-        -------
-        PrototypeState
-            Without prototypes.
-        """
+        """Return the server's state without prototypes; the seed of the factorisation is drawn from `key`."""
         seed = int(key.words(_SEED, size=1)[0])
-        entities, items, counts, sums = self._nothing(n_items).values()
+        entities, items, counts, sums = self._no_prototypes(n_items).values()
         return PrototypeState(names, n_prototypes, n_items, entities, items, counts, sums, seed)
 
-    def _nothing(self, n_items: int) -> dict[str, np.ndarray]:
+    def _no_prototypes(self, n_items: int) -> dict[str, np.ndarray]:
+        """Return the empty arrays of an update."""
         n_support = self._n_support(n_items)
         wide = np.zeros((0, n_support), dtype=np.int64)
         counts = wide if self.prototypes == "masked" else np.zeros((0, 1), dtype=np.int64)
@@ -202,7 +154,7 @@ class PrototypeRounds(FederatedSystem):
     # ---- the three functions ------------------------------------------------------------------------------------
 
     def count_clients(self, shard: Interactions) -> int:
-        """An entity is one client: how many users it has is not told."""
+        """Return 1: an entity is one client, and its number of users is private."""
         return 1
 
     def local_round(
@@ -215,7 +167,7 @@ class PrototypeRounds(FederatedSystem):
         sender: str = "shard-0",
         n_threads: int = 0,
     ) -> Update:
-        """Release the prototypes of one entity, `shard`, which `sender` names."""
+        """Release the prototypes of one entity, `shard`, with the name `sender`."""
         recovery = self.recovery(shard.n_items)
         recovery.check_users(shard.n_users)
         if self.epsilon is not None:
@@ -226,64 +178,65 @@ class PrototypeRounds(FederatedSystem):
         n_threads = threads_for_rows(limited.n_users, resolve_n_threads(n_threads))
         options: dict[str, Any] = {"key": key, "n_threads": n_threads}
         if self.epsilon is not None and self.variant == "published":
-            sent = published_sums(limited, n_prototypes, float(self.epsilon), recovery, entity=entity, **options)
+            release = published_sums(limited, n_prototypes, float(self.epsilon), recovery, entity=entity, **options)
         else:
             labels = self._group(limited, n_prototypes, key, entity, n_threads)
-            sent = recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)
-        of = np.full(n_prototypes, entity, dtype=np.int64)
-        return Update(round, sender, 1, dict(zip(_FIELDS, (of, sent.items, sent.counts, sent.sums), strict=True)))
+            release = recover_prototypes(limited, labels, n_prototypes, recovery, round=entity, **options)
+        entities = np.full(n_prototypes, entity, dtype=np.int64)
+        arrays = entities, release.items, release.counts, release.sums
+        return Update(round, sender, 1, dict(zip(_FIELDS, arrays, strict=True)))
 
     def merge(self, a: Update, b: Update) -> Update:
-        """Put two lists of prototypes together."""
+        """Concatenate two lists of prototypes."""
         arrays = {name: np.concatenate([a.arrays[name], b.arrays[name]]) for name in _FIELDS}
         return Update(a.round, "merged", a.n_clients + b.n_clients, arrays)
 
     def apply(self, state: PrototypeState, update: Update) -> PrototypeState:
-        """Keep the prototypes, in the order of entities."""
+        """Store the prototypes, in the order of entities."""
         order = np.argsort(update.arrays["entity"], kind="stable")
         entities, items, counts, sums = (update.arrays[name][order] for name in _FIELDS)
         return replace(state, entities=entities, items=items, counts=counts, sums=sums)
 
-    # ---- what a server accepts ----------------------------------------------------------------------------------
+    # ---- checks of updates --------------------------------------------------------------------------------------
 
     def zero_update(self, state: PrototypeState, round: int) -> Update:
-        """The identity of `merge`."""
-        return Update(round, "nobody", 0, self._nothing(state.n_items))
+        """Return the identity of `merge`."""
+        return Update(round, "nobody", 0, self._no_prototypes(state.n_items))
 
     def rules(self, state: PrototypeState, n_clients: int) -> Mapping[str, ArrayRule]:
-        """What a well-formed update looks like."""
-        shapes = {name: (None, *array.shape[1:]) for name, array in self._nothing(state.n_items).items()}
+        """Return type, shape and range of the arrays of an update."""
+        shapes = {name: (None, *array.shape[1:]) for name, array in self._no_prototypes(state.n_items).items()}
         rules = {name: ArrayRule(np.int64, shape) for name, shape in shapes.items()}
         rules["entity"] = ArrayRule(np.int64, (None,), 0, len(state.names) - 1)
         rules["item"] = ArrayRule(np.int64, shapes["item"], 0, state.n_items - 1)
         return rules
 
     def inconsistency(self, state: PrototypeState, update: Update) -> str | None:
-        """Why an update's fields contradict each other, each of which has passed its rule."""
+        """Return why the fields of an update contradict each other, or None."""
         lengths = {len(array) for array in update.arrays.values()}
         entity = state.names.index(update.sender)
         if lengths != {state.n_prototypes[entity]}:
-            return f"it has {sorted(lengths)} prototypes, and {state.n_prototypes[entity]} were asked for"
+            return f"it has {sorted(lengths)} prototypes, and must have {state.n_prototypes[entity]}"
         if (update.arrays["entity"] != entity).any():
-            return "it speaks for another entity"
+            return "it has prototypes of another entity"
         items = np.sort(update.arrays["item"], axis=1)
         if (np.diff(items, axis=1) == 0).any():
             return "a prototype has an item twice"
         return None
 
     def round_event(self, n_clients: int) -> Event:
-        """What the round is about to do to a user: the noise on the sums; `budget` lists all the rest."""
-        budget = self._announced
+        """Return the event of the noise on the sums; `budget` has the events before it."""
+        budget = self._planned_budget
         if budget is None and self.epsilon is not None:
             return Unprotected(f"prototypes as published, epsilon {self.epsilon:g}: nominal, not a guarantee")
         if budget is None:
             return Unprotected("sums over groups of users" if self.grouping != "exemplars" else "rows of users")
         return budget.events[-1]
 
-    _announced: Budget | None = None
+    _planned_budget: Budget | None = None
 
     def traffic(self, state: PrototypeState, n_clients: int) -> RoundTraffic:
-        """What the round moves, as an entity's mean: 8 bytes a number up, item factors of 4 bytes a number down."""
+        """Return the mean traffic of an entity: 8 bytes per number up, item factors of 4 bytes per number down."""
         n_support = self._n_support(state.n_items)
         numbers = 2 * n_support if self.prototypes == "masked" else n_support + 1
         numbers += n_support if self.support == "gumbel" else 0
@@ -295,13 +248,13 @@ class PrototypeRounds(FederatedSystem):
     # ---- inside an entity ---------------------------------------------------------------------------------------
 
     def _limit(self, shard: Interactions, key: Key) -> Interactions:
-        """Values clipped to the range, and at most `max_entries` random ones of each user."""
+        """Return values clipped to the range, and at most `max_entries` random ones of each user."""
         rule = self.sums(shard.n_items)
         low, high = map(float, self.value_range)
         return limit_contributions(shard, rule.max_entries, value_range=(low, high), key=key)
 
     def _group(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
-        """The group of each user; -1 for none."""
+        """Return the group of each user; -1 for none."""
         if self.grouping == "exemplars":
             order = key.permutation(f"{_GROUPS}.{entity}", size=shard.n_users)
             labels = np.full(shard.n_users, -1, dtype=np.int64)
@@ -310,32 +263,33 @@ class PrototypeRounds(FederatedSystem):
         if n_prototypes == 1 or (self.epsilon is None and not shard.n_users):
             return np.zeros(shard.n_users, dtype=np.int64)
         if self.grouping == "random":
+            # A user's group depends on the user's random stream only, and so on no data.
             words = key.words_by_user(_GROUPS, shard.global_user_ids, size=1)[:, 0]
             return (words % np.uint64(n_prototypes)).astype(np.int64)
         if self.epsilon is None:
             n_clusters = min(n_prototypes, shard.n_users)
-            own = Key(key.subkey(f"{_GROUPS}.{entity}").tobytes())
-            return clustering.kmeans(shard, n_clusters, key=own, n_threads=n_threads).labels.astype(np.int64)
+            group_key = Key(key.subkey(f"{_GROUPS}.{entity}").tobytes())
+            return clustering.kmeans(shard, n_clusters, key=group_key, n_threads=n_threads).labels.astype(np.int64)
         return self._cluster(shard, n_prototypes, key, entity, n_threads)
 
     def _cluster(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
-        """Groups of users by private k-means; of what is chosen from the data, only the centres are released."""
+        """Return groups of users by private k-means; among the choices from the data only the centres are released."""
         budget = self.budget(shard.n_items)
         swap_epsilon = (budget and budget.swap_epsilon) or 0.0
         level_epsilon = (budget and budget.level_epsilon) or 0.0
         radius = float(self.value_range[1]) * min(self.max_entries, shard.n_items) ** 0.5
-        n_candidates = max(N_CANDIDATES, 2 * n_prototypes)  # public: so that there is something to swap in
+        n_candidates = max(N_CANDIDATES, 2 * n_prototypes)  # public, and enough for swaps
         points = project_rows(shard, N_DIMENSIONS, radius, key=key, round=entity, n_threads=n_threads)
         if self.candidates == "grid":
-            places = grid_candidates(
+            candidates = grid_candidates(
                 points, n_candidates, radius=radius, depth=GRID_DEPTH, n_shifts=1, epsilon=level_epsilon,
                 key=key, round=entity,
             )  # fmt: skip
         else:
-            places = public_candidates(n_candidates, N_DIMENSIONS, radius, key=key, round=entity)
+            candidates = public_candidates(n_candidates, N_DIMENSIONS, radius, key=key, round=entity)
         centers = private_kmeans(
-            points, places, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,
+            points, candidates, n_prototypes, radius=radius, n_swaps=N_SWAPS, epsilon=swap_epsilon, key=key,
             round=entity, n_threads=n_threads,
         )  # fmt: skip
-        # An entity without users sends noise like any other.
+        # An entity without users sends noise like the others.
         return clustering.assign_rows(points, centers, n_threads=n_threads)[0].astype(np.int64)

@@ -89,7 +89,7 @@ class GridNoise:
         """Return the event of one release of the sum of `what` over a cohort drawn without replacement."""
         kind = "gaussian" if self.clip_order == 2 else "laplace"
         check_grid_sums(kind, self.clip_norm, self.noise_multiplier, cohort_size)
-        # Replacing one clipped vector moves the sum by at most twice the bound; truncation to steps shrinks vectors only.
+        # Replacing one clipped vector moves the sum by at most twice the bound; truncation only shrinks vectors.
         sensitivity = 2 * Fraction(self.clip_norm) / Fraction(self.step)
         distance = self.mechanism.total_distance(n_draws)
         if isinstance(self.mechanism, RoundedGaussian):

@@ -371,8 +371,8 @@ class RatingItemKNN(RatingBaseline):
         return similar_neighbors(columns, n, self.neighbor_items_, self.neighbor_similarities_)
 
     def _by_user(self, values: np.ndarray) -> "scipy.sparse.csr_array":
-        data = self.interactions_
         """Return values of all interactions as a CSR array."""
+        data = self.interactions_
         return scipy.sparse.csr_array((values, data.indices, data.indptr), shape=data.shape)
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:

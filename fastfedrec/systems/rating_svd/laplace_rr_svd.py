@@ -234,7 +234,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
         if self.variant == "published":
             ledger.note(truth_statement(self.published_mechanism))
         elif channel is not None and not self.hide_items:
-            longest = self._longest or 0
+            longest = self._max_reports or 0
             ledger.record(self.values_event(channel, longest, n_users), simulation=key.is_simulation)
             affected = "any user, by max_ratings" if self.max_ratings is not None else "the user with the most ratings"
             ledger.note(

@@ -197,7 +197,7 @@ def test_a_node_that_speaks_for_another_entity_is_refused(data):
     system = PrivatePrototypes(n_prototypes=2)
     change = altered("update", "entity", lambda a: Array(np.zeros_like(a.numpy())))
     _, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(change)))
-    assert any("speaks for another entity" in rejection.reason for rejection in engine.rejections)
+    assert any("it has prototypes of another entity" in rejection.reason for rejection in engine.rejections)
     silent = MemoryGrid(two_nodes(system, data), lambda r: [r] if r.metadata.message_type == "query" else [])
     with pytest.raises(RuntimeError, match="nobody answered PrivatePrototypes"):
         serve(system, data, silent)

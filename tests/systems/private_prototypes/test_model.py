@@ -316,10 +316,10 @@ def altered(name, change):
         (lambda update: None, "must be an Update"),
         (altered("sum", lambda a: a.astype(float)), "'sum' must have dtype int64"),
         (altered("sum", lambda a: a[:, :-1].copy()), "'sum' must have shape"),
-        (altered("entity", lambda a: 0 * a), "speaks for another entity"),
+        (altered("entity", lambda a: 0 * a), "has prototypes of another entity"),
         (altered("entity", lambda a: a + 7), "'entity' must be at most 1"),
         (altered("item", lambda a: 0 * a), "has an item twice"),
-        (altered("count", lambda a: a[:1]), r"has \[1, 2\] prototypes, and 2 were asked for"),
+        (altered("count", lambda a: a[:1]), r"has \[1, 2\] prototypes, and must have 2"),
         (altered("count", lambda a: np.concatenate([a, a])), r"has \[2, 4\] prototypes, and 2"),
     ],
 )

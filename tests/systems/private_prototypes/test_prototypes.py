@@ -188,7 +188,7 @@ def test_bad_arguments():
         recover_prototypes(x, labels, 1, recovery(max_entries=2), key=KEY)
     with pytest.raises(ValueError, match=r"interactions must have values in \(1\.0, 3\.0\)"):
         recover_prototypes(x, labels, 1, recovery(value_range=(1.0, 3.0)), key=KEY)
-    with pytest.raises(ValueError, match=r"labels must lie in \[-1, 1\), got 2 to 2"):
+    with pytest.raises(ValueError, match=r"labels must be in \[-1, 1\), got 2 to 2"):
         recover_prototypes(x, labels + 2, 1, recovery(), key=KEY)
     with pytest.raises(ValueError, match="labels must be integers, one a user"):
         recover_prototypes(x, labels[1:], 1, recovery(), key=KEY)
