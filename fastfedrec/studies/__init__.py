@@ -1,6 +1,6 @@
-"""What calls systems, and nothing calls but the command line: figures, sweeps, advice, attacks.
+"""Studies that run systems and are called by the command line alone: figures, sweeps, advice, attacks.
 
-What one model's scores are worth is in `evaluation`.
+Metrics of one model's scores are in `evaluation`.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Attacks by experiment: on what parties of FedRec, FedGNN and DMF get, and on whose data any model was fitted on."""
+"""Experimental attacks: inference from messages of FedRec, FedGNN and DMF, and membership inference on any model."""
 
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
 from fastfedrec.systems.dmf.attacks import neighbor_gradients, neighbor_intersection

@@ -45,7 +45,7 @@ def test_demo(tmp_path, capsys, small_demo, monkeypatch):
     assert page.with_name("utility.png").read_bytes().startswith(b"\x89PNG")
     for part in (
         "true epsilon  HR@10  NDCG@10", "Popularity", "EASE", "DPGram", "DPPopularity", "DPLCF", "FMFLDP", "SIMULATION",
-        "Without privacy, ", "FMF-LDP as it was published", "no epsilon here covers them", str(page),
+        "Without privacy, ", "FMF-LDP as published", "no epsilon here covers them", str(page),
     ):  # fmt: skip
         assert part in captured.out
     assert "fit" in captured.err
@@ -114,7 +114,7 @@ def test_account_of_gaussian_noise(capsys):
         ("demo --se 1", "unrecognized arguments"),
         ("fit", "arguments are required: SYSTEM, --data; see fastfedrec fit --help"),
         (f"fit svd --data {DATA}", "unknown system 'svd'; there are private-recommender, fmf-ldp"),
-        (f"fit fmf-ldp --data {DATA} --set epsilon", "--set takes NAME=VALUE, got 'epsilon'"),
+        (f"fit fmf-ldp --data {DATA} --set epsilon", "--set must be NAME=VALUE, got 'epsilon'"),
         (
             f"fit fmf-ldp --data {DATA} --set eps=1",
             "has no parameter 'eps' (did you mean 'epsilon'?); it has n_factors, epsilon",
@@ -129,11 +129,11 @@ def test_account_of_gaussian_noise(capsys):
         ("fit random --data generated:50x5", "n_items must be at least 31"),
         ("fit random --data absent", "path 'absent' does not exist"),
         ("fit random --data absent.npz", "absent.npz"),
-        (f"fit random --data {DATA} --min-interactions 301", "has no interactions left"),
-        (f"fit random --data {DATA} --out absent/model", "must be a file in a folder that exists"),
+        (f"fit random --data {DATA} --min-interactions 301", "has no remaining interactions"),
+        (f"fit random --data {DATA} --out absent/model", "must be a file in an existing folder"),
         (f"evaluate random --data {DATA} --metrics recall", "unknown metric 'recall'"),
         (f"evaluate random --data {DATA} --metrics rmse", "Random predicts no ratings"),
-        (f"evaluate laplace-rr-svd --data {DATA} --metrics rmse,mrr", "rmse and mae are measured by themselves"),
+        (f"evaluate laplace-rr-svd --data {DATA} --metrics rmse,mrr", "must not mix rmse and mae with rankings"),
         (f"fit fedrec --data {DATA}", f"FedRec fits ratings, and {DATA} has none"),
         (f"evaluate laplace-rr-svd --data {DATA}", f"LaplaceRRSVD fits ratings, and {DATA} has none"),
         (f"evaluate popularity --metrics rmse --data {DATA}", "Popularity predicts no ratings"),
@@ -173,10 +173,13 @@ def test_account_of_gaussian_noise(capsys):
         ("reproduce privrec --table 4 --only PrivRec", "--only is for dp-als and ncf, and for tables"),
         ("reproduce private-prototypes --figure 1 --seeds 0", "--seeds must be at least 1, got 0"),
         ("reproduce dp-gram --figure map --seeds 2", "--seeds is not for figure map of dp-gram"),
-        ("reproduce dp-gram --table movielens", "--data is required for table movielens of dp-gram: MovieLens 1M"),
-        ("reproduce dp-subspace --table sizes --data x", "whose data are generated"),
+        ("reproduce dp-gram --table movielens", "--data is required for table movielens of dp-gram; pass MovieLens 1M"),
+        ("reproduce dp-subspace --table sizes --data x", "uses generated data; leave --data out"),
         ("reproduce dp-subspace --figure map", "--table of dp-subspace must be one of sizes"),
-        ("reproduce fedrec --table 2 --data x --seeds 2", "--seeds is for fmf-ldp; fedrec runs over five"),
+        (
+            "reproduce fedrec --table 2 --data x --seeds 2",
+            "fedrec runs on five splits, with --quick on one; leave --seeds out",
+        ),
         ("reproduce laplace-rr-svd --figure 2 --data x --seeds 2", "--seeds is for fmf-ldp"),
         ("reproduce privrec --figure 2 --data x.zip --seeds 3", "--seeds is for tables stage1 and gap of privrec"),
         ("reproduce fedrec --table 2", "--data is required for fedrec"),
@@ -185,7 +188,7 @@ def test_account_of_gaussian_noise(capsys):
         ("reproduce privrec --table 2", "--data is required for table 2"),
         ("reproduce privrec --figure 2", "--data is required for figure 2 of privrec"),
         ("reproduce privrec --figure 4", "--data is required for figure 4"),
-        ("reproduce dp-gram --figure map --data x", "whose data are generated"),
+        ("reproduce dp-gram --figure map --data x", "uses generated data; leave --data out"),
         ("reproduce private-prototypes --figure 1 --data x", "--data is not for figure 1"),
         ("reproduce privrec --table 4 --data x.zip", "--data is not for table 4 of privrec"),
         ("reproduce fmf-ldp --figure 4 --data absent", "path 'absent' does not exist"),

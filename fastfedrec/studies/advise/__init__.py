@@ -1,4 +1,4 @@
-"""Measures what `advise` answers from, and how far its choice is behind the best: on generated data only.
+"""Sweeps on generated data that `advise` reads, and the regret of its choice against the best system.
 
 The choice itself is in `systems.private_recommender`.
 """

@@ -1,7 +1,7 @@
-"""How far the choice of `advise` is behind the best of all systems: ``fastfedrec sweep --choices --out DIR``.
+"""Regret of the choice of `advise` against the best of all systems: ``fastfedrec sweep --choices --out DIR``.
 
-The map has another preset of the generator than the sweeps.  Its systems are tested on users who take no part, so that
-a difference of .02 is not chance with few users either.  No constant of the rule is set by it.
+The map uses a different preset of the generator than the sweeps.  Its systems are tested on held-out users, so that a
+difference of .02 is significant with few train users as well.  No constant of the rule is tuned on it.
 """
 
 import itertools
@@ -23,58 +23,39 @@ from fastfedrec.systems.private_recommender.recipes import RECIPES, calibrated
 
 __all__ = ["FULL", "QUICK", "Grid", "best_of", "choose_again", "measure_choices", "summary_of", "write_choices"]
 
+# A different preset from the sweeps that `advise` reads, so the map tests the choice on different data.
 PRESET = "movielens-20m"
-_LONG_ROWS = 120.0  # of the preset, before rows are shortened
-_TESTED = 4_000  # under each of three seeds: the standard error of a share of .3 is then .004
+_PRESET_ROW_LENGTH = 120.0  # mean number of items per user before rows are thinned
+_N_HELD_OUT = 4_000  # tested users of each of three seeds; the standard error of a share of .3 is then .004
 DELTA = 1e-6
 METRIC = "hr@10"
-BEHIND = 0.02  # that a choice may be behind
+BEHIND = 0.02  # largest accepted difference between the best system's metric and the choice's
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of the map: every combination, in every trust model.
-
-    Parameters
-    ----------
-    users, items : tuple of int
-        Sizes of the data.
-    row_lengths : tuple of float
-        Items of a user, on average, shorter than the preset's: each is kept with one probability.  Rows that are
-        thinned to a few items carry less information than real short rows, so that the full map has none.
-    epsilons : tuple of float
-        For replacing all data of one user.
-    n_seeds : int
-        Data, split and noise are drawn anew for each.
-    most_cells : int
-        Users times items of a data set, at most.
-    """
+    """The cells of the map: every combination of sizes, row lengths and epsilons, in every trust model."""
 
     users: tuple[int, ...]
     items: tuple[int, ...]
+    # Rows are thinned to this mean length.  Rows of a few items would carry less information than real short rows.
     row_lengths: tuple[float, ...]
-    epsilons: tuple[float, ...]
+    epsilons: tuple[float, ...]  # nats, for replacing all data of one user
     n_seeds: int
-    most_cells: int = 11_000_000
+    max_cells: int = 11_000_000  # maximum of users times items of a data set
 
     def data(self) -> list[GeneratedData]:
-        """All data sets, the cheapest first.
-
-        Returns
-        -------
-        list of GeneratedData
-            Of no more cells than may be.
-        """
-        found = [
-            GeneratedData(n_users, n_items, length, PRESET, length / _LONG_ROWS, _TESTED)
+        """Return all data sets of at most `max_cells` cells, the smallest first."""
+        data_sets = [
+            GeneratedData(n_users, n_items, length, PRESET, length / _PRESET_ROW_LENGTH, _N_HELD_OUT)
             for n_users, n_items, length in itertools.product(self.users, self.items, self.row_lengths)
-            if n_users * n_items <= self.most_cells
+            if n_users * n_items <= self.max_cells
         ]
-        return sorted(found, key=lambda data: (data.n_users * data.n_items, data.row_length or 0.0))
+        return sorted(data_sets, key=lambda data: (data.n_users * data.n_items, data.row_length or 0.0))
 
     @property
     def n_cells(self) -> int:
-        """Of the map."""
+        """Number of cells of the map."""
         return len(self.data()) * len(self.epsilons) * len(TRUST_VIEWS)
 
 
@@ -90,24 +71,7 @@ def measure_choices(
     n_threads: int = 0,
     show_progress: bool = False,
 ) -> dict[str, Any]:
-    """Measure every system at every epsilon of the map beside what `advise` chooses, and write ``choices.json``.
-
-    Parameters
-    ----------
-    folder : Path
-        For the file, which is written anew after each data set, and for finished runs: a second call goes on.
-    quick : bool
-        One small data set and epsilon.
-    n_jobs, n_threads : int
-        As for `sweep.sweep`.
-    show_progress : bool
-        Draw a bar for each data set.
-
-    Returns
-    -------
-    dict
-        What was written; "cells" has one entry for each trust model, epsilon and data set.
-    """
+    """Measure every system and the choice of `advise` at every epsilon of the map, and write ``choices.json``."""
     grid = QUICK if quick else FULL
     cells: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
@@ -127,13 +91,14 @@ def measure_choices(
             show_progress=show_progress,
         )
         failures += run.failures
+        # A dict is not hashable, so parameters are compared as text.
         measured = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
         cells += [
             _cell(data, trust, epsilon, measured) for trust, epsilon in itertools.product(TRUST_VIEWS, grid.epsilons)
         ]
         document = {
             "source": f"GENERATED DATA (generate_implicit, {PRESET} preset), drawn anew for each seed",
-            "protocol": f"leave one out of {_TESTED:,} people who took no part, 99 unseen items",
+            "protocol": f"leave one out of {_N_HELD_OUT:,} held-out users, 99 unseen items",
             "code": run.settings["code"],
             "delta": DELTA,
             "privacy_unit": "user",
@@ -144,51 +109,35 @@ def measure_choices(
             "failures": failures,
             "cells": cells,
         }
+        # The file is written after each data set, and a second call continues from the finished runs.
         write_choices(folder, plain(document))
     return plain(document)
 
 
 def choose_again(path: Path) -> dict[str, Any]:
-    """Of a map that was measured before, what `advise` chooses now.
-
-    Parameters
-    ----------
-    path : Path
-        As `measure_choices` wrote it.
-
-    Returns
-    -------
-    dict
-        The map, with the choices of this version of the package.
-    """
+    """Read a map of `measure_choices`, and return it with the choices of this version of `advise`."""
     document = json.loads(path.read_text())
     return document | {"cells": [cell | {"choice": _choice(cell)} for cell in document["cells"]]}
 
 
 def write_choices(folder: Path, document: dict[str, Any]) -> None:
-    """Write ``choices.json``, a line for each cell.
-
-    Parameters
-    ----------
-    folder : Path
-        Made where it is not there.
-    document : dict
-        A map.
-    """
+    """Write ``choices.json`` with a line for each cell, and create its folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    # One line per cell keeps the file readable and its versions comparable.
     head = json.dumps(document | {"cells": []}, indent=1, allow_nan=False)
     lines = ",\n".join(json.dumps(cell, allow_nan=False) for cell in document["cells"])
     write_text(folder / "choices.json", head.replace('"cells": []', f'"cells": [\n{lines}\n ]') + "\n")
 
 
 def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:
-    """Every system that can be had on one data set, in reasonable time, and items at random, each once."""
-    found = {"Random()": Setting("Random", {})}
+    """Return the distinct settings of every system that is feasible on one data set, and the random recommender."""
+    settings = {"Random()": Setting("Random", {})}
     for recipe, epsilon in itertools.product(RECIPES, epsilons):
         chosen = calibrated(recipe, epsilon, DELTA, data.n_users, data.n_items)
         if chosen is not None and recipe.is_small(data.n_users, data.n_items, chosen[1]):
-            found[f"{recipe.system}({chosen[0]})"] = Setting(recipe.system, chosen[0])
-    return list(found.values())
+            # The text is a key, so that equal settings of several recipes are fitted once.
+            settings[f"{recipe.system}({chosen[0]})"] = Setting(recipe.system, chosen[0])
+    return list(settings.values())
 
 
 def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[str, str], Cell]) -> dict[str, Any]:
@@ -200,13 +149,13 @@ def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[
         if recipe.trust == trust
         and (chosen := calibrated(recipe, epsilon, DELTA, data.n_users, data.n_items)) is not None
     ]
-    found = {system: measured.get((system, str(plain(parameters)))) for system, parameters in settings}
+    cells_by_system = {system: measured.get((system, str(plain(parameters)))) for system, parameters in settings}
     cell = {
         "n_users": data.n_users, "n_items": data.n_items, "row_length": data.row_length, "epsilon": epsilon,
         "trust": trust,
         "systems": {
             system: [round(value, 4) for value in run.metrics[METRIC]]
-            for system, run in found.items()
+            for system, run in cells_by_system.items()
             if run is not None
         },
     }  # fmt: skip
@@ -214,49 +163,28 @@ def _cell(data: GeneratedData, trust: str, epsilon: float, measured: dict[tuple[
 
 
 def _choice(cell: dict[str, Any]) -> dict[str, Any]:
-    """Return the chosen system, and how far it is behind the best of a cell; None where it was not measured."""
+    """Return the chosen system of a cell and its difference from the best one, or None if it was not measured."""
     means = {system: statistics.fmean(values) for system, values in cell["systems"].items()}
+    # `advise` receives public numbers alone, and no measured figure of the cell.
     chosen = advise(cell["n_users"], cell["n_items"], cell["epsilon"], cell["trust"], delta=DELTA).best.system
     return {"system": chosen, "behind": round(max(means.values()) - means[chosen], 4) if chosen in means else None}
 
 
 def best_of(cell: dict[str, Any]) -> str:
-    """The best system of a cell, by its mean over seeds.
-
-    Parameters
-    ----------
-    cell : dict
-        Of a map.
-
-    Returns
-    -------
-    str
-        Its name.
-    """
+    """Return the name of a cell's best system, by its mean over seeds."""
     return max(cell["systems"], key=lambda system: statistics.fmean(cell["systems"][system]))
 
 
 def summary_of(document: dict[str, Any]) -> str:
-    """Lay out a map as text.
-
-    Parameters
-    ----------
-    document : dict
-        As `measure_choices` returns it.
-
-    Returns
-    -------
-    str
-        How many cells there are, how far the choice is behind, and those that are too far.
-    """
+    """Format a map as text: the number of cells, the largest difference, and the cells above `BEHIND`."""
     lines = [f"{len(document['cells'])} of {document['n_cells']} cells; {document['source']}"]
     behind = [cell["choice"]["behind"] for cell in document["cells"]]
-    known = [value for value in behind if value is not None]
-    far = sum(value > BEHIND for value in known)
-    most = f"{max(known):.3f}" if known else "-"
-    lines.append(f"at most {most} behind the best, more than {BEHIND} in {far} of {len(known)} cells")
-    if len(known) < len(behind):
-        lines.append(f"  in {len(behind) - len(known)} the chosen system was not measured")
+    measured = [value for value in behind if value is not None]
+    n_too_far = sum(value > BEHIND for value in measured)
+    max_behind = f"{max(measured):.3f}" if measured else "-"
+    lines.append(f"at most {max_behind} behind the best, more than {BEHIND} in {n_too_far} of {len(measured)} cells")
+    if len(measured) < len(behind):
+        lines.append(f"  in {len(behind) - len(measured)} the chosen system was not measured")
     rows = [
         (
             cell["trust"], f"{cell['n_users']:,}", f"{cell['n_items']:,}", f"{cell['row_length']:g}",

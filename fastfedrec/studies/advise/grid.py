@@ -1,4 +1,4 @@
-"""Makes a file of sweeps for `advise`, on generated data only: ``fastfedrec sweep --advice --out DIR``."""
+"""Sweeps on generated data with the figures that `advise` reads: ``fastfedrec sweep --advice --out DIR``."""
 
 import itertools
 import json
@@ -20,12 +20,12 @@ USERS = (1_000, 10_000, 30_000, 100_000)
 ITEMS = (300, 1_000, 3_000)
 ROW_LENGTHS = (30.0, 100.0)
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
-FEW_EPSILONS = (0.5, 1.0, 2.0, 4.0)  # with more users than the fewest, whose fits take longer
-MOST_CELLS = 100_000_000  # users times items
-SEEDS = {1_000: 3}  # elsewhere one: there, many users are tested under it
+FEW_EPSILONS = (0.5, 1.0, 2.0, 4.0)  # for data above the smallest number of users, where fits take longer
+MAX_CELLS = 100_000_000  # maximum of users times items of a data set
+SEEDS = {1_000: 3}  # number of seeds by number of users; larger data use one seed, which tests many users
 DELTA = 1e-6
 METRICS = ("hr@10", "ndcg@10")
-REFERENCES = ("Popularity", "EASE")  # without privacy
+REFERENCES = ("Popularity", "EASE")  # systems without privacy
 
 
 def measure(
@@ -36,29 +36,15 @@ def measure(
     n_threads: int = 0,
     show_progress: bool = False,
 ) -> tuple[dict[str, Any], tuple[dict[str, Any], ...]]:
-    """Run the grid, and write ``advice.json``.
+    """Run the grid and write ``advice.json``; return its content and the failed runs.
 
-    Parameters
-    ----------
-    folder : Path
-        For the file, and for finished runs.
-    systems : sequence of str or None
-        Names of classes that are measured; all others stay as they were stored.  None measures all.
-    n_jobs, n_threads : int
-        As for `sweep.sweep`.
-    show_progress : bool
-        Draw a bar for each data set.
-
-    Returns
-    -------
-    tuple of dict and tuple of dict
-        What was written; the runs that failed.
+    With `systems`, only these classes are measured, and all other rows are those of the stored file.
     """
     rows: list[dict[str, Any]] = []
     failures: list[dict[str, Any]] = []
-    found: dict[str, Any] = {}
+    run_settings: dict[str, Any] = {}
     for n_users, n_items, length in itertools.product(USERS, ITEMS, ROW_LENGTHS):
-        if n_users * n_items > MOST_CELLS:
+        if n_users * n_items > MAX_CELLS:
             continue
         plan = [step for step in _plan(n_users, n_items) if systems is None or step[0].system in systems]
         run = sweep(
@@ -77,6 +63,7 @@ def measure(
         failures += run.failures
         cells = {(cell.system, str(cell.parameters)): cell for cell in run.cells}
         for setting, recipe, epsilon, is_popularity in plan:
+            # A cell is missing if all its runs failed; these are listed in `failures`.
             cell = cells.get((setting.system, str(plain(dict(setting.parameters)))))
             if cell is None:
                 continue
@@ -97,26 +84,29 @@ def measure(
                     "seconds": round(cell.seconds, 3),
                 }
             )
-        found = run.settings
-    code = found["code"]
+        run_settings = run.settings
+    code = run_settings["code"]
     if systems is not None:
+        # Rows of systems that are not measured are copied from the stored file.
         stored = stored_sweeps()
         code = f"{stored['code']}; {', '.join(systems)}: {code}"
         rows = [row for row in stored["rows"] if row["system"] not in systems] + rows
         rows.sort(key=lambda row: (row["n_users"], row["n_items"], row["row_length"]))
+    n_candidates = run_settings["candidates"]["n"]
     document = {
         "source": "GENERATED DATA (generate_implicit, movielens-1m preset), drawn anew for each seed",
         "command": "fastfedrec sweep --advice",
         "code": code,
-        "machine": found["machine"],
-        "n_threads": max(1, found["n_threads"] // found["n_jobs"]),
+        "machine": run_settings["machine"],
+        "n_threads": max(1, run_settings["n_threads"] // run_settings["n_jobs"]),
         "delta": DELTA,
         "privacy_unit": "user",
         "neighboring": "replace",
-        "protocol": f"leave one out, {found['candidates']['n']} unseen items, at most {found['n_tested']} users tested",
+        "protocol": f"leave one out, {n_candidates} unseen items, at most {run_settings['n_tested']} users tested",
         "rows": rows,
     }
     folder.mkdir(parents=True, exist_ok=True)
+    # One line per row keeps the file readable and its versions comparable.
     lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
     head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
     write_text(folder / "advice.json", head.replace('"rows": []', f'"rows": [\n{lines}\n ]') + "\n")
@@ -127,13 +117,14 @@ _Step = tuple[Setting, Recipe | None, float | None, bool]
 
 
 def _plan(n_users: int, n_items: int) -> list[_Step]:
-    """What is fitted on one data set: each system at each epsilon that it can meet, in reasonable time."""
+    """Return the fits on one data set: each system at each epsilon that it can reach and that is small enough."""
+    # The references have no privacy, so they have neither a recipe nor an epsilon.
     plan: list[_Step] = [(Setting(name, {}), None, None, name == "Popularity") for name in REFERENCES]
     for recipe, epsilon in itertools.product(RECIPES, EPSILONS if n_users == USERS[0] else FEW_EPSILONS):
-        found = calibrated(recipe, epsilon, DELTA, n_users, n_items)
-        if found is None:
+        calibration = calibrated(recipe, epsilon, DELTA, n_users, n_items)
+        if calibration is None:
             continue
-        parameters, planned = found
+        parameters, planned = calibration
         if recipe.is_small(n_users, n_items, planned):
             plan.append((Setting(recipe.system, parameters), recipe, epsilon, planned.is_popularity))
     return plan

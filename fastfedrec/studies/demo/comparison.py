@@ -1,4 +1,4 @@
-"""Systems of each trust model on one population: how useful each is, and what it costs."""
+"""Utility and true privacy cost of systems of each trust model on one population."""
 
 import math
 import time
@@ -24,9 +24,9 @@ __all__ = ["METRICS", "Result", "Run", "line_up", "measure", "verdicts"]
 
 METRICS = ("hr@10", "ndcg@10")
 DELTA = 1e-6
-_MOST_USEFUL = 10.0  # nats; beyond it whoever must guess is right 99.995 times of 100
-PUBLISHED = "FMFLDP"  # at its published setting, whose true cost nobody chooses
-#: True epsilons, in nats, for replacing all data of one user, of each system that can be asked for one.
+_MAX_USEFUL_EPSILON = 10.0  # nats; above it an adversary's best guess is right in at least 99.995% of cases
+PUBLISHED = "FMFLDP"  # measured at its published setting, not calibrated to a true epsilon
+#: True epsilons in nats, for replacing all data of one user, of each system that is calibrated to one.
 TARGETS: dict[str, dict[str, tuple[float, ...]]] = {
     "central": {"DPGram": (0.5, 1.0, 2.0), "DPPopularity": (0.5, 1.0, 2.0)},
     "shuffle": {"ShuffledSketchGram": (1.0, 2.0), "DPPopularity": (1.0, 2.0)},
@@ -36,64 +36,30 @@ TARGETS: dict[str, dict[str, tuple[float, ...]]] = {
 
 @dataclass(frozen=True)
 class Run:
-    """One fit, and the trust models in which its cost is told.
+    """One fit, and the trust models that its cost is reported in."""
 
-    Parameters
-    ----------
-    model : Recommender
-        Not fitted.
-    trusts : tuple of str
-        Of "none", "central", "shuffle" and "local".
-    """
-
-    model: Recommender
-    trusts: tuple[str, ...]
+    model: Recommender  # unfitted
+    trusts: tuple[str, ...]  # "none", "central", "shuffle" or "local"
 
 
 @dataclass(frozen=True)
 class Result:
-    """A row of the table.
+    """A row of the table: one fit in one trust model."""
 
-    Parameters
-    ----------
-    trust : str
-        "none" where there is no guarantee.
-    system, setting : str
-        Its class, and how one would write it in Python.
-    epsilon : float
-        True cost of the whole run, in nats, for replacing all data of one user, against whom `trust` protects from;
-        infinite without a guarantee.
-    metrics : dict of str to float
-        By name.
-    bytes_down, bytes_up : int or None
-        Of one client in the whole run; None where it counts none.
-    seconds : float
-        Of the fit of all clients.
-    """
-
-    trust: str
-    system: str
-    setting: str
+    trust: str  # "none" without a guarantee
+    system: str  # name of the class
+    setting: str  # the system as Python code
+    # True cost of the whole run in nats, for replacing all data of one user, against the adversary of `trust`;
+    # infinite without a guarantee.
     epsilon: float
     metrics: dict[str, float]
-    bytes_down: int | None
+    bytes_down: int | None  # of one client in the whole run; None if the system counts no bytes
     bytes_up: int | None
-    seconds: float
+    seconds: float  # duration of the fit of all clients
 
 
 def line_up(n_users: int, n_items: int) -> list[Run]:
-    """What is fitted on a population of this size.
-
-    Parameters
-    ----------
-    n_users, n_items : int
-        Public sizes.
-
-    Returns
-    -------
-    list of Run
-        Without a guarantee first, then by whom is trusted with most.
-    """
+    """Return the fits on a population of this public size, from systems without privacy to local reports."""
     runs = [Run(model, ("none",)) for model in (Popularity(), EASE(), ImplicitALS())]
     for trust, systems in TARGETS.items():
         for recipe in RECIPES:
@@ -101,7 +67,7 @@ def line_up(n_users: int, n_items: int) -> list[Run]:
                 continue
             for epsilon in systems.get(recipe.system, ()):
                 planned = calibrated(recipe, epsilon, DELTA, n_users, n_items)
-                if planned is not None:  # no setting is so cheap with so few users
+                if planned is not None:  # None: no setting reaches this epsilon with this number of users
                     runs.append(Run(make_system(recipe.system, planned[0]), (trust,)))
     published = FMFLDP()
     total = published.n_rounds * published.n_reports * float(published.epsilon or 0)
@@ -113,25 +79,9 @@ def line_up(n_users: int, n_items: int) -> list[Run]:
 def measure(
     data: Interactions, *, key: Key, noise_key: Key | None, show_progress: bool, runs: list[Run] | None = None
 ) -> list[Result]:
-    """Fit every system on all but one item of each user, and rank that item among all unseen ones.
+    """Fit every system on all but one item of each user, rank that item among all unseen ones, and return the rows.
 
-    Parameters
-    ----------
-    data : Interactions
-        Of generated people.
-    key : Key
-        Of the split, which nobody's privacy rests on.
-    noise_key : Key or None
-        Of fits; None draws from entropy.
-    show_progress : bool
-        Draw a bar over the fits.
-    runs : list of Run or None
-        None takes `line_up`.
-
-    Returns
-    -------
-    list of Result
-        One for each run and trust model.
+    `key` draws the split, which no guarantee depends on; `noise_key` draws the noise, from entropy if it is None.
     """
     train, test = next(LeaveOneOut().split(data, key=key))
     runs = line_up(train.n_users, train.n_items) if runs is None else runs
@@ -149,12 +99,12 @@ def _results(run: Run, train: Interactions, test: Interactions, key: Key, noise_
     seconds = time.perf_counter() - started
     metrics = dict(evaluate(model, train, test, metrics=METRICS, key=key))
     traffic = getattr(model, "communication_", None)
-    moved = traffic.to_dict() if traffic is not None and traffic.rounds else {}
+    byte_totals = traffic.to_dict() if traffic is not None and traffic.rounds else {}
     for trust in run.trusts:
         yield Result(
             trust, type(model).__name__, repr(model),
             math.inf if trust == "none" else model.ledger_.epsilon(TRUST_VIEWS[trust]), metrics,
-            moved.get("download_per_client"), moved.get("upload_per_client"), seconds,
+            byte_totals.get("download_per_client"), byte_totals.get("upload_per_client"), seconds,
         )  # fmt: skip
 
 
@@ -162,51 +112,39 @@ def _results(run: Run, train: Interactions, test: Interactions, key: Key, noise_
 
 
 def verdicts(results: list[Result], n_tested: int) -> list[str]:
-    """What the figures say, in sentences.
-
-    Parameters
-    ----------
-    results : list of Result
-        Of `measure`.
-    n_tested : int
-        Users who were tested.
-
-    Returns
-    -------
-    list of str
-        The best private system of each trust model beside popularity and the best without privacy; what the published
-        setting costs.
-    """
-    metric, free = METRICS[0], [result for result in results if result.trust == "none"]
-    popular = next(result for result in free if result.system == "Popularity").metrics[metric]
-    ceiling = max(free, key=lambda result: result.metrics[metric])
+    """Describe the best system of each trust model, compared with popularity and with systems without privacy."""
+    metric, not_private = METRICS[0], [result for result in results if result.trust == "none"]
+    popular = next(result for result in not_private if result.system == "Popularity").metrics[metric]
+    ceiling = max(not_private, key=lambda result: result.metrics[metric])
+    # The first sentence has the range between popularity and the best model without privacy.
     sentences = [
-        f"Without privacy, {ceiling.system} has the item that was held out among its first ten for "
-        f"{ceiling.metrics[metric]:.1%} of the users; one list of what is popular, the same for all, for {popular:.1%}."
+        f"Without privacy, {ceiling.system} has the held-out item among its first ten for "
+        f"{ceiling.metrics[metric]:.1%} of the users; one list of popular items for all users has it for {popular:.1%}."
     ]
-    words = {"central": "With a trusted server", "shuffle": "Behind a shuffler", "local": "Trusting nobody"}
-    for trust, who in words.items():
-        useful = [r for r in results if r.trust == trust and r.epsilon <= _MOST_USEFUL]
+    parties = {"central": "With a trusted server", "shuffle": "Behind a shuffler", "local": "Without a trusted party"}
+    for trust, party in parties.items():
+        # A trust model with large epsilons alone has no sentence.
+        useful = [r for r in results if r.trust == trust and r.epsilon <= _MAX_USEFUL_EPSILON]
         if not useful:
             continue
         best = max(useful, key=lambda result: result.metrics[metric])
         sentences.append(
-            f"{who}, at a true epsilon of {best.epsilon:.3g}, {best.system} has {best.metrics[metric]:.1%}, "
+            f"{party}, at a true epsilon of {best.epsilon:.3g}, {best.system} has {best.metrics[metric]:.1%}, "
             f"{_relation(best.metrics[metric], popular, n_tested)} that list."
         )
     for shuffled in results:
-        alone = [r for r in results if r.trust == "local" and r.setting == shuffled.setting]
-        if shuffled.trust == "shuffle" and shuffled.system == PUBLISHED and alone:
+        local_results = [r for r in results if r.trust == "local" and r.setting == shuffled.setting]
+        if shuffled.trust == "shuffle" and shuffled.system == PUBLISHED and local_results:
             sentences.append(
-                f"FMF-LDP as it was published has {shuffled.metrics[metric]:.1%}. Each report has a small epsilon, but "
-                f"a user's reports add up: to {alone[0].epsilon:,.0f} against a server that sees who sent what, which "
-                f"bounds nothing, and to {shuffled.epsilon:.2f} if a shuffler breaks every link."
+                f"FMF-LDP as published has {shuffled.metrics[metric]:.1%}. Each report has a small epsilon, but "
+                f"a user's reports add up: to {local_results[0].epsilon:,.0f} against a server that links reports to "
+                f"users, which is no bound in practice, and to {shuffled.epsilon:.2f} if a shuffler breaks every link."
             )
     return sentences
 
 
 def _relation(private: float, popular: float, n_tested: int) -> str:
-    # Two standard errors of a difference of two shares, which is less where the same users favour both models.
+    # Two standard errors of a difference of two shares; it is smaller if the same users favour both models.
     margin = 2 * math.sqrt(2 * 0.25 / max(n_tested, 1))
     if abs(private - popular) <= margin:
         return "no clear difference from"

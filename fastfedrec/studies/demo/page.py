@@ -1,4 +1,4 @@
-"""The demo as a page: what came of it, in a picture, a table and plain words, and what to try next."""
+"""The demo as an HTML page: a figure, a table, a summary in sentences, and next steps."""
 
 import importlib.util
 import io
@@ -16,40 +16,29 @@ from fastfedrec.studies.demo.comparison import METRICS, Result
 
 __all__ = ["draw", "make_page", "table"]
 
-_WHO = {"none": "no privacy", "central": "trusted server", "shuffle": "shuffler", "local": "nobody is trusted"}
-_NEXT = (
+_TRUST_LABELS = {"none": "no privacy", "central": "trusted server", "shuffle": "shuffler", "local": "no trusted party"}
+_NEXT_STEPS = (
     ("Your own data, in one table", "fastfedrec compare --data ratings.csv --system popularity --system dp-gram"),
     ("A system for your numbers", "fastfedrec advise --users 20000 --items 500 --epsilon 1 --trust central"),
     (
         "A private model of your data",
         "fastfedrec fit private-recommender --data ratings.csv --set epsilon=1 --out model",
     ),
-    ("What it cost, for somebody who must sign", "fastfedrec ledger model --html ledger.html"),
+    ("The privacy cost, as a report for sign-off", "fastfedrec ledger model --html ledger.html"),
     ("Evidence against a claim", "fastfedrec audit binary-response"),
 )
-# Of Okabe and Ito, told apart by all eyes, and dark and light enough on either ground.
+# Okabe and Ito's palette, which colour-blind readers can distinguish; visible on light and dark backgrounds.
 _COLOURS = {"central": "#0072b2", "shuffle": "#d55e00", "local": "#009e73"}
 _MARKS = "os^Dv"
 
 
 def table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """The table's header and its cells.
-
-    Parameters
-    ----------
-    results : sequence of Result
-        In their order.
-
-    Returns
-    -------
-    tuple of header and rows
-        Of text.
-    """
+    """Return the table's header and rows as text."""
     header = ("trust", "system", "true epsilon", *(name.upper() for name in METRICS), "bytes down", "up", "seconds")
     rows = [
         (
-            _WHO[r.trust], r.system, _epsilon(r.epsilon), *(f"{r.metrics[name]:.3f}" for name in METRICS),
-            *("-" if moved is None else f"{moved:,}" for moved in (r.bytes_down, r.bytes_up)), f"{r.seconds:.1f}",
+            _TRUST_LABELS[r.trust], r.system, _epsilon(r.epsilon), *(f"{r.metrics[name]:.3f}" for name in METRICS),
+            *("-" if n_bytes is None else f"{n_bytes:,}" for n_bytes in (r.bytes_down, r.bytes_up)), f"{r.seconds:.1f}",
         )
         for r in results
     ]  # fmt: skip
@@ -57,77 +46,48 @@ def table(results: Sequence[Result]) -> tuple[tuple[str, ...], list[tuple[str, .
 
 
 def _epsilon(epsilon: float) -> str:
-    """Two digits behind the point, rounded up, as a cost is."""
+    """Format an epsilon with two decimals, rounded up because it is a cost."""
     return "none" if math.isinf(epsilon) else f"{math.ceil(epsilon * 100 - 1e-9) / 100:,.2f}"
 
 
 def make_page(about: str, verdicts: Sequence[str], results: Sequence[Result], footer: str, picture: str | None) -> str:
-    """Lay the demo out.
-
-    Parameters
-    ----------
-    about : str
-        The data and the protocol.
-    verdicts : sequence of str
-        Of `verdicts`.
-    results : sequence of Result
-        Of `measure`.
-    footer : str
-        Version and duration.
-    picture : str or None
-        Of `draw`.
-
-    Returns
-    -------
-    str
-        HTML 5 that needs nothing else.
-    """
+    """Return the demo as one HTML 5 page without external resources."""
     figure = "<p>No picture: matplotlib is not installed (pip install 'fastfedrec[cli]').</p>"
     if picture is not None:
         caption = (
-            "Share of users whose held-out item is among the first ten, over what the whole run truly costs a user. "
-            "What stands to the left protects more, what stands above serves better."
+            "Share of users with the held-out item among the first ten, over the true privacy cost of the whole run. "
+            "Points further left protect more, and points further up are more useful."
         )
         figure = f'<figure><div class="wide" tabindex="0">{picture}</div><figcaption>{caption}</figcaption></figure>'
     header, rows = table(results)
-    said = "".join(f"<p>{escape(text)}</p>" for text in verdicts)
+    paragraphs = "".join(f"<p>{escape(text)}</p>" for text in verdicts)
     guesses = [(f"{epsilon:g}", f"{most_right_guesses(epsilon):.1%}") for epsilon in (0.5, 1.0, 2.0, 4.0, 10.0)]
+    guess_table = html_table(("epsilon", "right guesses"), guesses)
     steps = "".join(
-        f"<dt>{escape(what)}</dt><dd tabindex='0'><code>{escape(command)}</code></dd>" for what, command in _NEXT
+        f"<dt>{escape(title)}</dt><dd tabindex='0'><code>{escape(command)}</code></dd>"
+        for title, command in _NEXT_STEPS
     )
     body = [
         f"<header><h1>Private recommenders, compared</h1><p>{escape(about)}</p></header>",
-        f'<section class="verdict">{said}</section>',
+        f'<section class="verdict">{paragraphs}</section>',
         f"<section>{figure}</section>",
         f'<section><h2>All figures</h2><div class="wide figures" tabindex="0">{html_table(header, rows)}</div>'
-        f"<p>True epsilon is the cost of the whole run, in nats, for replacing all data of one user, at delta 1e-6. It "
-        f"is against everyone but the server where that is trusted, against the server too behind a shuffler that "
-        f"breaks every link, and against everybody where nobody is trusted. {escape(NOT_COVERED)}</p></section>",
-        "<section><h2>What an epsilon means</h2><p>Somebody knows that a user's data are one of two, and sees all that "
-        "is released. Without looking, a guess is right half the time. With epsilon, whoever looks is right at most so "
-        f'often (but for delta):</p><div class="wide" tabindex="0">{html_table(("epsilon", "right guesses"), guesses)}'
-        "</div></section>",
-        f"<section><h2>What to try next</h2><dl>{steps}</dl></section>",
+        f"<p>True epsilon is the cost of the whole run, in nats, for replacing all data of one user, at delta 1e-6. "
+        "With a trusted server, it holds against everyone but the server. Behind a shuffler that breaks every link, it "
+        f"also holds against the server. Without a trusted party, it holds against everyone. {escape(NOT_COVERED)}"
+        "</p></section>",
+        "<section><h2>Meaning of an epsilon</h2><p>An adversary knows that a user's data are one of two data sets, and "
+        "sees everything that is released. Without the release, a guess is right half the time. With it, the adversary "
+        f'is right at most this often (except for delta):</p><div class="wide" tabindex="0">{guess_table}</div>'
+        "</section>",
+        f"<section><h2>Next steps</h2><dl>{steps}</dl></section>",
         f"<footer>{escape(footer)}</footer>",
     ]
     return html_page("fastfedrec demo", _STYLE, "\n".join(body))
 
 
 def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
-    """The picture as SVG, in the page's own colour of text.
-
-    Parameters
-    ----------
-    results : sequence of Result
-        Those with a finite epsilon are points; those without are lines across.
-    path : Path or None
-        Where the same is written as PNG, wider than high: for slides and other pages, where the SVG fits a phone.
-
-    Returns
-    -------
-    str or None
-        One ``<svg>``; None where matplotlib is not installed.
-    """
+    """Draw utility over epsilon as SVG, or return None without matplotlib; `path` receives a wide PNG of the same."""
     if importlib.util.find_spec("matplotlib") is None:
         return None
     from matplotlib import rc_context
@@ -149,7 +109,7 @@ def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
         axes.set_ylabel(metric.upper())
         axes.spines[["top", "right"]].set_visible(False)
         legend = figure.legend(frameon=False, fontsize=10, loc="outside lower center")
-        text = io.StringIO()  # before any other: each drawing moves the layout a little
+        text = io.StringIO()  # SVG comes first: each call of savefig shifts the layout a little
         figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
         if path is not None:
             legend.remove()
@@ -157,12 +117,14 @@ def draw(results: Sequence[Result], path: Path | None = None) -> str | None:
             figure.legend(frameon=False, fontsize=10, loc="outside right center")
             figure.savefig(path, dpi=150)
     svg = text.getvalue()
+    # The XML header is removed, and black becomes the text colour of the page.
     svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")
-    # Black is what SVG draws text in where it says nothing of it.
+    # SVG draws text without a fill in black, so the root element sets the fill to the page's colour.
     return re.sub(r"<svg ", '<svg role="img" aria-label="utility over true epsilon" fill="currentColor" ', svg, count=1)
 
 
 def _draw_points(axes: Any, results: Sequence[Result], metric: str) -> None:
+    # Colours distinguish trust models, and markers distinguish systems.
     systems = sorted({r.system for r in results if r.trust != "none"})
     for trust, colour in _COLOURS.items():
         for system in systems:
@@ -174,7 +136,7 @@ def _draw_points(axes: Any, results: Sequence[Result], metric: str) -> None:
             if points:
                 axes.plot(
                     *zip(*points, strict=True), color=colour, marker=_MARKS[systems.index(system) % len(_MARKS)],
-                    markersize=6, linewidth=1.6, label=f"{system}, {_WHO[trust]}",
+                    markersize=6, linewidth=1.6, label=f"{system}, {_TRUST_LABELS[trust]}",
                 )  # fmt: skip
 
 

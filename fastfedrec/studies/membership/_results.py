@@ -95,11 +95,13 @@ class MembershipResult:
         """
         allowed = TradeOff(self.guarantee)
         advantage = allowed.advantage()
+        # Half of the attacked users are members, so the accuracy is (1 + advantage) / 2.
         bounds = {"auc": allowed.auc(), "accuracy": (1 + advantage) / 2, "advantage": advantage}
         return bounds | {f"hits at {rate:g}": allowed.hits(rate) for rate in self.hits}
 
     def _figures(self) -> list[dict[str, Any]]:
         bounds = self.bounds
+        # Each figure is paired with its expected value at chance.
         estimates = {"auc": (self.auc, 0.5), "accuracy": (self.accuracy, 0.5), "advantage": (self.advantage, 0.0)}
         estimates |= {f"hits at {rate:g}": (estimate, rate) for rate, estimate in self.hits.items()}
         rows = []
@@ -130,6 +132,7 @@ class MembershipResult:
             "ceiling_accuracy": self.ceiling_accuracy,
             "chance_advantage": self.chance_advantage,
             "beats_chance": self.beats_chance,
+            # JSON has no infinity, so an infinite epsilon becomes text.
             "guarantee": [[epsilon_to_json(epsilon), delta] for epsilon, delta in self.guarantee],
         }
 
@@ -187,6 +190,7 @@ class MembershipResult:
             ]
             for row in self._figures()
         ]
+        # The loss attack without references has no control.
         control = "" if self.control is None else f"control, without the target: AUC {self.control}; "
         stated = f"advantage at chance below {self.chance_advantage:.3f}"
         return "\n".join(

@@ -154,11 +154,13 @@ def membership_shadow(
     history, show_progress = check_flag("history", history), check_flag("show_progress", show_progress)
     attacker_rows, target_rows = split_users(data, _n_aside("n_shadow_users", n_shadow_users, data), checked.key)
     shadow_data, target_data = data.select_users(attacker_rows), data.select_users(target_rows)
+    # The attacker knows popularity among its own users alone, so the target's users are not counted.
     popularity = np.log1p(shadow_data.binarize(checked.threshold).interactions_per_item())
     profiles = [
         _profile_columns(part, data, _check_features(features, data), popularity, history, checked.threshold)
         for part in (shadow_data, target_data)
     ]
+    # Answers of each shadow model and then of the target, with the membership of their users.
     answers: list[np.ndarray] = []
     labels: list[np.ndarray] = []
     for number in progress_rounds(n_shadows + 1, show=show_progress, description="shadow models", unit="model"):
@@ -177,6 +179,7 @@ def membership_shadow(
             np.concatenate([profiles[0], model_answers], axis=1) if with_answers else profiles[0]
             for model_answers in answers[:-1]
         ]
+        # Balanced weights make the scores independent of the share of members among shadow users.
         trees = forest(
             n_trees, min_samples_leaf=_MIN_LEAF_USERS, class_weight="balanced", n_jobs=checked.n_threads,
             random_state=int(checked.key.words(_FOREST, round=int(with_answers), size=1)[0] >> np.uint64(32)),
@@ -285,10 +288,12 @@ def membership_loss(
         losses.append(_losses(served, target_data, loss, checked.threshold, checked.n_threads))
     *references, target = losses
     scores = np.mean(references, axis=0) - target if references else -target
+    # The control replaces the target by the first reference model, so it must be at chance.
     control = None
     if references:
         control = (np.mean(references[1:], axis=0) if len(references) > 1 else 0.0) - references[0]
     name = f"loss ({loss if isinstance(loss, str) else 'own'}, {n_references} references)"
+    # The input of the attack for each user, which the ceiling is computed from.
     rows = np.column_stack([target, scores])
     return checked.result(name, fitted, scores, is_member, target_data.user_ids, control, rows)
 
@@ -333,6 +338,7 @@ class _CheckedOptions:
     ) -> MembershipResult:
         """Compute all figures of the attack's scores and of its control; `rows` are the attack's whole input."""
         stated = stated_guarantee(fitted, self.against) if self.guarantee is None else self.guarantee
+        # `best` knows the membership, so its figures are the ceiling of any function of `rows`.
         curve, best = RocCurve(scores, is_member), ceiling_scores(rows, is_member)
         advantage, *hits = curve.resampled(_RATES, self.n_bootstrap, self.alpha, self.key)
         return MembershipResult(
@@ -402,6 +408,7 @@ def _profile_columns(
     part: Interactions, data: Interactions, features: list[str], popularity: np.ndarray, history: bool, threshold: float
 ) -> np.ndarray:
     """Return the columns that the attacker knows of each user without any model."""
+    # A constant column keeps the matrix non-empty without features and history.
     columns = [np.zeros((part.n_users, 1))]
     for name in features:
         values = np.unique(data.user_features[name])
@@ -449,6 +456,7 @@ def _loss_of_block(
     rows = np.repeat(np.arange(positives.n_users), lengths)
     positive_scores = scores[rows, positives.indices]
     if loss == "rank":
+        # Ranks start at 1, so the best item has a loss of 0.
         counts = np.full(len(scores), positives.n_items)
         values = (
             held_out_ranks(positive_scores, scores, counts, rows=rows, n_threads=n_threads) - 1

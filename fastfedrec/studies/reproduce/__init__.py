@@ -1,6 +1,6 @@
-"""Each paper's tables and figures, side by side with what comes out here; one module or package a paper.
+"""Tables and figures of each paper, compared with figures computed here; one module or package per paper.
 
-Grids over parameters of one's own are in `studies.sweep`.
+Sweeps over given parameters are in `studies.sweep`.
 """
 
 __all__: list[str] = []

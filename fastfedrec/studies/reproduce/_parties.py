@@ -1,4 +1,4 @@
-"""Tables of a system: of what its parties find out, by attacks on messages and on the released model, or of errors."""
+"""Tables of a system: attacks of its parties on messages and on the released model, or prediction errors."""
 
 import math
 from abc import abstractmethod
@@ -14,6 +14,7 @@ from fastfedrec.systems.fedrec.attacks import AttackResult, RatingResult
 
 PARTIES = "parties"  # the table of that name
 _HEADER = ("run", "attack", "claimed", "true", "base", "recall", "stars", "AUC")
+# Fields that are shown as percentages.
 _SHARES = ("true", "base", "recall", "stars")
 
 
@@ -24,14 +25,22 @@ class PartyRow:
     Parameters
     ----------
     algorithm : str
-        How it ran.
+        Name of the attacked run.
     attack : str
-        Which, and whose.
-    claimed, true, base, recall, stars : float or None
-        Claims of "rated", the share of them that are true and that of all pairs, the shares of the rated ones that are
-        claimed and whose rating is told; None where the attack has no such figure.
+        Name of the attack and of the attacking party.
+    claimed : int or None
+        Number of pairs of user and item that the attack claims are rated.  This and the following figures are None if
+        the attack has no such figure.
+    true : float or None
+        Share of the claimed pairs that are rated.
+    base : float or None
+        Share of all pairs that are rated.
+    recall : float or None
+        Share of the rated pairs that are claimed.
+    stars : float or None
+        Share of the rated pairs with the exact rating inferred.
     auc : float or None
-        None where all pairs are alike.
+        Area under the ROC curve; None if all pairs are rated, or none.
     """
 
     algorithm: str
@@ -44,7 +53,7 @@ class PartyRow:
     auc: float | None
 
     def cells(self) -> list[str]:
-        """The row as text."""
+        """Return the row as text."""
         shares = (getattr(self, name) for name in _SHARES)
         return [
             self.algorithm,
@@ -56,18 +65,22 @@ class PartyRow:
 
 
 def attack_rows(name: str, results: Iterable[AttackResult]) -> list[dict[str, Any]]:
-    """Rows of attacks on what parties received, in plain JSON."""
+    """Return the rows of attacks on received messages, as JSON values."""
     rows = []
     for result in results:
         stars = result.rating_recall if isinstance(result, RatingResult) else math.nan
         shares = {"true": result.precision, "base": result.base_rate, "recall": result.recall, "stars": stars}
-        found = {field: None if math.isnan(value) else value for field, value in (shares | {"auc": result.auc}).items()}
-        rows.append(asdict(PartyRow(name, result.attack, int((result.claims > 0).sum()), **found)))
+        # JSON has no NaN, so missing figures are None.
+        figures = {
+            field: None if math.isnan(value) else value for field, value in (shares | {"auc": result.auc}).items()
+        }
+        rows.append(asdict(PartyRow(name, result.attack, int((result.claims > 0).sum()), **figures)))
     return rows
 
 
 def membership_row(name: str, model: Any, data: Interactions, key: Key, n_threads: int) -> dict[str, Any]:
-    """The row of the attack on whose ratings the released model was fitted on."""
+    """Return the row of a membership attack on the released model, as JSON values."""
+    # The number of replicates is the minimum, because the intervals are not shown.
     member = membership_loss(model, data, loss="squared", key=key, n_threads=n_threads, n_bootstrap=100)
     empty = dict.fromkeys(("claimed", *_SHARES))
     return asdict(PartyRow(name, "membership by losses, the public", auc=member.auc.value, **empty))
@@ -75,52 +88,37 @@ def membership_row(name: str, model: Any, data: Interactions, key: Key, n_thread
 
 @dataclass(frozen=True)
 class SystemTable(SideBySide):
-    """The table "parties" of a system, or another of it, which a class of its own lays out.
-
-    Parameters
-    ----------
-    source, settings : object
-        As for `SideBySide`.
-    table : str
-        "parties", or the other's name.
-    rows : tuple
-        By model; of PartyRow in the table "parties".
-    """
+    """The table "parties" of a system, or its table of errors, which a subclass formats."""
 
     table: str
     rows: tuple[Any, ...]
 
     _system: ClassVar[str]
-    _titles: ClassVar[dict[str, str]]  # by table
+    _titles: ClassVar[dict[str, str]]  # by name of the table
     _legends: ClassVar[dict[str, str]]
 
     @property
     def title(self) -> str:
-        """What the table shows."""
+        """Title of the table."""
         return f"{self._system}: {self._titles[self.table]}"
 
     @property
     def legend(self) -> str:
-        """What the columns mean."""
+        """Meaning of the columns."""
         return self._legends[self.table]
 
     def verdict(self) -> str:
-        """Say which attack tells most, or what the errors say.
-
-        Returns
-        -------
-        str
-            A sentence or two.
-        """
-        return _tells_most(self.rows) if self.table == PARTIES else self._errors_say()
+        """Name the attack with the largest AUC, or summarise the errors."""
+        return _strongest_attack(self.rows) if self.table == PARTIES else self._error_verdict()
 
     def _draw(self, figure: Any) -> None:
-        """Areas under curves, one below the other, or errors."""
+        """Draw the AUC of each attack, or the errors."""
         figure.set_size_inches(9, 5)
         panel = figure.subplots()
         if self.table == PARTIES:
             names = [f"{row.algorithm}: {row.attack}" for row in self.rows]
             panel.plot([math.nan if row.auc is None else row.auc for row in self.rows], names, "o")
+            # The dashed line is chance.
             panel.axvline(0.5, color="black", linestyle="--", linewidth=1)
             panel.set(xlabel="AUC", xlim=(0.35, 1.02))
         else:
@@ -133,8 +131,8 @@ class SystemTable(SideBySide):
         return self._error_rows()
 
     @abstractmethod
-    def _errors_say(self) -> str:
-        """The verdict on the table of errors."""
+    def _error_verdict(self) -> str:
+        """Summarise the table of errors."""
 
     @abstractmethod
     def _draw_errors(self, panel: Any) -> None:
@@ -142,9 +140,9 @@ class SystemTable(SideBySide):
 
     @abstractmethod
     def _error_rows(self) -> tuple[list[str], list[list[str]]]:
-        """Header and cells of the table of errors."""
+        """Return the header and the rows of the table of errors."""
 
 
-def _tells_most(rows: Sequence[PartyRow]) -> str:
+def _strongest_attack(rows: Sequence[PartyRow]) -> str:
     best = max((row for row in rows if row.auc is not None), key=lambda row: row.auc or 0.0)
-    return f"Most is told by {best.attack}, of {best.algorithm}: AUC {best.auc:.3f}."
+    return f"The strongest attack is {best.attack}, on {best.algorithm}: AUC {best.auc:.3f}."

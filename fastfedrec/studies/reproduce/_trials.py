@@ -1,4 +1,4 @@
-"""Trials: the same models on every split or seed, part by part, and what their figures come to."""
+"""Helpers for trials: the same models on every split or seed, stored part by part, and means of their figures."""
 
 import functools
 import itertools
@@ -16,29 +16,30 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate, evaluate_ratings
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, checksum, run_or_load
 
 Part = TypeVar("Part")
 Folds = Sequence[Split | tuple[Interactions, Interactions]]
 
 
-def each(parts: Iterable[Part], how: RunOptions, description: str, unit: str) -> Iterator[Part]:
-    """One part after another, with a bar if asked for."""
+def track_progress(parts: Iterable[Part], how: RunOptions, description: str, unit: str) -> Iterator[Part]:
+    """Yield the parts with a progress bar if `how.show_progress` is set."""
     parts = list(parts)
     bar = progress_rounds(len(parts), show=how.show_progress, description=description, unit=unit)
     return (parts[number] for number in bar)
 
 
-def selected(models: Mapping[str, Part], only: Sequence[str] | None) -> dict[str, Part]:
-    """Those of the models that are named, in the order of the models; all of them for None."""
+def select_models(models: Mapping[str, Part], only: Sequence[str] | None) -> dict[str, Part]:
+    """Return the named models in the order of `models`, or all of them if `only` is None."""
     if only is None:
         return dict(models)
-    wanted = [check_choice("only", name, tuple(models)) for name in only]
-    return {name: model for name, model in models.items() if name in wanted}
+    names = [check_choice("only", name, tuple(models)) for name in only]
+    return {name: model for name, model in models.items() if name in names}
 
 
 def check_folds(folds: Folds, remedy: str, *, quick: bool) -> Folds:
     """Return the pairs (train, test), only the first if `quick`, or raise."""
+    # Folds may be an iterator, which can be read only once.
     folds = list(folds)[: 1 if quick else None]
     if not folds:
         raise ValueError("folds must hold at least one pair (train, test), got none")
@@ -48,15 +49,15 @@ def check_folds(folds: Folds, remedy: str, *, quick: bool) -> Folds:
 
 
 def describe_folds(folds: Folds) -> str:
-    """The first line of a page: which data these are."""
+    """Return a description of the data, which is the first line of a page."""
     train, test = folds[0]
     n_ratings = train.n_interactions + test.n_interactions
     size = f"{train.n_users:,} users x {train.n_items:,} items, {n_ratings:,} ratings"
     return f"The data given: {size}, {len(folds)} split{'s' if len(folds) > 1 else ''}"
 
 
-def settings_of(folds: Folds) -> dict[str, Any]:
-    """What every figure is computed with: the version and the data."""
+def fold_settings(folds: Folds) -> dict[str, Any]:
+    """Return the settings of every figure: the version, and the size and checksum of the data."""
     return {
         "version": __version__,
         "n_ratings": sum(part.n_interactions for part in folds[0]),
@@ -66,17 +67,18 @@ def settings_of(folds: Folds) -> dict[str, Any]:
 
 
 def rating_errors(model: Any, folds: Folds, n_threads: int) -> Iterator[dict[str, float]]:
-    """MAE and RMSE in each fold, whose number is the seed; the model is as fitted there while one looks at them."""
+    """Yield MAE and RMSE of each fold; until the next one, the model remains fitted on that fold."""
+    # The number of a fold is the seed of its fit.
     for seed, (train, test) in enumerate(folds):
         yield evaluate_ratings(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads), test)
 
 
-def kept_errors(
+def run_or_load_errors(
     part: str, settings: dict[str, Any], model: Any, folds: Folds, how: RunOptions
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """MAE and RMSE, one a fold; those of an earlier run that kept them (`kept`)."""
+    """Return MAE and RMSE of each fold, computed or read from the folder of finished parts."""
     run: Callable[[], Any] = functools.partial(list, rating_errors(model, folds, how.n_threads))
-    errors = kept(how.folder, part, settings, run)
+    errors = run_or_load(how.folder, part, settings, run)
     mae, rmse = (tuple(error[metric] for error in errors) for metric in ("mae", "rmse"))
     return mae, rmse
 
@@ -90,10 +92,8 @@ def evaluate_quietly(
     key: Key,
     n_threads: int,
 ) -> dict[str, float]:
-    """Metrics by the protocol of the papers.
-
-    Without the warning that a few users of a small subset, the same for every model, have few items.
-    """
+    """Evaluate a model among sampled items, without the warning about users with too few unseen items."""
+    # These few users of a small subset are the same for every model.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*unseen items", category=UserWarning)
         candidates = Sampled(n_negatives, per="interaction")
@@ -105,23 +105,24 @@ def generated_split(
     n_items: int,
     row_length: float,
     key: Key,
-    most_tested: int,
+    max_tested: int,
     *,
     latest: bool = False,
     n_threads: int,
 ) -> tuple[Interactions, Interactions]:
-    """Train rows of generated users, and an item of some of them."""
+    """Return train rows of generated users, and one held-out item of at most `max_tested` of them."""
     data = generate_implicit(
         n_users, n_items, key=key, timestamps=latest, mean_interactions=row_length, n_threads=n_threads
     )
     train, test = next(LeaveOneOut(latest=latest).split(data, key=key))
-    del data
-    tested = np.arange(n_users) < most_tested  # users are exchangeable, so the first ones are as good as any
-    return train, test.keep_interactions(np.repeat(tested, test.interactions_per_user()))
+    del data  # frees memory before the models are fitted
+    is_tested = np.arange(n_users) < max_tested  # users are exchangeable, so the first ones are as good as any
+    # Train rows include all users; only the test is restricted.
+    return train, test.keep_interactions(np.repeat(is_tested, test.interactions_per_user()))
 
 
 class Accuracy(NamedTuple):
-    """The three figures of a model: HR@10 among 99 sampled items, and HR@10 and nDCG@10 among all unseen items."""
+    """Figures of a model: HR@10 among 99 sampled items, and HR@10 and nDCG@10 among all unseen items."""
 
     hit_ratio: float
     hit_ratio_all: float
@@ -129,13 +130,14 @@ class Accuracy(NamedTuple):
 
 
 def accuracy(model: Any, train: Interactions, test: Interactions, key: Key, n_threads: int) -> Accuracy:
-    """Evaluate a model on one item of each user, among items that the user does not have."""
+    """Evaluate a model on one held-out item of each user, among items that the user does not have."""
     how: dict[str, Any] = {"key": key, "n_threads": n_threads}
+    # The same key draws the same sampled items for every model.
     sampled = evaluate(model, train, test, metrics=["hr@10"], candidates=Sampled(99, per="interaction"), **how)
     unseen = evaluate(model, train, test, metrics=["hr@10", "ndcg@10"], **how)
     return Accuracy(sampled["hr@10"], unseen["hr@10"], unseen["ndcg@10"])
 
 
 def mean_and_deviation(values: Sequence[float], mean: str = "{:.3f}", deviation: str = " ± {:.3f}") -> str:
-    """Over seeds or splits; the deviation where there are several."""
+    """Format the mean over seeds or splits, and the standard deviation if there are several."""
     return mean.format(statistics.fmean(values)) + (deviation.format(statistics.stdev(values)) if values[1:] else "")

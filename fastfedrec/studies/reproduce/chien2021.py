@@ -1,6 +1,6 @@
-"""Chien et al. 2021 (DP-ALS): recall of users who were not trained on, for DPALS with its options and for DPGram.
+"""DP-ALS (Chien et al. 2021): recall of held-out users, for DPALS with its options and for DPGram.
 
-The paper and its successors use MovieLens 20M; here it is MovieLens 1M, or generated data of the size of 20M.
+The paper and its successors use MovieLens 20M.  Here the data are MovieLens 1M, or generated data of the size of 20M.
 """
 
 import functools
@@ -19,8 +19,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.datasets.movielens import release_year
 from fastfedrec.evaluation import Split, UserHoldout, evaluate
-from fastfedrec.studies.reproduce._trials import each, mean_and_deviation, selected
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce._trials import mean_and_deviation, select_models, track_progress
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.implicit_als import ImplicitALS
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import Popularity
@@ -30,36 +30,25 @@ from fastfedrec.systems.gram.dp_gram import DPGram
 __all__ = ["RecallCell", "RecallTable", "recall_table"]
 
 TABLE = "recall"
-EPSILONS = (1.0, 5.0)  # of the whole run, zero_out
-LIKED = 3.5  # ratings above it count: 4 and more, also where there are half stars
+EPSILONS = (1.0, 5.0)  # epsilons of the whole run, zero_out
+LIKED = 3.5  # ratings above it count as liked: 4 and more, with or without half stars
 # Users, items and mean row length of MovieLens 20M's ratings of 4 and more.
 N_USERS, N_ITEMS, ROW_LENGTH = 136_677, 20_108, 73.0
 QUICK_SIZE = (2_000, 600, 40.0)
+# A tenth of the users is held out, and 80% of their items are given to the model.
 SPLIT = UserHoldout(0.1, given=0.8)
 METRICS = ("recall@20", "ndcg@100")
 
 
 @dataclass(frozen=True)
 class RecallCell:
-    """One model at one epsilon.
+    """One model at one epsilon."""
 
-    Parameters
-    ----------
-    model : str
-        The model and its options.
-    epsilon : float or None
-        Of the whole run, for all data of one user against none; None where there is no guarantee.
-    replaced : float or None
-        Of the same run, for replacing one user.
-    recalls, ndcgs : tuple of float
-        Recall@20 and NDCG@100, one a seed.
-    """
-
-    model: str
-    epsilon: float | None
-    replaced: float | None
-    recalls: tuple[float, ...]
-    ndcgs: tuple[float, ...]
+    model: str  # name of the model with its options
+    epsilon: float | None  # of the whole run, for all data of one user against none; None without a guarantee
+    replaced: float | None  # epsilon of the same run for replacing one user
+    recalls: tuple[float, ...]  # Recall@20 of each seed
+    ndcgs: tuple[float, ...]  # NDCG@100 of each seed
 
     @property
     def recall(self) -> float:
@@ -69,15 +58,7 @@ class RecallCell:
 
 @dataclass(frozen=True)
 class RecallTable(SideBySide):
-    """A row for each model and epsilon.
-
-    Parameters
-    ----------
-    source, settings : object
-        As for `SideBySide`.
-    cells : tuple of RecallCell
-        In the order of the table.
-    """
+    """A table with a row for each model and epsilon."""
 
     cells: tuple[RecallCell, ...]
 
@@ -90,36 +71,30 @@ class RecallTable(SideBySide):
     def legend(self) -> str:
         """The protocol and the columns."""
         return (
-            "Liked items are those with a rating of 4 or more.  A tenth of the users is not trained on; 80% of such a "
-            "user's liked items are given to the model, and the others are ranked among all items that are not given.  "
-            "Recall@20 is divided by the number of tested items.  Means over seeds, each of which draws split and "
+            "Liked items have a rating of 4 or more.  A tenth of the users is held out; 80% of such a user's liked "
+            "items are given to the model, and the remaining ones are ranked among all items that are not given.  "
+            "Recall@20 is divided by the number of tested items.  Means over seeds, each with its own split and "
             "noise, and the standard deviation.  epsilon: of the whole run, for all data of one user against none "
             "(zero_out), the number of users public, at delta 1e-6; in brackets for replacing one user."
         )
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """Where the protocol differs from the paper's."""
+        """Differences between the protocol and the paper's."""
         return ("The paper's data are MovieLens 20M, and its hyperparameters were tuned for each epsilon; ours are the "
                 "defaults.",)  # fmt: skip
 
     def verdict(self) -> str:
-        """Name the best private model at each epsilon, and the best DPALS.
-
-        Returns
-        -------
-        str
-            A line for each epsilon.
-        """
+        """Name the best private model at each epsilon, and the best DPALS."""
         lines = []
         for epsilon in sorted({cell.epsilon for cell in self.cells if cell.epsilon is not None}):
             cells = [cell for cell in self.cells if cell.epsilon == epsilon]
             best = max(cells, key=lambda cell: cell.recall)
-            line = f"Epsilon {epsilon:g}: the largest Recall@20 is that of {best.model}, {best.recall:.3f}"
+            line = f"Epsilon {epsilon:g}: {best.model} has the largest Recall@20, {best.recall:.3f}"
             rivals = [cell for cell in cells if cell.model.startswith("DPALS")]
             if rivals and not best.model.startswith("DPALS"):
                 rival = max(rivals, key=lambda cell: cell.recall)
-                line += f"; of DPALS {rival.recall:.3f} ({rival.model})"
+                line += f"; DPALS has {rival.recall:.3f} ({rival.model})"
             lines.append(f"{line}.")
         return "\n".join(lines) or "No private model was run."
 
@@ -134,13 +109,7 @@ class RecallTable(SideBySide):
         ]  # fmt: skip
 
     def brief(self) -> str:
-        """Lay out the means alone, with a column for each epsilon, as the system's page shows them.
-
-        Returns
-        -------
-        str
-            A table in Markdown; models without privacy are in the last column.
-        """
+        """Return the Markdown table of means with a column for each epsilon, as on the system's page."""
         epsilons = sorted({cell.epsilon for cell in self.cells}, key=lambda epsilon: epsilon or math.inf)
         rows: dict[str, dict[float | None, str]] = {}
         for cell in self.cells:
@@ -149,6 +118,7 @@ class RecallTable(SideBySide):
         names = []
         for epsilon in epsilons:
             costs = [cell.replaced for cell in self.cells if cell.epsilon == epsilon and cell.replaced is not None]
+            # Models of one epsilon may differ in the cost of replacing a user, so the header shows the range.
             ends = dict.fromkeys(f"{cost:.2f}" for cost in (min(costs, default=0.0), max(costs, default=0.0)))
             names.append("no privacy" if epsilon is None else f"{epsilon:g} ({' to '.join(ends)})")
         cells = [[model, *(row.get(epsilon, "") for epsilon in epsilons)] for model, row in rows.items()]
@@ -168,24 +138,11 @@ class RecallTable(SideBySide):
 def recall_table(
     data: Interactions | None = None, *, n_seeds: int = 3, only: Sequence[str] | None = None, **options: Any
 ) -> RecallTable:
-    """Measure DPALS with its options, and DPGram, on users who were not trained on.
+    """Measure DPALS with its options, and DPGram, on held-out users.
 
-    Parameters
-    ----------
-    data : Interactions or None
-        MovieLens with ratings; None generates data of the size of MovieLens 20M, where DPGram holds a matrix of 20,108
-        x 20,108 pairs.
-    n_seeds : int
-        Seeds 0 to n_seeds - 1.
-    only : sequence of str or None
-        Names of models in the table; None runs all.
-    **options : object
-        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: epsilon 1 alone, and few generated users.
-
-    Returns
-    -------
-    RecallTable
-        With every seed's figures.
+    Without `data` (MovieLens with ratings), data of the size of MovieLens 20M are generated, where DPGram needs a
+    matrix of 20,108 x 20,108 pairs.  `only` names models of the table.  `options` are the ones of `RunOptions`; no
+    figure depends on `n_threads`, and `quick` runs epsilon 1 alone, on few users if they are generated.
 
     References
     ----------
@@ -204,7 +161,7 @@ def recall_table(
             f"{n_items:,} items, rows of {row_length:g}"
         )
         settings: dict[str, Any] = {"generated": [n_users, n_items, row_length]}
-        known, draw = None, functools.partial(_generated, n_users, n_items, row_length, how.n_threads)
+        item_features, draw = None, functools.partial(_generated, n_users, n_items, row_length, how.n_threads)
     else:
         liked = check_instance("data", data, Interactions, "use load_movielens").binarize(LIKED)
         source = (
@@ -212,53 +169,58 @@ def recall_table(
             f"{liked.n_interactions:,} ratings"
         )
         settings = {"data": checksum([data])}
-        known, draw = _genres_and_years(data), functools.partial(_split, liked)
+        item_features, draw = _genres_and_years(data), functools.partial(_split, liked)
     settings |= {"version": __version__, "split": repr(SPLIT)}
-    drawn: Callable[[int], Split] = functools.lru_cache(maxsize=1)(draw)
-    models = selected(_models(EPSILONS[:1] if how.quick else EPSILONS, known, is_small=data is not None), only)
+    # Parts are ordered by seed, so one cached split serves all models of a seed.
+    draw_cached: Callable[[int], Split] = functools.lru_cache(maxsize=1)(draw)
+    models = select_models(
+        _models(EPSILONS[:1] if how.quick else EPSILONS, item_features, is_small=data is not None), only
+    )
     runs: dict[str, list[dict[str, Any]]] = {name: [] for name in models}
     parts = [(seed, name) for seed in range(n_seeds) for name in models]
-    for seed, name in each(parts, how, "DP-ALS", "model"):
+    for seed, name in track_progress(parts, how, "DP-ALS", "model"):
         for number, model in enumerate(models[name]):
-            of_part = settings | {"model": repr(model), "seed": seed}
-            run = functools.partial(_tested, model, drawn, seed, how.n_threads)
-            runs[name].append(kept(how.folder, f"{name}-{number}-seed-{seed}", of_part, run))
+            part_settings = settings | {"model": repr(model), "seed": seed}
+            run = functools.partial(_run_model, model, draw_cached, seed, how.n_threads)
+            runs[name].append(run_or_load(how.folder, f"{name}-{number}-seed-{seed}", part_settings, run))
     cells = []
-    for name, of_name in models.items():
-        for number, model in enumerate(of_name):
-            rows = runs[name][number :: len(of_name)]
+    for name, named_models in models.items():
+        for number, model in enumerate(named_models):
+            # Runs of a row are ordered by seed, then by model, so a stride selects the seeds of one model.
+            rows = runs[name][number :: len(named_models)]
             values = {metric: tuple(row[metric] for row in rows) for metric in METRICS}
             epsilon = getattr(model, "epsilon", None)
             cells.append(RecallCell(name, epsilon, rows[0]["replaced"], *values.values()))
-    described = {name: [repr(model) for model in of_name] for name, of_name in models.items()}
+    described = {name: [repr(model) for model in named_models] for name, named_models in models.items()}
     return RecallTable(source, settings | {"seeds": n_seeds, "models": described}, tuple(cells))
 
 
-def _models(epsilons: Sequence[float], known: dict[str, Any] | None, *, is_small: bool) -> dict[str, list[Any]]:
-    """The rows of the table: for each name a model at each epsilon, or one without privacy."""
+def _models(epsilons: Sequence[float], item_features: dict[str, Any] | None, *, is_small: bool) -> dict[str, list[Any]]:
+    """Return the models of each row: one for each epsilon, or one without privacy."""
     models: dict[str, list[Any]] = {
         "DPALS": [DPALS(epsilon) for epsilon in epsilons],
         "DPALS, adaptive": [DPALS(epsilon, weights="adaptive") for epsilon in epsilons],
         "DPGram": [DPGram(epsilon) for epsilon in epsilons],
     }
-    if known is not None:
+    if item_features is not None:
         models["DPALS, adaptive, features"] = [
-            DPALS(epsilon, weights="adaptive", item_features=known) for epsilon in epsilons
+            DPALS(epsilon, weights="adaptive", item_features=item_features) for epsilon in epsilons
         ]
-        models["DPGram, features"] = [DPGram(epsilon, item_features=known) for epsilon in epsilons]
+        models["DPGram, features"] = [DPGram(epsilon, item_features=item_features) for epsilon in epsilons]
     models |= {"popularity": [Popularity()], "ImplicitALS": [ImplicitALS()]}
     if is_small:  # EASE inverts a matrix of all pairs of items
         models["EASE"] = [EASE()]
     return models
 
 
-def _tested(model: Any, drawn: Callable[[int], Split], seed: int, n_threads: int) -> dict[str, Any]:
-    """Both metrics of a model that is fitted with a seed's split and noise."""
-    train, test, given = drawn(seed)
+def _run_model(model: Any, draw_split: Callable[[int], Split], seed: int, n_threads: int) -> dict[str, Any]:
+    """Fit and evaluate one model with a seed's split and noise, and return both metrics and the cost."""
+    train, test, given = draw_split(seed)
     fitted = model.fit(train, key=Key.from_seed(seed), n_threads=n_threads)
-    found = evaluate(fitted, train, test, given=given, metrics=list(METRICS), n_threads=n_threads)
+    metrics = evaluate(fitted, train, test, given=given, metrics=list(METRICS), n_threads=n_threads)
+    # Models without an epsilon have no cost to report.
     replaced = fitted.ledger_.epsilon("public") if hasattr(model, "epsilon") else math.nan
-    return {metric: found[metric] for metric in METRICS} | {"replaced": None if math.isnan(replaced) else replaced}
+    return {metric: metrics[metric] for metric in METRICS} | {"replaced": None if math.isnan(replaced) else replaced}
 
 
 def _split(data: Interactions, seed: int) -> Split:
@@ -271,7 +233,7 @@ def _generated(n_users: int, n_items: int, row_length: float, n_threads: int, se
 
 
 def _genres_and_years(data: Interactions) -> dict[str, Any] | None:
-    """Public features of movies by item id, where the data have them."""
+    """Return the public features of movies by item id, or None if the data have none."""
     columns = data.item_features
     if not {"genres", "title"} <= columns.keys():
         return None

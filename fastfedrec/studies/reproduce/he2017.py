@@ -1,4 +1,4 @@
-"""NCF (He, Liao, Zhang, Nie, Hu, Chua 2017): hit ratios of its networks beside a dot product and popularity."""
+"""NCF (He, Liao, Zhang, Nie, Hu, Chua 2017): hit ratios of its networks, a dot product and popularity."""
 
 import functools
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import MISSING_TIMESTAMP, Interactions
 from fastfedrec.evaluation import LeaveOneOut, Split
-from fastfedrec.studies.reproduce._trials import each, evaluate_quietly, selected
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce._trials import evaluate_quietly, select_models, track_progress
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.implicit_als import ImplicitALS
 from fastfedrec.systems.baselines.popularity import Baseline, Popularity
 from fastfedrec.systems.ncf.model import NCF
@@ -23,14 +23,14 @@ __all__ = ["NCFRow", "NCFTable", "ncf_table"]
 TABLES = ("accuracy",)
 METRICS = ("hr@10", "ndcg@10")
 N_NEGATIVES = 99
-#: (HR@10, NDCG@10) as printed: He et al.; Ferrari Dacrema et al. 2019; Rendle et al. 2020.
+#: Printed (HR@10, NDCG@10), from He et al. 2017; Ferrari Dacrema et al. 2019; Rendle et al. 2020.
 PRINTED = {
     "popularity, printed": (0.454, 0.254),
     "NeuMF, 64 factors, printed": (0.730, 0.447),
     "NeuMF, printed later": (0.709, 0.435),
     "dot product, printed": (0.7294, 0.4523),
 }
-#: Epochs and negatives were chosen by the newest item of what is trained on, with 32 factors.
+#: Epochs and negatives were tuned with 32 factors, on the newest item of each user's train rows.
 _TUNED: dict[str, Any] = {"n_epochs": 7, "n_negatives": 8}
 MODELS: dict[str, Baseline] = {
     "popularity": Popularity(),
@@ -47,14 +47,14 @@ _QUICK = ("popularity", "GMF, 8 factors", "ImplicitALS")
 
 @dataclass(frozen=True)
 class NCFRow:
-    """One model.
+    """Accuracy of one model.
 
     Parameters
     ----------
     algorithm : str
-        Which.
+        Name of the model.
     hr, ndcg : float
-        At 10.
+        HR@10 and NDCG@10.
     """
 
     algorithm: str
@@ -69,49 +69,53 @@ class NCFTable(SideBySide):
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     rows : tuple of NCFRow
-        Ours, then those that are printed, all of MovieLens 1M.
+        Computed rows, then the printed ones, which are for MovieLens 1M.
     """
 
     rows: tuple[NCFRow, ...]
 
     @property
     def title(self) -> str:
-        """What the table shows."""
+        """Title of the table."""
         return "NCF: the newest item of each user among 99 others"
 
     @property
     def legend(self) -> str:
-        """What the columns mean."""
+        """Meaning of the columns."""
         return (
-            "All interactions as positives; the newest one of each user held out, 99 items that the user has not\n"
-            "beside it; one seed.  An interaction whose time is missing counts as older than all others.  Tuned:\n"
-            f"{_TUNED['n_epochs']} epochs and {_TUNED['n_negatives']} negatives.  Printed: of MovieLens 1M."
+            "All interactions are positives.  The newest one of each user is held out and ranked among 99 items that\n"
+            "the user does not have; one seed.  An interaction without a timestamp counts as the oldest.  Tuned:\n"
+            f"{_TUNED['n_epochs']} epochs and {_TUNED['n_negatives']} negatives.  Printed: for MovieLens 1M."
         )
 
     def verdict(self) -> str:
-        """Say which network comes next to the dot product.
+        """Compare the best network with the dot product.
 
         Returns
         -------
         str
-            A sentence.
+            One sentence.
         """
         ours = [row for row in self.rows if row.algorithm not in PRINTED]
         networks = [row for row in ours if isinstance(MODELS[row.algorithm], NCF)]
-        others = [row for row in ours if isinstance(MODELS[row.algorithm], ImplicitALS)]
-        if not networks or not others:
+        # ImplicitALS is the dot product.
+        dot_products = [row for row in ours if isinstance(MODELS[row.algorithm], ImplicitALS)]
+        if not networks or not dot_products:
             return "No network and dot product were computed to compare."
-        best, dot = max(networks, key=lambda row: row.hr), others[0]
-        word = "ahead of" if best.hr > dot.hr else "behind" if best.hr < dot.hr else "level with"
-        return f"The best network, {best.algorithm}, is {word} the dot product: HR@10 {best.hr:.3f} and {dot.hr:.3f}."
+        best, dot = max(networks, key=lambda row: row.hr), dot_products[0]
+        relation = "ahead of" if best.hr > dot.hr else "behind" if best.hr < dot.hr else "level with"
+        return (
+            f"The best network, {best.algorithm}, is {relation} the dot product: HR@10 {best.hr:.3f} and {dot.hr:.3f}."
+        )
 
     def _draw(self, figure: Any) -> None:
-        """Hit ratios, one bar a model."""
+        """Draw the hit ratio of each model as a bar."""
         figure.set_size_inches(8, 5)
         panel = figure.subplots()
         rows = self.rows[::-1]
+        # Printed rows are grey.
         colors = ["0.7" if row.algorithm in PRINTED else "C0" for row in rows]
         panel.barh([row.algorithm for row in rows], [row.hr for row in rows], color=colors)
         panel.set(xlabel="HR@10", title=self.title)
@@ -121,22 +125,23 @@ class NCFTable(SideBySide):
 
 
 def newest_split(data: Interactions, key: Key) -> Split:
-    """Hold out the newest item of each user; what has no time is older than all that has one.
+    """Hold out the newest item of each user; interactions without a timestamp count as the oldest.
 
     Parameters
     ----------
     data : Interactions
-        With timestamps.
+        Interactions with timestamps.
     key : Key
-        Chooses among equals.
+        Key for the choice among equal timestamps.
 
     Returns
     -------
     Split
-        (train, test).
+        Train and test interactions.
     """
     if data.timestamps is None:
         raise ValueError("data must have timestamps; the newest item of each user is held out")
+    # The smallest int64 marks a missing timestamp for `Interactions`, so missing ones get the next larger value.
     times = np.where(data.timestamps == MISSING_TIMESTAMP, np.iinfo(np.int64).min + 1, data.timestamps)
     users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
     dated = Interactions.from_arrays(data.user_ids[users], data.item_ids[data.indices], timestamps=times)
@@ -149,17 +154,17 @@ def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **option
     Parameters
     ----------
     data : Interactions
-        With timestamps; MovieLens 1M is what the printed figures are of.
+        Interactions with timestamps.  The printed figures are for MovieLens 1M.
     only : sequence of str or None
-        These models alone, by their names in the table.
+        Names of the models to compute; None computes all.
     **options : object
-        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: the smallest network, popularity and the dot
-        product.
+        Options of `RunOptions`; no figure depends on `n_threads`.  `quick`: the smallest network, popularity and the
+        dot product.
 
     Returns
     -------
     NCFTable
-        Ours, and what is printed.
+        Computed and printed figures.
 
     References
     ----------
@@ -177,18 +182,19 @@ def ncf_table(data: Interactions, *, only: Sequence[str] | None = None, **option
         "checksum": checksum(split),
         "n_negatives": N_NEGATIVES,
     }
-    wanted = selected(MODELS, only if only is not None or not how.quick else _QUICK)
+    models = select_models(MODELS, only if only is not None or not how.quick else _QUICK)
     rows = []
-    for name, model in each(wanted.items(), how, "Table accuracy", "model"):
+    for name, model in track_progress(models.items(), how, "Table accuracy", "model"):
         run = functools.partial(_accuracy, model, split, key, how)
         part = "ncf-" + name.replace(",", "").replace(" ", "-")
-        rows.append(NCFRow(name, *kept(how.folder, part, settings | {"model": repr(model)}, run)))
+        rows.append(NCFRow(name, *run_or_load(how.folder, part, settings | {"model": repr(model)}, run)))
     rows += [NCFRow(name, *figures) for name, figures in PRINTED.items()]
     source = f"The data given: {data.n_users:,} users x {data.n_items:,} items, {data.n_interactions:,} interactions"
     return NCFTable(source, settings, tuple(rows))
 
 
 def _accuracy(model: Baseline, split: Split, key: Key, how: RunOptions) -> list[float]:
+    # `MODELS` are shared by all calls, so a copy is fitted.
     fitted = type(model)(**model.get_params()).fit(split.train, key=key, n_threads=how.n_threads)
-    found = evaluate_quietly(fitted, split.train, split.test, list(METRICS), N_NEGATIVES, key, how.n_threads)
-    return [found[name] for name in METRICS]
+    metrics = evaluate_quietly(fitted, split.train, split.test, list(METRICS), N_NEGATIVES, key, how.n_threads)
+    return [metrics[name] for name in METRICS]

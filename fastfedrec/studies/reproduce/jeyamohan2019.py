@@ -1,7 +1,7 @@
-"""Jeyamohan, Chen, Aslam (Laplace-RR-SVD): Figures 2 and 3, and what the paper does not show: equal exact epsilon.
+"""Laplace-RR-SVD (Jeyamohan, Chen, Aslam 2019): Figures 2 and 3, and a comparison at equal exact epsilon.
 
-The paper draws its figures and prints no number, and does not say how its SVD is trained.  So what stands here for the
-paper is its mechanism with plain stochastic gradient descent, as `LaplaceRRSVD(variant="published")` runs it.
+The paper draws its figures without printing numbers, and does not describe the training of its SVD.  The published
+variant here is therefore its mechanism with plain stochastic gradient descent: `LaplaceRRSVD(variant="published")`.
 """
 
 import functools
@@ -15,8 +15,8 @@ from typing import Any
 from fastfedrec.core.check import check_choice
 from fastfedrec.core.text import format_epsilon
 from fastfedrec.core.version import __version__
-from fastfedrec.studies.reproduce._trials import Folds, check_folds, describe_folds, each, rating_errors
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce._trials import Folds, check_folds, describe_folds, rating_errors, track_progress
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.rating_model import STARS
 from fastfedrec.systems.rating_svd.baselines import GlobalMean, ItemMean
 from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
@@ -24,7 +24,7 @@ from fastfedrec.systems.rating_svd.laplace_rr_svd import LaplaceRRSVD
 __all__ = ["Cell", "RatingFigure", "rating_figure"]
 
 FIGURES = ("2", "3", "equal-epsilon")
-EPSILONS = tuple(round(0.1 * j, 1) for j in range(1, 31))  # of each part
+EPSILONS = tuple(round(0.1 * j, 1) for j in range(1, 31))  # epsilons of each part
 QUICK_EPSILONS = (0.1, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0)
 EXACT_EPSILONS = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0)
 AS_PUBLISHED = "as published"
@@ -50,13 +50,13 @@ class Cell:
     Parameters
     ----------
     epsilon_1, epsilon_2 : float
-        Of the Laplace noise and of the randomized response.
+        Epsilons of the Laplace noise and of the randomized response.
     exact_epsilon : dict of str to float or None
-        By model, of one rating; None is no guarantee.
+        Exact epsilon of one rating by model; None without a guarantee.
     errors : dict of str to list of float
-        By model, the RMSE of each split.
+        RMSE of each split by model.
     n_epochs : dict of str to list of int
-        By model with factors, for how long they were trained; 0 where they were left out.
+        Numbers of epochs of the factors by model; 0 if the model uses biases alone.
     """
 
     epsilon_1: float
@@ -66,7 +66,7 @@ class Cell:
     n_epochs: dict[str, list[int]]
 
     def mean(self, name: str) -> float:
-        """The mean RMSE of a model.
+        """Return the mean RMSE of a model.
 
         Parameters
         ----------
@@ -76,23 +76,23 @@ class Cell:
         Returns
         -------
         float
-            Over splits.
+            Mean over splits.
         """
         return statistics.fmean(self.errors[name])
 
 
 @dataclass(frozen=True)
 class RatingFigure(SideBySide):
-    """A figure, with all models side by side.
+    """A figure that compares all models.
 
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     figure : {"2", "3", "equal-epsilon"}
-        Which one.
+        Name of the figure.
     cells : tuple of Cell
-        By epsilon 1, then epsilon 2.
+        Cells by epsilon 1, then epsilon 2.
     """
 
     figure: str
@@ -102,83 +102,88 @@ class RatingFigure(SideBySide):
 
     @property
     def title(self) -> str:
-        """System, and number of the figure."""
+        """Name of the system, and number of the figure."""
         name = f"Figure {self.figure}" if self.figure in ("2", "3") else "equal exact epsilon"
         return f"Laplace-RR-SVD, {name}: {_TITLES[self.figure]}"
 
     def verdict(self) -> str:
-        """Say where the guaranteed model beats the private item mean, and where its factors were used.
+        """Count the cells with the guaranteed model below the private item mean, and those with factors.
 
         Returns
         -------
         str
             Two sentences.
         """
-        won = [cell for cell in self.cells if cell.mean("optimal") < cell.mean(ITEM_MEAN)]
-        used = [cell for cell in self.cells if any(cell.n_epochs["optimal"])]
-        spent = [cell.exact_epsilon["optimal"] or math.inf for cell in used]
-        least = f", from an exact epsilon of {min(spent):.3g} on" if spent else ""
+        cells_below_item_mean = [cell for cell in self.cells if cell.mean("optimal") < cell.mean(ITEM_MEAN)]
+        cells_with_factors = [cell for cell in self.cells if any(cell.n_epochs["optimal"])]
+        # None is no guarantee, which counts as an infinite epsilon.
+        exact_epsilons = [cell.exact_epsilon["optimal"] or math.inf for cell in cells_with_factors]
+        threshold = f", from an exact epsilon of {min(exact_epsilons):.3g} on" if exact_epsilons else ""
         return (
-            f"optimal: below the private item mean in {len(won)} of {len(self.cells)} cells.\n"
-            f"Its factors were used in {len(used)} of {len(self.cells)} cells{least}; elsewhere it is biases alone."
+            f"optimal: below the private item mean in {len(cells_below_item_mean)} of {len(self.cells)} cells.\n"
+            f"Its factors were used in {len(cells_with_factors)} of {len(self.cells)} cells{threshold}; the remaining "
+            "cells use biases alone."
         )
 
     def _draw(self, figure: Any) -> None:
-        """Lines over epsilon, or for Figure 3 a map of each model."""
+        """Draw lines over epsilon, or for Figure 3 a map of each model."""
         names = list(self.cells[0].errors)
         if self.figure != "3":
             figure.set_size_inches(7, 5)
             panel = figure.subplots()
             for name in names:
                 panel.plot([c.epsilon_1 for c in self.cells], [c.mean(name) for c in self.cells], ".-", label=name)
-            of_what = "exact epsilon of one rating" if self.figure == "equal-epsilon" else "epsilon 1 = epsilon 2"
-            panel.set(xlabel=of_what, ylabel="RMSE", title=_TITLES[self.figure])
+            axis_label = "exact epsilon of one rating" if self.figure == "equal-epsilon" else "epsilon 1 = epsilon 2"
+            panel.set(xlabel=axis_label, ylabel="RMSE", title=_TITLES[self.figure])
             panel.legend(fontsize="small")
         else:
             first, second = (sorted({getattr(c, f"epsilon_{j}") for c in self.cells}) for j in (1, 2))
             figure.set_size_inches(4 * len(names), 4)
             for panel, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):
-                found = {(c.epsilon_1, c.epsilon_2): c.mean(name) for c in self.cells}
-                drawn = panel.pcolormesh(
-                    first, second, [[found[a, b] for a in first] for b in second], shading="nearest"
+                means = {(c.epsilon_1, c.epsilon_2): c.mean(name) for c in self.cells}
+                mesh = panel.pcolormesh(
+                    first, second, [[means[a, b] for a in first] for b in second], shading="nearest"
                 )
                 panel.set(title=name, xlabel="epsilon 1", ylabel="epsilon 2")
-                figure.colorbar(drawn, ax=panel)
+                figure.colorbar(mesh, ax=panel)
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         names = list(self.cells[0].errors)
-        own = ["exact epsilon"] if self.figure == "equal-epsilon" else ["epsilon 1", "epsilon 2", "exact epsilon"]
+        epsilon_columns = (
+            ["exact epsilon"] if self.figure == "equal-epsilon" else ["epsilon 1", "epsilon 2", "exact epsilon"]
+        )
         rows = []
         for cell in self.cells:
             exact = format_epsilon(cell.exact_epsilon["optimal"] or math.inf)
             parts = [] if self.figure == "equal-epsilon" else [f"{cell.epsilon_1:g}", f"{cell.epsilon_2:g}"]
             rows.append([*parts, exact, *(f"{cell.mean(name):.4f}" for name in names)])
-        return [*own, *names], rows
+        return [*epsilon_columns, *names], rows
 
 
 def rating_figure(
     folds: Folds, figure: str, *, epsilons: Sequence[float] | None = None, grid: Sequence[float] = STARS, **options: Any
 ) -> RatingFigure:
-    """Compute one of the paper's two figures, or the comparison that it lacks.
+    """Compute one of the paper's two figures, or the comparison at equal exact epsilon.
 
     Parameters
     ----------
     folds : sequence of tuple of Interactions
-        (train, test) with ratings as values, as from `evaluation.PublishedFolds` or `evaluation.KFold`.
+        Pairs (train, test) with ratings as values, from `evaluation.PublishedFolds` or `evaluation.KFold`.
     figure : {"2", "3", "equal-epsilon"}
-        "2": both epsilons equal; the published mechanism, Laplace noise alone, what is guaranteed, baselines.  "3":
-        every pair of them.  "equal-epsilon": every guaranteed variant at the same exact epsilon of one rating.
+        "2": both epsilons equal; the published mechanism, Laplace noise alone, the guaranteed variants, baselines.
+        "3": every pair of epsilons.  "equal-epsilon": every guaranteed variant at the same exact epsilon of one rating.
     epsilons : sequence of float or None
-        Of each part; for "equal-epsilon" exact ones.  None: the paper's .1, .2, ..., 3; or 0.5 to 6.
+        Epsilons of each part; for "equal-epsilon" exact ones.  None: the paper's .1, .2, ..., 3; or 0.5 to 6.
     grid : sequence of float
-        The ratings there are.
+        Possible ratings.
     **options : object
-        As for `RunOptions`; no error depends on `n_threads`.  `quick`: one split, and seven epsilons instead of thirty.
+        Options of `RunOptions`; no error depends on `n_threads`.  `quick`: one split, and seven epsilons instead of
+        thirty.
 
     Returns
     -------
     RatingFigure
-        With the RMSE of each model in each split.
+        The figure, with the RMSE of each model in each split.
 
     References
     ----------
@@ -193,7 +198,9 @@ def rating_figure(
         epsilons = EXACT_EPSILONS if figure == "equal-epsilon" else parts
     if not len(epsilons):
         raise ValueError("epsilons must hold at least one value, got none; None takes the paper's")
+    # Figure 3 has every pair of epsilons, and all remaining figures have equal ones.
     pairs = [(e, e) for e in epsilons] if figure != "3" else list(itertools.product(epsilons, epsilons))
+    # Integer and float grids must have equal settings.
     grid = tuple(map(float, grid))
     settings = {
         "version": __version__,
@@ -203,16 +210,23 @@ def rating_figure(
         "grid": list(grid),
     }
     cells = []
-    for pair in each(pairs, how, f"Figure {figure}", "cell"):
+    for pair in track_progress(pairs, how, f"Figure {figure}", "cell"):
         models = _models_at(pair, figure, grid)
-        own = settings | {"models": {name: repr(model) for name, model in models.items()}}
+        cell_settings = settings | {"models": {name: repr(model) for name, model in models.items()}}
         name = f"{figure}-{pair[0]:g}-{pair[1]:g}"
-        cells.append(Cell(**kept(how.folder, name, own, functools.partial(_run, pair, models, folds, how.n_threads))))
-    return RatingFigure(describe_folds(folds), own, figure, tuple(cells))
+        cells.append(
+            Cell(
+                **run_or_load(
+                    how.folder, name, cell_settings, functools.partial(_run, pair, models, folds, how.n_threads)
+                )
+            )
+        )
+    return RatingFigure(describe_folds(folds), cell_settings, figure, tuple(cells))
 
 
 def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) -> dict[str, Any]:
     first, second = pair
+    # All variants except "serial" cost the sum of both epsilons, so each part has half of the exact epsilon.
     if figure == "equal-epsilon":
         serial = serial_epsilon(first, grid)
         return {
@@ -229,6 +243,7 @@ def _models_at(pair: tuple[float, float], figure: str, grid: tuple[float, ...]) 
         ITEM_MEAN: ItemMean(first + second, grid=grid),
     }
     if figure == "2":
+        # Figure 3 has no map of these models.
         models |= {
             LAPLACE: LaplaceRRSVD("laplace", first / 2, first / 2, grid=grid),
             GLOBAL_MEAN: GlobalMean(first + second, grid=grid),
@@ -242,8 +257,9 @@ def _run(pair: tuple[float, float], models: dict[str, Any], folds: Folds, n_thre
     n_epochs: dict[str, list[int]] = {}
     exact: dict[str, float | None] = {}
     for name, model in models.items():
-        for found in rating_errors(model, folds, n_threads):
-            errors[name].append(found["rmse"])
+        # The model remains fitted on a fold until the next one, so its epochs are read in the loop.
+        for fold_errors in rating_errors(model, folds, n_threads):
+            errors[name].append(fold_errors["rmse"])
             if isinstance(model, LaplaceRRSVD):
                 n_epochs.setdefault(name, []).append(model.n_epochs_)
                 exact[name] = model.channel.epsilon if model.channel is not None else None
@@ -257,20 +273,21 @@ def _run(pair: tuple[float, float], models: dict[str, Any], folds: Folds, n_thre
 
 
 def serial_epsilon(exact: float, grid: Sequence[float] = STARS) -> float:
-    """What both parts of the variant "serial" must be for one rating to cost so much.
+    """Return the epsilon of both parts of the variant "serial" for a given exact epsilon of one rating.
 
     Parameters
     ----------
     exact : float
-        Epsilon of one rating, in nats.
+        Exact epsilon of one rating, in nats.
     grid : sequence of float
-        The ratings there are.
+        Possible ratings.
 
     Returns
     -------
     float
-        Found by bisection: the largest that stays within `exact`, to three parts in a million.
+        Largest epsilon of both parts with a cost of at most `exact`, with a relative error of 3e-6.
     """
+    # Bisection: the cost grows with the epsilon of both parts, and `low` always has a cost of at most `exact`.
     low, high = exact, exact + 8.0
     while high - low > 3e-6 * low:
         middle = (low + high) / 2

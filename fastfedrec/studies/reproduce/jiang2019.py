@@ -1,4 +1,4 @@
-"""SDCF (Jiang, Li, Lin 2019): errors over the temperature, denoised and not, and what the parties find out."""
+"""SDCF (Jiang, Li, Lin 2019): errors over the temperature with and without denoising, and attacks of the parties."""
 
 import functools
 import statistics
@@ -14,12 +14,12 @@ from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
     describe_folds,
-    each,
-    kept_errors,
+    fold_settings,
     mean_and_deviation,
-    settings_of,
+    run_or_load_errors,
+    track_progress,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, run_or_load
 from fastfedrec.systems.fedrec.attacks import run_attacks
 from fastfedrec.systems.fedrec.model import FedRec
 from fastfedrec.systems.rating_svd.baselines import BiasedMF
@@ -29,15 +29,16 @@ __all__ = ["PartyRow", "SDCFTable", "TemperatureRow", "sdcf_table"]
 
 TABLES = ("temperature", PARTIES)
 TEMPERATURES = (0.01, 0.1, 1.0)
-N_ROUNDS, N_RECORDED = 100, 3
-_PLAIN, _DENOISED, _BARE = "SDCF", "SDCF, denoised", "SDCF, rated items alone"
-_TITLES = {"temperature": "errors over the temperature, denoised and not", PARTIES: "what the parties find out"}
+N_ROUNDS, N_RECORDED = 100, 3  # rounds of a fit, and its last rounds with recorded messages
+_PLAIN, _DENOISED, _RATED_ONLY = "SDCF", "SDCF, denoised", "SDCF, rated items alone"
+_TITLES = {"temperature": "errors over the temperature, denoised and not", PARTIES: "attacks of the parties"}
 _LEGENDS = {
-    "temperature": "Mean and deviation over splits.  The paper is not at hand: no printed figure stands beside them.",
+    "temperature": "Mean and deviation over splits.  The paper was not available, so no printed figure is compared.",
     PARTIES: (
-        "Of the first split.  claimed: pairs of a user and an item said to be rated; true: so many of them are;\n"
-        "base: of all pairs that the server hears of; recall: of the rated ones; stars: of these, told exactly.\n"
-        "Membership knows a user's ratings and the released model; it has an AUC alone."
+        "First split only.  claimed: pairs of a user and an item that the attack claims are rated; true: share of\n"
+        "them that are rated; base: the same share of all pairs that the server receives; recall: share of the rated\n"
+        "pairs that are claimed; stars: share of these with the exact rating inferred.  The membership attack knows a\n"
+        "user's ratings and the released model; it has an AUC alone."
     ),
 }
 
@@ -49,11 +50,11 @@ class TemperatureRow:
     Parameters
     ----------
     algorithm : str
-        SDCF with denoisers, without, or sending rated items alone; or a baseline.
+        SDCF with denoisers, without denoisers, or with messages of rated items alone; or a baseline.
     temperature : float or None
-        None for a baseline.
+        Temperature of the Langevin noise; None for a baseline.
     mae, rmse : tuple of float
-        One a split.
+        Errors of each split.
     """
 
     algorithm: str
@@ -69,21 +70,24 @@ class SDCFTable(SystemTable):
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     table : {"temperature", "parties"}
-        Which one.
+        Name of the table.
     rows : tuple of TemperatureRow or of PartyRow
-        By model.
+        Rows by model.
     """
 
     _system, _titles, _legends = "SDCF", _TITLES, _LEGENDS
 
-    def _errors_say(self) -> str:
-        by_place = {(row.algorithm, row.temperature): (row.mae, row.rmse) for row in self.rows}
-        same = all(by_place[_DENOISED, heat] == by_place[_BARE, heat] for heat in TEMPERATURES)
+    def _error_verdict(self) -> str:
+        errors = {(row.algorithm, row.temperature): (row.mae, row.rmse) for row in self.rows}
+        # Errors are compared bit for bit.
+        is_equal = all(
+            errors[_DENOISED, temperature] == errors[_RATED_ONLY, temperature] for temperature in TEMPERATURES
+        )
         return (
-            f"Denoised, errors are {'' if same else 'NOT '}those of sending rated items alone, to the last digit, in "
-            "every split."
+            f"Denoised, errors are {'' if is_equal else 'NOT '}equal to the errors of sending rated items alone, to "
+            "the last digit, in every split."
         )
 
     def _draw_errors(self, panel: Any) -> None:
@@ -109,22 +113,22 @@ class SDCFTable(SystemTable):
 
 
 def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
-    """Compute errors of SDCF beside its denoised form and FedRec, or what is found out about ratings.
+    """Compute errors of SDCF, its denoised form and FedRec, or attacks that infer ratings.
 
     Parameters
     ----------
     folds : sequence of tuple of Interactions
-        (train, test) with ratings as values, as from `evaluation.KFold`.
+        Pairs (train, test) with ratings as values, for example from `evaluation.KFold`.
     table : {"temperature", "parties"}
-        "temperature": MAE and RMSE.  "parties": the attacks of `fastfedrec.attacks` on the first split, on what was
-        sent in the last rounds, and membership.
+        "temperature": MAE and RMSE.  "parties": the attacks of `fastfedrec.attacks` on the messages of the last rounds
+        of the first split, and a membership attack.
     **options : object
-        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: one split.
+        Options of `RunOptions`; no figure depends on `n_threads`.  `quick`: one split.
 
     Returns
     -------
     SDCFTable
-        With every split's figures.
+        The table, with the figures of every split.
 
     References
     ----------
@@ -134,35 +138,37 @@ def sdcf_table(folds: Folds, table: str, **options: Any) -> SDCFTable:
     check_choice("table", table, TABLES)
     how = RunOptions(**options)
     folds = check_folds(folds, "use evaluation.KFold", quick=how.quick or table == PARTIES)
-    settings = settings_of(folds) | {"n_rounds": N_ROUNDS}
+    settings = fold_settings(folds) | {"n_rounds": N_ROUNDS}
     rows: list[Any] = []
     first, _ = folds[0]
-    cases = _runs() if table == PARTIES else _models()
-    for name, heat, model in each(cases, how, f"Table {table}", "model"):
-        place = settings | {"model": repr(model), "recorded": N_RECORDED}
-        part = f"sdcf-{table}-{name}-{heat}".replace(" ", "-").replace(",", "")
+    cases = _attacked_runs() if table == PARTIES else _models()
+    for name, temperature, model in track_progress(cases, how, f"Table {table}", "model"):
+        part_settings = settings | {"model": repr(model), "recorded": N_RECORDED}
+        # The name of the stored file, which has the temperature of the model.
+        part = f"sdcf-{table}-{name}-{temperature}".replace(" ", "-").replace(",", "")
         if table == PARTIES:
-            attack: Callable[[], Any] = functools.partial(_attacked, name, model, first, how)
-            rows += [PartyRow(**row) for row in kept(how.folder, part, place, attack)]
+            attack: Callable[[], Any] = functools.partial(_attack_run, name, model, first, how)
+            rows += [PartyRow(**row) for row in run_or_load(how.folder, part, part_settings, attack)]
         else:
-            mae, rmse = kept_errors(part, place, model, folds, how)
-            rows.append(TemperatureRow(name, heat, mae, rmse))
+            mae, rmse = run_or_load_errors(part, part_settings, model, folds, how)
+            rows.append(TemperatureRow(name, temperature, mae, rmse))
     return SDCFTable(describe_folds(folds), settings, table, tuple(rows))
 
 
 def _models() -> list[tuple[str, float | None, Any]]:
     rows: list[tuple[str, float | None, Any]] = []
-    for heat in TEMPERATURES:
-        options: dict[str, Any] = {"temperature": heat, "n_rounds": N_ROUNDS}
+    for temperature in TEMPERATURES:
+        # With `filling="none"`, messages have rated items alone.
+        options: dict[str, Any] = {"temperature": temperature, "n_rounds": N_ROUNDS}
         rows += [
-            (_PLAIN, heat, SDCF(**options)),
-            (_DENOISED, heat, SDCF(True, **options)),
-            (_BARE, heat, SDCF(filling="none", **options)),
+            (_PLAIN, temperature, SDCF(**options)),
+            (_DENOISED, temperature, SDCF(True, **options)),
+            (_RATED_ONLY, temperature, SDCF(filling="none", **options)),
         ]
     return [*rows, ("FedRec, rho 0", None, FedRec(0, n_rounds=N_ROUNDS)), ("BiasedMF", None, BiasedMF())]
 
 
-def _runs() -> list[tuple[str, float | None, Any]]:
+def _attacked_runs() -> list[tuple[str, float | None, Any]]:
     return [
         (_PLAIN, 1.0, SDCF(n_rounds=N_ROUNDS)),
         (f"{_DENOISED}, published", 1.0, SDCF(True, sharing="published", n_rounds=N_ROUNDS)),
@@ -170,8 +176,9 @@ def _runs() -> list[tuple[str, float | None, Any]]:
     ]
 
 
-def _attacked(name: str, model: SDCF, train: Interactions, how: RunOptions) -> list[dict[str, Any]]:
-    key, last = Key.from_seed(0), range(model.n_rounds - N_RECORDED, model.n_rounds)
-    model.fit(train, key=key, n_threads=how.n_threads, record_views=last)
+def _attack_run(name: str, model: SDCF, train: Interactions, how: RunOptions) -> list[dict[str, Any]]:
+    key, recorded_rounds = Key.from_seed(0), range(model.n_rounds - N_RECORDED, model.n_rounds)
+    model.fit(train, key=key, n_threads=how.n_threads, record_views=recorded_rounds)
     rows = attack_rows(name, run_attacks(model.records_, train, grid=model.grid))
+    # The membership attack fits further models, so it receives an unfitted copy.
     return [*rows, membership_row(name, SDCF(**model.get_params()), train, key, how.n_threads)]

@@ -1,4 +1,4 @@
-"""Liang, Pan, Ming (FedRec++): the tables of errors and of communication, and errors over the share of clients."""
+"""FedRec++ (Liang, Pan, Ming 2021): tables of errors and of communication, and errors over the share of clients."""
 
 import itertools
 import statistics
@@ -11,10 +11,10 @@ from fastfedrec.studies.reproduce._trials import (
     Folds,
     check_folds,
     describe_folds,
-    each,
-    kept_errors,
+    fold_settings,
     mean_and_deviation,
-    settings_of,
+    run_or_load_errors,
+    track_progress,
 )
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide
 from fastfedrec.systems.fedrec.model import FedRec
@@ -25,7 +25,7 @@ __all__ = ["ErrorRow", "FedRecTable", "VectorRow", "fedrec_table"]
 
 TABLES = ("2", "communication", "client-share")
 SHARES = (0.2, 0.6, 1.0)
-N_DRAWS = 10  # of denoisers, in each split
+N_DRAWS = 10  # draws of denoisers in each split
 _TITLES = {
     "2": "errors of FedRec and FedRec++",
     "communication": "latent vectors in a round, by number of denoisers (rho 1)",
@@ -40,16 +40,17 @@ _LEGEND = {
     "client-share": "Mean and deviation over splits; the paper draws these and prints no number.",
 }
 
-# By number of ratings: name, learning rate, and the paper's (T_predict, T_local) by rho.
+# Data set by number of ratings: name, learning rate, and the paper's (T_predict, T_local) for each rho.
 _DATASETS: dict[int, tuple[str, float, dict[int, tuple[int, int]]]] = {
     100_000: ("MovieLens 100K", 0.8, {1: (10, 10), 2: (5, 15), 3: (5, 15)}),
     1_000_209: ("MovieLens 1M", 0.8, dict.fromkeys((1, 2, 3), (10, 15))),
     7_944_473: ("Netflix NF5K5K", 1.0, {1: (5, 10), 2: (5, 10), 3: (5, 15)}),
 }
-# With the switch one round after that of equation (1), rho 2 and 3 on 100K are within .0005 of the paper, not .005 off;
-# nothing else moves by more than .0003.
-_LATER = 1
-_OTHER = ("these data", 0.8, dict.fromkeys((1, 2, 3), (10, 15)))
+# Rounds between the switch of equation (1) and the one here.  With 1, rho 2 and 3 on MovieLens 100K are within .0005 of
+# the paper instead of .005, and all remaining figures move by at most .0003.
+_SWITCH_DELAY = 1
+# Settings for data that the paper does not use.
+_OTHER_DATASET = ("these data", 0.8, dict.fromkeys((1, 2, 3), (10, 15)))
 _PAPER_ERRORS = {
     ("MovieLens 100K", "FedRec"): ((0.7418, 0.9424), (0.7440, 0.9432), (0.7445, 0.9431), (0.7447, 0.9431)),
     ("MovieLens 100K", "FedRec++"): (None, (0.7417, 0.9422), (0.7422, 0.9430), (0.7416, 0.9421)),
@@ -79,11 +80,11 @@ class ErrorRow:
     algorithm : str
         "FedRec", "FedRec++" or a baseline.
     rho : int or None
-        Virtual items for each rated one; None for a baseline.
+        Number of virtual items for each rated one; None for a baseline.
     client_share : float
-        Of the users, in each round.
+        Share of the users that are clients of a round.
     mae, rmse : tuple of float
-        One a split.
+        Errors of each split.
     paper : tuple of float or None
         MAE and RMSE as printed.
     """
@@ -98,16 +99,16 @@ class ErrorRow:
 
 @dataclass(frozen=True)
 class VectorRow:
-    """One number of denoisers.
+    """Communication with one number of denoisers.
 
     Parameters
     ----------
     n_denoisers : str
-        "0", "1", "n/4" or "n/2".
+        Number of denoisers: "0", "1", "n/4" or "n/2".
     denoiser, ordinary, client : float
-        Latent vectors of a round.
+        Latent vectors of a denoiser, of an ordinary client, and of the mean client in a round.
     paper : tuple of int or None
-        The same as printed.
+        Printed numbers of latent vectors.
     """
 
     n_denoisers: str
@@ -119,16 +120,16 @@ class VectorRow:
 
 @dataclass(frozen=True)
 class FedRecTable(SideBySide):
-    """A table, with the paper's figures beside ours.
+    """A table with computed figures and the paper's.
 
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     table : {"2", "communication", "client-share"}
-        Which one.
+        Name of the table.
     rows : tuple of ErrorRow or of VectorRow
-        In the paper's order.
+        Rows in the paper's order.
     """
 
     table: str
@@ -136,16 +137,16 @@ class FedRecTable(SideBySide):
 
     @property
     def title(self) -> str:
-        """Data, and what the table shows."""
+        """Name of the data, and title of the table."""
         return f"FedRec++ on {self.settings['data']}: {_TITLES[self.table]}"
 
     @property
     def legend(self) -> str:
-        """What the columns mean."""
+        """Meaning of the columns."""
         return _LEGEND[self.table]
 
     def verdict(self) -> str:
-        """Say how far ours are from what is printed.
+        """State the largest difference from the printed figures.
 
         Returns
         -------
@@ -156,10 +157,11 @@ class FedRecTable(SideBySide):
         if not printed:
             return "The paper prints no number for these data."
         if self.table == "communication":
+            # The third column is left out, because the paper's figures in it are not the mean of the first two.
             gaps = [
-                abs(found - paper) / paper
+                abs(vectors - paper) / paper
                 for row in printed
-                for found, paper in zip((row.denoiser, row.ordinary), row.paper, strict=False)
+                for vectors, paper in zip((row.denoiser, row.ordinary), row.paper, strict=False)
                 if paper
             ]
             return f"Denoisers and ordinary clients: within {max(gaps):.2%} of the paper."
@@ -167,10 +169,10 @@ class FedRecTable(SideBySide):
             max(abs(statistics.fmean(getattr(row, name)) - row.paper[j]) for row in printed)
             for j, name in enumerate(("mae", "rmse"))
         )
-        return f"Largest distance from the paper: {mae:.4f} in MAE, {rmse:.4f} in RMSE."
+        return f"Largest difference from the paper: {mae:.4f} in MAE, {rmse:.4f} in RMSE."
 
     def _draw(self, figure: Any) -> None:
-        """Lines of ours and of the paper."""
+        """Draw the computed figures and the paper's."""
         figure.set_size_inches(9, 5)
         panel = figure.subplots()
         if self.table == "communication":
@@ -227,17 +229,17 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     Parameters
     ----------
     folds : sequence of tuple of Interactions
-        (train, test) with ratings as values, as from `evaluation.KFold`.
+        Pairs (train, test) with ratings as values, for example from `evaluation.KFold`.
     table : {"2", "communication", "client-share"}
-        "2": MAE and RMSE of FedRec and FedRec++ over rho, and baselines.  "communication": latent vectors in a round.
-        "client-share": the errors with .2, .6 and 1 of the clients in each round.
+        "2": MAE and RMSE of FedRec and FedRec++ over rho, and of baselines.  "communication": latent vectors in a
+        round.  "client-share": errors with .2, .6 and 1 of the clients in each round.
     **options : object
-        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: one split.
+        Options of `RunOptions`; no figure depends on `n_threads`.  `quick`: one split.
 
     Returns
     -------
     FedRecTable
-        With every split's figures.
+        The table, with the figures of every split.
 
     References
     ----------
@@ -246,13 +248,13 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
     check_choice("table", table, TABLES)
     how = RunOptions(**options)
     folds = check_folds(folds, "use evaluation.KFold", quick=how.quick)
-    about = settings_of(folds)
-    name, learning_rate, steps = _DATASETS.get(about["n_ratings"], _OTHER)
-    settings = about | {
+    data_settings = fold_settings(folds)
+    name, learning_rate, steps = _DATASETS.get(data_settings["n_ratings"], _OTHER_DATASET)
+    settings = data_settings | {
         "data": name,
         "learning_rate": learning_rate,
         "t_predict and t_local": {
-            str(rho): [t_predict + _LATER, t_local] for rho, (t_predict, t_local) in steps.items()
+            str(rho): [t_predict + _SWITCH_DELAY, t_local] for rho, (t_predict, t_local) in steps.items()
         },
     }
     source = describe_folds(folds)
@@ -261,27 +263,29 @@ def fedrec_table(folds: Folds, table: str, **options: Any) -> FedRecTable:
         return FedRecTable(source, settings, table, _vector_rows(folds, name, how.n_threads))
     rows = []
     cases = _cases(table, learning_rate, steps)
-    for algorithm, rho, share, model in each(cases, how, f"Table {table}", "model"):
+    for algorithm, rho, share, model in track_progress(cases, how, f"Table {table}", "model"):
         row = f"{algorithm}-{'' if rho is None else rho}-{share:g}"
-        mae, rmse = kept_errors(row, settings | {"model": repr(model)}, model, folds, how)
+        mae, rmse = run_or_load_errors(row, settings | {"model": repr(model)}, model, folds, how)
+        # The paper prints errors for runs with all clients in each round.
         printed = _PAPER_ERRORS.get((name, algorithm)) if share == 1 and rho is not None else None
         rows.append(ErrorRow(algorithm, rho, share, mae, rmse, printed[rho or 0] if printed else None))
     return FedRecTable(source, settings, table, tuple(rows))
 
 
 def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) -> list[tuple[Any, ...]]:
-    """(algorithm, rho, share, model) of every row."""
+    """Return (algorithm, rho, share, model) of every row."""
     cases: list[tuple[Any, ...]] = []
     for share in SHARES if table == "client-share" else (1.0,):
         for rho in range(4):
             t_predict, t_local = steps.get(rho, (10, 10))
             options: dict[str, Any] = {
                 "rho": rho,
-                "t_predict": t_predict + _LATER,
+                "t_predict": t_predict + _SWITCH_DELAY,
                 "t_local": t_local,
                 "client_share": share,
                 "learning_rate": learning_rate,
             }
+            # FedRec++ needs virtual items, so it has no row for rho 0.
             cases.append(("FedRec", rho, share, FedRec(**options)))
             if rho:
                 cases.append(("FedRec++", rho, share, FedRecPlusPlus(1, "published", **options)))
@@ -294,14 +298,18 @@ def _cases(table: str, learning_rate: float, steps: dict[int, tuple[int, int]]) 
 def _vector_rows(folds: Folds, name: str, n_threads: int) -> tuple[VectorRow, ...]:
     rows = []
     for label, share in (("0", None), ("1", 0.0), ("n/4", 0.25), ("n/2", 0.5)):
-        found = []
+        counts = []
+        # There is no random draw if there are no denoisers, so one seed is enough.
         for seed, (train, _) in itertools.product(range(1 if share is None else N_DRAWS), folds):
+            # The number of vectors in a round does not depend on rounds or factors, so one round with one factor counts
+            # it.
             options: dict[str, Any] = {"rho": 1, "n_rounds": 1, "n_factors": 1}
+            # A share of 0 stands for a single denoiser.
             n_denoisers = max(1, int((share or 0) * train.n_users))
             model = FedRec(**options) if share is None else FedRecPlusPlus(n_denoisers, "published", **options)
-            found.append(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads).vectors_)
+            counts.append(model.fit(train, key=Key.from_seed(seed), n_threads=n_threads).vectors_)
         denoiser, ordinary, client = (
-            statistics.fmean(getattr(v, kind) for v in found) for kind in ("denoiser", "ordinary", "client")
+            statistics.fmean(getattr(v, kind) for v in counts) for kind in ("denoiser", "ordinary", "client")
         )
         rows.append(VectorRow(label, denoiser, ordinary, client, _PAPER_VECTORS.get(name, {}).get(label)))
     return tuple(rows)

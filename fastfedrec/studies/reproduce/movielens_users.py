@@ -1,8 +1,8 @@
-"""MovieLens 1M's 1,000 most rated items: the people on whom our own systems are compared, and larger populations.
+"""MovieLens 1M with its 1,000 most rated items: original users, and larger populations resampled from them.
 
-There are 5,672 people.  A larger population is drawn from them with replacement, each drawn user with 70% of the row;
-it shows what so many users would allow, and is not so many people.  What is tested may be held out before or after
-that; the figures differ by some hundredths.
+There are 5,672 original users, "people".  A larger population is drawn from them with replacement, and each drawn user
+has 70% of the original row.  It estimates the utility with that number of users, but its rows are not independent.  The
+test item may be held out before or after resampling; the figures differ by some hundredths.
 """
 
 from collections.abc import Callable
@@ -29,22 +29,22 @@ __all__ = [
 
 HELD_OUT_FIRST, RESAMPLED_FIRST = "held out, then resampled", "resampled, then held out"
 HALF, OTHER_PEOPLE, THEMSELVES = "half of the people", "disjoint people", "the people themselves"
-N_ITEMS, LEAST_ITEMS = 1_000, 20
-KEPT = 0.7  # of a drawn user's row
-_TESTED = 20_000  # drawn users, of people who were not trained on
+N_ITEMS, MIN_ITEMS = 1_000, 20  # number of items, and minimum number of them that a user must have
+SHARE_OF_ROW = 0.7  # share of the original row that a drawn user has
+_MAX_TESTED_USERS = 20_000  # maximum number of tested users that are drawn separately from train users
 
 
 class TestedUsers(NamedTuple):
-    """Whom a model is fitted on, and whom it is tested on.
+    """Train rows, and the rows and test items of the tested users.
 
     Parameters
     ----------
     train : Interactions
         Rows that a model is fitted on.
     served : Interactions
-        Rows of those who are tested, without what was held out: `train` itself, or other people's.
+        Rows of the tested users without the held-out items: `train` itself, or rows of different users.
     test : Interactions
-        An item of each of those.
+        One held-out item of each tested user.
     """
 
     train: Interactions
@@ -53,7 +53,7 @@ class TestedUsers(NamedTuple):
 
 
 def users_of_the_thousand(data: Interactions) -> Interactions:
-    """The users with at least 20 of the 1,000 most rated items, and those items.
+    """Return the users with at least 20 of the 1,000 most rated items, restricted to these items.
 
     Parameters
     ----------
@@ -63,84 +63,88 @@ def users_of_the_thousand(data: Interactions) -> Interactions:
     Returns
     -------
     Interactions
-        Without values.
+        Interactions without values.
     """
     data = check_instance("data", data, Interactions, "use load_movielens").binarize()
     data = data.top_items(min(N_ITEMS, data.n_items))
-    return data.select_users(np.flatnonzero(data.interactions_per_user() >= LEAST_ITEMS))
+    return data.select_users(np.flatnonzero(data.interactions_per_user() >= MIN_ITEMS))
 
 
 def resampled(rows: Interactions, *others: Interactions, n_users: int, key: Key, draw: int = 0) -> list[Interactions]:
-    """Users drawn with replacement, each with 70% of the row.
+    """Draw users with replacement, each with 70% of the original row.
 
     Parameters
     ----------
     rows : Interactions
-        Those of people.
+        Rows of the original users.
     *others : Interactions
-        What else there is of the same people, such as what was held out; of it the drawn users have all.
+        Further rows of the same users, such as held-out items; drawn users have all of these.
     n_users : int
-        How many are drawn.
+        Number of drawn users.
     key : Key
-        Draws them.
+        Key of the draw.
     draw : int
-        Which of several draws with one key.
+        Number of the draw, if several use one key.
 
     Returns
     -------
     list of Interactions
-        One for each argument, of the same `n_users` users, whose ids are numbers.
+        One data set for each argument, with the same `n_users` users and the ids 0 to `n_users` - 1.
     """
     n_users = check_integer("n_users", n_users, low=1)
-    who = (key.uniform("reproduce.drawn_users", round=draw, size=n_users) * rows.n_users).astype(np.int64)
-    drawn = rows._take_users(who)
-    kept = key.uniform("reproduce.kept_items", round=draw, size=drawn.n_interactions) < KEPT
-    drawn = drawn.keep_interactions(kept)
-    numbers = np.arange(n_users)
-    parts = [drawn, *(other._take_users(who) for other in others)]
-    return [part._replace(user_ids=numbers, global_user_ids=numbers.astype(np.uint64)) for part in parts]
+    # Uniform numbers in [0, 1) times the number of users are row indices, truncated.
+    user_rows = (key.uniform("reproduce.drawn_users", round=draw, size=n_users) * rows.n_users).astype(np.int64)
+    drawn_rows = rows._take_users(user_rows)
+    is_kept = key.uniform("reproduce.kept_items", round=draw, size=drawn_rows.n_interactions) < SHARE_OF_ROW
+    drawn_rows = drawn_rows.keep_interactions(is_kept)
+    # Draws of one original user are different users, so all of them have new ids.
+    new_ids = np.arange(n_users)
+    parts = [drawn_rows, *(other._take_users(user_rows) for other in others)]
+    return [part._replace(user_ids=new_ids, global_user_ids=new_ids.astype(np.uint64)) for part in parts]
 
 
 def _held_out_first(people: Interactions, n_users: int, key: Key) -> TestedUsers:
-    """Nobody who is trained on has the item that the same person is tested on."""
+    """Hold out before resampling, so that no train row has the test item of the same original user."""
     train, test = resampled(*next(LeaveOneOut().split(people, key=key)), n_users=n_users, key=key)
     return TestedUsers(train, train, test)
 
 
 def _resampled_first(people: Interactions, n_users: int, key: Key) -> TestedUsers:
-    """Others who were drawn of the same person may have it, which helps whoever learns from pairs."""
+    """Hold out after resampling, so that further draws of the same original user may have the test item."""
+    # This leak favours models that learn from pairs of items.
     (drawn,) = resampled(people, n_users=n_users, key=key)
     train, test = next(LeaveOneOut().split(drawn, key=key))
     return TestedUsers(train, train, test)
 
 
 def _half(people: Interactions, n_users: int, key: Key) -> TestedUsers:
-    """The same of half as many people: each is drawn twice as often."""
+    """Hold out after resampling from half of the original users, each drawn twice as often."""
     return _resampled_first(people.select_users(_halves(people, key)[1]), n_users, key)
 
 
 def _halves(people: Interactions, key: Key) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of either half."""
-    order, half = key.permutation("reproduce.halves", size=people.n_users), people.n_users // 2
-    return np.sort(order[:half]), np.sort(order[half:])
+    """Split the original users at random, and return the rows of both halves."""
+    order, n_half = key.permutation("reproduce.halves", size=people.n_users), people.n_users // 2
+    return np.sort(order[:n_half]), np.sort(order[n_half:])
 
 
 def _other_people(people: Interactions, n_users: int, key: Key) -> TestedUsers:
-    """Half of the people are drawn from and trained on, and the other half tested."""
-    trained_on, tested = (people.select_users(half) for half in _halves(people, key))
-    (train,) = resampled(trained_on, n_users=n_users, key=key)
-    others = next(LeaveOneOut().split(tested, key=key))
-    served, test = resampled(*others, n_users=min(n_users, _TESTED), key=key, draw=1)
+    """Draw train users from one half of the original users, and tested users from the other half."""
+    train_people, test_people = (people.select_users(half) for half in _halves(people, key))
+    (train,) = resampled(train_people, n_users=n_users, key=key)
+    held_out = next(LeaveOneOut().split(test_people, key=key))
+    # A different draw number makes the tested users independent of the train users.
+    served, test = resampled(*held_out, n_users=min(n_users, _MAX_TESTED_USERS), key=key, draw=1)
     return TestedUsers(train, served, test)
 
 
 def _themselves(people: Interactions, n_users: int, key: Key) -> TestedUsers:
-    """No resampling; `n_users` makes no difference."""
+    """Hold out without resampling; `n_users` has no effect."""
     train, test = next(LeaveOneOut().split(people, key=key))
     return TestedUsers(train, train, test)
 
 
-#: How people become those who are trained on and tested, by the name that tables have for it.
+#: Functions that make train and tested users from the original ones, by their names in tables.
 PROTOCOLS: dict[str, Callable[[Interactions, int, Key], TestedUsers]] = {
     HELD_OUT_FIRST: _held_out_first,
     RESAMPLED_FIRST: _resampled_first,

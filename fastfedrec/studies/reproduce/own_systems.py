@@ -1,7 +1,7 @@
-"""DPSubspace on generated data of many items, and DPGram on MovieLens 1M's people: hit ratios beside popularity.
+"""Hit ratios of DPSubspace on generated data of many items, and of DPGram on MovieLens 1M, compared with popularity.
 
-Nothing of these tables is in a paper; both systems are our own (docs/explanation/systems/subspace/dp-subspace.md and
-docs/explanation/systems/gram/dp-gram.md).  Each seed draws data or users, split and noise anew.
+Both systems are this package's own, and no paper has these tables (docs/explanation/systems/subspace/dp-subspace.md and
+docs/explanation/systems/gram/dp-gram.md).  Each seed has its own data or users, split and noise.
 """
 
 import functools
@@ -17,7 +17,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.movielens import release_year
-from fastfedrec.studies.reproduce._trials import accuracy, each, generated_split, mean_and_deviation
+from fastfedrec.studies.reproduce._trials import accuracy, generated_split, mean_and_deviation, track_progress
 from fastfedrec.studies.reproduce.movielens_users import (
     HALF,
     HELD_OUT_FIRST,
@@ -28,7 +28,7 @@ from fastfedrec.studies.reproduce.movielens_users import (
     TestedUsers,
     users_of_the_thousand,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import Popularity
 from fastfedrec.systems.gram.dp_gram import DPGram
@@ -37,19 +37,21 @@ from fastfedrec.systems.subspace.model import DPSubspace
 __all__ = ["HitRatioCell", "HitRatioTable", "movielens_table", "subspace_table"]
 
 SIZES, MOVIELENS = "sizes", "movielens"  # names of the tables
-# Users and items of generated data; with 20,000 and 10,000 users of 10,000 items DPSubspace releases popularity.
+# Numbers of users and items of generated data.  With 20,000 and 10,000 users of 10,000 items DPSubspace releases
+# popularity.
 N_USERS_AND_ITEMS = (
     (100_000, 10_000), (50_000, 10_000), (100_000, 30_000), (20_000, 10_000), (10_000, 10_000), (10_000, 3_000),
 )  # fmt: skip
 ROW_LENGTH = 30.0
-MOST_TESTED = 20_000
+MAX_TESTED = 20_000  # maximum number of tested users
 QUICK_SIZES = ((20_000, 2_000), (2_000, 2_000))
+# Numbers of users that are drawn from the original ones.
 DRAWN, QUICK_DRAWN = 50_000, 5_000
 EPSILONS = {
     HELD_OUT_FIRST: (0.5, 1.0, 2.0), RESAMPLED_FIRST: (0.5, 1.0, 2.0), HALF: (1.0,), OTHER_PEOPLE: (1.0,),
     THEMSELVES: (0.5, 1.0, 2.0, 4.0),
 }  # fmt: skip
-_KNOWN = "DPGram, genres and years"
+_WITH_FEATURES = "DPGram, genres and years"
 _PROTOCOL = "an item of each user held out"
 
 
@@ -60,19 +62,19 @@ class HitRatioCell:
     Parameters
     ----------
     model : str
-        Which.
+        Name of the model.
     data : str
-        Users, items and rows.
+        Description of users, items and rows.
     protocol : str
-        How people become those who are trained on and tested.
+        Name of the function that makes train and tested users from the original ones.
     epsilon : float or None
-        Of the whole run, for all data of one user against none; None where there is no guarantee.
+        Epsilon of the whole run, for all data of one user against none; None without a guarantee.
     replaced : float or None
-        Of the same run, for replacing one user.
+        Epsilon of the same run for replacing one user.
     signal : float or None
-        The model's public number.
+        Public signal of the model.
     is_personal : tuple of bool
-        Whether users received lists of their own, for each seed.
+        Whether the model is personalised, for each seed.
     popularity, hit_ratios : tuple of float
         HR@10 among 99 unseen items, of exact popularity and of the model, for each seed.
     popularity_all, hit_ratios_all, ndcgs_all : tuple of float
@@ -94,28 +96,28 @@ class HitRatioCell:
 
     @property
     def choice(self) -> str:
-        """How many seeds had lists for each user: "personal", "popularity", or both numbers."""
+        """Choice of the model over the seeds: "personal", "popularity", or the numbers of both."""
         n_personal, n_seeds = sum(self.is_personal), len(self.is_personal)
         return {n_seeds: "personal", 0: "popularity"}.get(n_personal, f"personal in {n_personal} of {n_seeds}")
 
     @property
     def gain(self) -> float:
-        """HR@10 among 99 items less that of exact popularity, on average."""
+        """Mean difference of HR@10 among 99 items between the model and exact popularity."""
         return statistics.fmean(self.hit_ratios) - statistics.fmean(self.popularity)
 
 
 @dataclass(frozen=True)
 class HitRatioTable(SideBySide):
-    """A row for each cell.
+    """A table with a row for each cell.
 
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     name : {"sizes", "movielens"}
-        Which table it is.
+        Name of the table.
     cells : tuple of HitRatioCell
-        In the order of the table.
+        Cells in the order of the table.
     """
 
     name: str
@@ -123,43 +125,44 @@ class HitRatioTable(SideBySide):
 
     @property
     def title(self) -> str:
-        """Which table it is."""
+        """Title of the table."""
         return {SIZES: "DPSubspace: many items", MOVIELENS: "DPGram: MovieLens 1M's 1,000 most rated items"}[self.name]
 
     @property
     def legend(self) -> str:
-        """What the columns mean."""
-        how = "leave one out, ranked among 99 items that the user does not have"
-        said = (
-            f"HR@10, {how}; the mean over seeds, and the standard deviation where there are several.  epsilon: of the "
+        """Meaning of the columns."""
+        ranking = "leave one out, ranked among 99 items that the user does not have"
+        text = (
+            f"HR@10, {ranking}; the mean over seeds, and the standard deviation if there are several.  epsilon: of the "
             "whole run, for all data of one user against none, the user still counted (zero_out), the number of users "
             "public, at delta 1e-6; in brackets the same run's for replacing one user.  signal: n_users mu over the "
             "number of items, of DPGram over its root.  all: the same among all unseen items.  choice: whether the "
-            "model gave users lists of their own, or popularity."
+            "model released personal lists or popularity."
         )
         if self.name == SIZES:
-            return said
-        return said + (
-            "  held out, then resampled: an item of each of the people is held out, and then users are drawn, each "
-            "with 70% of what is left of a person's row, so nobody who is trained on has the item that the same "
-            "person is tested on.  resampled, then held out: an item of each drawn user, which others drawn of the "
-            "same person may have.  half of the people: the same, of half as many.  disjoint people: half of the "
-            "people are drawn from and trained on, and users drawn of the others tested.  the people themselves: no "
-            "resampling."
+            return text
+        return text + (
+            "  People are the original users.  held out, then resampled: an item of each of the people is held out, "
+            "and then users are drawn, each with 70% of a person's remaining row, so that no train row has the test "
+            "item of the same person.  resampled, then held out: an item of each drawn user is held out, which "
+            "further draws of the same person may have.  half of the people: the same, with half of the people.  "
+            "disjoint people: train users are drawn from half of the people, and tested users from the other half.  "
+            "the people themselves: no resampling."
         )
 
     def verdict(self) -> str:
-        """Count where popularity is beaten, by the model's choice.
+        """Count the rows above exact popularity, by the model's choice.
 
         Returns
         -------
         str
-            A sentence or two.
+            One sentence for each choice that occurs.
         """
         private = [cell for cell in self.cells if cell.epsilon is not None]
         lines = []
-        for name, of in (("Personal", True), ("Popularity", False)):
-            if gains := [cell.gain for cell in private if any(cell.is_personal) is of]:
+        # A cell counts as personal if at least one of its seeds is.
+        for name, is_personal in (("Personal", True), ("Popularity", False)):
+            if gains := [cell.gain for cell in private if any(cell.is_personal) is is_personal]:
                 n_above = sum(gain > 0 for gain in gains)
                 lines.append(
                     f"{name}: above exact popularity in {n_above} of {len(gains)} rows, {min(gains):+.3f} at least."
@@ -183,22 +186,24 @@ class HitRatioTable(SideBySide):
         ]  # fmt: skip
 
     def brief(self) -> str:
-        """The means alone, and a column for each epsilon: what the system's page shows.
+        """Return the table of means with a column for each epsilon, as on the system's page.
 
         Returns
         -------
         str
-            A table in Markdown of HR@10 among 99 items, in brackets among all unseen items; a star where popularity was
-            chosen with some seed.  A model without a guarantee has the last column, in the row of the first model on
-            the same data.
+            Markdown table of HR@10 among 99 items, and in brackets among all unseen items.  A star marks cells with
+            popularity chosen under at least one seed.  A model without a guarantee has the last column, in the row of
+            the first model on the same data.
         """
         labels = {SIZES: ["data", "signal"], MOVIELENS: ["protocol", "model"]}[self.name]
+        # Epsilons in ascending order with the cost of replacing a user; None, without privacy, is last.
         bounds = {cell.epsilon: cell.replaced for cell in sorted(self.cells, key=lambda cell: cell.epsilon or math.inf)}
         rows: dict[tuple[str, ...], dict[float | None, str]] = {}
         for cell in self.cells:
-            beside = cell if cell.epsilon else next(c for c in self.cells if c.protocol == cell.protocol)
-            said = {label: getattr(beside, label) for label in labels}
-            start = [f"{value:.3g}" if label == "signal" else value for label, value in said.items()]
+            # A model without a guarantee is shown in the row of the first model of its protocol.
+            reference_cell = cell if cell.epsilon else next(c for c in self.cells if c.protocol == cell.protocol)
+            label_values = {label: getattr(reference_cell, label) for label in labels}
+            start = [f"{value:.3g}" if label == "signal" else value for label, value in label_values.items()]
             row = rows.setdefault((*start, _both(cell.popularity, cell.popularity_all)), {})
             star = "" if cell.epsilon is None or all(cell.is_personal) else " *"
             row[cell.epsilon] = _both(cell.hit_ratios, cell.hit_ratios_all) + star
@@ -221,19 +226,19 @@ class HitRatioTable(SideBySide):
 
 
 def subspace_table(*, n_seeds: int = 3, **options: Any) -> HitRatioTable:
-    """DPSubspace over numbers of items and users, at epsilon 1.
+    """Measure DPSubspace over numbers of items and users, at epsilon 1.
 
     Parameters
     ----------
     n_seeds : int
-        Seeds 0 to n_seeds - 1.
+        Number of seeds; they are 0 to n_seeds - 1.
     **options : object
-        As for `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: two small sizes.
+        Options of `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: two small sizes.
 
     Returns
     -------
     HitRatioTable
-        Of generated data.
+        Table of generated data.
     """
     how = RunOptions(**options)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
@@ -248,26 +253,26 @@ def subspace_table(*, n_seeds: int = 3, **options: Any) -> HitRatioTable:
 
 
 def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> HitRatioTable:
-    """DPGram on MovieLens 1M's people, resampled and as they are.
+    """Measure DPGram on the original users of MovieLens 1M, and on users resampled from them.
 
     Parameters
     ----------
     data : Interactions
         MovieLens 1M.
     n_seeds : int
-        Seeds 0 to n_seeds - 1.
+        Number of seeds; they are 0 to n_seeds - 1.
     **options : object
-        As for `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: 5,000 users are drawn, and epsilon is 1.
+        Options of `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: 5,000 drawn users and epsilon 1.
 
     Returns
     -------
     HitRatioTable
-        Of the data given.
+        Table of the given data.
     """
     how = RunOptions(**options)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
     people = users_of_the_thousand(data)
-    known, cases = _genres_and_years(people), []
+    item_features, cases = _genres_and_years(people), []
     for protocol, draw in PROTOCOLS.items():
         n_users = people.n_users if protocol == THEMSELVES else QUICK_DRAWN if how.quick else DRAWN
         epsilons = (1.0,) if how.quick else EPSILONS[protocol]
@@ -276,8 +281,10 @@ def movielens_table(data: Interactions, *, n_seeds: int = 3, **options: Any) -> 
             models += [(f"DPGram, {score}", DPGram(1.0, score=score, n_users=n_users)) for score in ("ridge", "knn")]
         if protocol != THEMSELVES:
             models.append(("EASE", EASE()))
-        if protocol == THEMSELVES and known is not None:
-            models += [(_KNOWN, DPGram(epsilon, n_users=n_users, item_features=known)) for epsilon in epsilons]
+        if protocol == THEMSELVES and item_features is not None:
+            models += [
+                (_WITH_FEATURES, DPGram(epsilon, n_users=n_users, item_features=item_features)) for epsilon in epsilons
+            ]
         label = f"{people.n_users:,} people" + ("" if protocol == THEMSELVES else f", {n_users:,} users drawn")
         cases.append(_Case(label, protocol, functools.partial(_drawn, draw, people, n_users), models))
     source = f"The data given: {people.n_users:,} users x {people.n_items:,} items, {people.n_interactions:,} ratings"
@@ -294,54 +301,56 @@ class _Case:
     models: list[tuple[str, Any]]
 
     def run(self, seed: int, n_threads: int) -> list[dict[str, Any]]:
-        """Every model on one draw: fields of its cell."""
+        """Fit and evaluate every model on one draw, and return the figures of their cells."""
         key = Key.from_seed(seed)
         train, served, test = self.draw(key)
 
-        def tested(model: Any) -> dict[str, float]:
+        def evaluate_model(model: Any) -> dict[str, float]:
             fitted = model.fit(train, key=key, n_threads=n_threads)
+            # A model fitted on different users answers for the tested ones by their rows.
             fitted = fitted if served is train else fitted.with_users(served)
             return accuracy(fitted, served, test, key, n_threads)._asdict()
 
-        popularity, found = tested(Popularity()), []
+        popularity, rows = evaluate_model(Popularity()), []
         for _, model in self.models:
-            row: dict[str, Any] = {"popularity": popularity, "model": tested(model), "is_personal": True}
+            row: dict[str, Any] = {"popularity": popularity, "model": evaluate_model(model), "is_personal": True}
             if isinstance(model, DPGram | DPSubspace):
                 row |= {"replaced": model.ledger_.epsilon("public"), "signal": model.signal_}
                 row["is_personal"] = model.is_personal_
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
 
 def _table(
-    source: str, name: str, cases: Sequence[_Case], given: dict[str, Any], n_seeds: int, how: RunOptions
+    source: str, name: str, cases: Sequence[_Case], data_settings: dict[str, Any], n_seeds: int, how: RunOptions
 ) -> HitRatioTable:
-    settings = given | {"version": __version__, "quick": how.quick}
+    settings = data_settings | {"version": __version__, "quick": how.quick}
+    # A part is one case with one seed, and it has its own file.
     parts = list(itertools.product(range(len(cases)), range(n_seeds)))
     runs: list[list[list[dict[str, Any]]]] = [[] for _ in cases]
-    for place, seed in each(parts, how, name, "part"):
-        case = cases[place]
+    for case_index, seed in track_progress(parts, how, name, "part"):
+        case = cases[case_index]
         models = [repr(model) for _, model in case.models]
-        of_part = settings | {"data": case.data, "protocol": case.protocol, "models": models, "seed": seed}
+        part_settings = settings | {"data": case.data, "protocol": case.protocol, "models": models, "seed": seed}
         run = functools.partial(case.run, seed, how.n_threads)
-        runs[place].append(kept(how.folder, f"{name}-{place}-seed-{seed}", of_part, run))
-    cells = [cell for case, of_case in zip(cases, runs, strict=True) for cell in _cells(case, of_case)]
+        runs[case_index].append(run_or_load(how.folder, f"{name}-{case_index}-seed-{seed}", part_settings, run))
+    cells = [cell for case, case_runs in zip(cases, runs, strict=True) for cell in _cells(case, case_runs)]
     described = {f"{case.data}; {case.protocol}": [repr(model) for _, model in case.models] for case in cases}
     return HitRatioTable(source, settings | {"seeds": n_seeds, "models": described}, name, tuple(cells))
 
 
 def _cells(case: _Case, runs: list[list[dict[str, Any]]]) -> Iterator[HitRatioCell]:
-    """Of the runs with each seed."""
+    """Join the runs of all seeds into one cell for each model."""
     for (label, model), *rows in zip(case.models, *runs, strict=True):
-
-        def of(who: str, figure: str, rows: list[dict[str, Any]] = rows) -> tuple[float, ...]:
-            return tuple(row[who][figure] for row in rows)
+        # The default argument binds the rows of this model, not those of the last one.
+        def collect(role: str, figure: str, rows: list[dict[str, Any]] = rows) -> tuple[float, ...]:
+            return tuple(row[role][figure] for row in rows)
 
         yield HitRatioCell(
             label, case.data, case.protocol, getattr(model, "epsilon", None), rows[0].get("replaced"),
-            rows[0].get("signal"), tuple(row["is_personal"] for row in rows), of("popularity", "hit_ratio"),
-            of("model", "hit_ratio"), of("popularity", "hit_ratio_all"), of("model", "hit_ratio_all"),
-            of("model", "ndcg_all"),
+            rows[0].get("signal"), tuple(row["is_personal"] for row in rows), collect("popularity", "hit_ratio"),
+            collect("model", "hit_ratio"), collect("popularity", "hit_ratio_all"), collect("model", "hit_ratio_all"),
+            collect("model", "ndcg_all"),
         )  # fmt: skip
 
 
@@ -351,12 +360,12 @@ def _both(sampled: Sequence[float], unseen: Sequence[float]) -> str:
 
 
 def _generated(n_users: int, n_items: int, n_threads: int, key: Key) -> TestedUsers:
-    train, test = generated_split(n_users, n_items, ROW_LENGTH, key, MOST_TESTED, n_threads=n_threads)
+    train, test = generated_split(n_users, n_items, ROW_LENGTH, key, MAX_TESTED, n_threads=n_threads)
     return TestedUsers(train, train, test)
 
 
 def _genres_and_years(people: Interactions) -> dict[str, Any] | None:
-    """What is publicly known of the items, where the data have it."""
+    """Return the public features of the items, or None if the data have none."""
     columns = people.item_features
     if not {"genres", "title"} <= columns.keys():
         return None

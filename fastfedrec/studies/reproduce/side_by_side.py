@@ -1,4 +1,4 @@
-"""What every reproduced figure or table can do: show itself as text, as a page, as plain numbers and as a plot."""
+"""Base class of reproduced figures and tables, with their forms as text, Markdown, JSON, CSV and plot."""
 
 import csv
 import functools
@@ -24,14 +24,14 @@ Run = TypeVar("Run")
 
 @dataclass(frozen=True)
 class SideBySide(ABC):
-    """A figure or table of a paper beside ours.
+    """A figure or table of a paper, compared with the figures computed here.
 
     Parameters
     ----------
     source : str
-        Which data these are; the first line of every form.
+        Description of the data; the first line of every form.
     settings : dict
-        What every number was computed with.
+        Settings that every number was computed with.
     """
 
     source: str
@@ -40,59 +40,59 @@ class SideBySide(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """System, and number of the figure or table."""
+        """Name of the system, and number of the figure or table."""
 
     @property
     @abstractmethod
     def legend(self) -> str:
-        """What the columns mean."""
+        """Meaning of the columns."""
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was left out, and why."""
+        """Omitted parts, each with its reason."""
         return ()
 
     @abstractmethod
     def verdict(self) -> str:
-        """Say what holds, a line for each claim.
+        """State the result, with a line for each claim.
 
         Returns
         -------
         str
-            Sentences.
+            One sentence per line.
         """
 
     @abstractmethod
     def _rows(self) -> tuple[list[str], list[list[str]]]:
-        """Header and cells of the table."""
+        """Return the header and the rows of the table."""
 
     @abstractmethod
     def _draw(self, figure: Any) -> None:
-        """Draw on an empty figure of matplotlib, whose size is to be set."""
+        """Set the size of an empty matplotlib figure and draw on it."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings.
+        """Return all fields as plain values.
 
         Returns
         -------
         dict
-            The fields; "verdict" besides.
+            The fields, and "verdict".
         """
         return asdict(self) | {"verdict": self.verdict()}
 
     def summary(self) -> str:
-        """Lay out the whole as text.
+        """Return the table with its explanations as text.
 
         Returns
         -------
         str
-            The data in the first line; the title; a table; what the columns mean; the verdict.
+            The data in the first line; the title; the table; the legend; the remarks; the verdict.
         """
         table = format_table(*self._rows())
         return "\n".join([self.source, self.title, "", table, "", self.legend, *self.remarks, self.verdict()])
 
     def to_csv(self) -> str:
-        """Lay out the table as comma-separated values.
+        """Return the table as comma-separated values.
 
         Returns
         -------
@@ -105,19 +105,19 @@ class SideBySide(ABC):
         return text.getvalue()
 
     def to_markdown(self, plot: str | None = None, machine: str | None = None) -> str:
-        """Lay out the whole as a page.
+        """Return the table with its explanations as a Markdown page.
 
         Parameters
         ----------
         plot : str or None
-            Where the plot lies, as the page should link to it; None for no plot.
+            Link to the plot; None for no plot.
         machine : str or None
-            What it was computed on, for the page to name.
+            Description of the machine; None for no mention.
 
         Returns
         -------
         str
-            As `summary`, with a table in Markdown, the plot and the settings.
+            The content of `summary` with a Markdown table, the plot and the settings.
         """
         header, rows = self._rows()
         table = ["| " + " | ".join(row) + " |" for row in (header, ["---"] * len(header), *rows)]
@@ -128,20 +128,21 @@ class SideBySide(ABC):
         return "\n".join([*lines, "", "```json", json.dumps(self.settings, indent=2), "```", ""])
 
     def plot(self, path: str | Path) -> None:
-        """Draw it.
+        """Draw the figure and write it to a file.
 
         Parameters
         ----------
         path : str or Path
-            A file whose suffix matplotlib knows.
+            Path of the file, with a suffix that matplotlib supports.
 
         Raises
         ------
         ImportError
-            Without matplotlib.
+            If matplotlib is not installed.
         """
         try:
-            from matplotlib.figure import Figure  # no pyplot: nothing global is touched, and PNG needs no display
+            # Not pyplot: it has global state, and PNG needs no display.
+            from matplotlib.figure import Figure
         except ImportError:
             raise ImportError("a plot needs matplotlib: pip install 'fastfedrec[plot]'") from None
         figure = Figure(layout="constrained")
@@ -151,16 +152,16 @@ class SideBySide(ABC):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How a figure or table is computed; all reproductions take these options.
+    """Options that all reproductions share.
 
     Parameters
     ----------
     quick : bool
-        Compute a smaller one; each function says what is left out.
+        Compute a smaller figure or table; each function documents the omitted parts.
     folder : str, Path or None
-        Keep every finished part there, and read those that were made with the same settings; None keeps nothing.
+        Folder for a file of each finished part.  Parts with the same settings are read from it.  None stores no part.
     n_threads : int
-        0 for all processors.
+        Number of threads; 0 for all processors.
     show_progress : bool
         Draw a progress bar (needs tqdm).
     """
@@ -171,61 +172,65 @@ class RunOptions:
     show_progress: bool = False
 
     def __post_init__(self) -> None:
+        # The class is frozen, so checked values are set through `object`.
         set_ = functools.partial(object.__setattr__, self)
         for name in ("quick", "show_progress"):
             set_(name, check_flag(name, getattr(self, name)))
         set_("n_threads", resolve_n_threads(self.n_threads))
 
 
-def kept(folder: str | Path | None, name: str, settings: dict[str, Any], run: Callable[[], Run]) -> Run:
-    """Do one part of a long computation, or read it if it was done with the same settings.
+def run_or_load(folder: str | Path | None, name: str, settings: dict[str, Any], run: Callable[[], Run]) -> Run:
+    """Compute one part of a long computation, or read it if it was stored with the same settings.
 
     Parameters
     ----------
     folder : str, Path or None
-        Where finished parts lie; None keeps nothing.
+        Folder of finished parts; None computes without storing.
     name : str
-        Of the part.
+        Name of the part and of its file.
     settings : dict
-        Everything the part depends on, in plain JSON.
+        All settings that the part depends on, as JSON values.
     run : callable
-        Computes it; plain JSON as well.
+        Function without arguments that computes the part, as JSON values.
 
     Returns
     -------
     object
-        What `run` returned, now or then.
+        Result of `run`, computed or read.
     """
     if folder is None:
         return run()
+    # The name identifies the file, and the settings in it decide whether its result is read.
     path = Path(folder) / f"{name}.json"
     try:
-        found = json.loads(path.read_text())
-        if found["settings"] == settings:
-            return found["run"]
+        stored = json.loads(path.read_text())
+        if stored["settings"] == settings:
+            return stored["run"]
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        pass  # not made yet, or not by this function
+        pass  # there is no such file, or it does not have the format of this function
     result = run()
     path.parent.mkdir(parents=True, exist_ok=True)
+    # NaN and infinity are not JSON, so runs return None or text in their place.
     write_text(path, json.dumps({"settings": settings, "run": result}, indent=2, allow_nan=False))
     return result
 
 
 def checksum(parts: Iterable[Interactions]) -> int:
-    """Name the data that a part was computed on.
+    """Return a checksum of the data that a part was computed on.
 
     Parameters
     ----------
     parts : iterable of Interactions
-        In a fixed order.
+        Data sets in a fixed order.
 
     Returns
     -------
     int
-        CRC-32 of what is stored.
+        CRC-32 of the sparse matrices.
     """
     value = 0
     for part in parts:
+        # Values are included because ratings change figures; ids of users and items are not.
         for array in (part.indptr, part.indices, part.values_or_ones()):
             value = zlib.crc32(array.tobytes(), value)
     return value

@@ -1,6 +1,6 @@
-"""PrivateRecommender over epsilon on four kinds of data, beside popularity and a model without privacy.
+"""PrivateRecommender over epsilon on four kinds of data, compared with popularity and a model without privacy.
 
-Nothing of this table is in a paper (docs/explanation/systems/private_recommender/private-recommender.md).
+No paper has this table (docs/explanation/systems/private_recommender/private-recommender.md).
 """
 
 import functools
@@ -18,9 +18,9 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut
-from fastfedrec.studies.reproduce._trials import Accuracy, accuracy, each, mean_and_deviation
+from fastfedrec.studies.reproduce._trials import Accuracy, accuracy, mean_and_deviation, track_progress
 from fastfedrec.studies.reproduce.movielens_users import users_of_the_thousand
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.implicit_als import ImplicitALS
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import Popularity
@@ -32,54 +32,32 @@ TABLE = "utility"
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 TRUSTS = ("central", "shuffle", "local")
 MOVIES = "movies"  # MovieLens 1M, or data generated like it
-# Generated data by kind: preset, and numbers of users and items where they are not the preset's.
+# Generated data by kind: the preset, and numbers of users and items if they differ from the preset's.
 SIZES: dict[str, tuple[str, int | None, int | None]] = {
     MOVIES: ("movielens-1m", None, 1_000), "check-ins": ("check-ins", None, None),
     "purchases": ("purchases", None, None), "catalogue": ("catalogue", None, None),
 }  # fmt: skip
 QUICK_SIZE = 1_500, 150
-MOST_TESTED = 10_000
-MOST_ITEMS_OF_EASE = 10_000  # whose matrix of pairs is held and inverted
+MAX_TESTED = 10_000  # maximum number of tested users
+MAX_EASE_ITEMS = 10_000  # maximum number of items for EASE, which inverts a dense matrix of all pairs
 
 
 @dataclass(frozen=True)
 class UtilityCell:
-    """One model on one kind of data, for each seed.
-
-    Parameters
-    ----------
-    data : str
-        Kind of data.
-    model : str
-        "popularity", the name of a model without privacy, or a trust model of PrivateRecommender.
-    epsilon : float or None
-        Of the whole run, for replacing a user; None without a guarantee.
-    systems : tuple of str
-        Which system was fitted, and whether it gave users lists of their own.
-    hit_ratios, hit_ratios_all, ndcgs_all : tuple of float
-        HR@10 among 99 sampled items, and HR@10 and nDCG@10 among all unseen items.
-    """
+    """One model on one kind of data, with a value for each seed."""
 
     data: str
-    model: str
-    epsilon: float | None
-    systems: tuple[str, ...]
-    hit_ratios: tuple[float, ...]
-    hit_ratios_all: tuple[float, ...]
+    model: str  # "popularity", a model without privacy, or a trust model of PrivateRecommender
+    epsilon: float | None  # of the whole run in nats, for replacing a user; None without a guarantee
+    systems: tuple[str, ...]  # fitted system, with ", popularity" if it is not personalised
+    hit_ratios: tuple[float, ...]  # HR@10 among 99 sampled items
+    hit_ratios_all: tuple[float, ...]  # HR@10 and nDCG@10 among all unseen items
     ndcgs_all: tuple[float, ...]
 
 
 @dataclass(frozen=True)
 class UtilityTable(SideBySide):
-    """A row for each model and epsilon.
-
-    Parameters
-    ----------
-    source, settings : object
-        As for `SideBySide`.
-    cells : tuple of UtilityCell
-        In the order of the table.
-    """
+    """A table with a row for each model and epsilon."""
 
     cells: tuple[UtilityCell, ...]
 
@@ -87,18 +65,13 @@ class UtilityTable(SideBySide):
     legend = (
         "Leave one out; the mean over seeds, and the standard deviation where there are several.  HR@10: among 99 "
         "sampled items that the user does not have.  all: among all unseen items.  epsilon: of the whole run, for "
-        "replacing all data of one user, at delta 1e-6, the number of users public.  central, shuffle, local: whom "
-        "users trust.  system: which one PrivateRecommender fitted, and whether it chose lists for each user."
+        "replacing all data of one user, at delta 1e-6, the number of users public.  central, shuffle, local: the "
+        "trust model.  system: the system that PrivateRecommender fitted, and whether it is personalised."
     )
 
     def verdict(self) -> str:
-        """Compare each private run with exact popularity.
-
-        Returns
-        -------
-        str
-            A sentence for each trust model.
-        """
+        """Compare each private run with exact popularity, in one sentence for each trust model."""
+        # Each kind of data has its own popularity baseline.
         popular = {cell.data: statistics.fmean(cell.hit_ratios) for cell in self.cells if cell.model == "popularity"}
         lines = []
         for trust in TRUSTS:
@@ -125,42 +98,33 @@ class UtilityTable(SideBySide):
         ]  # fmt: skip
 
     def _draw(self, figure: Any) -> None:
-        """A panel for each kind of data and each way to rank."""
+        """Draw a panel for each kind of data and each set of candidates."""
         kinds = list(dict.fromkeys(cell.data for cell in self.cells))
         figure.set_size_inches(4 * len(kinds), 7)
         panels = figure.subplots(2, len(kinds), squeeze=False)
         for (row, ratios), (column, kind) in itertools.product(
             enumerate(("hit_ratios", "hit_ratios_all")), enumerate(kinds)
         ):
-            panel, of_kind = panels[row][column], [cell for cell in self.cells if cell.data == kind]
-            for model in dict.fromkeys(cell.model for cell in of_kind):
-                cells = [cell for cell in of_kind if cell.model == model]
+            panel, kind_cells = panels[row][column], [cell for cell in self.cells if cell.data == kind]
+            for model in dict.fromkeys(cell.model for cell in kind_cells):
+                cells = [cell for cell in kind_cells if cell.model == model]
                 values = [statistics.fmean(getattr(cell, ratios)) for cell in cells]
                 if cells[0].epsilon is None:
                     panel.axhline(values[0], linestyle="--", color="k" if model == "popularity" else "0.6", label=model)
                 else:
                     panel.plot([cell.epsilon for cell in cells], values, "o-", label=model)
-            what = "99 sampled" if row == 0 else "all unseen"
-            panel.set(title=kind, xlabel="epsilon", ylabel=f"HR@10 among {what} items", xscale="log", ylim=(0, None))
+            candidates = "99 sampled" if row == 0 else "all unseen"
+            panel.set(
+                title=kind, xlabel="epsilon", ylabel=f"HR@10 among {candidates} items", xscale="log", ylim=(0, None)
+            )
             panel.legend(fontsize="small")
 
 
 def utility_table(movies: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> UtilityTable:
-    """Fit PrivateRecommender with each trust model over epsilons, on movies, check-ins, purchases and a catalogue.
+    """Measure PrivateRecommender with each trust model over epsilons, on movies, check-ins, purchases and a catalogue.
 
-    Parameters
-    ----------
-    movies : Interactions or None
-        MovieLens 1M, of which users with at least 20 of the 1,000 most rated items are used; None generates such data.
-    n_seeds : int
-        Seeds 0 to n_seeds - 1, of generated data, split and noise.
-    **options : object
-        As for `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: 1,500 generated users of 150 items.
-
-    Returns
-    -------
-    UtilityTable
-        Of these data.
+    Without `movies` (MovieLens 1M), similar data are generated.  `options` are the ones of `RunOptions`; no hit ratio
+    depends on `n_threads`, and `quick` generates 1,500 users and 150 items.
     """
     how = RunOptions(**options)
     n_seeds = check_integer("n_seeds", n_seeds, low=1)
@@ -169,22 +133,25 @@ def utility_table(movies: Interactions | None = None, *, n_seeds: int = 3, **opt
     if people is not None:
         settings["movies"] = checksum([people])
     runs: dict[str, list[list[dict[str, Any]]]] = {}
-    for (kind, draw), seed in each(list(itertools.product(_kinds(people, how), range(n_seeds))), how, TABLE, "part"):
+    for (kind, draw), seed in track_progress(
+        list(itertools.product(_kinds(people, how), range(n_seeds))), how, TABLE, "part"
+    ):
         run = functools.partial(_run, draw, seed, how.n_threads)
-        of_part = settings | {"kind": kind, "seed": seed}
-        runs.setdefault(kind, []).append(kept(how.folder, f"{TABLE}-{kind}-seed-{seed}", of_part, run))
+        part_settings = settings | {"kind": kind, "seed": seed}
+        runs.setdefault(kind, []).append(run_or_load(how.folder, f"{TABLE}-{kind}-seed-{seed}", part_settings, run))
     source = "GENERATED DATA (generate_implicit)" + ("" if people is None else f", except for {MOVIES}: the data given")
-    cells = tuple(cell for kind, of_kind in runs.items() for cell in _cells(kind, of_kind))
+    cells = tuple(cell for kind, kind_runs in runs.items() for cell in _cells(kind, kind_runs))
     return UtilityTable(source, settings | {"seeds": n_seeds}, cells)
 
 
 def _kinds(people: Interactions | None, how: RunOptions) -> list[tuple[str, Callable[[Key], Interactions]]]:
-    """Return the kinds of data, each with a function that draws a data set by a key."""
+    """Return the kinds of data, each with a function that draws a data set with a key."""
     draws: dict[str, Callable[[Key], Interactions]] = {}
     for kind, (preset, *size) in SIZES.items():
         n_users, n_items = QUICK_SIZE if how.quick else size
         draws[kind] = functools.partial(_generated, preset, n_users, n_items, how.n_threads)
     if people is not None:
+        # Given data are the same for all seeds, with different splits and noise.
         draws[MOVIES] = lambda _: people
     return list(draws.items())
 
@@ -194,15 +161,16 @@ def _generated(preset: str, n_users: int | None, n_items: int | None, n_threads:
 
 
 def _run(draw: Callable[[Key], Interactions], seed: int, n_threads: int) -> list[dict[str, Any]]:
-    """Fit and evaluate every model on one data set: fields of its cell, each for one seed."""
+    """Fit and evaluate every model under one seed, and return the figures of their cells."""
     key = Key.from_seed(seed)
     train, test = next(LeaveOneOut().split(draw(key), key=key))
-    tested = np.sort(key.permutation("reproduce.tested", size=test.n_users)[:MOST_TESTED])
-    test = test.select_users(tested)
-    public = EASE() if train.n_items <= MOST_ITEMS_OF_EASE else ImplicitALS()
+    # All models are tested on the same random users.
+    tested_rows = np.sort(key.permutation("reproduce.tested", size=test.n_users)[:MAX_TESTED])
+    test = test.select_users(tested_rows)
+    not_private = EASE() if train.n_items <= MAX_EASE_ITEMS else ImplicitALS()
     models: list[tuple[str, float | None, Any]] = [
         ("popularity", None, Popularity()),
-        (f"{type(public).__name__}, not private", None, public),
+        (f"{type(not_private).__name__}, not private", None, not_private),
     ]
     models += [
         (trust, epsilon, PrivateRecommender(epsilon, trust=trust, n_users=train.n_users))
@@ -211,6 +179,7 @@ def _run(draw: Callable[[Key], Interactions], seed: int, n_threads: int) -> list
     rows = []
     for name, epsilon, model in models:
         fitted = model.fit(train, key=key, n_threads=n_threads)
+        # PrivateRecommender reports the system that it chose.
         system = type(model).__name__
         if isinstance(fitted, PrivateRecommender):
             system = type(fitted.model_).__name__ + ("" if fitted.is_personal_ else ", popularity")
@@ -220,10 +189,10 @@ def _run(draw: Callable[[Key], Interactions], seed: int, n_threads: int) -> list
 
 
 def _cells(kind: str, runs: Sequence[list[dict[str, Any]]]) -> Iterator[UtilityCell]:
-    """Join the rows of each seed."""
+    """Join the rows of all seeds into one cell for each model."""
     for rows in zip(*runs, strict=True):
-        of = {name: tuple(row[name] for row in rows) for name in ("system", *Accuracy._fields)}
+        values = {name: tuple(row[name] for row in rows) for name in ("system", *Accuracy._fields)}
         yield UtilityCell(
-            kind, rows[0]["model"], rows[0]["epsilon"], of["system"], of["hit_ratio"], of["hit_ratio_all"],
-            of["ndcg_all"],
+            kind, rows[0]["model"], rows[0]["epsilon"], values["system"], values["hit_ratio"], values["hit_ratio_all"],
+            values["ndcg_all"],
         )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Sweeps over parameters of systems: runs that are kept, their cells, fronts and tables.
+"""Sweeps over parameters of systems: stored runs, their cells, fronts and tables.
 
-Advice made of stored sweeps is in `studies.advise`.
+Advice based on stored sweeps is in `studies.advise`.
 """
 
 __all__: list[str] = []

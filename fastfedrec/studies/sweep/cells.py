@@ -1,4 +1,4 @@
-"""The cells of a sweep: one setting over all its seeds; what is better than what; the front of each trust model."""
+"""The cells of a sweep: one setting over all its seeds, comparisons of cells, and the front of each trust model."""
 
 import math
 import statistics
@@ -11,7 +11,7 @@ from fastfedrec.evaluation.metrics.resampling import share_error
 
 __all__ = ["Cell", "is_better", "margin", "pareto_front"]
 
-SAME_EPSILON = 1.01  # costs within one percent of the least count as equal
+SAME_EPSILON = 1.01  # ratio to the smallest cost of a group up to which costs count as equal
 
 
 @dataclass(frozen=True)
@@ -21,28 +21,28 @@ class Cell:
     Parameters
     ----------
     system : str
-        Name of the class.
+        Name of the system's class.
     parameters : dict
-        Those that were given; all others have their defaults.
+        Given parameters; all remaining ones have their defaults.
     seeds : tuple of int
-        That were finished.
+        Seeds of the finished runs.
     metrics : dict
-        For each metric its values by seed.
+        Values of each metric, one per seed.
     n_tested : int
-        Users who were tested under one seed, at least.
+        Smallest number of tested users over the seeds.
     epsilon : dict
-        True cost of the whole run by view, in nats, for replacing all data of one user; the largest over seeds;
-        infinite where nothing is guaranteed.
+        True cost of the whole run by view, in nats, for replacing all data of one user.  It is the maximum over seeds,
+        and infinite without a guarantee.
     delta : float
-        At which that is stated.
+        Delta of these epsilons.
     trust : tuple of str
-        Whom the events of the ledger trust.
+        Parties that the events of the ledger trust.
     bytes_per_client : dict or None
-        Download and upload; None where nothing was counted.
+        Bytes of download and upload; None if no communication was counted.
     seconds : float
-        Of a fit, on average.
+        Mean duration of a fit, in seconds.
     is_baseline : bool
-        Whether it was added for comparison.
+        Whether the cell was added for comparison.
     """
 
     system: str
@@ -65,142 +65,146 @@ class Cell:
 
     @property
     def is_private(self) -> bool:
-        """Whether it has a finite guarantee in any trust model."""
+        """Whether the cell has a finite guarantee in any trust model."""
         return any(self.true_epsilon(trust) < math.inf for trust in TRUST_VIEWS)
 
     def mean(self, metric: str) -> float:
-        """Average over seeds.
+        """Return the mean over seeds.
 
         Parameters
         ----------
         metric : str
-            One that was measured.
+            Name of a measured metric.
 
         Returns
         -------
         float
-            Between 0 and 1.
+            Mean, between 0 and 1.
         """
         return statistics.fmean(self.metrics[metric])
 
     def std(self, metric: str) -> float | None:
-        """Standard deviation over seeds.
+        """Return the standard deviation over seeds.
 
         Parameters
         ----------
         metric : str
-            One that was measured.
+            Name of a measured metric.
 
         Returns
         -------
         float or None
-            None with a single seed.
+            Standard deviation; None with a single seed.
         """
         values = self.metrics[metric]
         return statistics.stdev(values) if len(values) > 1 else None
 
     def error(self, metric: str) -> float:
-        """How far the mean may be off.
+        """Return the standard error of the mean.
 
         Parameters
         ----------
         metric : str
-            One that was measured.
+            Name of a measured metric.
 
         Returns
         -------
         float
-            As `share_error`.
+            Standard error by `share_error`.
         """
         return share_error(self.metrics[metric], self.n_tested)
 
     def true_epsilon(self, trust: str) -> float:
-        """What a user pays where no more than this is trusted.
+        """Return a user's true privacy cost in a trust model.
 
         Parameters
         ----------
         trust : {"local", "shuffle", "central"}
-            Whom.
+            Trust model.
 
         Returns
         -------
         float
-            Infinite where nothing is guaranteed then.  What rests on trust in an entity, which is neither the user's
-            own device nor a shuffler, counts with a trusted server only.
+            Epsilon in nats; infinite if the trust model has no guarantee.  A guarantee that depends on trust in an
+            entity, which is neither the user's device nor a shuffler, counts only with a trusted server.
         """
+        # An entity sees raw data of its users, so its guarantee fails where only devices or a shuffler are trusted.
         if trust != "central" and "entity" in self.trust:
             return math.inf
         return self.epsilon[TRUST_VIEWS[trust]]
 
 
 def margin(a: Cell, b: Cell, metric: str) -> float:
-    """What two cells may differ by for no other reason than chance.
+    """Return the largest difference of two cells that chance explains.
 
     Parameters
     ----------
     a, b : Cell
-        Of one data set.
+        Cells of one data set.
     metric : str
-        That both have.
+        Name of a metric that both cells have.
 
     Returns
     -------
     float
-        Two standard errors of the difference, as if the two had been tested on other people; for the same people it is
-        too wide rather than too narrow.
+        Two standard errors of the difference, as if the two cells were tested on different users.  For the same users
+        the margin is too wide rather than too narrow.
     """
     return 2 * math.hypot(a.error(metric), b.error(metric))
 
 
 def is_better(a: Cell, b: Cell, metric: str) -> bool:
-    """Whether one cell is better than another by more than chance explains.
+    """Return whether one cell is better than another by more than chance explains.
 
     Parameters
     ----------
     a, b : Cell
-        Of one data set.
+        Cells of one data set.
     metric : str
-        That both have.
+        Name of a metric that both cells have.
 
     Returns
     -------
     bool
-        False for ties.
+        Whether `a` is better; False for ties.
     """
     return a.mean(metric) - b.mean(metric) > margin(a, b, metric)
 
 
 def pareto_front(cells: Sequence[Cell], trust: str, metric: str) -> list[Cell]:
-    """Cells that nothing cheaper equals, and nothing of the same cost beats.
+    """Return the Pareto front: cells that no cheaper cell equals, and that no cell of the same cost beats.
 
     Parameters
     ----------
     cells : sequence of Cell
-        Of one data set, all systems together.
+        Cells of one data set, of all systems.
     trust : {"local", "shuffle", "central"}
-        All costs are against the same adversary, and for the same unit: replacing all data of one user.
+        Trust model.  All costs are against the same adversary, and for replacing all data of one user.
     metric : str
-        More is better.
+        Name of a metric; a larger value is better.
 
     Returns
     -------
     list of Cell
-        By true epsilon.  Going up, a cell is added only where it is better by more than chance explains than every cell
-        that is there already and costs less; of several at one cost (within a percent) those are added that are not
-        worse than the best of them by more than that.
+        Cells of the front by ascending true epsilon.  A cell is added only if it is better than every cheaper cell of
+        the front by more than chance explains.  Of several cells at one cost (within one percent), those are added that
+        are not worse than the best of them by more than chance explains.
     """
-    paid: list[tuple[float, Cell]] = []
+    costs: list[tuple[float, Cell]] = []
     for cell in cells:
         epsilon = cell.true_epsilon(trust)
         if epsilon < math.inf:
-            paid.append((epsilon, cell))
-    paid.sort(key=lambda entry: entry[0])
+            costs.append((epsilon, cell))
+    costs.sort(key=lambda entry: entry[0])
     front: list[Cell] = []
-    while paid:
-        n = sum(epsilon <= SAME_EPSILON * paid[0][0] for epsilon, _ in paid)
-        group, paid = [cell for _, cell in paid[:n]], paid[n:]
+    while costs:
+        # A group holds all cells of about the cost of the cheapest remaining cell.
+        n = sum(epsilon <= SAME_EPSILON * costs[0][0] for epsilon, _ in costs)
+        group, costs = [cell for _, cell in costs[:n]], costs[n:]
+        # A cell must beat all cheaper cells of the front.
         better = [cell for cell in group if all(is_better(cell, other, metric) for other in front)]
         best = max(better, key=lambda cell: cell.mean(metric), default=None)
         if best is not None:
+            # Chance may explain the difference between these cells and the best one of the group.
             front += [cell for cell in better if not is_better(best, cell, metric)]
     return front

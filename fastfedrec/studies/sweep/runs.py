@@ -1,4 +1,4 @@
-"""The runs of a sweep: one model on one split under one seed, each in its own file, in parallel, resumable."""
+"""The runs of a sweep: one model on one split under one seed, each stored in its own file, parallel and resumable."""
 
 import functools
 import hashlib
@@ -26,35 +26,35 @@ from fastfedrec.core.text import epsilon_to_json
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import LeaveOneOut, Sampled, Split, evaluate
-from fastfedrec.studies.reproduce.side_by_side import checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import checksum, run_or_load
 from fastfedrec.systems.registry import make_system
 
 __all__ = ["Job", "Protocol", "code_version", "describe_data", "machine", "run_all"]
 
 _TESTED = "sweep.tested"
-# What a figure does not depend on: commands, and what is made of figures afterwards; folders and files of the package.
-_NO_PART = (
+# Folders and files of the package that no figure depends on: commands, and computations from finished figures.
+_NOT_HASHED = (
     "cli", "core/doctor.py", "systems/private_recommender", "studies/advise", "studies/reproduce",
     "studies/sweep/cells.py", "studies/sweep/sweeps.py", "studies/sweep/table.py",
 )  # fmt: skip
-# A process that ran out of memory cannot say so.
-DIED = "the process ended without a word, as one does that the system stops for want of memory; try fewer jobs"
+# A process that the system kills for lack of memory leaves no error message.
+DIED = "the process ended without an error message, for example because memory ran out; try fewer jobs"
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """What all runs of a sweep have in common.
+    """The evaluation that all runs of a sweep share.
 
     Parameters
     ----------
     metrics : tuple of str
-        As for `evaluation.evaluate`.
+        Names of metrics, as for `evaluation.evaluate`.
     candidates : Sampled or None
-        As for `evaluation.evaluate`: what test items are ranked against; None for all unseen items.
+        Items that test items are ranked against, as for `evaluation.evaluate`; None for all unseen items.
     n_tested : int
-        Users who are tested, at most, drawn at random.
+        Maximum number of tested users, drawn at random.
     delta : float
-        At which every ledger is read.
+        Delta at which every ledger is read.
     """
 
     metrics: tuple[str, ...]
@@ -70,13 +70,13 @@ class Job:
     Parameters
     ----------
     system : str
-        Name of the class.
+        Name of the system's class.
     parameters : dict
-        Those that were given.
+        Given parameters.
     seed : int
-        Of the data where they are generated, of the split, the noise and the negatives.
+        Seed of generated data, of the split, the noise and the negatives.
     settings : dict
-        Everything the figures depend on, in plain JSON.
+        All settings that the figures depend on, as JSON values.
     """
 
     system: str
@@ -86,52 +86,56 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Of its file: the system, a digest of all settings, the seed."""
+        """Name of the run's file: the system, a digest of all settings, and the seed."""
+        # The digest leaves the seed out, so that all runs of one setting share a prefix.
         text = json.dumps({**self.settings, "seed": None}, sort_keys=True)
         return f"{self.system}-{hashlib.sha256(text.encode()).hexdigest()[:12]}-seed-{self.seed}"
 
 
 def describe_data(data: Any) -> dict[str, Any]:
-    """What tells one source of data from another, in plain JSON."""
+    """Return a description that identifies a source of data, as JSON values."""
     if isinstance(data, Split):
         parts = {"train": data.train, "test": data.test, "given": data.given}
         return {name: describe_data(part) for name, part in parts.items() if part is not None}
     if not isinstance(data, Interactions):
         return {"generated": asdict(data)}
-    sums = [checksum([data]), zlib.crc32(data.global_user_ids.tobytes())]  # splits go by the users' ids
+    sums = [checksum([data]), zlib.crc32(data.global_user_ids.tobytes())]  # a split depends on the users' ids
     return {"users_items_interactions": [*data.shape, data.n_interactions], "checksums": sums}
 
 
 @functools.cache
 def code_version() -> str:
-    """The version, and for one in development a digest of the files that figures depend on."""
+    """Return the version, with a digest of the files that figures depend on if it is a development version."""
     if "dev" not in __version__:
         return __version__
     digest = hashlib.sha256()
-    for name, path in sorted(_parts().items()):
+    # Sorted paths and their names make the digest independent of the file system's order.
+    for name, path in sorted(_hashed_files().items()):
         digest.update(f"{name}\n".encode())
         digest.update(path.read_bytes())
     return f"{__version__}+{digest.hexdigest()[:8]}"
 
 
-def _parts() -> dict[str, Path]:
-    """The files that figures depend on, by their places in the package."""
+def _hashed_files() -> dict[str, Path]:
+    """Return the files that figures depend on, by their paths in the package."""
     import fastfedrec._kernels as _kernels
 
-    places = [("", Path(__file__).parents[2]), *(("_kernels/", Path(folder)) for folder in _kernels.__path__)]
-    found = {
+    roots = [("", Path(__file__).parents[2]), *(("_kernels/", Path(folder)) for folder in _kernels.__path__)]
+    paths = {
         prefix + path.relative_to(root).as_posix(): path
-        for prefix, root in places
+        for prefix, root in roots
         for path in root.rglob("*")
         if path.suffix in (".py", ".so", ".pyd")
     }
     return {
-        name: path for name, path in found.items() if not any(name == p or name.startswith(f"{p}/") for p in _NO_PART)
+        name: path
+        for name, path in paths.items()
+        if not any(name == p or name.startswith(f"{p}/") for p in _NOT_HASHED)
     }
 
 
 def machine() -> str:
-    """The class of machine that seconds were taken on."""
+    """Return the class of machine that durations are measured on."""
     return f"{platform.system()} {platform.machine()}, {hardware.instruction_set()}"
 
 
@@ -139,28 +143,9 @@ def machine() -> str:
 
 
 def run_job(data: Any, job: Job, protocol: Protocol, folder: Path | None, n_threads: int) -> dict[str, Any]:
-    """Do one run, or read it; a failure is a result as well, and is not kept.
-
-    Parameters
-    ----------
-    data : Interactions, GeneratedData or Split
-        To split, or split already.
-    job : Job
-        Which run.
-    protocol : Protocol
-        How it is measured.
-    folder : Path or None
-        Where finished runs lie.
-    n_threads : int
-        Changes no figure but the seconds.
-
-    Returns
-    -------
-    dict
-        Plain JSON; with the one entry "error" where it failed.
-    """
+    """Do one run or read its file, and return its figures; a failed run returns {"error": ...} and is not stored."""
     try:
-        return kept(folder, job.name, job.settings, lambda: _measure(data, job, protocol, n_threads))
+        return run_or_load(folder, job.name, job.settings, lambda: _measure(data, job, protocol, n_threads))
     except Exception as error:
         return {"error": f"{type(error).__name__}: {' '.join(str(error).split())}"}
 
@@ -170,10 +155,11 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
     split = _split(data, job.seed, protocol.n_tested, n_threads)
     train, test = split.train, split.test
     model = make_system(job.system, job.parameters)
+    # Only the fit is timed; data, split and evaluation are not.
     started = time.perf_counter()
     model.fit(train, key=key, n_threads=n_threads)
     seconds = time.perf_counter() - started
-    with warnings.catch_warnings(record=True) as warned:
+    with warnings.catch_warnings(record=True) as caught_warnings:
         warnings.simplefilter("always", UserWarning)
         metrics = evaluate(
             model, train, test, given=split.given, metrics=protocol.metrics, candidates=protocol.candidates, key=key,
@@ -183,7 +169,7 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
     totals = None if communication is None else communication.to_dict()
     return {
         "metrics": dict(metrics),
-        "warnings": [str(warning.message) for warning in warned],
+        "warnings": [str(warning.message) for warning in caught_warnings],
         "n_tested": int((test.interactions_per_user() > 0).sum()),
         "users_items_interactions": [*train.shape, train.n_interactions + test.n_interactions],
         "privacy": {
@@ -202,7 +188,7 @@ def _measure(data: Any, job: Job, protocol: Protocol, n_threads: int) -> dict[st
 
 
 def _true_epsilon(ledger: Ledger, view: str, delta: float) -> float | str:
-    """As JSON holds it; "infinite" also where nothing is known."""
+    """Return the epsilon as a JSON value; it is "infinite" if the ledger has an unsupported event."""
     try:
         return epsilon_to_json(ledger.epsilon(view, delta))
     except UnsupportedEventError:
@@ -213,7 +199,8 @@ _last_split: dict[str, Any] = {}
 
 
 def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> Split:
-    """The split of one seed, with the users whom it tests; the last one is kept, for runs come seed by seed."""
+    """Return the split of one seed with at most `n_tested` tested users."""
+    # The last split is cached, because the runs of one seed follow each other.
     if _last_split.get("data") is not data or _last_split["name"] != (seed, n_tested):
         _last_split.clear()
         key = Key.from_seed(seed)
@@ -224,6 +211,7 @@ def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> Split:
         else:
             split = data.split(key, n_threads)
         test = split.test
+        # Users without a test item are never drawn, so exactly min(n_tested, n_users with a test item) are tested.
         order = np.argsort(key.uniform(_TESTED, size=test.n_users), kind="stable")
         is_tested = np.zeros(test.n_users, dtype=bool)
         is_tested[order[test.interactions_per_user()[order] > 0][:n_tested]] = True
@@ -234,74 +222,56 @@ def _split(data: Any, seed: int, n_tested: int, n_threads: int) -> Split:
 
 # ---- many runs -------------------------------------------------------------------------------------------------------
 
-_in_worker: dict[str, Any] = {}
+_worker_options: dict[str, Any] = {}
 
 
 def _start_worker(data: Any, protocol: Protocol, folder: Path | None, n_threads: int) -> None:
     import threadpoolctl
 
-    # What takes all processors where nobody says otherwise gets its share as well.
+    # BLAS and OpenMP use all processors by default, so each worker limits them to its share.
     threadpoolctl.threadpool_limits(n_threads)
-    _in_worker.update(data=data, protocol=protocol, folder=folder, n_threads=n_threads)
+    _worker_options.update(data=data, protocol=protocol, folder=folder, n_threads=n_threads)
 
 
-def _work(job: Job) -> dict[str, Any]:
-    return run_job(job=job, **_in_worker)
+def _run_in_worker(job: Job) -> dict[str, Any]:
+    return run_job(job=job, **_worker_options)
 
 
 def run_all(
     jobs: list[Job], data: Any, protocol: Protocol, folder: Path | None, *, n_jobs: int, n_threads: int
 ) -> Generator[tuple[Job, dict[str, Any]]]:
-    """Do all runs, some at a time, and give each as it is finished.
-
-    Parameters
-    ----------
-    jobs : list of Job
-        Runs of one seed beside each other, so that a process splits once.
-    data : Interactions, GeneratedData or Split
-        Sent to each process once.
-    protocol : Protocol
-        How they are measured.
-    folder : Path or None
-        Where finished runs lie.
-    n_jobs : int
-        Processes; 1 stays in this one.
-    n_threads : int
-        Of all processes together.
-
-    Yields
-    ------
-    tuple of Job and dict
-        As `run_job` returns.
-    """
+    """Do all runs in `n_jobs` processes with `n_threads` threads in total, and yield each one when it is finished."""
+    # Jobs of one seed are adjacent, so that each process splits the data once.
     if n_jobs == 1:
         for job in jobs:
             yield job, run_job(data, job, protocol, folder, n_threads)
         _last_split.clear()
         return
     setup = data, protocol, folder, max(1, n_threads // n_jobs)
-    lost = []
-    for job, found in _pooled(jobs, setup, n_jobs):
-        if found is None:
-            lost.append(job)
+    lost_jobs = []
+    for job, result in _pooled(jobs, setup, n_jobs):
+        if result is None:
+            lost_jobs.append(job)
         else:
-            yield job, found
-    # One process died and took the others along; which run it was shows when each has a process of its own.
-    for job in lost:
-        for _, found in _pooled([job], setup, 1):
-            yield job, {"error": DIED} if found is None else found
+            yield job, result
+    # The pool breaks as a whole if one process dies.  A process for each lost job shows which one fails.
+    for job in lost_jobs:
+        for _, result in _pooled([job], setup, 1):
+            yield job, {"error": DIED} if result is None else result
 
 
 def _pooled(jobs: list[Job], setup: tuple[Any, ...], n_jobs: int) -> Iterator[tuple[Job, dict[str, Any] | None]]:
-    """Run in new interpreters, for a forked one has a single thread; None for what was lost."""
+    """Run jobs in a pool of processes, and yield each with its result, or with None if its process died."""
+    # A forked interpreter is limited to a single thread, so new ones are spawned.
     context = multiprocessing.get_context("spawn")
+    # `setup` is sent to each process once, not with each job.
     pool = ProcessPoolExecutor(min(n_jobs, len(jobs)), context, _start_worker, setup)
     try:
-        waiting = {pool.submit(_work, job): job for job in jobs}
-        for future in as_completed(waiting):
+        jobs_by_future = {pool.submit(_run_in_worker, job): job for job in jobs}
+        for future in as_completed(jobs_by_future):
             try:
-                yield waiting[future], future.result()
+                yield jobs_by_future[future], future.result()
             except BrokenProcessPool:
-                yield waiting[future], None
+                yield jobs_by_future[future], None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)

@@ -1,7 +1,7 @@
-"""Sweeps: any parameters of any systems on one data set, and what utility costs in true epsilon.
+"""Sweeps over parameters of systems on one data set: utility over true epsilon.
 
-The cost of every cell is that of its ledger, for replacing all data of one user, against the adversary that a trust
-model leaves; the number that a system was asked for, or that a paper states, is not used.
+The cost of every cell is computed from its ledger, for replacing all data of one user, against the adversary of a trust
+model.  It does not depend on the epsilon that a system was given or that a paper states.
 """
 
 import functools
@@ -31,29 +31,29 @@ from fastfedrec.systems.registry import make_system, system_class
 
 __all__ = ["GeneratedData", "Setting", "baselines", "grid", "sweep"]
 
-_KEPT = "sweep.kept"
-MOST_TESTED = 20_000  # a share's standard error is then below .004
-_BASELINE_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # of DP popularity, for adding or removing a user
+_THINNING = "sweep.kept"
+MAX_TESTED = 20_000  # maximum number of tested users; the standard error of a share is then below .004
+_BASELINE_EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0)  # epsilons of DP popularity, for adding or removing a user
 
 
 @dataclass(frozen=True)
 class GeneratedData:
-    """Data that `datasets.generate_implicit` draws anew for every seed: other users, and other items.
+    """Data that `datasets.generate_implicit` draws for every seed, with different users and items.
 
     Parameters
     ----------
     n_users, n_items : int
-        Of each draw.
+        Number of users and of items of each draw.
     row_length : float or None
-        Items of a user, on average; None takes the generator's own.
+        Mean number of items per user, after thinning; None uses the generator's own mean.
     preset : str
-        As for `datasets.generate_implicit`.
+        Preset of `datasets.generate_implicit`.
     share_kept : float
-        Share of the interactions that is kept, each drawn by itself, in (0, 1]: for shorter rows than the generator's.
-        `row_length` is what is left.
+        Share of the interactions that are kept, each one drawn independently, in (0, 1].  A share below 1 makes
+        shorter rows than the generator's.
     n_held_out : int
-        Further people of the same draw, who take no part and are tested in place of those who do: as many can be
-        tested as one likes, however few take part.  0 tests those who take part.
+        Number of further users of the same draw, who are tested but not trained on.  Their number does not depend on
+        the number of train users.  0 tests the train users.
     """
 
     n_users: int
@@ -64,6 +64,7 @@ class GeneratedData:
     n_held_out: int = 0
 
     def __post_init__(self) -> None:
+        # The class is frozen, so checked values are set through `object`.
         set_ = functools.partial(object.__setattr__, self)
         set_("n_users", check_integer("n_users", self.n_users, low=2))
         set_("n_items", check_integer("n_items", self.n_items, low=31))
@@ -75,20 +76,21 @@ class GeneratedData:
         set_("n_held_out", check_integer("n_held_out", self.n_held_out, low=0))
 
     def draw(self, key: Key, n_threads: int) -> Interactions:
-        """Generate them.
+        """Generate the data of one seed.
 
         Parameters
         ----------
         key : Key
-            Names the draw.
+            Key of the draw.
         n_threads : int
-            Changes nothing.
+            Number of threads; it changes no value.
 
         Returns
         -------
         Interactions
-            Nobody's data; the last `n_held_out` rows are of those who take no part.
+            Generated data; the last `n_held_out` rows are the held-out users.
         """
+        # Thinning keeps this share of each row on average, so the generator's rows are longer by its inverse.
         mean = None if self.row_length is None else self.row_length / self.share_kept
         data = generate_implicit(
             self.n_users + self.n_held_out, self.n_items, key=key, preset=self.preset, mean_interactions=mean,
@@ -96,36 +98,37 @@ class GeneratedData:
         )  # fmt: skip
         if self.share_kept == 1:
             return data
-        return data.keep_interactions(key.uniform(_KEPT, size=data.n_interactions) < self.share_kept)
+        return data.keep_interactions(key.uniform(_THINNING, size=data.n_interactions) < self.share_kept)
 
     def split(self, key: Key, n_threads: int) -> Split:
-        """Draw them, and leave one interaction out of each row that is tested.
+        """Draw the data, and leave one interaction out of each tested row.
 
         Parameters
         ----------
         key : Key
-            Names the draw and the split.
+            Key of the draw and of the split.
         n_threads : int
-            Changes nothing.
+            Number of threads; it changes no value.
 
         Returns
         -------
         Split
-            With held-out people, `given` is what is left of their rows.
+            Train and test rows.  With held-out users, `given` has their remaining interactions.
         """
-        whole = self.draw(key, n_threads)
+        all_rows = self.draw(key, n_threads)
         if not self.n_held_out:
-            return next(LeaveOneOut().split(whole, key=key))
-        takes_part = np.arange(whole.n_users) < self.n_users
-        given, test = next(LeaveOneOut().split(whole.select_users(~takes_part), key=key))
-        return Split(whole.select_users(takes_part), test, given)
+            return next(LeaveOneOut().split(all_rows, key=key))
+        # The first `n_users` rows are trained on, and the remaining rows are tested.
+        takes_part = np.arange(all_rows.n_users) < self.n_users
+        given, test = next(LeaveOneOut().split(all_rows.select_users(~takes_part), key=key))
+        return Split(all_rows.select_users(takes_part), test, given)
 
     def __str__(self) -> str:
         rows = "" if self.row_length is None else f", {self.row_length:g} items a user"
-        how = "" if (self.preset, self.share_kept) == ("movielens-1m", 1.0) else f" ({self.preset} preset)"
-        others = f", tested on {self.n_held_out:,} others" if self.n_held_out else ""
+        preset = "" if (self.preset, self.share_kept) == ("movielens-1m", 1.0) else f" ({self.preset} preset)"
+        held_out = f", tested on {self.n_held_out:,} others" if self.n_held_out else ""
         size = f"{self.n_users:,} users x {self.n_items:,} items"
-        return f"GENERATED DATA{how}: {size}{rows}{others}, drawn anew for each seed"
+        return f"GENERATED DATA{preset}: {size}{rows}{held_out}, drawn anew for each seed"
 
 
 @dataclass(frozen=True)
@@ -135,9 +138,9 @@ class Setting:
     Parameters
     ----------
     system : str
-        As "dp-gram" or "DPGram".
+        Name of the system, such as "dp-gram" or "DPGram".
     parameters : mapping
-        Of its constructor; all others keep their defaults.
+        Parameters of its constructor; all remaining ones keep their defaults.
 
     Examples
     --------
@@ -152,23 +155,23 @@ class Setting:
     def __post_init__(self) -> None:
         object.__setattr__(self, "system", system_class(self.system).__name__)
         object.__setattr__(self, "parameters", dict(self.parameters))
-        make_system(self.system, dict(self.parameters))  # a bad value is named now, not after hours
+        make_system(self.system, dict(self.parameters))  # a bad value raises here, before any run starts
 
 
 def grid(system: str, **values: Any) -> list[Setting]:
-    """Every combination of some parameters' values.
+    """Return every combination of the given parameter values.
 
     Parameters
     ----------
     system : str
-        As "dp-gram" or "DPGram".
+        Name of the system, such as "dp-gram" or "DPGram".
     **values : list or object
-        For each parameter a list of values, or one value.
+        A list of values for each parameter, or one value.
 
     Returns
     -------
     list of Setting
-        The last parameter varies fastest.
+        All settings; the last parameter varies fastest.
 
     Examples
     --------
@@ -181,14 +184,15 @@ def grid(system: str, **values: Any) -> list[Setting]:
 
 
 def baselines() -> list[Setting]:
-    """What every sweep is compared with.
+    """Return the baselines that every sweep is compared with.
 
     Returns
     -------
     list of Setting
-        Popularity; DP popularity, with a trusted server and from reports, at several epsilons; EASE and matrix
+        Popularity; DP popularity at several epsilons, with a trusted server and from local reports; EASE and matrix
         factorisation by ALS, without privacy.
     """
+    # With a trusted server, replacing a user costs twice the epsilon, so local reports get twice the epsilon as well.
     local = [2 * epsilon for epsilon in _BASELINE_EPSILONS]
     return [
         Setting("popularity", {}),
@@ -209,48 +213,48 @@ def sweep(
     n_threads: int = 0,
     metrics: Sequence[str] = ("hr@10", "ndcg@10"),
     candidates: Sampled | None = None,
-    n_tested: int = MOST_TESTED,
+    n_tested: int = MAX_TESTED,
     delta: float = 1e-6,
     with_baselines: bool = True,
     source: str | None = None,
     show_progress: bool = False,
 ) -> Sweep:
-    """Fit every setting under every seed, and rank one interaction of each user that is left out, or a given test.
+    """Fit every setting under every seed, and rank one held-out interaction of each user, or the given test items.
 
     Parameters
     ----------
     settings : iterable of Setting
-        As from `grid`; of any systems, which then share one front.
+        Settings of any systems, for example from `grid`; all systems share one front.
     data : Interactions, matrix, frame, Split or GeneratedData
-        The first are the same for all seeds, and split anew for each; the second are the same train and test for all;
-        the third are drawn and split anew for each.
+        Interactions are the same for all seeds, and each seed has its own split.  A `Split` is the same for all seeds.
+        `GeneratedData` are drawn and split for each seed.
     seeds : int or sequence of int
-        Of split, noise and sampled items; a number stands for 0, 1, ...
+        Seeds of split, noise and sampled items; an integer n means 0, ..., n - 1.
     folder : str, Path or None
-        Keep every finished run there as a file, and read those that were made with the same settings and code.
+        Folder for a file of each finished run.  Runs with the same settings and code are read from it.
     n_jobs : int
-        Processes.  A script must then be guarded by ``if __name__ == "__main__"``, as for any of Python's own.
+        Number of processes.  With more than 1, a script must be guarded by ``if __name__ == "__main__"``.
     n_threads : int
-        Of all processes together, divided evenly; 0 for all processors.
+        Number of threads of all processes in total, divided evenly; 0 for all processors.
     metrics : sequence of str
-        As for `evaluation.evaluate`; fronts go by the first.
+        Names of metrics, as for `evaluation.evaluate`; fronts use the first one.
     candidates : Sampled or None
-        As for `evaluation.evaluate`: what test items are ranked against; None for all unseen items.
+        Items that test items are ranked against, as for `evaluation.evaluate`; None for all unseen items.
     n_tested : int
-        Users who are tested, at most, drawn at random.
+        Maximum number of tested users, drawn at random.
     delta : float
-        At which every ledger is read.
+        Delta at which every ledger is read.
     with_baselines : bool
         Whether to add `baselines()`.
     source : str or None
-        Name of the data, for people.
+        Name of the data, shown in the table.
     show_progress : bool
-        Draw a progress bar, with the time left (needs tqdm).
+        Draw a progress bar with the remaining time (needs tqdm).
 
     Returns
     -------
     Sweep
-        A setting of which a run failed has those of its seeds that did not, and is listed among the failures.
+        All cells.  If a run failed, its setting's cell has the remaining seeds, and the run is listed in `failures`.
 
     Examples
     --------
@@ -263,11 +267,11 @@ def sweep(
     """
     if not isinstance(data, GeneratedData | Split):
         data = as_interactions("data", data)
-    asked = list(settings)
-    for setting in asked:
+    given_settings = list(settings)
+    for setting in given_settings:
         check_instance("settings", setting, Setting, "use sweep.grid")
-    numbers = range(check_integer("seeds", seeds, low=1)) if isinstance(seeds, int) else seeds
-    numbers = [check_integer("seeds", seed, low=0) for seed in numbers]
+    seed_numbers = range(check_integer("seeds", seeds, low=1)) if isinstance(seeds, int) else seeds
+    seed_numbers = [check_integer("seeds", seed, low=0) for seed in seed_numbers]
     parse_metrics(metrics)
     protocol = Protocol(
         tuple(metrics),
@@ -276,69 +280,80 @@ def sweep(
         check_real("delta", delta, low=0.0, high=1.0, exclusive=True),
     )
     n_jobs, n_threads = check_integer("n_jobs", n_jobs, low=1), resolve_n_threads(n_threads)
-    added = [s for s in baselines() if s not in asked] if check_flag("with_baselines", with_baselines) else []
+    added_baselines = (
+        [s for s in baselines() if s not in given_settings] if check_flag("with_baselines", with_baselines) else []
+    )
     show_progress = check_flag("show_progress", show_progress)
     common = {"code": code_version(), "data": describe_data(data), **plain(asdict(protocol))}
-    plan = [(setting, [_job(setting, seed, common) for seed in numbers]) for setting in [*asked, *added]]
+    plan = [
+        (setting, [_job(setting, seed, common) for seed in seed_numbers])
+        for setting in [*given_settings, *added_baselines]
+    ]
+    # Jobs are ordered by seed, so that all runs on one split follow each other.
     jobs = {job.name: job for of_seed in zip(*(jobs for _, jobs in plan), strict=True) for job in of_seed}
     runs = run_all(
         list(jobs.values()), data, protocol, None if folder is None else Path(folder), n_jobs=n_jobs,
         n_threads=n_threads,
     )  # fmt: skip
     bar = progress_rounds(len(jobs), show=show_progress, description="sweep", unit="run")
-    found = {}
+    results = {}
     for _, (job, run) in zip(bar, runs, strict=False):
-        found[job.name] = run
+        results[job.name] = run
     runs.close()
     failures = [
-        {"system": job.system, "parameters": plain(job.parameters), "seed": job.seed, "error": found[name]["error"]}
+        {"system": job.system, "parameters": plain(job.parameters), "seed": job.seed, "error": results[name]["error"]}
         for name, job in jobs.items()
-        if "error" in found[name]
+        if "error" in results[name]
     ]
+    # A note states whether the list of items comes from private data.
     fitted_on = data.train if isinstance(data, Split) else data
     note = catalogue_note(fitted_on) if isinstance(fitted_on, Interactions) else None
     notes = [note] if note else []
-    cells = [_cell(setting, jobs_of, found, setting in added) for setting, jobs_of in plan]
+    cells = [_cell(setting, jobs_of, results, setting in added_baselines) for setting, jobs_of in plan]
     return Sweep(
         source or str(data),
-        {**common, "seeds": numbers, "machine": machine(), "n_jobs": n_jobs, "n_threads": n_threads},
+        {**common, "seeds": seed_numbers, "machine": machine(), "n_jobs": n_jobs, "n_threads": n_threads},
         tuple(cell for cell in cells if cell is not None),
         tuple(failures),
-        (*notes, *dict.fromkeys(text for name in jobs for text in found[name].get("warnings", ()))),
+        (*notes, *dict.fromkeys(text for name in jobs for text in results[name].get("warnings", ()))),
     )
 
 
 def _job(setting: Setting, seed: int, common: dict[str, Any]) -> Job:
+    # Settings include all defaults, so that a changed default leads to a new run.
     parameters = make_system(setting.system, dict(setting.parameters)).get_params()
     settings = {**common, "system": setting.system, "parameters": plain(parameters), "seed": seed}
     return Job(setting.system, dict(setting.parameters), seed, settings)
 
 
-def _cell(setting: Setting, jobs: Sequence[Job], found: Mapping[str, dict[str, Any]], is_baseline: bool) -> Cell | None:
-    """None where every run failed."""
-    done = [(job.seed, found[job.name]) for job in jobs if "error" not in found[job.name]]
-    if not done:
+def _cell(
+    setting: Setting, jobs: Sequence[Job], results: Mapping[str, dict[str, Any]], is_baseline: bool
+) -> Cell | None:
+    """Return the cell of one setting, or None if every run failed."""
+    finished = [(job.seed, results[job.name]) for job in jobs if "error" not in results[job.name]]
+    if not finished:
         return None
-    runs = [run for _, run in done]
+    runs = [run for _, run in finished]
     costs = {
         view: [epsilon_from_json(run["privacy"]["epsilon"][view]) for run in runs] for view in TRUST_VIEWS.values()
     }
     return Cell(
         setting.system,
         plain(dict(setting.parameters)),
-        tuple(seed for seed, _ in done),
+        tuple(seed for seed, _ in finished),
         {name: tuple(run["metrics"][name] for run in runs) for name in runs[0]["metrics"]},
         min(run["n_tested"] for run in runs),
         {view: max(values) for view, values in costs.items()},
         runs[0]["privacy"]["delta"],
         tuple(sorted({trust for run in runs for trust in run["privacy"]["trust"]})),
-        _most_bytes(run["bytes_per_client"] for run in runs),
+        _max_bytes(run["bytes_per_client"] for run in runs),
         sum(run["seconds"] for run in runs) / len(runs),
         is_baseline,
     )
 
 
-def _most_bytes(of_runs: Iterable[dict[str, int] | None]) -> dict[str, int] | None:
-    """Return the most bytes of each way: a release may choose how many rounds a run has."""
-    counted = [each for each in of_runs if each is not None]
-    return {way: max(each[way] for each in counted) for way in counted[0]} if counted else None
+def _max_bytes(byte_counts: Iterable[dict[str, int] | None]) -> dict[str, int] | None:
+    """Return the maximum number of bytes in each direction over the runs."""
+    # A release may choose the number of rounds, so runs of one setting may differ in their traffic.
+    counted = [counts for counts in byte_counts if counts is not None]
+    return {way: max(counts[way] for counts in counted) for way in counted[0]} if counted else None

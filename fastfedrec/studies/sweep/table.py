@@ -1,4 +1,4 @@
-"""What a sweep found: the table, the curves of utility over true epsilon, the fronts; as text, files or a DataFrame."""
+"""Result of a sweep: table, curves of utility over true epsilon, and fronts, as text, files or a DataFrame."""
 
 import csv
 import importlib.util
@@ -26,14 +26,14 @@ class Sweep(SideBySide):
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     cells : tuple of Cell
-        In the order asked for, baselines last.
+        Cells in the order of the given settings, baselines last.
     failures : tuple of dict
-        Runs that failed, each with its reason.
+        Failed runs, each with its error.
     warnings : tuple of str
-        Where the list of items came from, if it was not public; and what was said of the evaluation, as of users with
-        too few unseen items, once for each seed.
+        A note if the list of items comes from private data, and the evaluation's warnings for each seed, for example
+        about users with too few unseen items.
     """
 
     cells: tuple[Cell, ...]
@@ -50,68 +50,68 @@ class Sweep(SideBySide):
 
     @property
     def title(self) -> str:
-        """What it is."""
+        """Title of the table."""
         return f"Utility and true privacy cost, against {self.protocol}"
 
     @property
     def protocol(self) -> str:
-        """What test items were ranked against, as an `Evaluation` has it."""
+        """Items that test items are ranked against, in the words of an `Evaluation`."""
         candidates = self.settings.get("candidates")
         return "all unseen items" if candidates is None else str(Sampled(**candidates))
 
     @property
     def metric(self) -> str:
-        """The first metric, by which fronts are drawn."""
+        """The first metric, which fronts are drawn with."""
         return self.settings["metrics"][0]
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What failed, and what the evaluation warned of."""
-        failed = [
+        """Failed runs and warnings of the evaluation, one line for each."""
+        failures = [
             f"failed: {failure['system']} {failure['parameters']}, seed {failure['seed']}: {failure['error']}"
             for failure in self.failures
         ]
-        return (*failed, *(f"warning: {text}" for text in self.warnings))
+        return (*failures, *(f"warning: {text}" for text in self.warnings))
 
     def front(self, trust: str, metric: str | None = None) -> list[Cell]:
-        """The Pareto front across systems in one trust model.
+        """Return the Pareto front across systems in one trust model.
 
         Parameters
         ----------
         trust : {"local", "shuffle", "central"}
-            Whom one trusts.
+            Trust model.
         metric : str or None
-            None takes the first one.
+            Name of a metric; None for the first one.
 
         Returns
         -------
         list of Cell
-            As `pareto_front`.
+            Front by `pareto_front`.
         """
         return pareto_front(self.cells, trust, metric or self.metric)
 
     def verdict(self) -> str:
-        """Say what is on each front.
+        """Describe the cells on each front.
 
         Returns
         -------
         str
-            A line for each trust model.
+            A line for each trust model, and one for cells without a guarantee.
         """
         lines = []
         for trust, words in TRUST_WORDS.items():
             front = [f"{cell.label} at {format_epsilon(cell.true_epsilon(trust))}" for cell in self.front(trust)]
             lines.append(f"Front, {trust} ({words}): {'; '.join(front) or 'nothing has a guarantee'}.")
-        apart = [cell.label for cell in self.cells if not cell.is_private]
-        return "\n".join([*lines, f"No guarantee in any of them: {'; '.join(apart) or 'none'}."])
+        without_guarantee = [cell.label for cell in self.cells if not cell.is_private]
+        return "\n".join([*lines, f"No guarantee in any of them: {'; '.join(without_guarantee) or 'none'}."])
 
     def to_csv(self) -> str:
-        """A line for each cell.
+        """Return the table as CSV, with a line for each cell.
 
         Returns
         -------
         str
-            With a header; an epsilon that is not guaranteed is "infinite".
+            CSV with a header; an epsilon without a guarantee is "infinite".
         """
         rows = self._records()
         text = io.StringIO()
@@ -121,7 +121,7 @@ class Sweep(SideBySide):
         return text.getvalue()
 
     def to_frame(self) -> Any:
-        """The same as a pandas DataFrame.
+        """Return the table as a pandas DataFrame.
 
         Returns
         -------
@@ -131,7 +131,7 @@ class Sweep(SideBySide):
         Raises
         ------
         ImportError
-            Without pandas.
+            If pandas is not installed.
         """
         try:
             import pandas
@@ -140,12 +140,12 @@ class Sweep(SideBySide):
         return pandas.DataFrame(self._records())
 
     def write(self, folder: str | Path) -> list[str]:
-        """Write the table as JSON, CSV and a page, and the curves where matplotlib is installed.
+        """Write the table as JSON, CSV and Markdown, and the curves as PNG if matplotlib is installed.
 
         Parameters
         ----------
         folder : str or Path
-            Made where it is not there.
+            Folder for the files; it is created if it does not exist.
 
         Returns
         -------
@@ -154,6 +154,7 @@ class Sweep(SideBySide):
         """
         out = Path(folder)
         out.mkdir(parents=True, exist_ok=True)
+        # matplotlib is an optional dependency.
         plot = "sweep.png" if importlib.util.find_spec("matplotlib") else None
         write_text(out / "sweep.json", json.dumps(self.to_dict(), indent=2, allow_nan=False))
         write_text(out / "sweep.csv", self.to_csv())
@@ -163,18 +164,21 @@ class Sweep(SideBySide):
         return ["sweep.json", "sweep.csv", "sweep.md", *filter(None, [plot])]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings.
+        """Return all fields as JSON values.
 
         Returns
         -------
         dict
-            The fields; "fronts", the labels on each; "verdict"; "not_covered", what no epsilon is about.
+            The fields; "fronts", the labels of the cells on each front; "verdict"; "not_covered", the limits of every
+            epsilon.
         """
+        # `plain` writes an infinite epsilon as text, because JSON has no infinity.
         fronts = {trust: [cell.label for cell in self.front(trust)] for trust in TRUST_VIEWS}
         return plain(asdict(self) | {"fronts": fronts, "verdict": self.verdict(), "not_covered": NOT_COVERED})
 
     def _records(self) -> list[dict[str, Any]]:
-        on = {trust: {id(cell) for cell in self.front(trust)} for trust in TRUST_VIEWS}
+        # Cells are compared by identity, because two cells may have equal fields.
+        on_front = {trust: {id(cell) for cell in self.front(trust)} for trust in TRUST_VIEWS}
         return [
             {
                 "system": cell.system,
@@ -187,7 +191,7 @@ class Sweep(SideBySide):
                 "protocol": self.protocol,
                 **{f"epsilon_{trust}": cell.true_epsilon(trust) for trust in TRUST_VIEWS},
                 "delta": cell.delta,
-                **{f"front_{trust}": id(cell) in on[trust] for trust in TRUST_VIEWS},
+                **{f"front_{trust}": id(cell) in on_front[trust] for trust in TRUST_VIEWS},
                 "download_per_client": cell.bytes_per_client and cell.bytes_per_client["download"],
                 "upload_per_client": cell.bytes_per_client and cell.bytes_per_client["upload"],
                 "seconds": cell.seconds,
@@ -216,7 +220,7 @@ class Sweep(SideBySide):
         return header, rows
 
     def _draw(self, figure: Any) -> None:
-        """Utility over true epsilon, a panel for each trust model; what has no guarantee there is a level."""
+        """Draw utility over true epsilon with a panel for each trust model; a horizontal line has no guarantee."""
         figure.set_size_inches(5 * len(TRUST_VIEWS) + 1, 4.5)
         systems = list(dict.fromkeys(cell.system for cell in self.cells))
         panels = figure.subplots(1, len(TRUST_VIEWS), sharey=True)
@@ -228,13 +232,16 @@ class Sweep(SideBySide):
                     panel.errorbar(*zip(*points, strict=True), fmt="o", color=f"C{number}", markersize=4, label=system)
             front = self.front(trust)
             steps = [(cell.true_epsilon(trust), cell.mean(self.metric)) for cell in front]
+            # Between two cells of the front, the cheaper one is the best within the cost.
             panel.step(
                 [x for x, _ in steps], [y for _, y in steps], where="post", color="k", linewidth=1, label="front"
             )
+            # Cells without any guarantee are horizontal lines.
             for number, cell in enumerate(cell for cell in self.cells if not cell.is_private):
                 style = ("--", ":", "-.")[number % 3]
                 panel.axhline(cell.mean(self.metric), color="0.5", linestyle=style, label=f"{cell.label}, no guarantee")
             if front:
+                # A log scale needs at least one positive epsilon.
                 panel.set_xscale("log")
             panel.set(title=f"trust: {trust}", xlabel="true epsilon (nats), replacing a user")
             panel.legend(fontsize="x-small")

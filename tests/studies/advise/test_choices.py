@@ -1,4 +1,4 @@
-"""The map of how far the choice is behind the best: its cells, by whom it is made, and that it goes on where it was."""
+"""The map of the choice's regret: its cells, its choices, and its resumption from stored runs."""
 
 import itertools
 import json
@@ -37,7 +37,7 @@ def test_the_map_has_no_rows_that_are_thinned_to_a_few_items_and_is_no_reading_o
     assert PRESET not in str(GeneratedData(100, 100))
     sizes = [data.n_users * data.n_items for data in FULL.data()]
     assert sizes == sorted(sizes)
-    assert max(sizes) <= FULL.most_cells
+    assert max(sizes) <= FULL.max_cells
 
 
 def test_rows_are_shortened_and_no_person_or_item_is_lost():
@@ -55,9 +55,9 @@ def test_people_who_take_no_part_are_tested():
     assert "tested on 30 others" in str(data)
     assert not (split.train.to_scipy() != whole.to_scipy()[:50]).nnz
     assert split.train.user_ids.tolist() == whole.user_ids[:50].tolist()
-    others = whole.to_scipy()[50:]
-    assert not (split.given.to_scipy() + split.test.to_scipy() != others).nnz
-    assert (split.test.interactions_per_user() == (others.getnnz(axis=1) > 1)).all()
+    held_out_rows = whole.to_scipy()[50:]
+    assert not (split.given.to_scipy() + split.test.to_scipy() != held_out_rows).nnz
+    assert (split.test.interactions_per_user() == (held_out_rows.getnnz(axis=1) > 1)).all()
     known = GeneratedData(50, 320, 12.0, PRESET, 0.1).split(key, 1)
     assert known.given is None
     assert known.train.n_users == known.test.n_users == 50
@@ -79,16 +79,16 @@ def test_the_map_is_made_by_the_command_and_goes_on_where_it_was(tmp_path, small
         choice = cell["choice"]
         assert choice["behind"] == pytest.approx(max(means.values()) - means[choice["system"]], abs=1e-4)
     assert "3 of 3 cells" in said
-    # Of what was measured, the choice alone is made again.
+    # The choice is computed again from the stored figures.
     argv_again = ["sweep", "--choices", str(tmp_path / "choices.json"), "--out", str(tmp_path / "again")]
     assert main(argv_again) == 0
     assert capsys.readouterr().out.splitlines()[:-1] == said.splitlines()[:-1]
     assert (tmp_path / "again" / "choices.json").read_text() == (tmp_path / "choices.json").read_text()
 
-    def again(*_):
+    def run_again(*_):
         raise AssertionError("it was measured before")
 
-    monkeypatch.setattr(runs, "_measure", again)
+    monkeypatch.setattr(runs, "_measure", run_again)
     (tmp_path / "choices.json").unlink()
     assert main(argv) == 0
     assert json.loads((tmp_path / "choices.json").read_text()) == made
@@ -128,16 +128,16 @@ def means_of(cell):
     return {system: statistics.fmean(values) for system, values in cell["systems"].items()}
 
 
-#: DPGram spends on pairs before it knows that they carry nothing; measured with DPSubspace as it was before.
+#: DPGram spends budget on pairs before it knows that they have no signal; measured with an earlier DPSubspace.
 FAR_BEHIND = {"central": 0.025}
 
 
 def test_no_stored_choice_is_far_behind(stored):
-    asked = itertools.product(VIEWS, FULL.epsilons, FULL.data())
+    expected = itertools.product(VIEWS, FULL.epsilons, FULL.data())
     assert {
         (cell["trust"], cell["epsilon"], cell["n_users"], cell["n_items"], cell["row_length"])
         for cell in stored["cells"]
-    } == {(trust, epsilon, data.n_users, data.n_items, data.row_length) for trust, epsilon, data in asked}
+    } == {(trust, epsilon, data.n_users, data.n_items, data.row_length) for trust, epsilon, data in expected}
     assert len(stored["cells"]) == FULL.n_cells >= 24
     for cell in stored["cells"]:
         means, choice = means_of(cell), cell["choice"]

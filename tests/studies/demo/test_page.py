@@ -1,4 +1,4 @@
-"""The demo's page: all figures, nothing that a browser would fetch, no wider than a phone."""
+"""The demo's page: all figures, no external resources, and a layout that fits a phone."""
 
 import importlib.util
 import math
@@ -46,9 +46,9 @@ def test_the_picture_has_every_system_and_is_the_same_each_time(tmp_path):
     picture = draw(ROWS, tmp_path / "a.png")
     assert picture == draw(ROWS)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
-    for label in ("DPGram, trusted server", "FMFLDP, shuffler", "FMFLDP, nobody is trusted", "Popularity"):
+    for label in ("DPGram, trusted server", "FMFLDP, shuffler", "FMFLDP, no trusted party", "Popularity"):
         assert label in picture
-    assert "#000000" not in picture  # which nobody sees on a dark ground
+    assert "#000000" not in picture  # black text is invisible on a dark background
 
 
 def test_without_matplotlib_the_page_says_so(monkeypatch):
@@ -65,5 +65,5 @@ def test_without_matplotlib_the_page_says_so(monkeypatch):
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_it_within_its_width(tmp_path, width):
     (tmp_path / "report.html").write_text(page())
-    found = load_program(".ci/browser").measure(tmp_path, width, "chromium", 120)
-    assert found["report.html"] == {"excess": 0, "elements": []}
+    values = load_program(".ci/browser").measure(tmp_path, width, "chromium", 120)
+    assert values["report.html"] == {"excess": 0, "elements": []}

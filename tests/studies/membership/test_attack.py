@@ -1,4 +1,4 @@
-"""Membership attacks find what was learnt by heart, nothing where nothing was, and count as a naive count does."""
+"""Membership attacks detect memorised data, are at chance without it, and equal naive counts."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def data():
 
 
 class Ignorant:
-    """Fixed scores for each user and item, whatever it is fitted on."""
+    """A model with fixed scores for each user and item, independent of its data."""
 
     def fit(self, interactions):
         return self
@@ -43,18 +43,18 @@ class Ignorant:
         return np.sin(1e4 * np.sin(np.asarray(user_ids) * 78.233 + np.asarray(item_ids) * 12.9898))
 
 
-STRANGERS = population(seed=99)
+OTHER_POPULATION = population(seed=99)
 
 
 class Elsewhere(EASE):
-    """Fitted on people who are in nobody's data; it still answers for any profile."""
+    """A model fitted on a different population, which answers for any profile."""
 
     def fit(self, interactions, **options):
-        return super().fit(STRANGERS, **options)
+        return super().fit(OTHER_POPULATION, **options)
 
 
 class Parrot:
-    """Knows by heart what some of its members have: 1 for these pairs, else 0."""
+    """A model that memorises the items of some members: 1 for these pairs, else 0."""
 
     def __init__(self, share=1.0):
         self.share = share
@@ -65,8 +65,8 @@ class Parrot:
     def fit(self, interactions, key):
         learnt = key.permutation("test.parrot", size=interactions.n_users)[: round(self.share * interactions.n_users)]
         rows = np.repeat(np.arange(interactions.n_users), interactions.interactions_per_user())
-        kept = np.isin(rows, learnt)
-        users, items = interactions.user_ids[rows[kept]], interactions.item_ids[interactions.indices[kept]]
+        is_learnt = np.isin(rows, learnt)
+        users, items = interactions.user_ids[rows[is_learnt]], interactions.item_ids[interactions.indices[is_learnt]]
         self.pairs = users * 10_000 + items
         return self
 
@@ -84,10 +84,8 @@ def loss(model, data, seed, **options):
 
 
 def is_null(results):
-    """Whether AUCs are those of chance: their mean, and how many 95% intervals miss .5; each at ALPHA.
-
-    The intervals may miss a little more often than stated: 7% covers it.
-    """
+    """Test at ALPHA that AUCs are at chance: their mean, and the number of 95% intervals that miss .5."""
+    # The intervals may miss a little more often than 5%; 7% covers it.
     auc = np.array([result.auc.value for result in results])
     m, n = results[0].n_members, results[0].n_others
     missed = sum(not result.auc.low <= 0.5 <= result.auc.high for result in results)
@@ -109,14 +107,14 @@ def test_figures_equal_naive_counts(users):
     members, others = scores[is_member], scores[~is_member]
     wins = np.array([[(m > o) + (m == o) / 2 for o in others] for m in members])
     curve = RocCurve(scores.astype(float), is_member)
-    found = curve.auc(0.05)
-    assert found.value == pytest.approx(wins.mean())
-    if 0 < found.value < 1:
+    result = curve.auc(0.05)
+    assert result.value == pytest.approx(wins.mean())
+    if 0 < result.value < 1:
         per_member, per_other = wins.mean(axis=1), wins.mean(axis=0)
         variance = sum(v.var(ddof=1) / len(v) if len(v) > 1 else 0.25 for v in (per_member, per_other))
-        half = 1.959964 * math.sqrt(variance) / (found.value * (1 - found.value))
-        for limit, side in ((found.low, -1), (found.high, 1)):
-            odds = found.value / (1 - found.value) * math.exp(side * half)
+        half = 1.959964 * math.sqrt(variance) / (result.value * (1 - result.value))
+        for limit, side in ((result.low, -1), (result.high, 1)):
+            odds = result.value / (1 - result.value) * math.exp(side * half)
             assert limit == pytest.approx(odds / (1 + odds), abs=1e-5)
     rates = {t: ((members >= t).mean(), (others >= t).mean()) for t in set(scores.tolist())}
     advantage, at_10, at_half = curve.resampled((0.1, 0.5), 100, 0.05, Key.from_seed(1))
@@ -136,34 +134,34 @@ def test_replicates_equal_drawing_users_one_by_one():
     rng = np.random.default_rng(1)
     scores, is_member = rng.integers(0, 40, 50).astype(float), np.arange(50) < 20
     key, rates = Key.from_seed(3), (0.1,)
-    found = RocCurve(scores, is_member).resampled(rates, 100, 0.1, key)
+    result = RocCurve(scores, is_member).resampled(rates, 100, 0.1, key)
     drawn = []
     words = [
         key.words("membership.bootstrap", round=side, size=100 * n) >> np.uint64(32) for side, n in enumerate((20, 30))
     ]
     for replicate in range(100):
         sides = []
-        for own, n, of in zip((scores[:20], scores[20:]), (20, 30), words, strict=True):
+        for positives, n, of in zip((scores[:20], scores[20:]), (20, 30), words, strict=True):
             mine = [int(word) * n >> 32 for word in of[replicate * n : (replicate + 1) * n]]
-            sides.append(own[mine])
+            sides.append(positives[mine])
         curve = [((sides[0] >= t).mean(), (sides[1] >= t).mean()) for t in np.unique(scores)]
         drawn.append((max(true - false for true, false in curve), max([0, *(t for t, f in curve if f <= 0.1)])))
     limits = np.quantile(np.maximum(drawn, 0), [0.05, 0.95], axis=0)
-    for estimate, (low, high) in zip(found, limits.T, strict=True):
+    for estimate, (low, high) in zip(result, limits.T, strict=True):
         assert (estimate.low, estimate.high) == pytest.approx((low, high))
 
 
 def test_intervals_where_every_pair_is_ordered_alike():
     scores, is_member = np.arange(30.0), np.arange(30) >= 20
-    found = RocCurve(scores, is_member).auc(0.05)
-    assert found.value == found.high == 1
-    assert found.low == pytest.approx(0.025 ** (1 / 10))  # Clopper and Pearson for 10 of 10
+    result = RocCurve(scores, is_member).auc(0.05)
+    assert result.value == result.high == 1
+    assert result.low == pytest.approx(0.025 ** (1 / 10))  # Clopper and Pearson for 10 of 10
     assert RocCurve(scores, ~is_member).auc(0.05).high == pytest.approx(1 - 0.025 ** (1 / 10))
     assert RocCurve(np.zeros(30), is_member).auc(0.05).low == 0.5
 
 
 @given(guarantee=st.lists(st.tuples(st.floats(0, 8), st.floats(0, 0.2)), max_size=4))
-def test_what_a_guarantee_allows_equals_a_fine_grid(guarantee):
+def test_the_bound_of_a_guarantee_equals_a_fine_grid(guarantee):
     allowed = TradeOff(guarantee)
     rate = np.linspace(0, 1, 20_001)
     hits = np.ones_like(rate)
@@ -176,7 +174,7 @@ def test_what_a_guarantee_allows_equals_a_fine_grid(guarantee):
 
 
 def test_pure_guarantees_allow_what_binary_response_reaches():
-    # It is the worst channel: told apart with probability e^eps / (1 + e^eps), by a curve with one corner.
+    # Binary response is the worst channel: its inputs are distinguished with probability e^eps / (1 + e^eps).
     for epsilon in (0.1, 1.0, 3.0):
         assert TradeOff([(epsilon, 0.0)]).advantage() == pytest.approx(math.tanh(epsilon / 2))
         assert TradeOff([(epsilon, 0.0)]).auc() == pytest.approx((1 + math.tanh(epsilon / 2)) / 2)
@@ -185,7 +183,7 @@ def test_pure_guarantees_allow_what_binary_response_reaches():
     assert TradeOff([(1000.0, 0.0), (1.0, 0.01)]).auc() < TradeOff([(1.0, 0.01)]).auc() + 1e-12
 
 
-def test_ceiling_is_the_share_of_members_among_those_who_look_alike():
+def test_ceiling_is_the_share_of_members_among_equal_inputs():
     rows = np.array([[0.0, 1], [-0.0, 1], [0, 2], [0, 2], [0, 2]])
     np.testing.assert_allclose(ceiling_scores(rows, np.array([1, 0, 1, 1, 0], dtype=bool)), [0.5, 0.5, *[2 / 3] * 3])
 
@@ -196,23 +194,23 @@ def test_losses_equal_naive_ones(kind):
     items = np.concatenate([[0, 2, 1, 2, 3], np.arange(10) % 4])
     ratings = 1.0 + np.arange(15) % 5
     data = Interactions.from_arrays(users, items, ratings)
-    found = loss(Ignorant(), data, 1, loss=kind, n_references=0, threshold=1.0)
+    result = loss(Ignorant(), data, 1, loss=kind, n_references=0, threshold=1.0)
     liked = {user: items[(users == user) & (ratings > 1)] for user in range(12)}
     expected = {}
-    for user in found.user_ids.tolist():
+    for user in result.user_ids.tolist():
         scores = Ignorant().score(np.full(4, user), np.arange(4))
-        own, rest = liked[user], [i for i in range(4) if i not in liked[user]]
+        positives, negatives = liked[user], [i for i in range(4) if i not in liked[user]]
         if kind == "rank":
-            each = [((scores > scores[i]).sum() + (scores == scores[i]).sum() / 2) / 4 for i in own]
-            expected[user] = np.mean(each)
+            ranks = [((scores > scores[i]).sum() + (scores == scores[i]).sum() / 2) / 4 for i in positives]
+            expected[user] = np.mean(ranks)
         elif kind == "cross_entropy":
-            expected[user] = np.log1p(np.exp(-scores[own])).mean() + np.log1p(np.exp(scores[rest])).mean()
+            expected[user] = np.log1p(np.exp(-scores[positives])).mean() + np.log1p(np.exp(scores[negatives])).mean()
         else:
             stars = dict(zip(items[users == user], ratings[users == user], strict=True))
-            expected[user] = np.mean([(scores[i] - stars[i]) ** 2 for i in own])
+            expected[user] = np.mean([(scores[i] - stars[i]) ** 2 for i in positives])
     assert sorted(expected) == [user for user in range(12) if len(liked[user])]
     assert len(expected) < 12
-    np.testing.assert_allclose(found.scores, [-expected[user] for user in found.user_ids.tolist()])
+    np.testing.assert_allclose(result.scores, [-expected[user] for user in result.user_ids.tolist()])
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -226,12 +224,12 @@ def test_attacks_offer_both(data):
 def test_a_memorising_model_is_found(data):
     for seed in range(3):
         for attack in (shadow, loss):
-            found = attack(Parrot(), data, seed)
-            assert found.auc.value > 0.95
-            assert found.beats_chance
-            assert found.accuracy > 0.9
-            assert found.advantage.value > found.chance_advantage
-            assert found.statement().startswith("not protected, by experiment: ")
+            result = attack(Parrot(), data, seed)
+            assert result.auc.value > 0.95
+            assert result.beats_chance
+            assert result.accuracy > 0.9
+            assert result.advantage.value > result.chance_advantage
+            assert result.statement().startswith("not protected, by experiment: ")
 
 
 def test_members_are_half_of_users_whom_no_shadow_model_saw(data):
@@ -242,37 +240,37 @@ def test_members_are_half_of_users_whom_no_shadow_model_saw(data):
             seen.append(interactions.user_ids)
             return self
 
-    found = shadow(Spy, data, 1, n_shadows=3, n_shadow_users=100, shadow_members=0.8)
+    result = shadow(Spy, data, 1, n_shadows=3, n_shadow_users=100, shadow_members=0.8)
     assert [len(users) for users in seen] == [80, 80, 80, 70]
-    np.testing.assert_array_equal(np.sort(found.user_ids[found.is_member]), np.sort(seen[-1]))
-    assert (found.n_members, found.n_others) == (70, 70)
-    assert not np.isin(found.user_ids, np.concatenate(seen[:3])).any()
-    assert len(np.unique(np.concatenate(seen[:3]))) > 90  # each shadow model has members of its own
+    np.testing.assert_array_equal(np.sort(result.user_ids[result.is_member]), np.sort(seen[-1]))
+    assert (result.n_members, result.n_others) == (70, 70)
+    assert not np.isin(result.user_ids, np.concatenate(seen[:3])).any()
+    assert len(np.unique(np.concatenate(seen[:3]))) > 90  # each shadow model draws its own members
     seen.clear()
-    found = loss(Spy, data, 1, n_references=2)
+    result = loss(Spy, data, 1, n_references=2)
     assert [len(users) for users in seen] == [60, 60, 60]
-    assert not np.isin(found.user_ids, np.concatenate(seen[:2])).any()
-    np.testing.assert_array_equal(np.sort(found.user_ids[found.is_member]), np.sort(seen[-1]))
+    assert not np.isin(result.user_ids, np.concatenate(seen[:2])).any()
+    np.testing.assert_array_equal(np.sort(result.user_ids[result.is_member]), np.sort(seen[-1]))
 
 
-def test_without_history_users_of_one_answer_cannot_be_told_apart(data):
-    found = shadow(Popularity(), data, 1, history=False, n_top=5)
-    cells = data.select_users(data.user_index(found.user_ids)).user_features["age"]  # which gives the sex as well
-    assert len(np.unique(found.scores)) <= 4
-    shares = np.array([found.is_member[cells == cell].mean() for cell in cells])
-    assert found.ceiling == pytest.approx(RocCurve(shares, found.is_member).auc(0.05).value)
-    assert found.ceiling_accuracy == pytest.approx(np.maximum(shares, 1 - shares).mean())
-    assert found.auc.value <= found.ceiling < 0.75
-    assert found.accuracy <= found.ceiling_accuracy < 0.75
+def test_without_history_users_with_equal_answers_are_indistinguishable(data):
+    result = shadow(Popularity(), data, 1, history=False, n_top=5)
+    cells = data.select_users(data.user_index(result.user_ids)).user_features["age"]  # the age determines the sex
+    assert len(np.unique(result.scores)) <= 4
+    shares = np.array([result.is_member[cells == cell].mean() for cell in cells])
+    assert result.ceiling == pytest.approx(RocCurve(shares, result.is_member).auc(0.05).value)
+    assert result.ceiling_accuracy == pytest.approx(np.maximum(shares, 1 - shares).mean())
+    assert result.auc.value <= result.ceiling < 0.75
+    assert result.accuracy <= result.ceiling_accuracy < 0.75
     assert shadow(Popularity(), data, 1, features=[], history=False, n_top=5).ceiling == 0.5
     assert shadow(Popularity(), data, 1).ceiling > 0.95
 
 
 def test_a_feature_of_many_values_is_one_column(data):
     codes = np.arange(data.n_users)[::-1]
-    many = data.with_features(user_features={"zip": codes})
-    found = _profile_columns(data.with_features(user_features={"zip": codes}), many, ["zip"], np.zeros(40), False, 0.0)
-    np.testing.assert_array_equal(found[:, 1], codes)
+    wide_data = data.with_features(user_features={"zip": codes})
+    result = _profile_columns(wide_data, wide_data, ["zip"], np.zeros(40), False, 0.0)
+    np.testing.assert_array_equal(result[:, 1], codes)
     few = _profile_columns(data, data, ["age", "sex"], np.zeros(40), False, 0.0)
     assert few.shape == (240, 1 + 4 + 2)
     np.testing.assert_array_equal(few[:, 1:].sum(axis=1), 2)
@@ -281,10 +279,10 @@ def test_a_feature_of_many_values_is_one_column(data):
 def test_a_ledger_bounds_the_attack_and_an_exact_model_has_none(data):
     private = DPPopularity(0.05)
     for attack in (shadow, loss):
-        found = attack(private, data, 1)
-        assert found.guarantee[0] == (pytest.approx(0.1), 0.0)  # replacing a user costs twice
-        assert found.bounds["auc"] == pytest.approx(0.5 + math.tanh(0.05) / 2)
-        assert found.bounds["hits at 0.01"] == pytest.approx(0.01 * math.exp(0.1))
+        result = attack(private, data, 1)
+        assert result.guarantee[0] == (pytest.approx(0.1), 0.0)  # replacing a user costs twice
+        assert result.bounds["auc"] == pytest.approx(0.5 + math.tanh(0.05) / 2)
+        assert result.bounds["hits at 0.01"] == pytest.approx(0.01 * math.exp(0.1))
         assert attack(Popularity(), data, 1).guarantee == ()
         assert attack(Ignorant, data, 1).bounds["auc"] == 1
         assert attack(Ignorant, data, 1, guarantee=[(0.0, 0.0)]).bounds["auc"] == 0.5
@@ -295,27 +293,27 @@ def test_systems_answer_for_users_they_never_saw(data):
     network = {"n_factors": 16, "hidden": (16,), "n_rounds": 2, "cohort_size": 10, "local_epochs": 1}
     models = [FMFLDP(n_rounds=2), PrivRec({"user": ["age"]}, **network)]
     for model in models:
-        found = loss(model, data, 1)
-        assert found.target == type(model).__name__
-        assert np.isfinite(found.scores).all()
+        result = loss(model, data, 1)
+        assert result.target == type(model).__name__
+        assert np.isfinite(result.scores).all()
     by_features = shadow(models[1], data, 1, query=lambda model, users, key: model.with_users(users), history=False)
     assert len(np.unique(by_features.scores)) <= 4
 
 
-def test_results_are_told_in_every_form(data):
-    found = shadow(DPPopularity(1.0), data, 1)
-    document = json.loads(found.to_json())
-    assert document == found.to_dict()
+def test_results_are_shown_in_every_form(data):
+    result = shadow(DPPopularity(1.0), data, 1)
+    document = json.loads(result.to_json())
+    assert document == result.to_dict()
     assert [delta for _, delta in document["guarantee"]][:2] == [0.0, 1e-2]
-    table = found.to_dataframe()
+    table = result.to_dataframe()
     assert list(table.index) == ["auc", "accuracy", "advantage", "hits at 0.01", "hits at 0.001"]
-    assert table.loc["auc", "low"] == found.auc.low
-    assert table.loc["auc", "bound"] == found.bounds["auc"]
+    assert table.loc["auc", "low"] == result.auc.low
+    assert table.loc["auc", "bound"] == result.bounds["auc"]
     assert table.loc["hits at 0.01", "chance"] == 0.01
-    text = str(found)
-    assert f"control, without the target: AUC {found.control}" in text
+    text = str(result)
+    assert f"control, without the target: AUC {result.control}" in text
     assert "60 members, 60 others" in text
-    assert ("withstood" in found.statement()) == (not found.beats_chance)
+    assert ("withstood" in result.statement()) == (not result.beats_chance)
     assert chance_advantage(60, 60, 0.05) == pytest.approx(1.3581 * math.sqrt(2 / 60), abs=1e-4)  # Kolmogorov's table
 
 
@@ -372,7 +370,7 @@ def test_bad_options(data, attack, options, error, message):
         attack(Popularity(), data, 1, **options)
 
 
-def test_without_scikit_learn_the_message_says_what_to_install(data, monkeypatch):
+def test_without_scikit_learn_the_message_names_the_package(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(ImportError, match=r"membership_shadow needs scikit-learn: pip install 'fastfedrec\[attacks\]'"):
         shadow(Popularity(), data, 1)
@@ -401,29 +399,29 @@ def test_intervals_of_the_auc_miss_as_often_as_stated(shift):
     curves = [RocCurve(rng.normal(size=120) + shift * is_member, is_member) for _ in range(4000)]
 
     def missed(alpha):
-        found = [curve.auc(alpha) for curve in curves]
-        return sum(not estimate.low <= truth <= estimate.high for estimate in found)
+        estimates = [curve.auc(alpha) for curve in curves]
+        return sum(not estimate.low <= truth <= estimate.high for estimate in estimates)
 
-    least, most = (stats.binom.isf(p, 4000, share) for p, share in ((1 - ALPHA, 0.045), (ALPHA, 0.055)))
-    assert least <= missed(0.05) <= most
-    assert missed(0.01) < least  # as if too wide
-    assert missed(0.1) > most  # and too narrow
+    low_count, high_count = (stats.binom.isf(p, 4000, share) for p, share in ((1 - ALPHA, 0.045), (ALPHA, 0.055)))
+    assert low_count <= missed(0.05) <= high_count
+    assert missed(0.01) < low_count  # intervals at .01 look too wide for 5%
+    assert missed(0.1) > high_count  # intervals at .1 look too narrow for 5%
 
 
 @pytest.mark.parametrize("model", [Ignorant(), Elsewhere(10.0)], ids=["ignores its data", "fitted on neither"])
 @pytest.mark.parametrize("attack", [shadow, loss])
-def test_nothing_is_found_where_nothing_was_learnt(data, attack, model):
+def test_attacks_are_at_chance_without_learning(data, attack, model):
     assert is_null([attack(model, data, seed, n_bootstrap=100) for seed in range(N_SEEDS)])
 
 
 @pytest.mark.parametrize("attack", [shadow, loss])
-def test_the_null_test_sees_a_model_that_learns_one_user_in_four_by_heart(data, attack):
+def test_the_null_test_detects_a_model_that_memorises_one_user_in_four(data, attack):
     assert not is_null([attack(Parrot(0.25), data, seed) for seed in range(N_SEEDS)])
 
 
 @pytest.mark.parametrize("attack", [shadow, loss])
 def test_controls_are_at_chance_where_the_attack_is_not(data, attack):
-    found = [attack(EASE(1.0), data, seed) for seed in range(N_SEEDS)]
-    assert np.mean([result.auc.value for result in found]) > 0.65
+    results = [attack(EASE(1.0), data, seed) for seed in range(N_SEEDS)]
+    assert np.mean([result.auc.value for result in results]) > 0.65
     stddev = math.sqrt((60 + 60 + 1) / (12 * 60 * 60))
-    assert mean_is([result.control.value for result in found], 0.5, stddev)
+    assert mean_is([result.control.value for result in results], 0.5, stddev)

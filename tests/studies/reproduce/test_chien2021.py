@@ -1,4 +1,4 @@
-"""The table of DP-ALS: every figure a run that can be made by hand, of users whom no model was trained on."""
+"""The table of DP-ALS: each figure equals a separate run on held-out users."""
 
 import json
 import math
@@ -30,8 +30,8 @@ def movielens():
 def figures(model, data, seed):
     key = Key.from_seed(seed)
     train, test, given = next(UserHoldout(0.1, given=0.8).split(data, key=key))
-    found = evaluate(model.fit(train, key=key), train, test, given=given, metrics=METRICS)
-    return tuple(found[metric] for metric in METRICS)
+    result = evaluate(model.fit(train, key=key), train, test, given=given, metrics=METRICS)
+    return tuple(result[metric] for metric in METRICS)
 
 
 # ---- oracle: by hand -------------------------------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def test_every_row_on_ratings_by_hand(movielens):
     table = recall_table(movielens, n_seeds=2, only=["DPALS", "DPALS, adaptive, features", "DPGram, features", "EASE"])
     liked = movielens.binarize(3.5)
     assert liked.n_interactions == (movielens.values >= 4).sum()
-    years = [1990 if place % 2 == 0 else None for place in range(150)]
+    years = [1990 if position % 2 == 0 else None for position in range(150)]
     known = {"genres": liked.item_features["genres"], "year": years}
     expected = {
         "DPALS": lambda epsilon: DPALS(epsilon),
@@ -72,8 +72,8 @@ def test_generated_rows_by_hand(monkeypatch):
     table = recall_table(n_seeds=1, only=["DPALS, adaptive"])
     assert table.source.startswith("GENERATED DATA (generate_implicit")
     data = datasets.generate_implicit(150, 100, key=Key.from_seed(0), mean_interactions=30.0)
-    found = [figures(DPALS(epsilon, weights="adaptive"), data, 0) for epsilon in (1.0, 5.0)]
-    assert [(cell.recalls[0], cell.ndcgs[0]) for cell in table.cells] == found
+    result = [figures(DPALS(epsilon, weights="adaptive"), data, 0) for epsilon in (1.0, 5.0)]
+    assert [(cell.recalls[0], cell.ndcgs[0]) for cell in table.cells] == result
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_finished_parts_are_kept_and_read_again(movielens, tmp_path, monkeypatch
     options = {"n_seeds": 2, "only": ["DPALS", "popularity"], "folder": tmp_path}
     first = recall_table(movielens, **options)
     assert len(list(tmp_path.iterdir())) == 6
-    monkeypatch.setattr(module, "_tested", lambda *_: pytest.fail("a finished part was computed again"))
+    monkeypatch.setattr(module, "_run_model", lambda *_: pytest.fail("a finished part was computed again"))
     assert recall_table(movielens, **options) == first
 
 
@@ -110,8 +110,8 @@ def test_every_form_states_protocol_relation_and_both_epsilons(tmp_path):
     )  # fmt: skip
     table = RecallTable("data", {}, cells)
     assert table.verdict().splitlines() == [
-        "Epsilon 1: the largest Recall@20 is that of DPGram, 0.210; of DPALS 0.130 (DPALS, adaptive).",
-        "Epsilon 5: the largest Recall@20 is that of DPALS, 0.310.",
+        "Epsilon 1: DPGram has the largest Recall@20, 0.210; DPALS has 0.130 (DPALS, adaptive).",
+        "Epsilon 5: DPALS has the largest Recall@20, 0.310.",
     ]
     assert RecallTable("data", {}, cells[-1:]).verdict() == "No private model was run."
     text, page = told(table, tmp_path)
@@ -135,7 +135,7 @@ def test_the_brief_form_has_a_column_for_each_epsilon():
 
 
 def test_the_page_shows_what_the_program_wrote():
-    """The table in the page is that of the stored document, whose verdict and form are of today's program."""
+    """The page has the table of the stored document, and its verdict and format are up to date."""
     document = json.loads((DOCS / "reproductions" / "dp-als-recall.json").read_text())
     cells = [RecallCell(**{k: tuple(v) if isinstance(v, list) else v for k, v in c.items()}) for c in document["cells"]]
     table = RecallTable(document["source"], document["settings"], tuple(cells))

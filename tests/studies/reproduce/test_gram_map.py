@@ -16,7 +16,7 @@ SMALL = {"map": ((300, 3_000), (300,), (30.0,)), "order": ((2_000,), (300,), (30
 
 @pytest.fixture
 def small(monkeypatch):
-    """A grid that takes seconds."""
+    """Set a grid that takes seconds."""
     monkeypatch.setattr(module, "SIZES", SMALL)
     monkeypatch.setattr(module, "EPSILONS", (1.0, 4.0))
 
@@ -26,32 +26,32 @@ def small(monkeypatch):
 
 @pytest.mark.parametrize("figure", ["map", "order"])
 def test_cells_by_hand(small, monkeypatch, figure):
-    monkeypatch.setattr(module, "MOST_TESTED", 1_000)
-    found = gain_map(figure)
+    monkeypatch.setattr(module, "MAX_TESTED", 1_000)
+    result = gain_map(figure)
     key = Key.from_seed(0)
-    for cell in found.cells:
+    for cell in result.cells:
         if cell.epsilon != 4.0:
             continue
         data = datasets.generate_implicit(cell.n_users, 300, key=key, timestamps=True, mean_interactions=30.0)
         train, test = next(LeaveOneOut(latest=cell.latest).split(data, key=key))
         some = test.keep_interactions(np.arange(test.n_interactions) < 1_000)
 
-        def found_of(model, metric, candidates, train=train, some=some):
+        def results_of(model, metric, candidates, train=train, some=some):
             return evaluate(model, train, some, metrics=[metric], candidates=candidates, key=key)[metric]
 
         kind = {DP_GRAM: DPGram, SKETCH: ShuffledSketchGram}[cell.model]
         model, popular = kind(4.0).fit(train, key=key), Popularity().fit(train)
         assert (cell.signal, cell.is_personal) == (model.signal_, model.is_personal_)
-        assert cell.hit_ratio == found_of(model, "hr@10", PAPERS)
-        assert cell.popularity == found_of(popular, "hr@10", PAPERS)
-        assert cell.hit_ratio_all == found_of(model, "hr@10", None)
-        assert cell.popularity_all == found_of(popular, "hr@10", None)
-        assert cell.ndcg_all == found_of(model, "ndcg@10", None)
-        assert cell.popularity_ndcg_all == found_of(popular, "ndcg@10", None)
+        assert cell.hit_ratio == results_of(model, "hr@10", PAPERS)
+        assert cell.popularity == results_of(popular, "hr@10", PAPERS)
+        assert cell.hit_ratio_all == results_of(model, "hr@10", None)
+        assert cell.popularity_all == results_of(popular, "hr@10", None)
+        assert cell.ndcg_all == results_of(model, "ndcg@10", None)
+        assert cell.popularity_ndcg_all == results_of(popular, "ndcg@10", None)
         assert cell.n_tested == min(cell.n_users, 1_000)
-    assert {cell.latest for cell in found.cells} == ({False, True} if figure == "order" else {False})
+    assert {cell.latest for cell in result.cells} == ({False, True} if figure == "order" else {False})
     if figure == "map":
-        assert {cell.is_personal for cell in found.cells} == {False, True}
+        assert {cell.is_personal for cell in result.cells} == {False, True}
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
@@ -135,9 +135,9 @@ def test_threads_change_no_hit_ratio(small):
 
 @pytest.mark.nightly
 def test_the_choice_on_generated_data():
-    """A personal model is chosen where it is no worse than popularity, and always where there is much signal."""
+    """Check that a personal model is chosen if it is not worse than popularity, and always with a strong signal."""
     cells = [cell for cell in gain_map(quick=True).cells if cell.model == DP_GRAM]
     assert all(cell.gain > -max(cell.margin, 0.01) for cell in cells if cell.is_personal)
     assert all(cell.gain > cell.margin for cell in cells if cell.signal > 100)
-    # Popularity is chosen somewhere, too: else this would be a test of pairs alone.
+    # Popularity must be chosen in some cells; otherwise this would test pairs alone.
     assert not all(cell.is_personal for cell in cells)

@@ -31,7 +31,7 @@ def _small_models(monkeypatch):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-def test_rows_are_what_the_models_give(data):
+def test_rows_equal_the_models_figures(data):
     table = ncf_table(data)
     assert [row.algorithm for row in table.rows] == [*SMALL, *he2017.PRINTED]
     train, test = newest_split(data, KEY)
@@ -43,12 +43,12 @@ def test_rows_are_what_the_models_give(data):
         assert (row.hr, row.ndcg) == (expected["hr@10"], expected["ndcg@10"])
 
 
-def test_what_has_no_time_is_held_out_only_where_nothing_has_one():
+def test_an_undated_item_is_held_out_only_if_no_item_has_a_date():
     times = [5, 9, MISSING_TIMESTAMP, MISSING_TIMESTAMP, MISSING_TIMESTAMP, -3]
     data = Interactions.from_arrays([1, 1, 1, 2, 2, 3], [10, 20, 30, 10, 20, 10], timestamps=times)
     _, test = newest_split(data, KEY)
     assert test.to_scipy().toarray()[0].tolist() == [0, 1, 0]
-    assert test.interactions_per_user().tolist() == [1, 1, 0]  # who has one item keeps it
+    assert test.interactions_per_user().tolist() == [1, 1, 0]  # users with one item have no test item
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def test_the_verdict_compares_the_best_network_with_the_dot_product(data, hr, wo
     assert "No network" in he2017.NCFTable("", {}, rows[1:]).verdict()
 
 
-def test_tables_are_told_in_every_form(data, tmp_path, monkeypatch, capsys):
+def test_tables_are_shown_in_every_form(data, tmp_path, monkeypatch, capsys):
     text, _ = told(ncf_table(data, folder=tmp_path / "parts"), tmp_path)
     assert "NeuMF, 64 factors, printed" in text
     monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: data)

@@ -57,9 +57,9 @@ def test_cells_are_what_the_models_give(folds):
 
 @pytest.mark.parametrize("exact", [0.5, 2.0, 6.0])
 def test_serial_epsilon_is_the_largest_that_stays_within(exact):
-    found = serial_epsilon(exact)
-    assert SerialLaplaceRR(found, found, STARS).epsilon <= exact
-    assert SerialLaplaceRR(found + 1e-4, found + 1e-4, STARS).epsilon > exact
+    result = serial_epsilon(exact)
+    assert SerialLaplaceRR(result, result, STARS).epsilon <= exact
+    assert SerialLaplaceRR(result + 1e-4, result + 1e-4, STARS).epsilon > exact
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -87,17 +87,17 @@ def test_figure_3_is_the_whole_grid_and_is_told_in_every_form(folds, tmp_path):
 def test_finished_cells_are_kept_and_read_only_for_the_same_settings(folds, tmp_path, monkeypatch):
     options = {"epsilons": [0.5, 2.0], "quick": True, "folder": tmp_path}
     first = rating_figure(folds, "2", **options)
-    asked = []
+    calls = []
 
-    def run(pair, *rest):
-        asked.append(pair)
+    def run(pair, *arguments):
+        calls.append(pair)
         return asdict(first.cells[0])
 
     monkeypatch.setattr("fastfedrec.studies.reproduce.jeyamohan2019._run", run)
     assert rating_figure(folds, "2", **options) == first
-    assert not asked
+    assert not calls
     rating_figure(folds[1:], "2", **options)  # other data
-    assert asked == [(0.5, 0.5), (2.0, 2.0)]
+    assert calls == [(0.5, 0.5), (2.0, 2.0)]
 
 
 def test_quick_takes_one_split_and_seven_epsilons(folds):

@@ -23,10 +23,14 @@ def _few_rounds(monkeypatch):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-def test_rows_are_what_the_models_give(folds):
+def test_rows_equal_the_models_figures(folds):
     table = sdcf_table(folds, "temperature")
     assert [(row.algorithm, row.temperature) for row in table.rows] == [
-        *((name, heat) for heat in (0.01, 0.1, 1.0) for name in ("SDCF", "SDCF, denoised", "SDCF, rated items alone")),
+        *(
+            (name, temperature)
+            for temperature in (0.01, 0.1, 1.0)
+            for name in ("SDCF", "SDCF, denoised", "SDCF, rated items alone")
+        ),
         ("FedRec, rho 0", None),
         ("BiasedMF", None),
     ]
@@ -39,21 +43,21 @@ def test_rows_are_what_the_models_give(folds):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_the_verdict_is_that_denoised_rows_are_those_of_rated_items_alone(folds, monkeypatch):
+def test_the_verdict_compares_denoised_rows_with_rated_items_alone(folds, monkeypatch):
     table = sdcf_table(folds, "temperature", quick=True)
-    assert table.verdict().startswith("Denoised, errors are those of")
+    assert table.verdict().startswith("Denoised, errors are equal to")
     for plain, denoised, bare in zip(*(table.rows[k:9:3] for k in range(3)), strict=True):
         assert denoised.mae == bare.mae != plain.mae
-    monkeypatch.setattr(jiang2019, "_BARE", "SDCF")  # what it is compared with is another model
-    assert table.verdict().startswith("Denoised, errors are NOT those of")
+    monkeypatch.setattr(jiang2019, "_RATED_ONLY", "SDCF")  # the comparison is with a different model
+    assert table.verdict().startswith("Denoised, errors are NOT equal to")
 
 
-def test_attacks_find_what_each_way_of_sharing_lets_them(folds):
+def test_attacks_depend_on_the_way_of_sharing(folds):
     rows = {(row.algorithm, row.attack): row for row in sdcf_table(folds, "parties", quick=True).rows}
     colluding = rows["SDCF, denoised, published", "value matching, the server with denoisers"]
     assert colluding.true == colluding.recall == 1 > colluding.base
-    alone = rows["SDCF, denoised, additive", "value matching, the server with each denoiser's sums"]
-    assert alone.true == alone.base  # nothing is matched: all is claimed
+    rated_only = rows["SDCF, denoised, additive", "value matching, the server with each denoiser's sums"]
+    assert rated_only.true == rated_only.base  # no value matches, so all pairs are claimed
     for algorithm in ("SDCF", "SDCF, denoised, published", "SDCF, denoised, additive"):
         assert rows[algorithm, "intersection of 3 rounds, the server"].auc > 0.5
         assert rows[algorithm, "gradients of two rounds, the server"].stars < 0.3
@@ -62,7 +66,7 @@ def test_attacks_find_what_each_way_of_sharing_lets_them(folds):
         assert 0 <= member.auc <= 1
 
 
-def test_tables_are_told_in_every_form(tmp_path, monkeypatch, capsys):
+def test_tables_are_shown_in_every_form(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: random_ratings(40, 20, 2, density=0.5))
     for table in ("temperature", "parties"):
         document = written(f"sdcf --table {table} --data {tmp_path} --quick", tmp_path / "out", table, capsys)

@@ -109,14 +109,14 @@ def test_threads_do_not_change_the_table(folds):
 def test_the_papers_counts(name):
     folds = list(KFold(5).split(load_movielens(find_data(f"{name}.zip")), key=Key.from_seed(0)))
     for row in fedrec_table(folds, "communication").rows:
-        for found, printed in zip((row.denoiser, row.ordinary), row.paper, strict=False):
-            assert abs(found - printed) <= 0.01 * printed
+        for result, printed in zip((row.denoiser, row.ordinary), row.paper, strict=False):
+            assert abs(result - printed) <= 0.01 * printed
 
 
 @pytest.mark.nightly
 def test_movielens_100k_is_the_papers():
     folds = list(KFold(5).split(load_movielens(find_data("ml-100k.zip")), key=Key.from_seed(0)))
-    # The paper's T_predict and one round more: with 5 itself, rho 2 and 3 come to .7481 and .7493.
+    # The paper's T_predict plus one round.  With the paper's 5, rho 2 and 3 have .7481 and .7493.
     for model, mae, rmse, room in (
         (FedRec(rho=0), 0.742, 0.943, (0.006, 0.007)),
         (FedRec(1, t_predict=11, t_local=10), 0.7440, 0.9432, (0.002, 0.002)),
@@ -135,6 +135,6 @@ def test_movielens_100k_is_the_papers():
 def test_movielens_1m_is_the_papers():
     train, test = next(KFold(5).split(load_movielens(find_data("ml-1m.zip")), key=Key.from_seed(0)))
     for rho, mae, rmse in ((0, 0.7193, 0.9106), (1, 0.7217, 0.9129), (2, 0.7239, 0.9152), (3, 0.7263, 0.9178)):
-        found = evaluate_ratings(FedRec(rho, t_predict=10, t_local=15).fit(train, key=Key.from_seed(0)), test)
-        assert abs(found["mae"] - mae) <= 0.005
-        assert abs(found["rmse"] - rmse) <= 0.005
+        result = evaluate_ratings(FedRec(rho, t_predict=10, t_local=15).fit(train, key=Key.from_seed(0)), test)
+        assert abs(result["mae"] - mae) <= 0.005
+        assert abs(result["rmse"] - rmse) <= 0.005

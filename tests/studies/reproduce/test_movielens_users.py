@@ -1,4 +1,4 @@
-"""How MovieLens's people become those who are trained on and tested."""
+"""Protocols that make train and tested users from the original users of MovieLens."""
 
 import numpy as np
 import pytest
@@ -21,14 +21,14 @@ KEY = Key.from_seed(3)
 
 @pytest.fixture(scope="module")
 def people():
-    """Sixty of 40 of 200 items: what is drawn of a row lies in no other."""
+    """Sixty users with 40 of 200 items each, so that a drawn row is a subset of one original row only."""
     rng = np.random.default_rng(1)
     items = np.concatenate([rng.choice(200, 40, replace=False) for _ in range(60)])
     return Interactions.from_arrays(np.repeat(np.arange(60), 40), items)
 
 
 def origins(rows, people):
-    """Of each drawn row, the person whose row holds all of it."""
+    """Return for each drawn row the original user with all of its items."""
     whole, drawn = (part.to_scipy().astype(np.int64) for part in (people, rows))
     within = (drawn @ whole.T).toarray() == rows.interactions_per_user()[:, None]
     assert (within.sum(axis=1) == 1).all()
@@ -38,25 +38,25 @@ def origins(rows, people):
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-def test_drawn_users_are_people_with_seven_tenths_of_their_rows(people):
-    drawn, again = resampled(people, people, n_users=2_000, key=KEY)
+def test_drawn_users_have_seven_tenths_of_an_original_row(people):
+    drawn, second_draw = resampled(people, people, n_users=2_000, key=KEY)
     who = origins(drawn, people)
-    np.testing.assert_array_equal(who, origins(again, people))
-    assert (again.interactions_per_user() == people.interactions_per_user()[who]).all()
-    assert drawn.n_interactions / again.n_interactions == pytest.approx(0.7, abs=0.02)
+    np.testing.assert_array_equal(who, origins(second_draw, people))
+    assert (second_draw.interactions_per_user() == people.interactions_per_user()[who]).all()
+    assert drawn.n_interactions / second_draw.n_interactions == pytest.approx(0.7, abs=0.02)
     counts = np.bincount(who, minlength=60)
-    assert counts.min() > 10  # of 33 on average
+    assert counts.min() > 10  # rows have 33 items on average
     assert len(set(drawn.global_user_ids.tolist())) == 2_000
     (other,) = resampled(people, n_users=2_000, key=KEY, draw=1)
     assert (origins(other, people) != who).mean() > 0.9
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_each_protocol_keeps_from_training(people, protocol):
+def test_items_that_each_protocol_excludes_from_training(people, protocol):
     train, served, test = PROTOCOLS[protocol](people, 300, KEY)
     assert served.n_users == test.n_users
     assert test.interactions_per_user().max() == 1
-    assert not served.to_scipy().multiply(test.to_scipy()).nnz  # nobody is tested on what its own row has
+    assert not served.to_scipy().multiply(test.to_scipy()).nnz  # no test item is in the user's own row
     assert (train is served) == (protocol != OTHER_PEOPLE)
     assert train.n_users == (60 if protocol == THEMSELVES else 300)
     if protocol == THEMSELVES:
@@ -67,7 +67,7 @@ def test_what_each_protocol_keeps_from_training(people, protocol):
     if protocol == OTHER_PEOPLE:
         assert not set(trained_on.tolist()) & set(whose.tolist())
         return
-    item = test.to_scipy().indices  # one each: rows of 28 items have one to hold out
+    item = test.to_scipy().indices  # one item per user, since rows of 28 items have one to hold out
     known = train.to_scipy()
     clones = [known[np.flatnonzero(trained_on == who)][:, j].sum() for who, j in zip(whose, item, strict=True)]
     assert (max(clones) == 0) == (protocol == HELD_OUT_FIRST)

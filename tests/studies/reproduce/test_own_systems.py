@@ -1,4 +1,4 @@
-"""Tables of our own systems: every figure a run that can be made by hand, and the pages show what was written."""
+"""Tables of this package's systems: each figure equals a separate run, and the pages show the stored results."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def figures(model, train, test, key):
 
 @pytest.fixture
 def small(monkeypatch):
-    """Two sizes."""
+    """Set two small sizes."""
     monkeypatch.setattr(module, "N_USERS_AND_ITEMS", ((1_500, 400), (900, 500)))
 
 
@@ -161,7 +161,7 @@ def test_the_command_writes_sizes(small, tmp_path, monkeypatch, capsys):
 
 
 def table_of(document):
-    """As the program had it when it wrote this."""
+    """Return the table of a stored document."""
     cells = [
         HitRatioCell(**{k: tuple(v) if isinstance(v, list) else v for k, v in c.items()}) for c in document["cells"]
     ]
@@ -170,7 +170,7 @@ def table_of(document):
 
 @pytest.mark.parametrize(("name", "header"), PAGES.items())
 def test_pages_show_what_the_program_wrote_or_no_figures(name, header):
-    """The table of a page is that of the stored document, whose verdict and form are of today's program."""
+    """Each page has the table of its stored document, and the verdict and format are up to date."""
     page, columns = header
     text, stored = (DOCS / page).read_text(), DOCS / "reproductions" / f"{name}.json"
     if not stored.exists():  # not measured for this version
@@ -186,8 +186,8 @@ def test_pages_show_what_the_program_wrote_or_no_figures(name, header):
 
 def test_another_page_quotes_no_figures_that_were_not_measured_for_this_version():
     page = "fmf/dp-fmf.md"
-    found = (DOCS / "explanation/systems" / page).read_text().splitlines()
-    quoted = [line for line in found if line.startswith("| DPGram |")]
+    result = (DOCS / "explanation/systems" / page).read_text().splitlines()
+    quoted = [line for line in result if line.startswith("| DPGram |")]
     assert bool(quoted) is (DOCS / "reproductions" / "dp-gram-movielens.json").exists()
 
 

@@ -1,4 +1,4 @@
-"""What all reproductions share: their options, and parts of long computations that are kept."""
+"""Code that all reproductions share: options, and stored parts of long computations."""
 
 import csv
 import json
@@ -9,7 +9,7 @@ import pytest
 from fastfedrec.cli.main import main
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.studies.reproduce.liang2021 import fedrec_table
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, run_or_load
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
@@ -20,12 +20,12 @@ def test_a_part_is_kept_and_a_broken_file_is_made_again(tmp_path, content):
     if content is not None:
         path.parent.mkdir()
         path.write_bytes(content)
-    assert kept(path.parent, "part", {"a": 1}, lambda: [2]) == [2]
+    assert run_or_load(path.parent, "part", {"a": 1}, lambda: [2]) == [2]
     assert json.loads(path.read_text()) == {"settings": {"a": 1}, "run": [2]}
     assert list(path.parent.iterdir()) == [path]
-    assert kept(path.parent, "part", {"a": 1}, lambda: pytest.fail("made again")) == [2]
-    assert kept(path.parent, "part", {"a": 3}, lambda: [4]) == [4]
-    assert kept(None, "part", {"a": 3}, lambda: [5]) == [5]
+    assert run_or_load(path.parent, "part", {"a": 1}, lambda: pytest.fail("made again")) == [2]
+    assert run_or_load(path.parent, "part", {"a": 3}, lambda: [4]) == [4]
+    assert run_or_load(None, "part", {"a": 3}, lambda: [5]) == [5]
 
 
 def test_options_are_plain_values():
@@ -60,4 +60,4 @@ def test_bad_options(options, error, message):
     with pytest.raises(error, match=message):
         RunOptions(**options)
     with pytest.raises(error, match=message):
-        fedrec_table([], "2", **options)  # every reproduction makes them of what it is given
+        fedrec_table([], "2", **options)  # every reproduction creates them from its arguments

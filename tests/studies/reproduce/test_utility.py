@@ -1,4 +1,4 @@
-"""Utility over epsilon: each figure is a run that can be made by hand, and the page shows what was written."""
+"""Utility over epsilon: each figure equals a separate run, and the page shows the stored results."""
 
 import json
 from pathlib import Path
@@ -18,12 +18,12 @@ REPRODUCTIONS = Path(__file__).resolve().parents[3] / "docs" / "reproductions"
 
 @pytest.fixture
 def small(monkeypatch):
-    """Two kinds of data, one epsilon, and 300 tested users."""
+    """Set two kinds of data, one epsilon, and 300 tested users."""
     sizes = {"movies": ("movielens-1m", 500, 300), "check-ins": ("check-ins", 400, 250)}
     monkeypatch.setattr(module, "SIZES", sizes)
     monkeypatch.setattr(module, "QUICK_SIZE", (300, 300))
     monkeypatch.setattr(module, "EPSILONS", (8.0,))
-    monkeypatch.setattr(module, "MOST_TESTED", 300)
+    monkeypatch.setattr(module, "MAX_TESTED", 300)
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def test_figures_by_hand(small):
 
 
 def test_many_items_are_compared_with_another_model_without_privacy(small, monkeypatch):
-    monkeypatch.setattr(module, "MOST_ITEMS_OF_EASE", 249)
+    monkeypatch.setattr(module, "MAX_EASE_ITEMS", 249)
     names = {cell.model for cell in utility_table(n_seeds=1).cells}
     assert "ImplicitALS, not private" in names
     assert "EASE, not private" not in names
@@ -101,7 +101,7 @@ def test_the_command_writes_it(small, tmp_path, capsys):
 
 
 def test_the_page_plots_what_the_program_wrote():
-    """The stored document is of a whole run, of every kind of data and trust model."""
+    """The stored document has a whole run, with every kind of data and trust model."""
     document = json.loads((REPRODUCTIONS / "private-recommender-utility.json").read_text())
     cells = [
         UtilityCell(**{k: tuple(v) if isinstance(v, list) else v for k, v in c.items()}) for c in document["cells"]

@@ -24,7 +24,13 @@ def folds():
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch):
-    for name, value in {"COHORT": 12, "MANY": 20, "WHOLE": 6, "N_RECORDED": 4, "_EPOCHS": 1}.items():
+    for name, value in {
+        "COHORT_SIZE": 12,
+        "N_MORE_ROUNDS": 20,
+        "N_FULL_ROUNDS": 6,
+        "N_RECORDED": 4,
+        "_EPOCHS": 1,
+    }.items():
         monkeypatch.setattr(wu2021, name, value)
     monkeypatch.setattr(wu2021, "FedGNN", lambda *a, **o: FedGNN(*a, n_factors=8, **{"n_pseudo_items": 20} | o))
 
@@ -32,7 +38,7 @@ def _small(monkeypatch):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-def test_rows_are_what_the_models_give(folds):
+def test_rows_equal_the_models_figures(folds):
     table = fedgnn_table(folds, "parts")
     assert [(row.model, row.n_rounds) for row in table.rows] == [
         *zip(LADDER, [5, 5, 5, 5, 5, 20, 6], strict=True),
@@ -41,10 +47,10 @@ def test_rows_are_what_the_models_give(folds):
     bare = {"noise_scale": 0.0, "n_pseudo_items": 0, "clip": 1e3, "n_neighbors": 0}
     models = {4: FedGNN("published", n_factors=8, n_rounds=5, cohort_size=12, **bare)}
     models[6] = FedGNN("published", n_factors=8, n_rounds=6, cohort_size=60, **bare)
-    for place, model in models.items():
+    for position, model in models.items():
         for seed, (train, test) in enumerate(folds):
             expected = evaluate_ratings(model.fit(train, key=Key.from_seed(seed)), test)
-            row = table.rows[place]
+            row = table.rows[position]
             assert (row.mae[seed], row.rmse[seed]) == (expected["mae"], expected["rmse"])
 
 
@@ -55,28 +61,30 @@ def test_the_verdict_names_the_part_that_costs_most(folds):
     table = fedgnn_table(folds, "parts", quick=True)
     rmse = [row.rmse[0] for row in table.rows[:7]]
     gains = [before - after for before, after in itertools.pairwise(rmse)]
-    most = LADDER[1 + gains.index(max(gains))]
-    told = table.verdict()
-    assert told.startswith(f"Of the changes to the printed settings '{most}' is worth most, {max(gains):.3f}")
-    assert f"The least error is {min(rmse):.3f} ('{LADDER[rmse.index(min(rmse))]}')" in told
+    change = LADDER[1 + gains.index(max(gains))]
+    verdict = table.verdict()
+    assert verdict.startswith(
+        f"The change to the printed settings with the largest gain is '{change}', {max(gains):.3f}"
+    )
+    assert f"The smallest error is {min(rmse):.3f} ('{LADDER[rmse.index(min(rmse))]}')" in verdict
 
 
-def test_attacks_find_what_noise_and_pseudo_items_let_them(folds):
+def test_attacks_depend_on_noise_and_pseudo_items(folds):
     rows = {(row.algorithm, row.attack): row for row in fedgnn_table(folds, "parties").rows}
     values = "row values of one round, the server"
     assert rows["without noise", values].auc > 0.9
     assert abs(rows["as printed", values].auc - 0.5) < 0.1
     for name in ("as printed", "without noise"):
-        found = rows[name, "intersection of 4 rounds, the server"]
-        assert found.recall == 1
-        assert found.true > found.base
+        result = rows[name, "intersection of 4 rounds, the server"]
+        assert result.recall == 1
+        assert result.true > result.base
     member = rows["guaranteed, epsilon 2", "membership by losses, the public"]
     assert member.claimed is member.stars is None
     assert 0 <= member.auc <= 1
     assert sum(name == "guaranteed, epsilon 2" for name, _ in rows) == 1  # its server has no messages to attack
 
 
-def test_tables_are_told_in_every_form(tmp_path, monkeypatch, capsys):
+def test_tables_are_shown_in_every_form(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: random_ratings(40, 60, 2, density=0.3))
     for table in ("parts", "parties"):
         document = written(f"fedgnn --table {table} --data {tmp_path} --quick", tmp_path / "out", table, capsys)

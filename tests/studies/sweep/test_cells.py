@@ -1,4 +1,4 @@
-"""What is better than what, and fronts, by hand."""
+"""Comparisons of cells, and fronts, computed by hand."""
 
 import math
 
@@ -31,10 +31,10 @@ def test_a_front_by_hand():
     cheap, tie, better = cell(0.50, 1.0), cell(0.505, 2.0), cell(0.6, 3.0)
     worse, open_to_all = cell(0.45, 3.0), cell(0.9, math.inf)
     assert pareto_front([worse, better, open_to_all, tie, cheap], "central", "hr@10") == [cheap, better]
-    # A tie that costs no more is on the front as well, one that is clearly worse at that cost is not.
+    # A tie at the same cost is on the front as well, and a clearly worse cell at that cost is not.
     twin = cell(0.598, 3.02, name="B")
     assert pareto_front([cheap, better, twin, worse], "central", "hr@10") == [cheap, better, twin]
-    # Small steps, none of which shows, add up to one that does.
+    # Small steps are insignificant one at a time, and significant in sum.
     steps = [cell(0.5 + 0.01 * n, 1.0 + n) for n in range(4)]
     assert pareto_front(steps, "central", "hr@10") == [steps[0], steps[2]]
 
@@ -49,7 +49,7 @@ def test_costs_are_compared_in_one_trust_model_only():
 
 
 def test_trust_in_an_entity_is_not_local():
-    # Its ledger has a figure against the server, which rests on an entity that has seen the data.
+    # Its ledger has an epsilon against the server, but the guarantee depends on an entity that sees the data.
     entity = cell(0.5, 1.0, server=1.0, shuffled=1.0, trust=("entity",))
     assert [entity.true_epsilon(trust) for trust in ("local", "shuffle", "central")] == [math.inf, math.inf, 1.0]
     assert pareto_front([entity], "local", "hr@10") == []
@@ -64,7 +64,7 @@ def test_the_order_of_cells_changes_no_front():
     front = pareto_front(cells, "central", "hr@10")
     assert {c.system for c in pareto_front(cells[::-1], "central", "hr@10")} == {c.system for c in front}
     assert front
-    for member in front:  # nothing that costs as much or less is better
+    for member in front:  # no cell of at most this cost is better
         assert not [
             c for c in cells if c.epsilon["public"] <= member.epsilon["public"] and is_better(c, member, "hr@10")
         ]

@@ -1,4 +1,4 @@
-"""Sweeps: cells by hand, what is kept, what fails, and the command."""
+"""Sweeps: cells computed by hand, stored runs, failures, and the command."""
 
 import json
 import math
@@ -33,9 +33,9 @@ def quick(settings, data=SMALL, **arguments):
 
 @pytest.mark.parametrize("is_generated", [False, True])
 def test_a_cell_by_hand(data, is_generated):
-    found = quick(grid("dp-gram", epsilon=[1.0, 4.0]), SMALL if is_generated else data, n_tested=250)
-    assert found.failures == ()
-    for cell, epsilon in zip(found.cells, (1.0, 4.0), strict=True):
+    result = quick(grid("dp-gram", epsilon=[1.0, 4.0]), SMALL if is_generated else data, n_tested=250)
+    assert result.failures == ()
+    for cell, epsilon in zip(result.cells, (1.0, 4.0), strict=True):
         assert (cell.system, cell.parameters) == ("DPGram", {"epsilon": epsilon})
         moved = []
         for seed in cell.seeds:
@@ -43,7 +43,7 @@ def test_a_cell_by_hand(data, is_generated):
             whole = datasets.generate_implicit(300, 60, key=key, mean_interactions=28.0) if is_generated else data
             train, test = next(LeaveOneOut().split(whole, key=key))
             chosen = np.argsort(key.uniform("sweep.tested", size=test.n_users), kind="stable")[:250]
-            some = test.keep_interactions(np.isin(np.arange(test.n_users), chosen))  # one of each user
+            some = test.keep_interactions(np.isin(np.arange(test.n_users), chosen))  # one item per user
             model = DPGram(epsilon).fit(train, key=key)
             assert {name: values[seed] for name, values in cell.metrics.items()} == evaluate(
                 model, train, some, candidates=Sampled(20), key=key
@@ -52,7 +52,7 @@ def test_a_cell_by_hand(data, is_generated):
             assert cell.epsilon["server"] == cell.epsilon["shuffled_server"] == math.inf
             totals = model.communication_.to_dict()
             moved.append({way: totals[f"{way}_per_client"] for way in ("download", "upload")})
-        assert cell.bytes_per_client == {way: max(each[way] for each in moved) for way in ("download", "upload")}
+        assert cell.bytes_per_client == {way: max(n_bytes[way] for n_bytes in moved) for way in ("download", "upload")}
         assert cell.n_tested == 250
         assert cell.trust == ("central",)
 
@@ -74,7 +74,7 @@ def test_finished_runs_are_kept_and_read_again(tmp_path, monkeypatch):
     assert len(list(tmp_path.iterdir())) == 4
     measure = runs._measure
     made = []
-    monkeypatch.setattr(runs, "_measure", lambda data, job, *rest: made.append(job) or measure(data, job, *rest))
+    monkeypatch.setattr(runs, "_measure", lambda data, job, *args: made.append(job) or measure(data, job, *args))
     assert quick(settings, folder=tmp_path) == first
     assert made == []
     quick([*settings, *grid("dp-popularity", epsilon=3.0)], folder=tmp_path)
@@ -114,12 +114,12 @@ def test_threads_and_processes_change_no_figure():
 
 
 def test_a_failing_run_is_named_and_stops_nothing(tmp_path):
-    settings = [*grid("fedrec"), *grid("dp-popularity", epsilon=1.0)]  # the first wants ratings
-    found = quick(settings, folder=tmp_path)
-    assert [cell.system for cell in found.cells] == ["DPPopularity"]
-    assert {(failure["system"], failure["seed"]) for failure in found.failures} == {("FedRec", 0), ("FedRec", 1)}
-    assert "must hold ratings as values" in found.failures[0]["error"]
-    assert "failed: FedRec" in found.summary()
+    settings = [*grid("fedrec"), *grid("dp-popularity", epsilon=1.0)]  # FedRec needs ratings
+    result = quick(settings, folder=tmp_path)
+    assert [cell.system for cell in result.cells] == ["DPPopularity"]
+    assert {(failure["system"], failure["seed"]) for failure in result.failures} == {("FedRec", 0), ("FedRec", 1)}
+    assert "must hold ratings as values" in result.failures[0]["error"]
+    assert "failed: FedRec" in result.summary()
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -132,23 +132,23 @@ def test_warnings_of_the_evaluation_are_told():
 def test_a_process_that_dies_takes_only_its_own_run(tmp_path):
     protocol = Protocol(("hr@10",), Sampled(20), 100, 1e-6)
     jobs = [_job(Setting("popularity", {}), seed, {}) for seed in (0, 1, 2)]
-    found = {job.seed: run for job, run in run_all(jobs, DyingData(), protocol, tmp_path, n_jobs=2, n_threads=2)}
-    assert found[1] == {"error": DIED}
-    assert found[0]["metrics"]["hr@10"] > 0
-    assert found[2]["metrics"]["hr@10"] > 0
+    result = {job.seed: run for job, run in run_all(jobs, DyingData(), protocol, tmp_path, n_jobs=2, n_threads=2)}
+    assert result[1] == {"error": DIED}
+    assert result[0]["metrics"]["hr@10"] > 0
+    assert result[2]["metrics"]["hr@10"] > 0
 
 
 def test_a_split_is_not_taken_for_that_of_other_data():
-    # Two sources in turn, under one seed: were the last split kept by name alone, both would have the same users.
+    # Two sources alternate under one seed; a cache of splits by seed alone would give both the same users.
     for n_users in (200, 300, 200):
         (cell,) = quick(grid("popularity"), GeneratedData(n_users, 60), seeds=1).cells
         assert cell.n_tested == n_users
 
 
 def test_baselines_are_added_once_and_marked(data):
-    found = sweep(grid("dp-popularity", epsilon=1.0), data, seeds=1)
-    assert [cell.is_baseline for cell in found.cells] == [False] + [True] * (len(baselines()) - 1)
-    assert {"Popularity", "EASE", "FMFLDP", "DPPopularity"} == {cell.system for cell in found.cells}
+    result = sweep(grid("dp-popularity", epsilon=1.0), data, seeds=1)
+    assert [cell.is_baseline for cell in result.cells] == [False] + [True] * (len(baselines()) - 1)
+    assert {"Popularity", "EASE", "FMFLDP", "DPPopularity"} == {cell.system for cell in result.cells}
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
@@ -226,11 +226,11 @@ def test_negatives_are_those_of_evaluate_and_are_named(tmp_path, capsys):
     ("argv", "message"),
     [
         (["--users", "300"], "--system is required"),
-        (["--system", "dp-gram", "--users", "300"], "--users and --items go together"),
+        (["--system", "dp-gram", "--users", "300"], "--users and --items must be given together"),
         (["--set", "epsilon=1", "--users", "300"], "--set must follow the --system"),
         (["--system", "dp-gram", "--set", "epsilon=x", "--users", "300", "--items", "60"], "epsilon"),
         (["--system", "dp-gram"], "one of the arguments --data --train --users --advice --choices is required"),
-        (["--choices", "--system", "dp-gram"], "--choices has its own systems"),
+        (["--choices", "--system", "dp-gram"], "--choices measures fixed systems"),
     ],
 )
 def test_the_command_refuses(tmp_path, capsys, argv, message):
@@ -253,7 +253,7 @@ def test_values_are_divided_at_their_own_commas(text, values):
 
 
 def test_a_change_of_anything_that_figures_depend_on_is_another_version():
-    parts = set(runs._parts())
+    parts = set(runs._hashed_files())
     assert {"mechanisms/clipping.py", "mechanisms/client_sampling.py", "compute/networks/client_updates.py"} <= parts
     assert {"compute/networks/_client_steps.py", "studies/sweep/runs.py", "_kernels/compute/networks/gru.py"} <= parts
     assert len([name for name in parts if name.endswith((".so", ".pyd"))]) >= 25

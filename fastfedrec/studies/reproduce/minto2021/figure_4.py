@@ -18,27 +18,27 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.evaluation import LeaveOneOut
-from fastfedrec.studies.reproduce._trials import each, evaluate_quietly, mean_and_deviation
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
+from fastfedrec.studies.reproduce._trials import evaluate_quietly, mean_and_deviation, track_progress
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, run_or_load
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
 
 __all__ = ["Cell", "Figure4", "figure_4"]
 
-# HR@10 by (users, items), read off the table under Figure 4; its "10K" items are the 9,781 of section 4.1.
+# HR@10 by (users, items), from the table under Figure 4; its "10K" items are the 9,781 of section 4.1.
 PUBLISHED = {
     (1_000, 1_000): 0.1160, (10_000, 1_000): 0.6325, (50_000, 1_000): 0.6972,
     (1_000, 5_000): 0.1010, (10_000, 5_000): 0.1988, (50_000, 5_000): 0.6801,
     (1_000, 9_781): 0.1090, (10_000, 9_781): 0.1216, (50_000, 9_781): 0.5654,
 }  # fmt: skip
-N_USERS, N_ITEMS = 75_040, 9_781  # of the paper's whole data set
-MIN_INTERACTIONS = 60  # of a user and of an item
-ENOUGH = 0.95  # a user's copy may have a few items less after the filter than the paper counts
+N_USERS, N_ITEMS = 75_040, 9_781  # size of the paper's whole data set
+MIN_INTERACTIONS = 60  # minimum number of interactions of a user and of an item
+MIN_ITEM_SHARE = 0.95  # accepted share of the paper's items, since copies of the data have a few items less
 METRIC, N_NEGATIVES = "hr@10", 99
 QUICK_USERS = 10_000
 OURS = "FMF-LDP"
 AS_PUBLISHED = "FMF-LDP, as published"
-TWIN = "without privacy"
+NOT_PRIVATE = "without privacy"
 POPULARITY = "popularity"
 DP_POPULARITY = "DP popularity, epsilon 1"
 GENERATED = (
@@ -47,17 +47,17 @@ GENERATED = (
 LEGEND = (
     "HR@10 by leave one out among 99 unseen items; mean and standard deviation over seeds, each with a subset, a split "
     "and noise of its own (simulations).\n"
-    "epsilon: of a user in the whole run of FMF-LDP, in nats: against a server that sees who sent what, and the same "
-    "behind a shuffler."
+    "epsilon: of a user in the whole run of FMF-LDP, in nats: against a server that links reports to users, and the "
+    "same behind a shuffler."
 )
 
 
 def _models() -> dict[str, Any]:
-    """The figure's setting, which is FMFLDP's default, and what must stand beside it."""
+    """Return FMFLDP at the figure's setting, which is its default, and the models that it is compared with."""
     return {
         AS_PUBLISHED: FMFLDP(5, 2.5, n_reports=100, n_rounds=20, variant="published"),
         OURS: FMFLDP(5, 2.5, n_reports=100, n_rounds=20),
-        TWIN: FMFLDP(5, None, n_rounds=20),
+        NOT_PRIVATE: FMFLDP(5, None, n_rounds=20),
         POPULARITY: Popularity(),
         DP_POPULARITY: DPPopularity(1.0),
     }
@@ -70,13 +70,13 @@ class Cell:
     Parameters
     ----------
     n_users, n_items : int
-        As they ran.
+        Numbers of users and items of the runs.
     published : float
         The paper's HR@10.
     hit_ratios, fit_seconds : dict of str to list of float
-        By model, one figure a seed.
+        HR@10 and duration of the fit by model, for each seed.
     epsilon : dict of str to (float or "infinite")
-        What one run of FMF-LDP costs a user, in nats, by adversary as in `Ledger.epsilon`; "infinite" is no guarantee.
+        Cost of one run of FMF-LDP for a user, in nats, by view as in `Ledger.epsilon`; "infinite" is no guarantee.
     """
 
     n_users: int
@@ -89,16 +89,16 @@ class Cell:
 
 @dataclass(frozen=True)
 class Figure4(SideBySide):
-    """The figure, side by side with ours.
+    """The published figure and the computed one.
 
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     cells : tuple of Cell
-        By users, then items.
+        Cells by users, then items.
     skipped : tuple of str
-        What the data are too small for.
+        Cells that the data are too small for.
     """
 
     cells: tuple[Cell, ...]
@@ -109,11 +109,11 @@ class Figure4(SideBySide):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the data are too small for."""
+        """Cells that the data are too small for."""
         return self.skipped
 
     def verdict(self) -> str:
-        """Say in how many cells FMF-LDP beats popularity, by the means.
+        """Count the cells with FMF-LDP above popularity, by the means.
 
         Returns
         -------
@@ -122,12 +122,12 @@ class Figure4(SideBySide):
         """
         sentences = []
         for name in (OURS, AS_PUBLISHED):
-            won = sum(_mean(cell, name) > _mean(cell, POPULARITY) for cell in self.cells)
-            sentences.append(f"{name}: above popularity in {won} of {len(self.cells)} cells.")
+            n_above = sum(_mean(cell, name) > _mean(cell, POPULARITY) for cell in self.cells)
+            sentences.append(f"{name}: above popularity in {n_above} of {len(self.cells)} cells.")
         return "\n".join(sentences)
 
     def _draw(self, figure: Any) -> None:
-        """A panel for each number of users."""
+        """Draw a panel for each number of users."""
         users = sorted({cell.n_users for cell in self.cells})
         figure.set_size_inches(4 * len(users) + 1, 4.5)
         panels = figure.subplots(1, len(users), sharey=True, squeeze=False)[0]
@@ -136,8 +136,8 @@ class Figure4(SideBySide):
             x = [cell.n_items for cell in cells]
             panel.plot(x, [cell.published for cell in cells], "k--o", label="the paper")
             for name in cells[0].hit_ratios:
-                found = [cell.hit_ratios[name] for cell in cells]
-                spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in found]
+                ratios = [cell.hit_ratios[name] for cell in cells]
+                spread = [statistics.stdev(values) if len(values) > 1 else 0.0 for values in ratios]
                 panel.errorbar(x, [_mean(cell, name) for cell in cells], spread, marker=".", label=name)
             panel.set(title=f"{n_users:,} users", xlabel="items", ylim=(0, 1))
         panels[0].set_ylabel(METRIC.upper())
@@ -164,29 +164,28 @@ class Figure4(SideBySide):
 def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> Figure4:
     """Compute Figure 4 of the FMF-LDP paper: HR@10 over numbers of users and items.
 
-    The paper samples its subsets from MovieLens 20M, of which it keeps users and items with at least 60 interactions.
-    Here users and items of a subset are drawn uniformly, for each seed anew.
+    The paper samples its subsets from the users and items of MovieLens 20M with at least 60 interactions.  Here each
+    seed draws its users and items of a subset uniformly.
 
     Parameters
     ----------
     data : Interactions or None
-        MovieLens 20M, or anything else; what is greater than 0 counts, and the filter is applied to it.  None
+        MovieLens 20M or similar data.  Values above 0 count as interactions, and the filter is applied.  None
         generates data of the paper's shape.
     n_seeds : int
-        Subsets, splits and noise from the seeds 0, 1, ...: these are simulations.
+        Number of seeds for subsets, splits and noise: the runs are simulations.
     **options : object
-        As for `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: leave out the cells of more than 10,000
-        users.
+        Options of `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: omit cells of more than 10,000 users.
 
     Returns
     -------
     Figure4
-        Cells that the data are too small for are left out, and named.
+        The figure.  Cells that the data are too small for are omitted, and `skipped` lists them.
 
     Raises
     ------
     ValueError
-        The data are too small for every cell.
+        If the data are too small for every cell.
 
     References
     ----------
@@ -197,6 +196,7 @@ def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: A
     how = RunOptions(**options)
     data, source = paper_data(data, how.n_threads)
     sizes, skipped = _fitting_sizes(data, QUICK_USERS if how.quick else max(PUBLISHED)[0])
+    # The checksum covers the sparsity pattern alone, because the data are binarized.
     settings = {
         "version": __version__,
         "source": source,
@@ -207,34 +207,35 @@ def figure_4(data: Interactions | None = None, *, n_seeds: int = 3, **options: A
         "n_threads": how.n_threads,
     }
     runs = [(size, seed) for size in sizes for seed in range(n_seeds)]
-    found: dict[tuple[int, int], list[dict[str, Any]]] = {size: [] for size in sizes}
-    for size, seed in each(runs, how, "Figure 4", "run"):
+    results: dict[tuple[int, int], list[dict[str, Any]]] = {size: [] for size in sizes}
+    for size, seed in track_progress(runs, how, "Figure 4", "run"):
         name, run = f"cell-{size[0]}x{size[1]}-seed-{seed}", functools.partial(_run, data, size, seed, how.n_threads)
-        found[size].append(kept(how.folder, name, settings, run))
-    cells = tuple(_join(size, found[size]) for size in sorted(sizes))
+        results[size].append(run_or_load(how.folder, name, settings, run))
+    cells = tuple(_join(size, results[size]) for size in sorted(sizes))
     return Figure4(source, settings | {"n_seeds": n_seeds}, cells, tuple(skipped))
 
 
 def paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = False) -> tuple[Interactions, str]:
-    """What is computed on, and a sentence that says which data these are.
+    """Return the paper's data, or generated data of their shape, and a description.
 
     Parameters
     ----------
     data : Interactions or None
-        Binarized and filtered as the paper does; None generates data of its shape.
+        Data that are binarized and filtered as in the paper; None generates data of its shape.
     n_threads : int
-        At least 1.
+        Number of threads, at least 1.
     timestamps : bool
-        Generated data say which interaction of a user was drawn last.
+        Whether generated data have the order of each user's draws as timestamps.
 
     Returns
     -------
     data : Interactions
-        As the paper keeps them.
+        Filtered or generated data.
     source : str
-        The first line of a page.
+        Description, which is the first line of a page.
     """
     if data is None:
+        # Generated data are the same for all seeds; each seed draws its own subset of them.
         options: dict[str, Any] = {"preset": "movielens-20m", "timestamps": timestamps, "n_threads": n_threads}
         return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(0), **options), GENERATED
     check_instance("data", data, Interactions, "use datasets.load_movielens")
@@ -248,34 +249,36 @@ def paper_data(data: Interactions | None, n_threads: int, *, timestamps: bool = 
 
 
 def subset_of(data: Interactions, size: tuple[int, int], key: Key) -> Interactions:
-    """So many users and items, drawn uniformly.
+    """Draw a subset of users and items uniformly.
 
     Parameters
     ----------
     data : Interactions
-        The whole.
+        The whole data set.
     size : tuple of int
-        Users and items; where there are fewer, all.
+        Numbers of users and of items; all of them if there are fewer.
     key : Key
-        Chooses them.
+        Key of the draw.
 
     Returns
     -------
     Interactions
-        In the order of `data`.
+        The subset, in the order of `data`.
     """
     users = key.permutation("reproduce.minto2021.users", size=data.n_users)[: size[0]]
     items = key.permutation("reproduce.minto2021.items", size=data.n_items)[: size[1]]
+    # Sorted rows keep the order of `data`.
     return data.select_users(np.sort(users)).select_items(items)
 
 
-def _fitting_sizes(data: Interactions, most_users: int) -> tuple[list[tuple[int, int]], list[str]]:
-    """The published sizes that the data have, and why the others are left out."""
+def _fitting_sizes(data: Interactions, max_users: int) -> tuple[list[tuple[int, int]], list[str]]:
+    """Return the published sizes that the data are large enough for, and a line for each omitted one."""
     sizes, skipped = [], []
     for n_users, n_items in sorted(PUBLISHED):
-        if n_users > most_users:
+        if n_users > max_users:
             continue
-        if n_users > data.n_users or ENOUGH * n_items > data.n_items:
+        # After the filter, copies of the data may have a few items less than the paper counts.
+        if n_users > data.n_users or MIN_ITEM_SHARE * n_items > data.n_items:
             skipped.append(f"{n_users:,} x {n_items:,}: left out, the data have {data.n_users:,} x {data.n_items:,}")
         else:
             sizes.append((n_users, n_items))
@@ -289,13 +292,14 @@ def _fitting_sizes(data: Interactions, most_users: int) -> tuple[list[tuple[int,
 
 
 def _run(data: Interactions, size: tuple[int, int], seed: int, n_threads: int) -> dict[str, Any]:
-    """Every model on one subset, one split and one set of negatives."""
+    """Fit and evaluate every model on one subset, one split and one set of negatives."""
     key = Key.from_seed(seed)
     subset = subset_of(data, size, key)
     train, test = next(LeaveOneOut().split(subset, key=key))
     hit_ratios, fit_seconds = {}, {}
     models = _models()
     for name, model in models.items():
+        # Only the fit is timed, without split and evaluation.
         started = time.perf_counter()
         model.fit(train, key=key, n_threads=n_threads)
         fit_seconds[name] = time.perf_counter() - started
@@ -310,9 +314,10 @@ def _run(data: Interactions, size: tuple[int, int], seed: int, n_threads: int) -
 
 
 def _join(size: tuple[int, int], runs: Sequence[dict[str, Any]]) -> Cell:
-    def by_model(what: str) -> dict[str, list[float]]:
-        return {name: [run[what][name] for run in runs] for name in runs[0][what]}
+    def by_model(field: str) -> dict[str, list[float]]:
+        return {name: [run[field][name] for run in runs] for name in runs[0][field]}
 
+    # Sizes and cost are equal for all seeds.
     users, items, epsilon = (runs[0][name] for name in ("n_users", "n_items", "epsilon"))
     return Cell(users, items, PUBLISHED[size], by_model("hit_ratios"), by_model("fit_seconds"), epsilon)
 

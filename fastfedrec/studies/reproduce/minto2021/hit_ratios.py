@@ -14,18 +14,18 @@ from fastfedrec.core.text import epsilon_from_json, format_epsilon
 from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import LeaveOneOut, Split
-from fastfedrec.studies.reproduce._trials import each, evaluate_quietly, mean_and_deviation
+from fastfedrec.studies.reproduce._trials import evaluate_quietly, mean_and_deviation, track_progress
 from fastfedrec.studies.reproduce.minto2021.figure_4 import (
     AS_PUBLISHED,
     DP_POPULARITY,
     N_NEGATIVES,
+    NOT_PRIVATE,
     OURS,
     POPULARITY,
-    TWIN,
     paper_data,
     subset_of,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity, Random
 from fastfedrec.systems.dplcf import DPLCF
 from fastfedrec.systems.fmf.fmf_ldp import FMFLDP
@@ -35,22 +35,23 @@ __all__ = ["HitRatioFigure", "Line", "hit_ratio_figure"]
 FIGURES = ("2", "3", "5")
 EPSILONS = (0.5, 1.0, 2.5, 5.0)
 N_REPORTS = {"2": (1, 50, 100, 250), "3": (50, 100), "5": (100, 250)}
+# Numbers of users and items; Figure 5 has the whole data set.
 SIZES = {"2": ((1_000, 1_000), (10_000, 1_000), (50_000, 1_000)), "3": ((10_000, 1_000), (50_000, 1_000))}
-ROUNDS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30)  # of a learning curve
+ROUNDS = (1, 2, 3, 5, 7, 10, 15, 20, 25, 30)  # rounds at which a learning curve is evaluated
 CUTOFFS = (2, 5, 10)
 # The table under Figure 5: HR@2, HR@5 and HR@10.
 DPLCF_, RANDOM = "DPLCF", "random"
 PUBLISHED = {
-    TWIN: (0.4310, 0.6700, 0.8179), DPLCF_: (0.4203, 0.5969, 0.7000), RANDOM: (0.0200, 0.0500, 0.1000),
+    NOT_PRIVATE: (0.4310, 0.6700, 0.8179), DPLCF_: (0.4203, 0.5969, 0.7000), RANDOM: (0.0200, 0.0500, 0.1000),
     f"{AS_PUBLISHED}, k = 100": (0.2163, 0.3755, 0.5131), f"{AS_PUBLISHED}, k = 250": (0.2315, 0.3980, 0.5384),
 }  # fmt: skip
-SAID = {
+PAPER_CLAIMS = {
     "2": "The paper: at k = 1 no better than random; from 1,000 to 10,000 users about 150% more, to 50,000 about 50% "
     "more; from k = 50 to 100 about 10% more, to 250 about 5%; .7 and higher in some cases. It prints no points.",
     "3": "The paper: HR@10 above .5 after 5 to 10 epochs; k decides how fast, the number of users where it ends.",
     "5": "The paper: five times random, below its non-private twin and DPLCF.",
 }
-_EPSILON, _N_ROUNDS = 2.5, 20  # where the figure does not vary them
+_EPSILON, _N_ROUNDS = 2.5, 20  # values for figures that do not vary them
 _QUICK_SIZE = (1_000, 1_000)
 _VARIANTS = {OURS: "guaranteed", AS_PUBLISHED: "published"}
 
@@ -64,16 +65,15 @@ class Line:
     Parameters
     ----------
     panel, model : str
-        Where it is drawn, and its name.
+        Names of the panel and of the model.
     x : tuple of float
-        Epsilon of a report in Figure 2, rounds in 3, K in 5.
+        Epsilon of a report in Figure 2, rounds in Figure 3, K in Figure 5.
     hit_ratios : tuple of list of float
-        At each x, one figure a seed.
+        Hit ratios of all seeds at each x.
     epsilon : tuple of dict of str to (float or "infinite")
-        At each x, what the run until then costs a user, in nats, by adversary as in `Ledger.epsilon`; "infinite" is
-        no guarantee.
+        Cost of the run up to each x for a user, in nats, by view as in `Ledger.epsilon`; "infinite" is no guarantee.
     published : tuple of float or None
-        The paper's, where it prints them.
+        The paper's hit ratios; None if it does not print them.
     """
 
     panel: str
@@ -85,7 +85,7 @@ class Line:
 
     @property
     def means(self) -> list[float]:
-        """Over seeds."""
+        """Means over seeds at each x."""
         return [statistics.fmean(values) for values in self.hit_ratios]
 
 
@@ -96,11 +96,11 @@ class HitRatioFigure(SideBySide):
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     figure : str
-        One of `FIGURES`.
+        Name of the figure, one of `FIGURES`.
     lines : tuple of Line
-        By panel.
+        Lines by panel.
     """
 
     figure: str
@@ -108,25 +108,25 @@ class HitRatioFigure(SideBySide):
 
     @property
     def title(self) -> str:
-        """System, and number of the figure."""
+        """Name of the system, and number of the figure."""
         return f"FMF-LDP, Figure {self.figure}: {self._measured} over {self._over}"
 
     @property
     def legend(self) -> str:
-        """What the columns mean."""
+        """Meaning of the columns."""
         held_out = "the last item drawn or rated" if self.figure == "5" else "an item at random"
         return (
             f"{self._measured} by {self._over}, among {N_NEGATIVES} unseen items, {held_out} held out; mean over seeds "
             "(simulations); the paper's in square brackets.\n"
-            "In brackets: what the run until there is proved to cost a user, all its data replaced, in nats, against "
-            "all who see\nthe model and no message.  Last columns: at the right end, against a server that sees who "
-            "sent what, and behind\na shuffler."
+            "In brackets: the proven cost of the run up to that point, for replacing all data of one user, in nats, "
+            "against\nadversaries who see the model and no message.  Last columns: cost of the whole run against a "
+            "server that links\nreports to users, and behind a shuffler."
         )
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the paper says."""
-        return (SAID[self.figure],)
+        """Claims of the paper."""
+        return (PAPER_CLAIMS[self.figure],)
 
     @property
     def _measured(self) -> str:
@@ -137,75 +137,77 @@ class HitRatioFigure(SideBySide):
         return {"2": "epsilon of a report", "3": "rounds", "5": "K"}[self.figure]
 
     def line(self, panel: str, model: str) -> dict[float, float]:
-        """One line's means.
+        """Return the means of one line.
 
         Parameters
         ----------
         panel, model : str
-            As in `lines`.
+            Names of the panel and of the model, as in `lines`.
 
         Returns
         -------
         dict of float to float
-            By x.
+            Mean at each x.
         """
-        (found,) = (line for line in self.lines if (line.panel, line.model) == (panel, model))
-        return dict(zip(found.x, found.means, strict=True))
+        (match,) = (line for line in self.lines if (line.panel, line.model) == (panel, model))
+        return dict(zip(match.x, match.means, strict=True))
 
     @property
     def _panels(self) -> list[str]:
         return list(dict.fromkeys(line.panel for line in self.lines))
 
     def verdict(self) -> str:
-        """Say what holds of the paper's sentence.
+        """Summarise the figures that the paper makes a claim about.
 
         Returns
         -------
         str
-            A sentence for each variant and panel.
+            One sentence for each variant and panel.
         """
-        found = []
+        sentences = []
         for panel, variant in itertools.product(self._panels, _VARIANTS):
             ours = {k: self.line(panel, f"{variant}, k = {k}") for k in self.settings["n_reports"]}
-            other = self.line(panel, POPULARITY)
-            told = {"2": self._over_epsilons, "3": self._over_rounds, "5": self._over_cutoffs}[self.figure](ours, other)
-            found.append(f"{panel}, {variant}: {told}.")
-        return "\n".join(found)
+            popularity = self.line(panel, POPULARITY)
+            summary = {"2": self._over_epsilons, "3": self._over_rounds, "5": self._over_cutoffs}[self.figure](
+                ours, popularity
+            )
+            sentences.append(f"{panel}, {variant}: {summary}.")
+        return "\n".join(sentences)
 
     @staticmethod
     def _over_epsilons(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
         points = [(value, k, x) for k, line in ours.items() for x, value in line.items()]
         best, k, x = max(points)
-        least = max(ours[min(ours)].values())
-        above = sum(value > other[x] for value, _, x in points)
+        best_at_min_k = max(ours[min(ours)].values())
+        n_above = sum(value > other[x] for value, _, x in points)
         return (
-            f"at most {best:.3f} (k = {k}, epsilon {x:g}), {least:.3f} with k = {min(ours)}; above popularity at "
-            f"{above} of {len(points)} points"
+            f"at most {best:.3f} (k = {k}, epsilon {x:g}), {best_at_min_k:.3f} with k = {min(ours)}; above popularity "
+            f"at {n_above} of {len(points)} points"
         )
 
     @staticmethod
     def _over_rounds(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
-        told = []
+        parts = []
         for k, line in ours.items():
             reached = [x for x, value in line.items() if value > 0.5]
-            when = f"above .5 after {min(reached):g} rounds" if reached else "never above .5"
-            told.append(f"k = {k} {when}, {line[max(line)]:.3f} at the end")
-        return "; ".join(told) + f"; popularity {other[max(other)]:.3f}"
+            crossing = f"above .5 after {min(reached):g} rounds" if reached else "never above .5"
+            parts.append(f"k = {k} {crossing}, {line[max(line)]:.3f} at the end")
+        return "; ".join(parts) + f"; popularity {other[max(other)]:.3f}"
 
     @staticmethod
     def _over_cutoffs(ours: dict[int, dict[float, float]], other: dict[float, float]) -> str:
-        told = [f"k = {k} {line[max(line)]:.3f} at K = {max(line):g}" for k, line in ours.items()]
-        return "; ".join(told) + f"; popularity {other[max(other)]:.3f}"
+        parts = [f"k = {k} {line[max(line)]:.3f} at K = {max(line):g}" for k, line in ours.items()]
+        return "; ".join(parts) + f"; popularity {other[max(other)]:.3f}"
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
-        where = self.lines[0].x
-        header = ["users", "model", *(f"{x:g}" for x in where)]
+        x_values = self.lines[0].x
+        header = ["users", "model", *(f"{x:g}" for x in x_values)]
         header += [f"epsilon, {SHORT_NAMES[view]}" for view in ("server", "shuffled_server")]
         return header, [
             [
                 line.panel.removesuffix(" users"),
                 line.model,
-                *(self._cell(line, n) for n in range(len(where))),
+                *(self._cell(line, n) for n in range(len(x_values))),
                 *(_show(line.epsilon[-1][view]) for view in ("server", "shuffled_server")),
             ]
             for line in self.lines
@@ -213,11 +215,12 @@ class HitRatioFigure(SideBySide):
 
     def _cell(self, line: Line, n: int) -> str:
         values, cost = line.hit_ratios[n], line.epsilon[n]["public"]
+        # Square brackets hold the paper's figure, and round brackets hold the cost.
         paper = f" [{line.published[n]:.4f}]" if line.published else ""
         return f"{mean_and_deviation(values)}{paper}" + ("" if cost is None else f" ({_show(cost)})")
 
     def _draw(self, figure: Any) -> None:
-        """The paper's variant dashed, its printed figures in black."""
+        """Draw the lines, with the paper's variant dashed and its printed figures as black crosses."""
         panels = self._panels
         figure.set_size_inches(4 * len(panels) + 1, 4.5)
         for axes, panel in zip(figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True):
@@ -244,25 +247,25 @@ def hit_ratio_figure(
     Parameters
     ----------
     figure : {"2", "3", "5"}
-        "2": HR@10 over epsilon and the number of reports k, for 1,000 to 50,000 users and 1,000 items.  "3": over
-        rounds.  "5": HR@K on all data, the last interaction of each user held out.
+        "2": HR@10 over epsilon and the number of reports k, for 1,000 to 50,000 users and 1,000 items.  "3": HR@10
+        over rounds.  "5": HR@K on all data, with the last interaction of each user held out.
     data : Interactions or None
-        As in `minto2021.figure_4`; with timestamps for "5".
+        Data as in `minto2021.figure_4`; with timestamps for "5".
     n_seeds : int
-        Subsets, splits and noise from the seeds 0, 1, ...: these are simulations.
+        Number of seeds for subsets, splits and noise: the runs are simulations.
     **options : object
-        As for `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: 1,000 users and items, few points: to see
-        that everything runs.
+        Options of `RunOptions`; no hit ratio depends on `n_threads`.  `quick`: 1,000 users and items and few points,
+        as a test that everything runs.
 
     Returns
     -------
     HitRatioFigure
-        All lines.
+        The figure, with all lines.
 
     Raises
     ------
     ValueError
-        Data without timestamps, for "5".
+        If data without timestamps are given for "5".
 
     References
     ----------
@@ -278,6 +281,7 @@ def hit_ratio_figure(
     settings = {"version": __version__, "data": checksum([data]), "figure": figure, "quick": how.quick}
     n_reports = N_REPORTS[figure][-1:] if how.quick else N_REPORTS[figure]
 
+    # Tasks are ordered by seed and size, so one cached split serves all models.
     @functools.lru_cache(maxsize=1)
     def split(size: tuple[int, int], seed: int) -> Split:
         key = Key.from_seed(seed)
@@ -285,64 +289,73 @@ def hit_ratio_figure(
 
     tasks = itertools.product(range(n_seeds), sizes, _plans(figure, n_reports, how.quick))
     lines: dict[tuple[str, str], dict[float, list[_Point]]] = {}
-    for seed, size, plan in each(tasks, how, f"Figure {figure}", "run"):
-        name, model, where = plan
-        title = f"figure-{figure}-{size[0]}x{size[1]}-{name}-{where[0]:g}-seed-{seed}".replace(" ", "-")
-        run = functools.partial(_run, figure, model, where, split, size, seed, how.n_threads)
+    for seed, size, plan in track_progress(tasks, how, f"Figure {figure}", "run"):
+        name, model, x_values = plan
+        # The first x value distinguishes the runs of Figure 2, which have one point each.
+        title = f"figure-{figure}-{size[0]}x{size[1]}-{name}-{x_values[0]:g}-seed-{seed}".replace(" ", "-")
+        run = functools.partial(_run, figure, model, x_values, split, size, seed, how.n_threads)
         line = lines.setdefault((f"{size[0]:,} users", name), {})
-        for point in kept(how.folder, title, settings | {"model": repr(model), "where": list(where)}, run):
+        for point in run_or_load(how.folder, title, settings | {"model": repr(model), "where": list(x_values)}, run):
             line.setdefault(point["x"], []).append(point)
     described = settings | {"n_seeds": n_seeds, "n_reports": list(n_reports)}
-    return HitRatioFigure(source, described, figure, tuple(_line(figure, *of, line) for of, line in lines.items()))
+    return HitRatioFigure(
+        source,
+        described,
+        figure,
+        tuple(_line(figure, *panel_and_model, line) for panel_and_model, line in lines.items()),
+    )
 
 
 def _plans(figure: str, n_reports: Sequence[int], quick: bool) -> list[tuple[str, Any, tuple[float, ...]]]:
-    """Each model's name, the model, and where on the x axis one run of it is worth a point."""
-    where: tuple[float, ...] = {"2": EPSILONS, "3": ROUNDS, "5": CUTOFFS}[figure]
-    where = where[:2] if quick else where
-    n_rounds = int(max(where)) if figure == "3" else _N_ROUNDS
+    """Return the name of each model, the model, and the x values that one run of it yields."""
+    x_values: tuple[float, ...] = {"2": EPSILONS, "3": ROUNDS, "5": CUTOFFS}[figure]
+    x_values = x_values[:2] if quick else x_values
+    # The learning curve of Figure 3 ends with its last round.
+    n_rounds = int(max(x_values)) if figure == "3" else _N_ROUNDS
     plans: list[tuple[str, Any, tuple[float, ...]]] = []
     for (name, variant), k in itertools.product(_VARIANTS.items(), n_reports):
         ours = functools.partial(FMFLDP, 5, n_reports=k, n_rounds=n_rounds, variant=variant)
+        # Each epsilon of Figure 2 needs its own run; one run has all rounds of Figure 3 and all cutoffs of Figure 5.
         if figure == "2":
-            plans += [(f"{name}, k = {k}", ours(epsilon=epsilon), (epsilon,)) for epsilon in where]
+            plans += [(f"{name}, k = {k}", ours(epsilon=epsilon), (epsilon,)) for epsilon in x_values]
         else:
-            plans.append((f"{name}, k = {k}", ours(epsilon=_EPSILON), where))
-    plans += [(TWIN, FMFLDP(5, None, n_rounds=n_rounds), where), (POPULARITY, Popularity(), where)]
-    plans.append((DP_POPULARITY, DPPopularity(1.0), where))
-    return plans if figure != "5" else [*plans, (DPLCF_, DPLCF(_EPSILON), where), (RANDOM, Random(), where)]
+            plans.append((f"{name}, k = {k}", ours(epsilon=_EPSILON), x_values))
+    plans += [(NOT_PRIVATE, FMFLDP(5, None, n_rounds=n_rounds), x_values), (POPULARITY, Popularity(), x_values)]
+    plans.append((DP_POPULARITY, DPPopularity(1.0), x_values))
+    return plans if figure != "5" else [*plans, (DPLCF_, DPLCF(_EPSILON), x_values), (RANDOM, Random(), x_values)]
 
 
 def _run(
     figure: str,
     model: Any,
-    where: tuple[float, ...],
+    x_values: tuple[float, ...],
     split: Callable[[tuple[int, int], int], Split],
     size: tuple[int, int],
     seed: int,
     n_threads: int,
 ) -> list[_Point]:
-    """The points of one model on one split."""
+    """Fit one model on one split, and return its points."""
     train, test = split(size, seed)
     key = Key.from_seed(seed)
 
-    def measured(fitted: Any, metrics: list[str]) -> tuple[dict[str, float], dict[str, float | None]]:
-        found = evaluate_quietly(fitted, train, test, metrics, N_NEGATIVES, key, n_threads)
-        return found, fitted.ledger_.to_dict()["epsilon"]
+    def evaluate_model(fitted: Any, metrics: list[str]) -> tuple[dict[str, float], dict[str, float | None]]:
+        ratios = evaluate_quietly(fitted, train, test, metrics, N_NEGATIVES, key, n_threads)
+        return ratios, fitted.ledger_.to_dict()["epsilon"]
 
     points: list[_Point] = []
 
     def after_round(fitted: FMFLDP, number: int) -> None:
-        if number + 1 in where:
-            found, cost = measured(fitted, ["hr@10"])
-            points.append({"x": number + 1, "hit_ratio": found["hr@10"], "epsilon": cost})
+        if number + 1 in x_values:
+            ratios, cost = evaluate_model(fitted, ["hr@10"])
+            points.append({"x": number + 1, "hit_ratio": ratios["hr@10"], "epsilon": cost})
 
     if figure == "3" and isinstance(model, FMFLDP):
         model.fit(train, key=key, n_threads=n_threads, callback=after_round)
         return points
-    metric_at = {x: f"hr@{x:g}" if figure == "5" else "hr@10" for x in where}
-    found, cost = measured(model.fit(train, key=key, n_threads=n_threads), sorted(set(metric_at.values())))
-    return [{"x": x, "hit_ratio": found[metric], "epsilon": cost} for x, metric in metric_at.items()]
+    # One fit has all cutoffs K of Figure 5, and all epsilons of a model that does not depend on them.
+    metric_at = {x: f"hr@{x:g}" if figure == "5" else "hr@10" for x in x_values}
+    ratios, cost = evaluate_model(model.fit(train, key=key, n_threads=n_threads), sorted(set(metric_at.values())))
+    return [{"x": x, "hit_ratio": ratios[metric], "epsilon": cost} for x, metric in metric_at.items()]
 
 
 def _line(figure: str, panel: str, name: str, points: dict[float, list[_Point]]) -> Line:
@@ -350,7 +363,8 @@ def _line(figure: str, panel: str, name: str, points: dict[float, list[_Point]])
         panel,
         name,
         tuple(points),
-        tuple([point["hit_ratio"] for point in of_seeds] for of_seeds in points.values()),
-        tuple(of_seeds[0]["epsilon"] for of_seeds in points.values()),
+        tuple([point["hit_ratio"] for point in seed_points] for seed_points in points.values()),
+        # The cost does not depend on the seed.
+        tuple(seed_points[0]["epsilon"] for seed_points in points.values()),
         PUBLISHED.get(name) if figure == "5" else None,
     )

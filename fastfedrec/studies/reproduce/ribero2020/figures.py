@@ -1,7 +1,7 @@
-"""Ribero, Henderson, Williamson, Vikalo (private prototypes): figures on generated counts, eICU and MovieLens.
+"""Private prototypes (Ribero, Henderson, Williamson, Vikalo 2020): figures on generated counts, eICU and MovieLens.
 
-The paper draws its figures and prints no number.  So what stands here for the paper is its own algorithm, as
-`PrivatePrototypes(variant="published")` runs it: nominal, not a guarantee.
+The paper draws its figures without printing numbers.  The published variant here is its own algorithm, run by
+`PrivatePrototypes(variant="published")`: its epsilon is nominal, not a guarantee.
 """
 
 import functools
@@ -21,7 +21,7 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets import PoissonCounts, generate_counts, zip_regions
 from fastfedrec.evaluation import RandomHoldout, evaluate_ratings, mean_percentile_rank
-from fastfedrec.studies.reproduce._trials import each
+from fastfedrec.studies.reproduce._trials import track_progress
 from fastfedrec.studies.reproduce.ribero2020.models import (
     AS_PUBLISHED,
     AXES,
@@ -39,23 +39,23 @@ from fastfedrec.studies.reproduce.ribero2020.models import (
     Line,
     lines_at,
 )
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.private_prototypes.model import PrivatePrototypes
 from fastfedrec.systems.private_prototypes.server import make_prototypes
 
 __all__ = ["Cell", "PrototypeFigure", "entity_prototypes", "prototype_figure"]
 
 SHAPE, QUICK_SHAPE = (100_000, 500), (5_000, 100)
-OBJECTIVE_SHAPE = (10_000, 100)  # of Figures 3 and 4: one entity; the paper's own sizes are lost
+OBJECTIVE_SHAPE = (10_000, 100)  # users and items of the one entity of Figures 3 and 4; the paper's sizes are unknown
 TO_COUNTS, TO_MEANS = "RMSE, training matrix", "RMSE, Poisson means"
 TRAIN, TEST, RANK = "RMSE, train", "RMSE, test", "rank, test"
 OBJECTIVE = "squared distance"
-_FULL_EICU = 100_000  # rows that the paper had at least
+_FULL_EICU = 100_000  # lower bound on the number of rows in the paper's data
 _LEGEND = (
     "Means over seeds.  Guarantee: the epsilon and delta of adding or removing a user.  As published: the paper's own\n"
     "algorithm at that epsilon, which is nominal, not a guarantee; the paper draws its figures and prints no number.\n"
     "MF sees all data; individual MF each entity's own; both, exact means and random rows have no privacy.\n"
-    "rank: mean percentile rank, 0 best, 0.5 random.  Poisson means: what a perfect model would predict.\n"
+    "rank: mean percentile rank, 0 best, 0.5 random.  Poisson means: predictions of a perfect model.\n"
     "Squared distance: the mean, of a row to the nearest prototype."
 )
 
@@ -67,11 +67,11 @@ class Cell:
     Parameters
     ----------
     x : float
-        Prototypes in all, factors, or epsilon.
+        Total number of prototypes, number of factors, or epsilon.
     errors : dict of str to dict of str to list of float
-        By metric and model, a number of each seed.
+        Errors of each seed by metric and model.
     guarantees : dict of str to str
-        Of each model, for a user.
+        Guarantee of a user by model.
     """
 
     x: float
@@ -79,7 +79,7 @@ class Cell:
     guarantees: dict[str, str]
 
     def mean(self, metric: str, name: str) -> float:
-        """The mean of a model's metric.
+        """Return the mean of a model's metric.
 
         Parameters
         ----------
@@ -89,23 +89,23 @@ class Cell:
         Returns
         -------
         float
-            Over seeds.
+            Mean over seeds.
         """
         return statistics.fmean(self.errors[metric][name])
 
 
 @dataclass(frozen=True)
 class PrototypeFigure(SideBySide):
-    """A figure, with all models side by side.
+    """A figure that compares all models.
 
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     figure : str
-        One of `FIGURES`.
+        Name of the figure, one of `FIGURES`.
     cells : tuple of Cell
-        Along the horizontal axis.
+        Cells along the horizontal axis.
     """
 
     figure: str
@@ -115,28 +115,29 @@ class PrototypeFigure(SideBySide):
 
     @property
     def title(self) -> str:
-        """System, and number of the figure."""
+        """Name of the system, and number of the figure."""
         name = f"Figure {self.figure}: " if self.figure.isdigit() else ""
         return f"Private prototypes, {name}{TITLES[self.figure]}"
 
     def verdict(self) -> str:
-        """Say which model is best by each metric, and whether the guaranteed ones beat what they should.
+        """Name the best models by each metric, and compare the guaranteed ones with their baselines.
 
         Returns
         -------
         str
-            A sentence for each metric and claim.
+            One sentence for each metric and comparison.
         """
         lines = []
         for metric, by_model in self.cells[0].errors.items():
             best = [min(by_model, key=functools.partial(cell.mean, metric)) for cell in self.cells]
             lines.append(f"{metric}: lowest are {', '.join(dict.fromkeys(best))}.")
+        # Each claim names a metric, a model, and the model that it should be below.
         claims = [(TEST, ONE, INDIVIDUAL), (TEST, MANY, ONE), (TO_COUNTS, ROWS, MEANS), (TO_MEANS, ROWS, MEANS)]
         claims += [(RANK, ONE, INDIVIDUAL), (OBJECTIVE, MANY, ONE), (OBJECTIVE, MANY, AS_PUBLISHED)]
-        for metric, name, other in claims:
+        for metric, name, baseline in claims:
             if name in self.cells[0].errors.get(metric, ()):
-                n_below = sum(cell.mean(metric, name) < cell.mean(metric, other) for cell in self.cells)
-                lines.append(f"{metric}: {name} is below {other} in {n_below} of {len(self.cells)} cells.")
+                n_below = sum(cell.mean(metric, name) < cell.mean(metric, baseline) for cell in self.cells)
+                lines.append(f"{metric}: {name} is below {baseline} in {n_below} of {len(self.cells)} cells.")
         return "\n".join(lines)
 
     def _draw(self, figure: Any) -> None:
@@ -166,7 +167,7 @@ class _Split(NamedTuple):
     train: Interactions
     test: Interactions | None  # None for generated counts
     entities: np.ndarray
-    users: np.ndarray | None  # whose each row is, where a user has several
+    users: np.ndarray | None  # user of each row, if users have several rows
     counts: PoissonCounts | None
 
 
@@ -179,7 +180,7 @@ def prototype_figure(
     n_seeds: int = 1,
     **options: Any,
 ) -> PrototypeFigure:
-    """Compute one of the paper's figures, or the law with structure that it lacks.
+    """Compute one of the paper's figures, or figures that it lacks on structured counts and on entity sizes.
 
     Parameters
     ----------
@@ -187,23 +188,24 @@ def prototype_figure(
         "1", "6" and "7": generated counts over prototypes and factors; "structured": the same from Gamma factors; "5":
         over the server's epochs and the number of entities.  "3" and "4": the objective of k-means over epsilon and the
         number of prototypes.  "2": eICU.  "8" and "9": MovieLens 1M over epsilon and factors.  "entity-size": one
-        entity of users drawn with replacement from the data's, for whom an error is measured.
+        entity of users drawn with replacement from the data; errors are measured on the original users.
     data : Interactions or None
-        As from `datasets.load_eicu` ("2") or `datasets.load_movielens` ("8", "9", "entity-size"); else None.
+        Data of `datasets.load_eicu` ("2") or `datasets.load_movielens` ("8", "9", "entity-size"); None for all
+        remaining figures.
     shape : tuple of int or None
-        Users and items to generate; None: the paper's 100,000 and 500, 10,000 and 100 for "3" and "4", or 5,000 and 100
-        where `quick`.
+        Numbers of users and items to generate; None: the paper's 100,000 and 500, 10,000 and 100 for "3" and "4", or
+        5,000 and 100 if `quick`.
     points : sequence of float or None
-        Of the horizontal axis; None: the paper's, or for epsilon 1, 5 and 10.
+        Points of the horizontal axis; None: the paper's, or for epsilon 1, 5 and 10.
     n_seeds : int
-        Splits, or data sets.
+        Number of splits, or of generated data sets.
     **options : object
-        As for `RunOptions`; no error depends on `n_threads`.  `quick`: less data, and the first of the points.
+        Options of `RunOptions`; no error depends on `n_threads`.  `quick`: less data, and the first point alone.
 
     Returns
     -------
     PrototypeFigure
-        With all models at each point.
+        The figure, with all models at each point.
 
     References
     ----------
@@ -218,34 +220,43 @@ def prototype_figure(
         raise ValueError(f"data must be {'None' if generated else 'given'} for figure {figure!r}, got {data!r}")
     if data is not None:
         check_instance("data", data, Interactions, "use datasets.load_movielens or datasets.load_eicu")
-    whole = OBJECTIVE_SHAPE if figure in OBJECTIVES else SHAPE
-    n_users, n_items = shape or (QUICK_SHAPE if how.quick else whole) if data is None else data.shape
+    paper_shape = OBJECTIVE_SHAPE if figure in OBJECTIVES else SHAPE
+    n_users, n_items = shape or (QUICK_SHAPE if how.quick else paper_shape) if data is None else data.shape
     xs = (POINTS[figure][:1] if how.quick else POINTS[figure]) if points is None else tuple(points)
     if not xs:
         raise ValueError("points must hold at least one value, got none; None takes the paper's")
-    given = [] if data is None else [data]
-    settings = {"version": __version__, "n_seeds": n_seeds, "shape": [n_users, n_items], "checksum": checksum(given)}
+    data_sets = [] if data is None else [data]
+    settings = {
+        "version": __version__,
+        "n_seeds": n_seeds,
+        "shape": [n_users, n_items],
+        "checksum": checksum(data_sets),
+    }
+    # Splits depend on the seed alone, so all points share them.
     splits = functools.cache(functools.partial(_split, figure, data, (n_users, n_items)))
     cells = []
-    for x in each(xs, how, f"Figure {figure}", "point"):
+    for x in track_progress(xs, how, f"Figure {figure}", "point"):
         lines = lines_at(x, figure)
-        own = settings | {"models": {name: repr(line) for name, line in lines.items()}}
+        cell_settings = settings | {"models": {name: repr(line) for name, line in lines.items()}}
+        # The horizontal axis of "entity-size" is the number of drawn users.
         n_drawn = int(x) if figure == "entity-size" else None
         run = functools.partial(_run, x, lines, splits, n_seeds, n_drawn, how.n_threads)
-        cells.append(Cell(**kept(how.folder, f"{figure}-{x:g}", own, run)))
+        cells.append(Cell(**run_or_load(how.folder, f"{figure}-{x:g}", cell_settings, run)))
     kind = "Generated data" if generated else "The data given"
     if figure == "2" and n_users < _FULL_EICU:
         kind = "The demo or another part of eICU, not the paper's full data"
     source = f"{kind}: {n_users:,} users x {n_items:,} items"
-    return PrototypeFigure(f"{source}, {n_seeds} seed{'s' if n_seeds > 1 else ''}", own, figure, tuple(cells))
+    return PrototypeFigure(f"{source}, {n_seeds} seed{'s' if n_seeds > 1 else ''}", cell_settings, figure, tuple(cells))
 
 
 def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed: int) -> _Split:
     key = Key.from_seed(seed)
     if data is None:
-        law = "gamma" if figure == "structured" else "normal"
-        counts = generate_counts(*shape, key=key, law=law, n_entities=N_ENTITIES)
+        distribution = "gamma" if figure == "structured" else "normal"
+        counts = generate_counts(*shape, key=key, law=distribution, n_entities=N_ENTITIES)
+        # Users are assigned to entities cyclically.
         return _Split(_all_cells(counts.interactions), None, np.arange(shape[0]) % N_ENTITIES, None, counts)
+    # Five entries of each of a fifth of the users are held out.
     train, test = next(RandomHoldout(n=5, user_share=0.2).split(data, key=key))
     if figure == "2":
         return _Split(train, test, data.user_features["hospital"], data.user_features["patient"], None)
@@ -253,7 +264,7 @@ def _split(figure: str, data: Interactions | None, shape: tuple[int, int], seed:
 
 
 def _all_cells(data: Interactions) -> Interactions:
-    """The same with zeros stored: a count of 0 is an observation."""
+    """Return the data with stored zeros, because a count of 0 is an observation."""
     n_users, n_items = data.shape
     return data._replace(
         indptr=np.arange(n_users + 1, dtype=np.int64) * n_items,
@@ -263,10 +274,11 @@ def _all_cells(data: Interactions) -> Interactions:
 
 
 def _draw_users(data: Interactions, n_users: int, seed: int) -> Interactions:
-    """So many users, each with the entries of a random one."""
-    drawn = Key.from_seed(seed).uniform("reproduce.ribero2020.users", size=n_users) * data.n_users
+    """Draw users with replacement, each with the entries of a random user of the data."""
+    # Uniform numbers in [0, 1) times the number of users are row indices, truncated.
+    rows = Key.from_seed(seed).uniform("reproduce.ribero2020.users", size=n_users) * data.n_users
     ids = np.arange(n_users)
-    return data._take_users(drawn.astype(np.int64))._replace(
+    return data._take_users(rows.astype(np.int64))._replace(
         timestamps=None, user_ids=ids, global_user_ids=ids.astype(np.uint64)
     )
 
@@ -282,55 +294,60 @@ def _run(
     errors: dict[str, dict[str, list[float]]] = {}
     for seed in range(n_seeds):
         split = splits(seed)
-        drawn = None if n_drawn is None else _draw_users(split.train, n_drawn, seed)
+        drawn_users = None if n_drawn is None else _draw_users(split.train, n_drawn, seed)
         for name, line in lines.items():
-            for metric, value in _errors(line, split, drawn, Key.from_seed(seed), n_threads).items():
+            for metric, value in _errors(line, split, drawn_users, Key.from_seed(seed), n_threads).items():
                 errors.setdefault(metric, {}).setdefault(name, []).append(value)
     return {"x": x, "errors": errors, "guarantees": {name: line.guarantee for name, line in lines.items()}}
 
 
-def _errors(line: Line, split: _Split, drawn: Interactions | None, key: Key, n_threads: int) -> dict[str, float]:
-    """What one seed gives of one model."""
+def _errors(line: Line, split: _Split, drawn_users: Interactions | None, key: Key, n_threads: int) -> dict[str, float]:
+    """Return the errors of one model on one seed's data."""
     model, n_entities = line.model, line.n_entities
-    if drawn is not None:
-        served = model.fit(drawn, key=key, n_threads=n_threads).serve(split.train, n_threads=n_threads)
+    if drawn_users is not None:
+        served = model.fit(drawn_users, key=key, n_threads=n_threads).serve(split.train, n_threads=n_threads)
         return {TEST: _measure(served, split)[TEST]}
     if line.is_clustering:
         rows = split.train.values_or_ones().reshape(split.train.shape)
         prototypes = entity_prototypes(model, split.train, key, n_threads=n_threads)
         return {OBJECTIVE: float(assign_rows(rows, prototypes, n_threads=n_threads)[1].mean())}
     if n_entities is not None:
-        part = np.flatnonzero(split.entities < n_entities)
-        model.fit(split.train.select_users(part), entities=split.entities[part], key=key, n_threads=n_threads)
+        # Only the first entities send messages, but errors are measured on all users.
+        entity_rows = np.flatnonzero(split.entities < n_entities)
+        model.fit(
+            split.train.select_users(entity_rows), entities=split.entities[entity_rows], key=key, n_threads=n_threads
+        )
         return _measure(model.serve(split.train, n_threads=n_threads), split)
-    whose = {"users": split.users} if isinstance(model, PrivatePrototypes) and split.users is not None else {}
-    return _measure(model.fit(split.train, entities=split.entities, key=key, n_threads=n_threads, **whose), split)
+    # eICU has several rows per patient; the baselines have no argument for that.
+    options = {"users": split.users} if isinstance(model, PrivatePrototypes) and split.users is not None else {}
+    return _measure(model.fit(split.train, entities=split.entities, key=key, n_threads=n_threads, **options), split)
 
 
 def entity_prototypes(
     model: PrivatePrototypes, data: Interactions, key: Key, *, n_threads: int = 0
 ) -> NDArray[np.float64]:
-    """What the server makes of the one message of one entity, without any factorisation.
+    """Return the prototypes that the server computes from one entity's message, without factorisation.
 
     Parameters
     ----------
     model : PrivatePrototypes
-        With a number of prototypes.
+        Model with a number of prototypes.
     data : Interactions
-        The entity's.
+        Data of the entity.
     key : Key
-        Of a simulation: nothing is booked.
+        Key of a simulation; no cost is recorded.
     n_threads : int
-        0 for all.
+        Number of threads; 0 for all.
 
     Returns
     -------
     ndarray of shape (n_prototypes, n_items), float64
-        Within the range of values.
+        Prototypes, within the range of values.
     """
+    # The steps of one round are called directly, because no factorisation follows.
     state = model.initial_state(("all",), (int(model.n_prototypes),), data.n_items, key)
-    sent = model.local_round(state, data, key, 0, sender="all", n_threads=n_threads)
-    return make_prototypes(model._decode(model.apply(state, sent)))[0]
+    message = model.local_round(state, data, key, 0, sender="all", n_threads=n_threads)
+    return make_prototypes(model._decode(model.apply(state, message)))[0]
 
 
 def _measure(model: Any, split: _Split) -> dict[str, float]:
@@ -344,12 +361,13 @@ def _measure(model: Any, split: _Split) -> dict[str, float]:
     n_users, n_items = split.train.shape
     observed = split.train.values_or_ones().reshape(n_users, n_items)
     item_factors = model.item_factors_.reshape(-1, model.item_factors_.shape[-1])
-    to_counts = to_means = 0.0
+    # Blocks of users bound the memory of the dense predictions.
+    count_errors = mean_errors = 0.0
     for start in range(0, n_users, 10_000):
         rows = slice(start, start + 10_000)
         with one_blas_thread():
             predicted = model.user_factors_[rows] @ item_factors.T
-        to_counts += float(((predicted - observed[rows]) ** 2).sum())
-        to_means += float(((predicted - split.counts.rates(rows)) ** 2).sum())
+        count_errors += float(((predicted - observed[rows]) ** 2).sum())
+        mean_errors += float(((predicted - split.counts.rates(rows)) ** 2).sum())
     n_cells = n_users * n_items
-    return {TO_COUNTS: (to_counts / n_cells) ** 0.5, TO_MEANS: (to_means / n_cells) ** 0.5}
+    return {TO_COUNTS: (count_errors / n_cells) ** 0.5, TO_MEANS: (mean_errors / n_cells) ** 0.5}

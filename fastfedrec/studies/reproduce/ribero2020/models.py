@@ -1,4 +1,4 @@
-"""Which models stand in which figure of `ribero2020`, at which points, and what each guarantees."""
+"""Models of each figure of `ribero2020` with their points and guarantees."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,10 +25,11 @@ __all__ = [
 ]
 
 FIGURES = ("1", "3", "4", "5", "6", "7", "structured", "2", "8", "9", "entity-size")
-ON_DATA = ("2", "8", "9", "entity-size")  # the others generate counts
-OBJECTIVES = ("3", "4")  # of k-means alone: one entity, no factorisation
-N_ENTITIES = 10  # of generated data
+ON_DATA = ("2", "8", "9", "entity-size")  # figures on given data; all remaining ones generate counts
+OBJECTIVES = ("3", "4")  # figures of k-means alone, with one entity and without factorisation
+N_ENTITIES = 10  # number of entities of generated data
 MF, INDIVIDUAL, MEANS, ROWS = "MF", "individual MF", "MF + k-means", "MF + k random rows"
+# One prototype per entity, and k-means with several ones.
 ONE, MANY, AS_PUBLISHED = "one guaranteed mean", "guaranteed k-means", "as published"
 CLUSTERS, ONE_EXACT = "k-means", "one exact mean"
 DELTA = 1e-5
@@ -52,7 +53,7 @@ POINTS = {
     "6": (10, 100, 300), "7": (40, 80, 120), "structured": (100, 200, 300), "2": (1.0, 5.0, 10.0),
     "8": (1.0, 5.0, 10.0), "9": (10, 20, 50), "entity-size": (1_000, 10_000, 30_000, 100_000, 1_000_000),
 }  # fmt: skip
-_NUMBERS, _EPSILONS = (1, 3, 10, 30, 100), (1.0, 10.0)  # of prototypes, and what they cost: "entity-size"
+_NUMBERS, _EPSILONS = (1, 3, 10, 30, 100), (1.0, 10.0)  # numbers of prototypes and epsilons of "entity-size"
 _OBJECTIVE_EPSILONS = (1.0, 10.0, 100.0)  # Figure 4
 _ENTITIES = (1, 3, 10)  # Figure 5
 _FACTORS = (20, 80)  # Figure 6
@@ -60,41 +61,16 @@ _FACTORS = (20, 80)  # Figure 6
 
 @dataclass(frozen=True)
 class Line:
-    """One model of a figure.
+    """One model of a figure."""
 
-    Parameters
-    ----------
-    model : object
-        Not yet fitted.
-    guarantee : str
-        What holds for a user: "none", "nominal", or the pair of epsilon and delta.
-    n_entities : int or None
-        How many of the entities send anything; None is all.
-    is_clustering : bool
-        Whether the objective of its prototypes is measured, and nothing factorised.
-    """
-
-    model: Any
-    guarantee: str
-    n_entities: int | None = None
-    is_clustering: bool = False
+    model: Any  # unfitted
+    guarantee: str  # guarantee of a user: "none", "nominal", or the pair of epsilon and delta
+    n_entities: int | None = None  # number of entities that send messages; None for all
+    is_clustering: bool = False  # whether the k-means objective is measured, without factorisation
 
 
 def lines_at(x: float, figure: str) -> dict[str, Line]:
-    """The models at one point of the horizontal axis.
-
-    Parameters
-    ----------
-    x : float
-        As `AXES` says.
-    figure : str
-        One of `FIGURES`.
-
-    Returns
-    -------
-    dict of str to Line
-        In the order of the table.
-    """
+    """Return the models at the point `x` of a figure's horizontal axis (`AXES`), in the order of the table."""
     if figure == "entity-size":
         return {
             f"{k} at epsilon {epsilon:g}": _line(PrivatePrototypes(k, 10, epsilon, DELTA))
@@ -122,57 +98,64 @@ def lines_at(x: float, figure: str) -> dict[str, Line]:
         }
         return {CLUSTERS: _clusters(int(x), None, shared)} | private
     shared |= {"regularization": 0.1}
+    # Figure 5 varies the server's epochs, and runs three models with several numbers of entities.
     if figure == "5":
-        found = {MF: _line(CentralNMF(40, 0.1, n_epochs=int(x), value_range=(0.0, 8.0)))}
+        lines = {MF: _line(CentralNMF(40, 0.1, n_epochs=int(x), value_range=(0.0, 8.0)))}
         for n in _ENTITIES:
             for name, line in _generated(10, 40, shared | {"n_epochs": int(x)}).items():
                 if name in (MEANS, ONE, AS_PUBLISHED):
-                    found[f"{name}, {n} entities"] = Line(line.model, line.guarantee, n)
-        return found
+                    lines[f"{name}, {n} entities"] = Line(line.model, line.guarantee, n)
+        return lines
+    # The horizontal axis is the total number of prototypes, which the entities share equally.
     if figure == "6":
         return {
             f"{name}, {n_factors} factors": line
             for n_factors in _FACTORS
             for name, line in _generated(max(1, int(x) // N_ENTITIES), n_factors, shared).items()
         }
+    # Figures 1 and "structured" vary the number of prototypes, and Figure 7 varies the number of factors.
     n_factors, n_prototypes = (40, int(x)) if figure != "7" else (int(x), 100)
     return _generated(max(1, n_prototypes // N_ENTITIES), n_factors, shared)
 
 
 def _line(model: Any) -> Line:
+    # Only PrivatePrototypes with an epsilon has a guarantee, and the published variant's is nominal.
     if not isinstance(model, PrivatePrototypes) or model.epsilon is None:
         return Line(model, "none")
     return Line(model, "nominal" if model.variant == "published" else f"{model.epsilon:g}, {DELTA:g}")
 
 
 def _clusters(k: int, epsilon: float | None, options: dict[str, Any]) -> Line:
+    # The published variant states no delta.
     delta = None if epsilon is None or "variant" in options else DELTA
     line = _line(PrivatePrototypes(k, 1, epsilon, delta, grouping="kmeans", **options))
     return replace(line, is_clustering=True)
 
 
-def _generated(each: int, n_factors: int, shared: dict[str, Any]) -> dict[str, Line]:
+def _generated(n_prototypes: int, n_factors: int, shared: dict[str, Any]) -> dict[str, Line]:
     models = {
         MF: CentralNMF(n_factors, 0.1, value_range=(0.0, 8.0)),
-        MEANS: PrivatePrototypes(each, n_factors, None, grouping="kmeans", **shared),
-        ROWS: PrivatePrototypes(each, n_factors, None, grouping="exemplars", **shared),
+        MEANS: PrivatePrototypes(n_prototypes, n_factors, None, grouping="kmeans", **shared),
+        ROWS: PrivatePrototypes(n_prototypes, n_factors, None, grouping="exemplars", **shared),
         ONE: PrivatePrototypes(1, n_factors, 1.0, DELTA, **shared),
-        MANY: PrivatePrototypes(each, n_factors, 1.0, DELTA, grouping="kmeans", **shared),
-        AS_PUBLISHED: PrivatePrototypes(each, n_factors, 1.0, grouping="kmeans", variant="published", **shared),
+        MANY: PrivatePrototypes(n_prototypes, n_factors, 1.0, DELTA, grouping="kmeans", **shared),
+        AS_PUBLISHED: PrivatePrototypes(n_prototypes, n_factors, 1.0, grouping="kmeans", variant="published", **shared),
     }
     return {name: _line(model) for name, model in models.items()}
 
 
-def _on_data(figure: str, epsilon: float, of_exact: dict[str, int], n_factors: int) -> dict[str, Line]:
-    eicu = figure == "2"
-    shared: dict[str, Any] = {"value_range": (0.0, 20.0), "max_rows_per_user": 2} if eicu else {}
-    masked = shared | ({"prototypes": "zero_filled", "max_entries": 60} if eicu else {})
+def _on_data(figure: str, epsilon: float, n_exact_factors: dict[str, int], n_factors: int) -> dict[str, Line]:
+    is_eicu = figure == "2"
+    # A patient of eICU contributes at most two rows.
+    shared: dict[str, Any] = {"value_range": (0.0, 20.0), "max_rows_per_user": 2} if is_eicu else {}
+    masked = shared | ({"prototypes": "zero_filled", "max_entries": 60} if is_eicu else {})
     zero_filled = {"value_range": (0.0, 5.0), "prototypes": "zero_filled", "grouping": "kmeans"} | shared
-    k, value_range = 5 if eicu else 50, shared.get("value_range", (1.0, 5.0))
+    # Number of prototypes of each entity, and range of the values.
+    k, value_range = 5 if is_eicu else 50, shared.get("value_range", (1.0, 5.0))
     models = {
-        MF: CentralNMF(of_exact[MF], value_range=value_range),
-        INDIVIDUAL: IndividualNMF(of_exact[INDIVIDUAL], value_range=value_range),
-        MEANS: PrivatePrototypes(k, of_exact[MEANS], None, grouping="kmeans", **masked),
+        MF: CentralNMF(n_exact_factors[MF], value_range=value_range),
+        INDIVIDUAL: IndividualNMF(n_exact_factors[INDIVIDUAL], value_range=value_range),
+        MEANS: PrivatePrototypes(k, n_exact_factors[MEANS], None, grouping="kmeans", **masked),
         ONE: PrivatePrototypes(1, n_factors, epsilon, DELTA, **masked),
         MANY: PrivatePrototypes(k, n_factors, epsilon, DELTA, grouping="kmeans", **masked),
         AS_PUBLISHED: PrivatePrototypes(k, n_factors, epsilon, variant="published", **zero_filled),

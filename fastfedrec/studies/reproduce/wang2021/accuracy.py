@@ -1,6 +1,6 @@
-"""Wang et al. 2021 (PrivRec): Tables 2 and 3 beside every baseline, and Tables 4 and 5 beside proven upper bounds.
+"""Wang et al. 2021 (PrivRec): Tables 2 and 3 with baselines, and Tables 4 and 5 with proven upper bounds.
 
-Table 1 is notation.  Table 6 (membership inference): `attacks`.  Figures: `figures`.
+Table 1 is notation.  Table 6 (membership inference) is in `attacks`, and the figures are in `figures`.
 """
 
 import functools
@@ -18,8 +18,8 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.new_users import METRICS, PersonalizationSplit, evaluate_personalized, personalization_split
-from fastfedrec.studies.reproduce._trials import each, selected
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, kept
+from fastfedrec.studies.reproduce._trials import select_models, track_progress
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, run_or_load
 from fastfedrec.studies.reproduce.wang2021._runs import describe_split, first_test_users, fit_devices
 from fastfedrec.systems.baselines.item_models import EASE, ItemKNN, OwnHistory
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
@@ -31,7 +31,7 @@ from fastfedrec.systems.privrec.model import PrivRec
 __all__ = ["AccuracyTable", "EpsilonTable", "accuracy_table", "epsilon_table"]
 
 TABLES = ("2", "3", "4", "5")
-# Hits@5, 10, 20, 30, then nDCG, of Tables 2 and 3.
+# Hits@5, 10, 20 and 30, then nDCG at the same cutoffs, from Tables 2 and 3.
 PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {
     "2": {
         "FOFL-SELF": (0.118, 0.152, 0.195, 0.241, 0.101, 0.130, 0.169, 0.207),
@@ -52,6 +52,7 @@ PUBLISHED: dict[str, dict[str, tuple[float, ...]]] = {
         "PrivRec-CEN": (0.564, 0.641, 0.690, 0.726, 0.501, 0.574, 0.632, 0.651),
     },
 }
+# Number of train users and cohort sizes, by table.
 _COHORTS = {"4": (4800, (5, 10, 15, 20, 25, 30)), "5": (760, (2, 5, 8, 10, 12, 15))}
 _DELTAS = (1e-8, 1e-6, 1e-4)
 _DATA = {"2": "MovieLens 1M", "3": "Frappe"}
@@ -65,11 +66,11 @@ class AccuracyTable(SideBySide):
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     table : {"2", "3"}
-        Which one.
+        Number of the table.
     rows : dict of str to dict
-        By model: "published" (or None) and "ours" (or None), figures by metric; "new" for items new to the user.
+        Rows by model: "published" and "ours" (each a dict by metric, or None), and "new" for items new to the user.
     """
 
     table: str
@@ -77,21 +78,21 @@ class AccuracyTable(SideBySide):
 
     legend = (
         "HR and nDCG, averaged over each test user's held-out positives, then over users; all unvisited items are\n"
-        "ranked (a simulation).  ours, new: positives whose item the user's own half does not have."
+        "ranked (a simulation).  ours, new: positives with an item that is not in the user's known half."
     )
 
     @property
     def title(self) -> str:
-        """System, and number of the table."""
+        """Name of the system, and number of the table."""
         return f"PrivRec, Table {self.table}: {_DATA[self.table]}"
 
     def verdict(self) -> str:
-        """Say where PrivRec stands beside what knows no network.
+        """Compare PrivRec with popularity and with the best baseline without a network.
 
         Returns
         -------
         str
-            A sentence for each of popularity and the best baseline; nothing where these were left out.
+            One sentence; empty if PrivRec or popularity was omitted.
         """
         ours = {name: row["ours"]["hr@10"] for name, row in self.rows.items() if row["ours"] is not None}
         baselines = {name: ours[name] for name in ("popularity", "own history", "item-kNN", "EASE") if name in ours}
@@ -99,30 +100,31 @@ class AccuracyTable(SideBySide):
             return ""
         best = max(baselines, key=lambda name: baselines[name])
         return (
-            f"PrivRec: HR@10 {ours['PrivRec'] - ours['popularity']:+.3f} beside popularity, "
-            f"{ours['PrivRec'] - baselines[best]:+.3f} beside the best baseline ({best})."
+            f"PrivRec: HR@10 {ours['PrivRec'] - ours['popularity']:+.3f} compared with popularity, "
+            f"{ours['PrivRec'] - baselines[best]:+.3f} compared with the best baseline ({best})."
         )
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         body = []
         for name, row in self.rows.items():
             for kind in ("published", "ours", "new"):
-                found = row[kind]
-                if found is not None:
+                figures = row[kind]
+                if figures is not None:
                     label = "ours, new" if kind == "new" else kind
-                    body.append([name, label, *(f"{found[metric]:.3f}" for metric in METRICS)])
+                    body.append([name, label, *(f"{figures[metric]:.3f}" for metric in METRICS)])
         return ["model", "", *(metric.upper() for metric in METRICS)], body
 
     def _draw(self, figure: Any) -> None:
         figure.set_size_inches(9, 5.5)
         panel = figure.subplots()
         cutoffs = [5, 10, 20, 30]
-        for number, (name, row) in enumerate(self.rows.items()):  # a colour and a mark each; published are dashed
+        # Each model has a colour and a marker; the published lines are dashed.
+        for number, (name, row) in enumerate(self.rows.items()):
             mark = "os^"[number // 10 % 3]
             for kind, style in (("published", "--"), ("ours", f"-{mark}")):
-                found = row[kind]
-                if found is not None:
-                    hits = [found[f"hr@{k}"] for k in cutoffs]
+                figures = row[kind]
+                if figures is not None:
+                    hits = [figures[f"hr@{k}"] for k in cutoffs]
                     panel.plot(cutoffs, hits, style, color=f"C{number % 10}", markersize=4, label=f"{name}, {kind}")
         panel.set(xlabel="k", ylabel="HR@k", title=self.title)
         panel.legend(fontsize="x-small", ncols=2, handlelength=3, bbox_to_anchor=(1.01, 1), loc="upper left")
@@ -130,16 +132,16 @@ class AccuracyTable(SideBySide):
 
 @dataclass(frozen=True)
 class EpsilonTable(SideBySide):
-    """Table 4 or 5: what the paper prints, and what the same run is proved to cost.
+    """Table 4 or 5: the printed epsilons, and the proven cost of the same runs.
 
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     table : {"4", "5"}
-        Which one.
+        Number of the table.
     cells : tuple of dict
-        By cohort, then delta: "cohort_size", "delta", "published", "rdp", "upper_bound".
+        Cells by cohort, then delta: "cohort_size", "delta", "published", "rdp", "upper_bound".
     """
 
     table: str
@@ -148,17 +150,17 @@ class EpsilonTable(SideBySide):
     legend = (
         "epsilon in nats, noise multiplier 1, 1000 rounds, for replacing all data of one user; exactly M users (the\n"
         "cohort) a round, without replacement, in secret.  as published: a Renyi bound of 1000 M rounds.\n"
-        "Renyi: by the Renyi accountant at 1000 rounds.  upper bound: by privacy loss distributions; proven, perhaps\n"
-        "not tight."
+        "Renyi: by the Renyi accountant at 1000 rounds.  upper bound: by privacy loss distributions; proven, and\n"
+        "possibly not tight."
     )
 
     @property
     def title(self) -> str:
-        """System, and number of the table."""
+        """Name of the system, and number of the table."""
         return f"DP-PrivRec, Table {self.table}: epsilon over cohort and delta"
 
     def verdict(self) -> str:
-        """Say how much the printed figures overstate.
+        """Compare the printed epsilons with the upper bounds.
 
         Returns
         -------
@@ -191,17 +193,17 @@ class EpsilonTable(SideBySide):
 
 
 def epsilon_table(table: str) -> EpsilonTable:
-    """Compute Table 4 or 5 of the paper, with what the same runs are proved to cost.
+    """Compute Table 4 or 5 of the paper, with the proven cost of the same runs.
 
     Parameters
     ----------
     table : {"4", "5"}
-        MovieLens (4800 training users) or Frappe (760).
+        Number of the table: MovieLens (4800 train users) or Frappe (760).
 
     Returns
     -------
     EpsilonTable
-        The 18 finite cells.
+        Table of the 18 finite cells.
 
     References
     ----------
@@ -210,9 +212,10 @@ def epsilon_table(table: str) -> EpsilonTable:
     """
     n_users, cohorts = _COHORTS[check_choice("table", table, tuple(_COHORTS))]
     cells = []
+    # All rounds have the same event, which is composed once for all deltas.
     for cohort in cohorts:
-        drawn: dict[str, Any] = {"sampling": "without_replacement", "n_users": n_users, "cohort_size": cohort}
-        event = Gaussian(1.0, neighboring="replace", **drawn)
+        sampling: dict[str, Any] = {"sampling": "without_replacement", "n_users": n_users, "cohort_size": cohort}
+        event = Gaussian(1.0, neighboring="replace", **sampling)
         pld, rdp = (kind().compose(event, 1000) for kind in (PLDAccountant, RDPAccountant))
         for delta in _DELTAS:
             published = published_privrec_epsilon(n_users, cohort, rounds=1000, noise_multiplier=1.0, delta=delta)
@@ -235,20 +238,20 @@ def accuracy_table(
     Parameters
     ----------
     data : Interactions or InteractionLog
-        MovieLens 1M for "2", with its features; Frappe for "3".
+        MovieLens 1M with its features for "2"; Frappe for "3".
     table : {"2", "3"}
-        Which one.
+        Number of the table.
     seed : int
-        Of the split and of every draw: these are simulations.
+        Seed of the split and of every draw: the runs are simulations.
     only : sequence of str or None
-        Run these models alone; None for all.
+        Names of the models to run; None for all.
     **options : object
-        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: few rounds: to see that everything runs.
+        Options of `RunOptions`; no figure depends on `n_threads`.  `quick`: few rounds, as a test that everything runs.
 
     Returns
     -------
     AccuracyTable
-        With a row for each model of the paper.
+        Table with a row for each model of the paper and each baseline.
 
     References
     ----------
@@ -258,23 +261,24 @@ def accuracy_table(
     check_choice("table", table, tuple(PUBLISHED))
     key = Key.from_seed(check_integer("seed", seed, low=0, high=None))
     how = RunOptions(**options)
-    wanted = InteractionLog if table == "3" else Interactions
-    if not isinstance(data, wanted):
-        raise TypeError(f"data of table {table} must be {wanted.__name__}, got {type(data).__name__}")
+    expected_type = InteractionLog if table == "3" else Interactions
+    if not isinstance(data, expected_type):
+        raise TypeError(f"data of table {table} must be {expected_type.__name__}, got {type(data).__name__}")
     split = personalization_split(data, threshold=3.0 if table == "2" else 0.0, key=key)
     if how.quick:
         split = first_test_users(split, _QUICK_TEST_USERS)
-    models = selected(paper_models(data, quick=how.quick), only)
+    models = select_models(paper_models(data, quick=how.quick), only)
     source, settings = describe_split(split, seed, quick=how.quick)
-    found = {}
-    for name, model in each(models.items(), how, f"Table {table}", "model"):
-        own = settings | {"model": repr(model)}
+    results = {}
+    for name, model in track_progress(models.items(), how, f"Table {table}", "model"):
+        model_settings = settings | {"model": repr(model)}
         run = functools.partial(_run, model, split, key, how.n_threads)
-        found[name] = kept(how.folder, f"table-{table}-{name.replace(' ', '-')}", own, run)
+        results[name] = run_or_load(how.folder, f"table-{table}-{name.replace(' ', '-')}", model_settings, run)
     rows: dict[str, dict[str, dict[str, float] | None]] = {}
     for name in [*PUBLISHED[table], *(name for name in models if name not in PUBLISHED[table])]:
+        # Baselines that the paper lacks have no printed figures.
         printed = PUBLISHED[table].get(name)
-        ours = found.get(name)
+        ours = results.get(name)
         rows[name] = {
             "published": None if printed is None else dict(zip(METRICS, printed, strict=True)),
             "ours": None if ours is None else ours["all"],
@@ -286,26 +290,26 @@ def accuracy_table(
 
 
 def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) -> dict[str, Any]:
-    """Every model of the tables and figures that is built, with its parameters.
+    """Return every model of the tables and figures with its parameters.
 
     Parameters
     ----------
     data : Interactions or InteractionLog
         MovieLens 1M or Frappe.
     quick : bool
-        Train hardly at all.
+        Whether to train for a few rounds only.
 
     Returns
     -------
     dict of str to Recommender
-        By the name in the tables.
+        Unfitted models by their names in the tables.
     """
     features: dict[str, Any] = {"user": ["gender", "age", "occupation"], "item": ["genres"]}
     by_equation_6: dict[str, Any] = {"server_optimizer": "sgd"}
     common: dict[str, Any] = by_equation_6 | {"threshold": 3.0}
     papers = common | {"preset": "paper"}
     if isinstance(data, InteractionLog):
-        # Public values: those of the whole log, so that a test user's context is known.
+        # All values of the log are public, so that a test user's context is known.
         features = {"item": ["cost"], "context": {name: np.unique(c).tolist() for name, c in data.contexts.items()}}
         common = by_equation_6 | {"negatives": 2, "n_rounds": 10, "cohort_size": 30, "local_epochs": 20}
         papers = common | {"n_rounds": 40, "local_epochs": 100}
@@ -314,6 +318,7 @@ def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) ->
         by_adam |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
         common |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
         papers |= {"n_rounds": _QUICK_ROUNDS, "local_epochs": 1}
+    # One step per client and round: a batch holds all examples.
     one_step = common | {"local_epochs": 1, "batch_size": 2**31 - 1}
     private = common | {"cohort_size": min(400, 2 * data.n_users // 5), "clip_norm": 0.3, "target_epsilon": 2.0}
     private |= {
@@ -323,7 +328,8 @@ def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) ->
     }
     from_popularity = common | {"n_rounds": 0, "popularity_epsilon": 2.0, "local_epochs": 1 if quick else 10}
     adaptive: dict[str, Any] = {}
-    if not isinstance(data, InteractionLog):  # chosen on MovieLens 100K (`gap`); on Frappe it was not tried
+    # Adam was chosen on MovieLens 100K (`gap`), and was not tried on Frappe.
+    if not isinstance(data, InteractionLog):
         adaptive["PrivRec, server by Adam"] = PrivRec(features, **by_adam)
         adaptive["PrivRec, first-order MAML, server by Adam"] = PrivRec(features, meta="first-order-maml", **by_adam)
     return {
@@ -340,7 +346,8 @@ def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) ->
         **_fedgnn(quick),
         "NCF": NCF(threshold=common.get("threshold", 0.0), n_epochs=1 if quick else 20),
         "popularity": Popularity(),
-        "DP popularity, epsilon 0.9": DPPopularity(0.45),  # for replacing a user, which costs twice
+        # Replacing a user costs DPPopularity twice its epsilon.
+        "DP popularity, epsilon 0.9": DPPopularity(0.45),
         "DP popularity, epsilon 2": DPPopularity(1.0),
         "own history": OwnHistory(),
         "item-kNN": ItemKNN(),
@@ -349,7 +356,8 @@ def paper_models(data: Interactions | InteractionLog, *, quick: bool = False) ->
 
 
 def _fedgnn(quick: bool) -> dict[str, FedGNN]:
-    """As its paper has it, three epochs of MovieLens 1M, and neighbours after two; and without what hides clients."""
+    """Return FedGNN as in its paper, and without the noise and pseudo items that hide clients' items."""
+    # 141 rounds are three epochs of MovieLens 1M, and neighbours are added after two epochs.
     rounds = {"n_rounds": _QUICK_ROUNDS, "expansion_round": 2} if quick else {"n_rounds": 141, "expansion_round": 94}
     options: dict[str, Any] = rounds | {"n_factors": 16, "negatives": 4, "learning_rate": 0.05, "grid": (0.0, 1.0)}
     return {
@@ -361,12 +369,14 @@ def _fedgnn(quick: bool) -> dict[str, FedGNN]:
 
 
 def _run(model: Any, split: PersonalizationSplit, key: Key, n_threads: int) -> dict[str, dict[str, float]]:
-    if isinstance(model, NCF):  # it knows what was seen and not liked
+    # NCF applies its own threshold, so it is also given the items that a user has seen and not liked.
+    if isinstance(model, NCF):
         known = split.known.interactions if isinstance(split.known, InteractionLog) else split.known
         fitted: Any = model.fit(known, key=key, n_threads=n_threads)
-    elif isinstance(model, FedGNN):  # its values are ratings, and here whether there is an interaction
+    # FedGNN predicts ratings; here its rating is 1 for each positive.
+    elif isinstance(model, FedGNN):
         fitted = model.fit(split.known_positives.binarize(), key=key, n_threads=n_threads)
     else:
         fitted = fit_devices(model, split, key, n_threads)
-    found = evaluate_personalized(fitted, split, n_threads=n_threads)
-    return {kind: part for kind, part in found.items() if not any(map(math.isnan, part.values()))}
+    figures = evaluate_personalized(fitted, split, n_threads=n_threads)
+    return {kind: metrics for kind, metrics in figures.items() if not any(map(math.isnan, metrics.values()))}

@@ -1,7 +1,7 @@
-"""Wang et al. 2021 (PrivRec): Figure 2, how many items users visit, and whether that is a long tail.
+"""Wang et al. 2021 (PrivRec): Figure 2, the distribution of the number of items that users visit, and its tail.
 
-The paper draws the distribution on MovieLens and says that Frappe's is alike; it prints no numbers.  Nothing is trained
-here and nothing is private: these are counts of the data themselves.
+The paper draws the distribution on MovieLens, states that Frappe's is similar, and prints no numbers.  These are exact
+counts of the data, without training and without privacy.
 """
 
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ from fastfedrec.studies.reproduce.side_by_side import SideBySide, checksum
 __all__ = ["ActivityFigure", "activity_figure"]
 
 FIGURE = "2"
-SAID = "The paper: a long tail; most users visited only a small number of items."
-TAIL = 3  # times the mean: there an exponential distribution keeps e^-3 of the users, whatever its mean
+PAPER_CLAIM = "The paper: a long tail; most users visited only a small number of items."
+TAIL = 3  # start of the tail as a multiple of the mean; an exponential distribution of any mean has e^-3 above it
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,27 @@ class ActivityFigure(SideBySide):
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     n_items : int
-        Of the catalogue.
+        Number of items of the catalogue.
     points : tuple of dict
-        "visited" items and "users" that visited so many, ascending; numbers that no user has are left out.
+        Numbers of "visited" items that occur, ascending, each with its number of "users".
     """
 
     n_items: int
     points: tuple[dict[str, int], ...]
 
     title = "PrivRec, Figure 2: users by number of visited items"
-    legend = "share: of all users.  Counts of the data themselves: nothing is guaranteed, and nothing was trained."
-    remarks = (SAID,)
+    legend = "share: of all users.  These are exact counts of the data, without training and without a guarantee."
+    remarks = (PAPER_CLAIM,)
 
     @property
     def _visited(self) -> np.ndarray:
+        # One entry for each user: the number of visited items.
         return np.repeat(*(np.array([point[name] for point in self.points]) for name in ("visited", "users")))
 
     def verdict(self) -> str:
-        """Say how long the tail is, and how small a small number.
+        """Summarise the median, the mean, the busiest tenth and the tail.
 
         Returns
         -------
@@ -56,6 +57,7 @@ class ActivityFigure(SideBySide):
         """
         visited = self._visited
         half, mean = np.quantile(visited, 0.5, method="lower"), visited.mean()
+        # With fewer than ten users, the busiest tenth is one user.
         busiest = np.sort(visited)[-max(len(visited) // 10, 1) :]
         return (
             f"Half of the users visited at most {half:,} of {self.n_items:,} items; "
@@ -67,7 +69,8 @@ class ActivityFigure(SideBySide):
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
         visited = self._visited
-        powers = 2 ** np.arange(int(visited.max()).bit_length() + 1)  # each bin twice as wide as the one before
+        # Each bin is twice as wide as the previous one.
+        powers = 2 ** np.arange(int(visited.max()).bit_length() + 1)
         users, _ = np.histogram(visited, bins=powers)
         body = [
             [f"{low:,} to {high - 1:,}", f"{n:,}", f"{n / len(visited):.1%}"]
@@ -90,7 +93,7 @@ def activity_figure(data: Interactions | InteractionLog) -> ActivityFigure:
     Parameters
     ----------
     data : Interactions or InteractionLog
-        Every item counts once for a user, however often it was visited and whatever its rating.
+        Data in which every item of a user counts once, independently of ratings and repeated visits.
 
     Returns
     -------
@@ -100,7 +103,7 @@ def activity_figure(data: Interactions | InteractionLog) -> ActivityFigure:
     Raises
     ------
     ValueError
-        No user visited anything.
+        If no user visited any item.
 
     References
     ----------
@@ -121,6 +124,7 @@ def activity_figure(data: Interactions | InteractionLog) -> ActivityFigure:
     counts = visited.interactions_per_user()
     if not counts.any():
         raise ValueError(f"data must have interactions, got {visited!r}")
+    # Users without items are not part of the figure.
     numbers, users = np.unique(counts[counts > 0], return_counts=True)
     points = zip(numbers.tolist(), users.tolist(), strict=True)
     return ActivityFigure(

@@ -1,7 +1,7 @@
 """Wang et al. 2021 (PrivRec): Table 6, membership inference, and the same attacks on every other system.
 
-The paper's attack looks at a user's features and at the ten items that the global network recommends to these
-features.  Beside it stand two attacks that also know the user's own items, chance, and what the ledger allows.
+The paper's attack sees a user's features and the ten items that the global network recommends for them.  It is compared
+with two attacks that also know the user's items, with chance, and with the bound of the ledger.
 """
 
 import functools
@@ -17,8 +17,8 @@ from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.datasets import generate_implicit
 from fastfedrec.studies.membership.attack import membership_loss, membership_shadow
-from fastfedrec.studies.reproduce._trials import each
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce._trials import track_progress
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.systems.baselines.item_models import EASE
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.fedrec.plus_plus import FedRecPlusPlus
@@ -49,8 +49,8 @@ PUBLISHED = {
 }
 AS_PUBLISHED, SHADOW, LOSS = "as published", "shadow models", "loss"
 _FEATURES = ("gender", "age", "occupation")
-_PLACES = ("country", "city")  # of Frappe, whose users have no features but where they mostly were
-_SHADOW_USERS = 1000 / 6040  # the paper's share of MovieLens
+_LOCATION_CONTEXTS = ("country", "city")  # contexts of Frappe that replace the user features it lacks
+_SHADOW_USERS = 1000 / 6040  # the paper's share of MovieLens users for the shadow model
 _QUICK_USERS = 300
 
 
@@ -61,31 +61,31 @@ class MembershipTable(SideBySide):
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     table : {"6", "attacks"}
-        Which one.
+        Name of the table.
     rows : dict of str to dict
-        By target: "published" (accuracy, or None), and by attack what `MembershipResult.to_dict` says.
+        Rows by target: "published" (accuracy, or None), and "attacks" with `MembershipResult.to_dict` of each attack.
     """
 
     table: str
     rows: dict[str, dict[str, Any]]
 
     legend = (
-        "Half of the target's users are members, so chance is .5 (a simulation).  accuracy: as many users as there\n"
-        "are members are called so.  control: the same attack without the target.  ceiling: the best function of what\n"
-        "the attack looks at, which knows the members; 1 where no two users look alike.  AUC: DeLong's 95% interval.\n"
-        "allowed: the largest AUC under the (epsilon, delta) that the target's ledger states against the public."
+        "Half of the target's users are members, so chance is .5 (a simulation).  accuracy: the users in the upper\n"
+        "half of the scores are called members.  control: the same attack without the target.  ceiling: the best\n"
+        "function of the attack's input, fitted to the members; 1 if no two users have equal inputs.  AUC: DeLong's\n"
+        "95% interval.  allowed: the largest AUC under the (epsilon, delta) of the target's ledger against the public."
     )
 
     @property
     def title(self) -> str:
-        """System, and number of the table."""
+        """Name of the system, and number of the table."""
         return "PrivRec, Table 6: membership inference" if self.table == "6" else "Membership inference on all systems"
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What the published column means."""
+        """Meaning of the published column."""
         if self.table != "6":
             return ()
         return (
@@ -93,18 +93,19 @@ class MembershipTable(SideBySide):
         )
 
     def verdict(self) -> str:
-        """Say who was found out, and where a printed accuracy is out of reach.
+        """List the attacks above chance, and the printed accuracies above the ceiling.
 
         Returns
         -------
         str
-            A sentence or two.
+            Two sentences, and one for each printed accuracy above the ceiling.
         """
-        found = [(name, attack, cell) for name, row in self.rows.items() for attack, cell in row["attacks"].items()]
-        beaten = [f"{name} ({attack})" for name, attack, cell in found if cell["beats_chance"]]
+        cells = [(name, attack, cell) for name, row in self.rows.items() for attack, cell in row["attacks"].items()]
+        cells_above_chance = [f"{name} ({attack})" for name, attack, cell in cells if cell["beats_chance"]]
+        # At chance, one in 40 of the two-sided 95% intervals is above .5.
         lines = [
-            f"The whole interval is above .5 for: {'; '.join(beaten) or 'none'}.",
-            f"Of {len(found)} intervals {len(found) / 40:.1f} would be, on average, where nothing can be found.",
+            f"The whole interval is above .5 for: {'; '.join(cells_above_chance) or 'none'}.",
+            f"By chance alone {len(cells) / 40:.1f} of {len(cells)} intervals would be, on average.",
         ]
         for name, row in self.rows.items():
             cell = row["attacks"].get(AS_PUBLISHED)
@@ -119,8 +120,8 @@ class MembershipTable(SideBySide):
         printed = self.table == "6"
         body = []
         for name, row in self.rows.items():
-            for attack, found in row["attacks"].items():
-                figures = {figure["figure"]: figure for figure in found["figures"]}
+            for attack, result in row["attacks"].items():
+                figures = {figure["figure"]: figure for figure in result["figures"]}
                 auc = figures["auc"]
                 published = [f"{row['published']:.2f}" if attack == AS_PUBLISHED else "-"] if printed else []
                 body.append(
@@ -129,10 +130,10 @@ class MembershipTable(SideBySide):
                         attack,
                         *published,
                         f"{figures['accuracy']['value']:.3f}",
-                        f"{found['ceiling_accuracy']:.3f}",
+                        f"{result['ceiling_accuracy']:.3f}",
                         f"{auc['value']:.3f} [{auc['low']:.3f}, {auc['high']:.3f}]",
-                        f"{found['control_auc']['value']:.3f}",
-                        f"{found['ceiling_auc']:.3f}",
+                        f"{result['control_auc']['value']:.3f}",
+                        f"{result['ceiling_auc']:.3f}",
                         f"{auc['bound']:.3f}",
                         f"{figures['hits at 0.01']['value']:.3f}",
                     ]
@@ -141,14 +142,14 @@ class MembershipTable(SideBySide):
         return ["target", "attack", *(["published"] if printed else []), *columns], body
 
     def _draw(self, figure: Any) -> None:
-        cells = [(name, attack, found) for name, row in self.rows.items() for attack, found in row["attacks"].items()]
+        cells = [(name, attack, result) for name, row in self.rows.items() for attack, result in row["attacks"].items()]
         figure.set_size_inches(8, 0.9 + 0.24 * len(cells))
         panel = figure.subplots()
-        for place, (_, _, found) in enumerate(cells):
-            auc = found["figures"][0]
-            panel.plot([auc["low"], auc["high"]], [place, place], color="C0")
-            panel.plot(auc["value"], place, "o", color="C0")
-            panel.plot(auc["bound"], place, "|", color="C3", markersize=10)
+        for position, (_, _, result) in enumerate(cells):
+            auc = result["figures"][0]
+            panel.plot([auc["low"], auc["high"]], [position, position], color="C0")
+            panel.plot(auc["value"], position, "o", color="C0")
+            panel.plot(auc["bound"], position, "|", color="C3", markersize=10)
         panel.axvline(0.5, color="black", linestyle="--", linewidth=1)
         panel.set_yticks(range(len(cells)), [f"{name}, {attack}" for name, attack, _ in cells], fontsize="x-small")
         panel.invert_yaxis()
@@ -158,23 +159,23 @@ class MembershipTable(SideBySide):
 def attack_table(
     data: Interactions | InteractionLog | None, table: str, *, seed: int = 0, **options: Any
 ) -> MembershipTable:
-    """Attack PrivRec, DP-PrivRec and LM-PrivRec as the paper does and better, or every system of the package.
+    """Attack PrivRec, DP-PrivRec and LM-PrivRec with the paper's and stronger attacks, or every system of the package.
 
     Parameters
     ----------
     data : Interactions, InteractionLog or None
-        MovieLens 1M or 100K, or Frappe for "6"; None generates data of random features.
+        MovieLens 1M or 100K, or Frappe for "6"; None generates data with random features.
     table : {"6", "attacks"}
-        Which one.
+        Name of the table.
     seed : int
-        Of every draw: these are simulations.
+        Seed of every draw: the runs are simulations.
     **options : object
-        As for `RunOptions`.  `quick`: few users, rounds and models: to see that everything runs.
+        Options of `RunOptions`.  `quick`: few users, rounds and models, as a test that everything runs.
 
     Returns
     -------
     MembershipTable
-        A row for each target and attack.
+        Table with a row for each target and attack.
 
     References
     ----------
@@ -206,18 +207,18 @@ def attack_table(
         "quick": how.quick,
     }
     rows_by_target: dict[str, dict[str, Any]] = {}
-    for name, target in each(models.items(), how, f"Table {table}", "target"):
+    for name, target in track_progress(models.items(), how, f"Table {table}", "target"):
         model, attacks = target
-        own = settings | {"model": repr(model), "attacks": _described(attacks)}
+        target_settings = settings | {"model": repr(model), "attacks": _described(attacks)}
         run = functools.partial(_attack, model, population, attacks, key, how.n_threads)
-        found = kept(how.folder, f"attack-{name.replace(' ', '-')}", own, run)
-        rows_by_target[name] = {"published": PUBLISHED[column].get(name) if table == "6" else None, "attacks": found}
+        results = run_or_load(how.folder, f"attack-{name.replace(' ', '-')}", target_settings, run)
+        rows_by_target[name] = {"published": PUBLISHED[column].get(name) if table == "6" else None, "attacks": results}
     described = settings | {"column": column, "models": {name: repr(model) for name, (model, _) in models.items()}}
     return MembershipTable(f"{source}: {population!r}, seed {seed}", described, table, rows_by_target)
 
 
 def users_by_place(log: InteractionLog) -> Interactions:
-    """Users of a log and their items, with the country and the city that most of a user's entries name.
+    """Return the interactions of a log, with the most frequent country and city of each user as features.
 
     Parameters
     ----------
@@ -227,35 +228,39 @@ def users_by_place(log: InteractionLog) -> Interactions:
     Returns
     -------
     Interactions
-        Without values; items keep their features.
+        Interactions without values; items keep their features.
     """
-    if missing := [name for name in _PLACES if name not in log.contexts]:
-        raise ValueError(f"data must have the contexts {', '.join(_PLACES)}, got none of {', '.join(missing)}")
-    places = {}
-    for name in _PLACES:
+    if missing := [name for name in _LOCATION_CONTEXTS if name not in log.contexts]:
+        raise ValueError(
+            f"data must have the contexts {', '.join(_LOCATION_CONTEXTS)}, got none of {', '.join(missing)}"
+        )
+    locations = {}
+    for name in _LOCATION_CONTEXTS:
         values, numbers = np.unique(log.contexts[name], return_inverse=True)
+        # `argmax` takes the first of equally frequent values.
         counts = np.zeros((log.n_users, len(values)), dtype=np.int64)
         np.add.at(counts, (log.users, numbers), 1)
-        places[name] = values[counts.argmax(axis=1)]
-    used = log.interactions.binarize()
-    return used.with_features(user_features=places, item_features=log.interactions.item_features)
+        locations[name] = values[counts.argmax(axis=1)]
+    interactions = log.interactions.binarize()
+    return interactions.with_features(user_features=locations, item_features=log.interactions.item_features)
 
 
 def generated_population(*, quick: bool = False) -> Interactions:
-    """Users with features that say nothing about them, and items with ratings of 1 to 5.
+    """Generate users with random features, and items with ratings of 1 to 5.
 
     Parameters
     ----------
     quick : bool
-        Few users.
+        Whether to generate few users.
 
     Returns
     -------
     Interactions
-        Half of the ratings are above 3, at random.
+        Generated data; most of the ratings are above 3, at random.
     """
     key = Key.from_seed(0)
     matrix = generate_implicit(*((_QUICK_USERS, 100) if quick else (3000, 600)), key=key).to_scipy()
+    # Ratings are uniform on 1 to 5, except that 1 is replaced by 4.
     stars = 1 + key.words("wang2021_attacks.stars", size=matrix.nnz) % np.uint64(5)
     matrix.data[:] = np.where(stars > 1, stars, 4)
     users = key.words("wang2021_attacks.users", size=3 * matrix.shape[0]).reshape(3, -1)
@@ -271,29 +276,33 @@ def generated_population(*, quick: bool = False) -> Interactions:
 def privrec_targets(
     data: Interactions, column: str = "MovieLens", *, quick: bool = False
 ) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """The targets of Table 6, each with what is attacked how.
+    """Return the targets of Table 6, each with the options of its attacks.
 
     Parameters
     ----------
     data : Interactions
-        With gender, age and occupation of the users, and genres of the items; or as from `users_by_place`.
+        Data with gender, age and occupation of the users, and genres of the items; or the result of `users_by_place`.
     column : {"MovieLens", "Frappe"}
-        Of the table.
+        Column of the table.
     quick : bool
-        Train hardly at all.
+        Whether to train for a few rounds only.
 
     Returns
     -------
     dict of str to (PrivRec, dict)
-        By the name in the table: options of the attacks, by attack.
+        Model and options by attack, by the target's name in the table.
     """
-    # The values that may occur are public: another user's may be new to the members.
-    names, threshold, of_items = (_PLACES, 0.0, ["cost"]) if column == "Frappe" else (_FEATURES, 3.0, ["genres"])
-    features = {"user": {name: np.unique(data.user_features[name]).tolist() for name in names}, "item": of_items}
-    common: dict[str, Any] = {"features": features, "threshold": threshold, "server_optimizer": "sgd"}  # equation 6
+    # The possible values are public, because a non-member may have a value that no member has.
+    names, threshold, item_names = (
+        (_LOCATION_CONTEXTS, 0.0, ["cost"]) if column == "Frappe" else (_FEATURES, 3.0, ["genres"])
+    )
+    features = {"user": {name: np.unique(data.user_features[name]).tolist() for name in names}, "item": item_names}
+    # Equation 6 of the paper is a plain gradient step of the server.
+    common: dict[str, Any] = {"features": features, "threshold": threshold, "server_optimizer": "sgd"}
     if column == "Frappe":  # as in Table 3
         common |= {"negatives": 2, "n_rounds": 10, "cohort_size": 30, "local_epochs": 20}
     private = common | {"local_epochs": 3, "server_learning_rate": 2.0, "cohort_size": "auto", "n_rounds": 25}
+    # The paper's shares: a sixth of the users are the attacker's, and 80% of them train the shadow model.
     n_aside = max(round(_SHADOW_USERS * data.n_users), 8)
     n_members = min((data.n_users - n_aside) // 2, round(0.8 * n_aside), data.n_users // 4)
     private["cohort_size"] = min(400, n_members // 2)
@@ -319,19 +328,19 @@ def privrec_targets(
 
 
 def system_targets(data: Interactions, *, quick: bool = False) -> dict[str, tuple[Any, dict[str, Any]]]:
-    """Every system whose released model answers for any profile, each with what is attacked how.
+    """Return every system with a released model that answers for any profile, with the options of its attacks.
 
     Parameters
     ----------
     data : Interactions
-        With ratings; the systems that learn no ratings take what is rated.
+        Data with ratings; systems that learn no ratings use the rated items.
     quick : bool
-        Train hardly at all.
+        Whether to train for a few rounds only.
 
     Returns
     -------
     dict of str to (Recommender, dict)
-        By name: options of the attacks, by attack.
+        Model and options by attack, by the target's name.
     """
     rounds: dict[str, Any] = {"n_rounds": 2} if quick else {}
     network: dict[str, Any] = {"n_factors": 16, "hidden": (16,)} if quick else {}
@@ -344,32 +353,35 @@ def system_targets(data: Interactions, *, quick: bool = False) -> dict[str, tupl
         "private prototypes, epsilon 5": PrivatePrototypes(epsilon=5.0),
         "prototypes without privacy": PrivatePrototypes(epsilon=None),
         "PrivRec from private popularity, epsilon 2": start,
-        "DPGram, epsilon 2": DPGram(1.0),  # for replacing a user, which costs twice
+        # Replacing a user costs DPGram and DPPopularity twice their epsilon.
+        "DPGram, epsilon 2": DPGram(1.0),
         "DP popularity, epsilon 2": DPPopularity(1.0),
         "popularity": Popularity(),
         "EASE": EASE(),
     }
     options = {SHADOW: {"n_shadows": n_models, "features": []}, LOSS: {"n_references": n_models}}
-    of_ratings = options | {LOSS: {"n_references": n_models, "loss": "squared"}}
-    return {name: (model, of_ratings if name == "FedRec++" else options) for name, model in models.items()}
+    rating_options = options | {LOSS: {"n_references": n_models, "loss": "squared"}}
+    return {name: (model, rating_options if name == "FedRec++" else options) for name, model in models.items()}
 
 
 def _by_features(model: PrivRec, profiles: Interactions, key: Key) -> Any:
-    """The global network, as the paper asks it: fine-tuning would hide what it has learnt."""
+    """Return the global network for these users, which the paper queries without fine-tuning."""
+    # Fine-tuning on a user's items would hide the traces of training.
     return model.with_users(profiles)
 
 
 def _attack(model: Any, data: Interactions, options: dict[str, Any], key: Key, n_threads: int) -> dict[str, Any]:
-    found = {}
-    for attack, own in options.items():
-        carry_out = membership_loss if attack == LOSS else membership_shadow
-        found[attack] = carry_out(model, data, key=key, n_threads=n_threads, **own).to_dict()
-    return found
+    results = {}
+    for attack, attack_options in options.items():
+        run_attack = membership_loss if attack == LOSS else membership_shadow
+        results[attack] = run_attack(model, data, key=key, n_threads=n_threads, **attack_options).to_dict()
+    return results
 
 
 def _described(options: dict[str, Any]) -> dict[str, Any]:
-    """In plain JSON."""
+    """Return the options of the attacks as JSON values."""
     return {
-        attack: {name: value.__name__ if callable(value) else value for name, value in own.items()}
-        for attack, own in options.items()
+        # A function is represented by its name.
+        attack: {name: value.__name__ if callable(value) else value for name, value in attack_options.items()}
+        for attack, attack_options in options.items()
     }

@@ -1,8 +1,7 @@
-"""Wang et al. 2021 (PrivRec): Figures 3 to 9, each beside what the paper says of it.
+"""Wang et al. 2021 (PrivRec): Figures 3 to 9, each compared with the paper's claim about it.
 
-The paper's figures print no numbers, so each stands beside the paper's sentence about it; Figure 1 is a drawing, and
-Figure 2 is in `activity`.  What the private runs cost is in the table: the upper bound that the ledger proves,
-not the paper's epsilon.
+The paper's figures print no numbers, so each one is compared with a sentence of the paper.  Figure 1 is a drawing, and
+Figure 2 is in `activity`.  The cost of private runs is the upper bound that the ledger proves, not the paper's epsilon.
 """
 
 import functools
@@ -14,7 +13,7 @@ from fastfedrec.core.randomness import Key
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.data.log import InteractionLog
 from fastfedrec.evaluation.new_users import personalization_split
-from fastfedrec.studies.reproduce._trials import each
+from fastfedrec.studies.reproduce._trials import track_progress
 from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide
 from fastfedrec.studies.reproduce.wang2021._runs import (
     COHORT,
@@ -31,32 +30,33 @@ from fastfedrec.studies.reproduce.wang2021._runs import (
     START,
     Point,
     Runs,
+    curve_name,
     describe_split,
     first_test_users,
     private_models,
-    timed,
 )
 from fastfedrec.studies.reproduce.wang2021.accuracy import paper_models
 
 __all__ = ["PrivRecFigure", "privrec_figure"]
 
 FIGURES = ("3", "4", "5", "6", "7", "8", "9")
-OF_LOG, OF_EITHER = ("5", "7"), ("3",)  # Frappe; the others are of MovieLens 1M
-SAID = {
+# Figures on Frappe, and figures on either data set; all remaining ones are on MovieLens 1M.
+OF_LOG, OF_EITHER = ("5", "7"), ("3",)
+PAPER_CLAIMS = {
     "3": "The paper: rises steeply up to 40 rounds and is flat after, rises up to 100 local epochs, and depends least "
-    "on the cohort, of which more than 25 are best.",
+    "on the cohort size, which is best above 25.",
     "4": "The paper: DP-PrivRec is within 10% of PrivRec at every k, and above DP-PrivRec-One.",
     "6": "The paper: rises with epsilon like a logarithm, up to PrivRec's.",
     "8": "The paper: on users with fewer than 20 items, PrivRec is 20% to 40% above PrivRec-SGD.",
     "9": "The paper: second-order meta-learning takes 10% to 30% longer a round than first-order.",
 }
-SAID |= {"5": SAID["4"], "7": SAID["6"]}
+PAPER_CLAIMS |= {"5": PAPER_CLAIMS["4"], "7": PAPER_CLAIMS["6"]}
 SWEEPS = {
     ROUNDS: (5, 20, 40, 60, 80, 100), EPOCHS: (5, 20, 40, 60, 80, 100, 120), COHORT: (2, 5, 10, 15, 20, 25, 30, 35, 40)
 }  # fmt: skip
 QUICK_SWEEPS = {ROUNDS: (1, 2), EPOCHS: (1, 2), COHORT: (2, 4)}
 EPSILONS = {"4": (2.0,), "5": (5.0,), "6": (0.5, 1.0, 2.0, 5.0, 10.0, 20.0), "7": (2.0, 5.0, 10.0, 20.0, 40.0)}
-_TEST_USERS = 300  # of Figure 3, whose 22 points fine-tune each for up to 120 epochs
+_TEST_USERS = 300  # test users of Figure 3; each of its 22 points fine-tunes them for up to 120 epochs
 
 
 @dataclass(frozen=True)
@@ -66,12 +66,12 @@ class PrivRecFigure(SideBySide):
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     figure : str
-        One of `FIGURES`.
+        Name of the figure, one of `FIGURES`.
     points : tuple of dict
-        "panel", "model", "x", "value" (Hits, or milliseconds a round in Figure 9) and "epsilon": "infinite" where
-        nothing is guaranteed, None where there is no such figure.
+        Points with "panel", "model", "x", "value" (Hits, or milliseconds per round in Figure 9) and "epsilon", which
+        is "infinite" without a guarantee, and None if the cost is not part of the figure.
     """
 
     figure: str
@@ -79,38 +79,39 @@ class PrivRecFigure(SideBySide):
 
     @property
     def title(self) -> str:
-        """System, and number of the figure."""
+        """Name of the system, and number of the figure."""
         return f"PrivRec, Figure {self.figure}: {self._measured} over {' and '.join(self._panels)}"
 
     @property
     def legend(self) -> str:
-        """What the columns mean."""
+        """Meaning of the columns."""
         if self.figure == "9":
             return (
-                "Milliseconds: one thread's processor time, of a round; of more the wall-clock time, the best of three."
+                "Milliseconds: processor time of a round with one thread; with more threads the smallest wall-clock "
+                "time of three rounds."
             )
         return (
-            f"{self._measured}; a simulation on one split.  epsilon: what the run is proved to cost at delta 1e-6,\n"
-            "for replacing all data of one user, against all who see what is released; - where nothing is guaranteed."
+            f"{self._measured}; a simulation on one split.  epsilon: proven cost of the run at delta 1e-6, for\n"
+            "replacing all data of one user, against everyone who sees the released model; - without a guarantee."
         )
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What was left out, and why."""
-        found = [SAID[self.figure]]
+        """Claims of the paper, and omitted models with the reasons."""
+        lines = [PAPER_CLAIMS[self.figure]]
         if self.figure in EPSILONS:
-            found.append(
-                "DP-PrivRec itself is not here: its first stage trains on private sequences without noise, so that it "
+            lines.append(
+                "DP-PrivRec itself is omitted: its first stage trains on private sequences without noise, so that it "
                 "has no user-level guarantee at any epsilon."
             )
-            found.append(f"With the paper's z = 1 and S = {self.settings['published']['clip_norm']}, M = 30: "
+            lines.append(f"With the paper's z = 1 and S = {self.settings['published']['clip_norm']}, M = 30: "
                          f"{self.settings['published']['ends']}.")  # fmt: skip
         if self.figure == "9":
-            found.append(
+            lines.append(
                 "NN-SELF is MAML: it differentiates through all local steps (second order), on half of a client's "
-                "positives; so first-order MAML is what it is beside.  PrivRec (Reptile) steps on all of them."
+                "positives; it is therefore compared with first-order MAML.  PrivRec (Reptile) steps on all of them."
             )
-        return tuple(found)
+        return tuple(lines)
 
     @property
     def _panels(self) -> list[str]:
@@ -121,12 +122,12 @@ class PrivRecFigure(SideBySide):
         return {"4": "Hits@k", "5": "Hits@k", "9": "Milliseconds a round"}.get(self.figure, "Hits@20")
 
     def curve(self, panel: str, model: str) -> dict[float, float]:
-        """The points of one model.
+        """Return the points of one model.
 
         Parameters
         ----------
         panel, model : str
-            As in `points`.
+            Names of the panel and of the model, as in `points`.
 
         Returns
         -------
@@ -137,12 +138,12 @@ class PrivRecFigure(SideBySide):
         return {point["x"]: point["value"] for point in chosen}
 
     def verdict(self) -> str:
-        """Say what holds of the paper's sentence.
+        """Summarise the figures that the paper makes a claim about.
 
         Returns
         -------
         str
-            A sentence for each panel, or pair of models.
+            One sentence for each panel, or for each pair of models.
         """
         lines = []
         if self.figure in ("3", "9"):
@@ -153,25 +154,28 @@ class PrivRecFigure(SideBySide):
                     ends = ", ".join(f"{curve[x]:.3g} at {x:g}" for x in (min(curve), best, max(curve)))
                     lines.append(f"{model} over {panel}: {ends}.")
             return "\n".join([*lines, *self._second_order()])
+        # Each model is paired with a baseline.
         pairs = [(PRIVREC, SGD), (PRIVREC, POPULARITY)] if self.figure == "8" else [(ONE, PRIVREC), (START, PRIVREC)]
         pairs += [] if self.figure == "8" else [(ONE, DP_POPULARITY), (START, DP_POPULARITY), (START, POPULARITY)]
         (panel,) = self._panels
-        for model, other in pairs:
-            ours, theirs = self.curve(panel, model), self.curve(panel, other)
+        for model, baseline in pairs:
+            ours, theirs = self.curve(panel, model), self.curve(panel, baseline)
             gains = [ours[x] / theirs[x] - 1 for x in ours if theirs[x] > 0]
             if gains:
-                lines.append(f"{model}: {min(gains):+.0%} to {max(gains):+.0%} beside {other}.")
+                lines.append(f"{model}: {min(gains):+.0%} to {max(gains):+.0%} compared with {baseline}.")
         return "\n".join(lines)
 
     def _second_order(self) -> list[str]:
-        """How much longer the second order takes than the first, and than Reptile, on as many threads."""
+        """Compare the time of second-order MAML with first-order MAML and Reptile, for each number of threads."""
         lines = []
         for n_threads in self.settings.get("threads", ()) if self.figure == "9" else ():
-            second = self.curve(COHORT, timed(NN_SELF, n_threads))
-            for other in (FIRST_ORDER, PRIVREC):
-                ratios = [value / self.curve(COHORT, timed(other, n_threads))[x] - 1 for x, value in second.items()]
-                beside = timed(other, n_threads)
-                lines.append(f"{NN_SELF} takes {min(ratios):+.0%} to {max(ratios):+.0%} longer than {beside}.")
+            second = self.curve(COHORT, curve_name(NN_SELF, n_threads))
+            for baseline in (FIRST_ORDER, PRIVREC):
+                ratios = [
+                    value / self.curve(COHORT, curve_name(baseline, n_threads))[x] - 1 for x, value in second.items()
+                ]
+                baseline_curve = curve_name(baseline, n_threads)
+                lines.append(f"{NN_SELF} takes {min(ratios):+.0%} to {max(ratios):+.0%} longer than {baseline_curve}.")
         return lines
 
     def _rows(self) -> tuple[list[str], list[list[str]]]:
@@ -207,18 +211,19 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
     data : Interactions or InteractionLog
         MovieLens 1M with its features; Frappe for "5" and "7"; either for "3".
     figure : {"3", "4", "5", "6", "7", "8", "9"}
-        "3": Hits@20 over rounds, local epochs and cohort, at the paper's other values.  "4", "5": Hits@k with and
-        without privacy.  "6", "7": Hits@20 over epsilon.  "8": on users with few items.  "9": time of a round.
+        "3": Hits@20 over rounds, local epochs and cohort size, with all remaining parameters as in the paper.  "4",
+        "5": Hits@k with and without privacy.  "6", "7": Hits@20 over epsilon.  "8": Hits@20 on users with few items.
+        "9": time of a round.
     seed : int
-        Of the split and of every draw: these are simulations.
+        Seed of the split and of every draw: the runs are simulations.
     **options : object
-        As for `RunOptions`; `n_threads` changes nothing but Figure 9.  `quick`: few points and rounds: to see that
+        Options of `RunOptions`; `n_threads` changes Figure 9 alone.  `quick`: few points and rounds, as a test that
         everything runs.
 
     Returns
     -------
     PrivRecFigure
-        All points.
+        The figure, with all points.
 
     References
     ----------
@@ -232,10 +237,11 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
     if not isinstance(data, Interactions | InteractionLog) or (
         figure not in OF_EITHER and is_log != (figure in OF_LOG)
     ):
-        wanted = "InteractionLog" if figure in OF_LOG else "Interactions"
-        raise TypeError(f"data of figure {figure} must be {wanted}, got {type(data).__name__}")
+        expected_type = "InteractionLog" if figure in OF_LOG else "Interactions"
+        raise TypeError(f"data of figure {figure} must be {expected_type}, got {type(data).__name__}")
     split = personalization_split(data, threshold=0.0 if is_log else 3.0, key=key)
     if figure == "3":
+        # Fine-tuning of all test users at each of the 22 points would take too long.
         split = first_test_users(split, _TEST_USERS)
     source, settings = describe_split(split, seed, quick=how.quick)
     described: dict[str, Any] = {}
@@ -248,6 +254,7 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
     elif figure == "8":
         tasks = [functools.partial(runs.by_activity, name, models[name]) for name in (PRIVREC, SGD, POPULARITY)]
     elif figure == "9":
+        # Numbers of threads: one thread is measured by processor time, more by wall-clock time.
         counts = sorted({1, how.n_threads})
         described = {"threads": counts}
         tasks = [
@@ -258,12 +265,16 @@ def privrec_figure(data: Interactions | InteractionLog, figure: str, *, seed: in
         epsilons = EPSILONS[figure][-1:] if how.quick else EPSILONS[figure]
         panel = "k" if figure in ("4", "5") else "epsilon"
         tasks = [
-            functools.partial(runs.at_epsilon, *each, panel=panel, where=None if each[2] else epsilons)
-            for each in private_models(models, epsilons)
+            # A model without privacy has epsilon 0, and its one run is drawn at all epsilons.
+            functools.partial(
+                runs.at_epsilon, name, model, epsilon, panel=panel, x_values=None if epsilon else epsilons
+            )
+            for name, model, epsilon in private_models(models, epsilons)
         ]
+        # The clip norms are the paper's S for each data set.
         described = {"published": runs.published(models[f"{ONE}, epsilon 2"], 35.0 if is_log else 40.0)}
     points: list[Point] = []
-    for task in each(tasks, how, f"Figure {figure}", "run"):
+    for task in track_progress(tasks, how, f"Figure {figure}", "run"):
         points += task()
     described |= settings | {"models": {name: repr(model) for name, model in models.items()}}
     return PrivRecFigure(source, described, figure, tuple(points))

@@ -1,8 +1,8 @@
-"""Wang et al. 2021 (PrivRec): does the first stage help at equal epsilon?  The question that its Figure 4 leaves open.
+"""Wang et al. 2021 (PrivRec): gain of the first stage at equal epsilon, a question that its Figure 4 leaves open.
 
-The paper compares DP-PrivRec, whose first stage trains on private sequences without noise, with DP-PrivRec-One, which
-has none, at what it calls the same epsilon; the former has no guarantee at all.  Here each kind of first stage stands
-beside the others at what the ledger proves for the whole.
+The paper compares DP-PrivRec, which trains its first stage on private sequences without noise, with DP-PrivRec-One,
+which has no first stage, at the same nominal epsilon.  DP-PrivRec has no guarantee at all.  Here all kinds of first
+stages are compared at the epsilon that the ledger proves for the whole run.
 """
 
 import functools
@@ -21,8 +21,8 @@ from fastfedrec.core.version import __version__
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.datasets.generate_sequences import generate_sequences
 from fastfedrec.evaluation.new_users import PersonalizationSplit, evaluate_personalized, personalization_split
-from fastfedrec.studies.reproduce._trials import each, mean_and_deviation
-from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, kept
+from fastfedrec.studies.reproduce._trials import mean_and_deviation, track_progress
+from fastfedrec.studies.reproduce.side_by_side import RunOptions, SideBySide, checksum, run_or_load
 from fastfedrec.studies.reproduce.wang2021._runs import fit_devices
 from fastfedrec.systems.baselines.popularity import DPPopularity, Popularity
 from fastfedrec.systems.privrec.model import PrivRec
@@ -34,39 +34,39 @@ EPSILON = 2.0
 METRICS = ("hr@10", "ndcg@10")
 STAGES = {"none": "none", "public": "public", "dp": "private", "published": "as published"}
 USER, ITEM = ("gender", "age", "occupation"), ("genres",)
-_PUBLIC_SHARE = 0.25  # of all people: whose sequences are taken to be public, and nothing else of them is used
+_PUBLIC_SHARE = 0.25  # share of the users with public sequences, which are their only data in use
 _GENERATED = {"n_users": 2_000, "n_items": 300, "n_topics": 6}
 _SMALL = {"n_users": 200, "n_items": 100, "n_topics": 2}
 _QUICK_ROUNDS = 2
 PRIVREC, DP, START = "PrivRec", "DP-PrivRec", "private popularity, fine-tuned"
 JOINT = "joint loss"
-WEIGHT = 0.1  # of the contrastive losses beside the recommender's; the paper names none, and it was not tuned
+WEIGHT = 0.1  # weight of the contrastive losses in the joint loss; not tuned, and not stated in the paper
 
 
 @dataclass
 class PublicPopularity:
-    """How many of the public people have each item: it costs nothing, and needs no network.
+    """Popularity among the users with public sequences, which has no cost and needs no network.
 
     Parameters
     ----------
     counts : ndarray of shape (n_items,) or None
-        None before they are counted.
+        Number of these users that have each item; None before they are counted.
     """
 
     counts: np.ndarray | None = None
 
     def score_items(self, user_ids: Any) -> NDArray[np.float64]:
-        """The same for everybody.
+        """Return the counts as scores, equal for all users.
 
         Parameters
         ----------
         user_ids : array_like of shape (n_users,)
-            Whom for.
+            Ids of the users to score items for.
 
         Returns
         -------
         ndarray of shape (n_users, n_items), float64
-            Counts.
+            Counts of the items.
         """
         assert self.counts is not None
         return np.tile(self.counts.astype(np.float64), (len(user_ids), 1))
@@ -74,46 +74,51 @@ class PublicPopularity:
 
 @dataclass(frozen=True)
 class StageOneTable(SideBySide):
-    """Hits with each kind of first stage, beside the baselines.
+    """Hits with each kind of first stage, compared with baselines.
 
     Parameters
     ----------
     source, settings : object
-        As for `SideBySide`.
+        Parameters of `SideBySide`.
     rows : dict of str to dict
-        By model: "stage1", "epsilon" ("infinite": no guarantee), and for each metric a figure a seed.
+        Rows by model: "epsilon" ("infinite" without a guarantee), and for each metric the figures of all seeds.
     """
 
     rows: dict[str, dict[str, Any]]
 
     title = "PrivRec: what the first stage is worth at equal epsilon"
     legend = (
-        "Means over seeds, with the standard deviation where there are several: each seed draws the public people,\n"
-        "the test users and all else (a simulation).  epsilon: of the whole, as the ledger proves it, for replacing\n"
-        "all data of one user at delta 1e-6.  Devices of test users fine-tune the network; all unvisited items are\n"
-        "ranked."
+        "Means over seeds, with the standard deviation if there are several.  Each seed draws the users with public\n"
+        "sequences, the test users and all remaining randomness (a simulation).  epsilon: of the whole run, as the\n"
+        "ledger proves it, for replacing all data of one user at delta 1e-6.  Devices of test users fine-tune the\n"
+        "network; all unvisited items are ranked."
     )
 
     def verdict(self) -> str:
-        """Say whether each first stage helps.
+        """Compare each first stage with the same model without it.
 
         Returns
         -------
         str
-            A sentence for each model and kind of first stage.
+            One sentence for each model and kind of first stage.
         """
         lines = []
         for name, row in self.rows.items():
             family, _, stage = name.rpartition(", stage one ")
             if not family or stage == "none":
                 continue
-            alone = stage.removesuffix(f", {JOINT}")
-            what, other = (f"stage one {stage}", "none") if alone == stage else (f"the joint loss after {alone}", alone)
-            without = self.rows[f"{family}, stage one {other}"]["hr@10"]
-            gains = [ours - theirs for ours, theirs in zip(row["hr@10"], without, strict=True)]
+            base_stage = stage.removesuffix(f", {JOINT}")
+            description, baseline_stage = (
+                (f"stage one {stage}", "none")
+                if base_stage == stage
+                else (f"the joint loss after {base_stage}", base_stage)
+            )
+            baseline = self.rows[f"{family}, stage one {baseline_stage}"]["hr@10"]
+            gains = [ours - theirs for ours, theirs in zip(row["hr@10"], baseline, strict=True)]
+            # Seeds are compared in pairs, because both models of a seed have the same split.
             better = sum(gain > 0 for gain in gains)
             lines.append(
-                f"{family}: {what} changes HR@10 by {statistics.fmean(gains):+.3f}, and is ahead on "
+                f"{family}: {description} changes HR@10 by {statistics.fmean(gains):+.3f}, and is ahead on "
                 f"{better} of {len(gains)}."
             )
         return "\n".join(lines)
@@ -135,22 +140,22 @@ class StageOneTable(SideBySide):
 
 
 def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **options: Any) -> StageOneTable:
-    """Train PrivRec with each kind of first stage, at equal epsilon of the whole.
+    """Train PrivRec with each kind of first stage, at equal epsilon of the whole run.
 
     Parameters
     ----------
     data : Interactions or None
         MovieLens with all of its timestamps (100K); None generates sequences.
     n_seeds : int
-        Seeds 0 to n_seeds - 1.
+        Number of seeds; they are 0 to n_seeds - 1.
     **options : object
-        As for `RunOptions`; no figure depends on `n_threads`.  `quick`: few rounds and people: to see that everything
-        runs.
+        Options of `RunOptions`; no figure depends on `n_threads`.  `quick`: few rounds and users, as a test that
+        everything runs.
 
     Returns
     -------
     StageOneTable
-        A row a model.
+        Table with a row for each model.
 
     References
     ----------
@@ -167,100 +172,110 @@ def stage1_table(data: Interactions | None = None, *, n_seeds: int = 3, **option
     sizes = set()
     for seed in range(n_seeds):
         key = Key.from_seed(seed)
-        whole = generate_sequences(**(_SMALL if how.quick else _GENERATED), key=key) if data is None else data
-        public, split = _split(whole, key, 0.0 if data is None else 3.0)
-        settings = {"version": __version__, "data": checksum([whole]), "seed": seed, "quick": how.quick}
+        all_data = generate_sequences(**(_SMALL if how.quick else _GENERATED), key=key) if data is None else data
+        public, split = _split(all_data, key, 0.0 if data is None else 3.0)
+        settings = {"version": __version__, "data": checksum([all_data]), "seed": seed, "quick": how.quick}
         sizes.add((len(split.train_users), public.n_users, len(split.test_users)))
-        for name, model in stage_models(whole, split, quick=how.quick).items():
+        for name, model in stage_models(all_data, split, quick=how.quick).items():
             tasks.append((seed, name, settings | {"model": repr(model)}, model, public, split, key))
-    for task in each(tasks, how, "stage one", "model"):
+    for task in track_progress(tasks, how, "stage one", "model"):
         seed, name, settings, model, public, split, key = task
         run = functools.partial(_run, model, public, split, key, how.n_threads)
-        found = kept(how.folder, f"stage1-{seed}-{name.replace(' ', '-').replace(',', '')}", settings, run)
-        row = rows.setdefault(name, {"epsilon": found["epsilon"], **{metric: [] for metric in METRICS}})
+        results = run_or_load(how.folder, f"stage1-{seed}-{name.replace(' ', '-').replace(',', '')}", settings, run)
+        row = rows.setdefault(name, {"epsilon": results["epsilon"], **{metric: [] for metric in METRICS}})
         for metric in METRICS:
-            row[metric].append(found[metric])
-    what = "Generated sequences" if data is None else "The data given"
+            row[metric].append(results[metric])
+    kind = "Generated sequences" if data is None else "The data given"
     n_train, n_public, n_test = max(sizes)
-    source = f"{what}: {whole!r}; {n_train:,} train users, {n_public:,} public people, {n_test:,} test users"
+    counts = f"{n_train:,} train users, {n_public:,} users with public sequences, {n_test:,} test users"
+    source = f"{kind}: {all_data!r}; {counts}"
     described = {"version": __version__, "seeds": n_seeds, "quick": how.quick}
     models = {name: settings["model"] for _, name, settings, *_ in tasks}
     return StageOneTable(source, described | {"models": models}, rows)
 
 
 def stage_models(data: Interactions, split: PersonalizationSplit, *, quick: bool = False) -> dict[str, Any]:
-    """Every model of the table, with its parameters.
+    """Return every model of the table with its parameters.
 
     Parameters
     ----------
     data : Interactions
-        Gives the features.
+        Data with the features.
     split : PersonalizationSplit
-        Gives the number of train users.
+        Split with the train users.
     quick : bool
-        Train hardly at all.
+        Whether to train for a few rounds only.
 
     Returns
     -------
     dict of str to Recommender
-        By name.
+        Unfitted models by name.
     """
     features = {
-        # Public values: those of the whole, so that a test user's are known.
+        # All values of the data are public, so that a test user's values are known.
         "user": {name: np.unique(column).tolist() for name, column in data.user_features.items() if name in USER},
         "item": [name for name in ITEM if name in data.item_features],
     }
     n_train = len(split.train_users)
     common: dict[str, Any] = {"features": features, "threshold": split.threshold}
-    common["server_optimizer"] = "sgd"  # equation 6, with noise and without
+    # Equation 6 of the paper is a plain gradient step of the server, with and without noise.
+    common["server_optimizer"] = "sgd"
     common |= {"n_factors": 32, "hidden": (64, 32, 16)}
-    plain = common | {"cohort_size": min(200, n_train)}
-    half = {"cohort_size": 2 * n_train // 5}
-    private = common | half | {"n_rounds": 25, "local_epochs": 3, "server_learning_rate": 2.0}
+    not_private = common | {"cohort_size": min(200, n_train)}
+    half_cohort = {"cohort_size": 2 * n_train // 5}
+    private = common | half_cohort | {"n_rounds": 25, "local_epochs": 3, "server_learning_rate": 2.0}
     private |= {"clip_norm": 0.3, "target_epsilon": EPSILON}
     start = common | {"n_rounds": 0, "local_epochs": 10, "popularity_epsilon": EPSILON}
-    options: dict[str, Any] = {}
-    noisy = half | {"n_rounds": 25, "clip_norm": 0.05}
+    stage1_options: dict[str, Any] = {}
+    noisy = half_cohort | {"n_rounds": 25, "clip_norm": 0.05}
     if quick:
-        plain, private = ({**one, "n_rounds": _QUICK_ROUNDS, "local_epochs": 1} for one in (plain, private))
-        options["n_rounds"] = noisy["n_rounds"] = start["local_epochs"] = _QUICK_ROUNDS
-    # Half of the budget for each part where there are two.
+        not_private, private = (
+            {**options, "n_rounds": _QUICK_ROUNDS, "local_epochs": 1} for options in (not_private, private)
+        )
+        stage1_options["n_rounds"] = noisy["n_rounds"] = start["local_epochs"] = _QUICK_ROUNDS
+    # A private first stage and private popularity have half of the budget each.
     shared = {"popularity_epsilon": EPSILON / 2, "target_epsilon": EPSILON, "clip_norm": 0.05}
     models: dict[str, Any] = {}
-    for family, parameters in ((PRIVREC, plain), (DP, private), (START, start)):
-        for kind, said in STAGES.items():
-            own: dict[str, Any] = {"stage1": kind, "stage1_options": options}
+    for family, parameters in ((PRIVREC, not_private), (DP, private), (START, start)):
+        for kind, label in STAGES.items():
+            # A private stage needs rounds and a clip norm of its own.
+            stage_options: dict[str, Any] = {"stage1": kind, "stage1_options": stage1_options}
             if kind == "dp":
-                own["stage1_options"] = noisy
-                own |= shared if family == START else {}
+                stage_options["stage1_options"] = noisy
+                stage_options |= shared if family == START else {}
             if (family, kind) not in {(PRIVREC, "dp"), (START, "published")}:
-                models[f"{family}, stage one {said}"] = PrivRec(**(parameters | own))
-                if kind != "none" and family != START:  # which has no rounds
-                    own |= {"stage1_options": own["stage1_options"] | {"contrastive_weight": WEIGHT}}
-                    models[f"{family}, stage one {said}, {JOINT}"] = PrivRec(**(parameters | own))
+                models[f"{family}, stage one {label}"] = PrivRec(**(parameters | stage_options))
+                # START has no rounds, so there is no joint loss.
+                if kind != "none" and family != START:
+                    stage_options |= {
+                        "stage1_options": stage_options["stage1_options"] | {"contrastive_weight": WEIGHT}
+                    }
+                    models[f"{family}, stage one {label}, {JOINT}"] = PrivRec(**(parameters | stage_options))
     models["popularity"] = Popularity()
-    models["DP popularity"] = DPPopularity(EPSILON / 2)  # for replacing a user, which costs twice
+    # Replacing a user costs DPPopularity twice its epsilon.
+    models["DP popularity"] = DPPopularity(EPSILON / 2)
     models["popularity of the public people"] = PublicPopularity()
     return models
 
 
 def _split(data: Interactions, key: Key, threshold: float) -> tuple[Interactions, PersonalizationSplit]:
-    """The public people, and a split of the others."""
+    """Draw the users with public sequences, and split the remaining users."""
     order = key.permutation("privrec.stage1.public", size=data.n_users)
     n_public = round(_PUBLIC_SHARE * data.n_users)
-    others = data.select_users(np.sort(order[n_public:]))
-    return data.select_users(np.sort(order[:n_public])), personalization_split(others, threshold=threshold, key=key)
+    remaining = data.select_users(np.sort(order[n_public:]))
+    return data.select_users(np.sort(order[:n_public])), personalization_split(remaining, threshold=threshold, key=key)
 
 
 def _run(
     model: Any, public: Interactions, split: PersonalizationSplit, key: Key, n_threads: int
 ) -> dict[str, float | str]:
+    # Public sequences have no cost.
     cost = 0.0
     if isinstance(model, PublicPopularity):
         fitted: Any = PublicPopularity(public.binarize(split.threshold).interactions_per_item())
     else:
-        shown = public if isinstance(model, PrivRec) and model.stage1 == "public" else None
-        fitted = fit_devices(model, split, key, n_threads, public=shown)
+        public_rows = public if isinstance(model, PrivRec) and model.stage1 == "public" else None
+        fitted = fit_devices(model, split, key, n_threads, public=public_rows)
         cost = model.ledger_.epsilon("public")
-    found = evaluate_personalized(fitted, split, metrics=METRICS, n_threads=n_threads)["all"]
-    return {**found, "epsilon": epsilon_to_json(cost)}
+    figures = evaluate_personalized(fitted, split, metrics=METRICS, n_threads=n_threads)["all"]
+    return {**figures, "epsilon": epsilon_to_json(cost)}

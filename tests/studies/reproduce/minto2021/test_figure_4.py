@@ -12,7 +12,14 @@ from fastfedrec.cli.main import main
 from fastfedrec.core import progress
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce.minto2021 import figure_4 as minto2021
-from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, OURS, POPULARITY, PUBLISHED, TWIN, figure_4
+from fastfedrec.studies.reproduce.minto2021.figure_4 import (
+    AS_PUBLISHED,
+    NOT_PRIVATE,
+    OURS,
+    POPULARITY,
+    PUBLISHED,
+    figure_4,
+)
 
 PAPERS = Sampled(99, per="interaction")
 
@@ -55,7 +62,7 @@ def test_a_cell_by_hand(small):
     for name, model in (
         (OURS, FMFLDP()),
         (AS_PUBLISHED, FMFLDP(variant="published")),
-        (TWIN, FMFLDP(epsilon=None)),
+        (NOT_PRIVATE, FMFLDP(epsilon=None)),
         (POPULARITY, Popularity()),
     ):
         model.fit(train, key=key)
@@ -88,8 +95,8 @@ def test_finished_cells_are_kept_and_read_again(small, tmp_path, monkeypatch):
     first = figure_4(small_data(), n_seeds=2, folder=tmp_path)
     assert len(list(tmp_path.iterdir())) == 6
     monkeypatch.setattr(minto2021, "_run", lambda *_: pytest.fail("a finished cell was computed again"))
-    again = figure_4(small_data(), n_seeds=2, folder=tmp_path)
-    assert again == first
+    second = figure_4(small_data(), n_seeds=2, folder=tmp_path)
+    assert second == first
     assert (
         figure_4(small_data(), n_seeds=1, folder=tmp_path).cells[0].hit_ratios[OURS]
         == (first.cells[0].hit_ratios[OURS][:1])
@@ -199,10 +206,10 @@ def test_threads_change_no_hit_ratio(small):
 @pytest.mark.nightly
 def test_the_figure_on_generated_data():
     figure = figure_4(n_seeds=1, quick=True)
-    found = {(cell.n_users, cell.n_items): {n: v[0] for n, v in cell.hit_ratios.items()} for cell in figure.cells}
-    assert 0.58 < found[10_000, 1_000][OURS] < 0.70
-    assert found[1_000, 9_781][OURS] < 0.15  # at chance, as in the paper
-    for (n_users, _), cell in found.items():
-        # Twice the standard error of a share near chance and of the difference to popularity, four times over.
+    results = {(cell.n_users, cell.n_items): {n: v[0] for n, v in cell.hit_ratios.items()} for cell in figure.cells}
+    assert 0.58 < results[10_000, 1_000][OURS] < 0.70
+    assert results[1_000, 9_781][OURS] < 0.15  # at chance, as in the paper
+    for (n_users, _), cell in results.items():
+        # Four times twice the standard error of a share near chance, and of the difference from popularity.
         assert cell[AS_PUBLISHED] < 0.1 + 0.1 + 4 * math.sqrt(0.09 / n_users)
-        assert cell[OURS] < cell[POPULARITY] < cell[TWIN]
+        assert cell[OURS] < cell[POPULARITY] < cell[NOT_PRIVATE]

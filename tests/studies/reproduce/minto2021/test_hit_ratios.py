@@ -8,7 +8,7 @@ from fastfedrec import DPLCF, FMFLDP, Key, Popularity, datasets
 from fastfedrec.evaluation import LeaveOneOut, Sampled, evaluate
 from fastfedrec.studies.reproduce.minto2021 import figure_4 as minto2021
 from fastfedrec.studies.reproduce.minto2021 import hit_ratios as minto2021_figures
-from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, OURS, POPULARITY, TWIN, subset_of
+from fastfedrec.studies.reproduce.minto2021.figure_4 import AS_PUBLISHED, NOT_PRIVATE, OURS, POPULARITY, subset_of
 from fastfedrec.studies.reproduce.minto2021.hit_ratios import DPLCF_, RANDOM, HitRatioFigure, Line, hit_ratio_figure
 
 PAPERS = Sampled(99, per="interaction")
@@ -73,9 +73,9 @@ def test_a_learning_curve_is_that_of_shorter_runs(small):
     key = Key.from_seed(0)
     train, test = next(LeaveOneOut().split(subset_of(filtered(), (300, 120), key), key=key))
     line = line_of(figure, "300 users", f"{OURS}, k = 10")
-    for n_rounds, found, cost in zip((1, 3, 4), line.hit_ratios, line.epsilon, strict=True):
+    for n_rounds, ratios, cost in zip((1, 3, 4), line.hit_ratios, line.epsilon, strict=True):
         model = FMFLDP(5, 2.5, n_reports=10, n_rounds=n_rounds)
-        assert found == [hit_ratio(model, train, test, key)]
+        assert ratios == [hit_ratio(model, train, test, key)]
         assert (
             cost["server"]
             == model.ledger_.epsilon("server")
@@ -93,8 +93,8 @@ def test_figure_5_holds_out_the_last_of_all_data(small):
     line = line_of(figure, f"{data.n_users:,} users", DPLCF_)
     assert line.x == (2, 5, 10)
     assert line.published == (0.4203, 0.5969, 0.7000)
-    for x, found in zip(line.x, line.hit_ratios, strict=True):
-        assert found == [hit_ratio(DPLCF(2.5), train, test, key, f"hr@{x}")]
+    for x, ratios in zip(line.x, line.hit_ratios, strict=True):
+        assert ratios == [hit_ratio(DPLCF(2.5), train, test, key, f"hr@{x}")]
     assert line_of(figure, line.panel, f"{AS_PUBLISHED}, k = 20").published is None  # not a k of the paper
 
 
@@ -104,7 +104,7 @@ def test_figure_5_holds_out_the_last_of_all_data(small):
 def test_what_is_printed_is_the_papers():
     assert minto2021_figures.PUBLISHED[f"{AS_PUBLISHED}, k = 250"] == (0.2315, 0.3980, 0.5384)
     assert set(minto2021_figures.PUBLISHED) == {
-        TWIN, DPLCF_, RANDOM, f"{AS_PUBLISHED}, k = 100", f"{AS_PUBLISHED}, k = 250"
+        NOT_PRIVATE, DPLCF_, RANDOM, f"{AS_PUBLISHED}, k = 100", f"{AS_PUBLISHED}, k = 250"
     }  # fmt: skip
     assert minto2021_figures.N_REPORTS["5"] == (100, 250)
 
@@ -144,7 +144,7 @@ def test_what_is_shown(small, tmp_path, number):
     line = line_of(figure, figure.lines[-1].panel, f"{OURS}, k = 20")
     assert f"{np.mean(line.hit_ratios[-1]):.3f} ± " in text
     assert text.startswith("The data given, users and items with at least 10 interactions: ")
-    assert minto2021_figures.SAID[number] in text
+    assert minto2021_figures.PAPER_CLAIMS[number] in text
 
 
 @pytest.mark.parametrize("number", ["2", "5"])

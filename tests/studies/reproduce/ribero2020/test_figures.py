@@ -36,7 +36,7 @@ from fastfedrec.studies.reproduce.ribero2020.models import (
 from fastfedrec.systems.private_prototypes.baselines import CentralNMF
 
 SMALL = {"shape": (300, 20), "points": [20.0]}
-ONE_THREAD = {"n_threads": 1}  # teams of threads on small data mostly wait for each other
+ONE_THREAD = {"n_threads": 1}  # on small data, threads mostly wait for each other
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def test_the_objective_is_the_mean_squared_distance_to_the_prototypes():
     spread = ((dense - dense.mean(axis=0)) ** 2).sum() / 300
     assert cell.mean(OBJECTIVE, ONE_EXACT) == pytest.approx(spread, rel=1e-4)
     assert cell.mean(OBJECTIVE, ONE) == pytest.approx(spread, rel=0.02)  # at epsilon 10,000 there is little noise
-    found = kmeans(dense, 10, key=Key.from_seed(1), n_iterations=20).objective / 300
-    assert cell.mean(OBJECTIVE, CLUSTERS) == pytest.approx(found, rel=0.05)
+    result = kmeans(dense, 10, key=Key.from_seed(1), n_iterations=20).objective / 300
+    assert cell.mean(OBJECTIVE, CLUSTERS) == pytest.approx(result, rel=0.05)
     assert cell.guarantees == {
         CLUSTERS: "none",
         ONE_EXACT: "none",
@@ -134,10 +134,10 @@ def test_an_entity_of_drawn_users_is_evaluated_on_the_datas_own(ratings, monkeyp
 
 @pytest.mark.parametrize("figure", ["1", "7", "structured"])
 def test_figures_are_told_in_every_form(figure, tmp_path):
-    found = prototype_figure(figure, shape=(300, 20), points=[20, 40], **ONE_THREAD)
-    assert [cell.x for cell in found.cells] == [20, 40]
-    assert set(found.cells[0].errors[TO_COUNTS]) == {MF, MEANS, ROWS, ONE, MANY, AS_PUBLISHED}
-    text, page = told(found, tmp_path)
+    result = prototype_figure(figure, shape=(300, 20), points=[20, 40], **ONE_THREAD)
+    assert [cell.x for cell in result.cells] == [20, 40]
+    assert set(result.cells[0].errors[TO_COUNTS]) == {MF, MEANS, ROWS, ONE, MANY, AS_PUBLISHED}
+    text, page = told(result, tmp_path)
     assert f"{TO_COUNTS}: {ROWS} is below {MEANS} in" in text
     assert page.count("\n| ") == 14
     assert page.count("| nominal |") == 2
@@ -146,41 +146,41 @@ def test_figures_are_told_in_every_form(figure, tmp_path):
 @pytest.mark.parametrize(("figure", "n_lines"), [("3", 5), ("4", 7), ("5", 10), ("6", 12)])
 def test_the_supplements_figures_have_all_their_lines(figure, n_lines, tmp_path):
     options = {"shape": (60, 8), "points": [2, 20], "folder": tmp_path} | ONE_THREAD
-    found = prototype_figure(figure, **options)
-    assert all(len(by_model) == n_lines for cell in found.cells for by_model in cell.errors.values())
-    assert all(math.isfinite(v[0]) for c in found.cells for by in c.errors.values() for v in by.values())
-    assert found == prototype_figure(figure, **options)
+    result = prototype_figure(figure, **options)
+    assert all(len(by_model) == n_lines for cell in result.cells for by_model in cell.errors.values())
+    assert all(math.isfinite(v[0]) for c in result.cells for by in c.errors.values() for v in by.values())
+    assert result == prototype_figure(figure, **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"{figure}-2.json", f"{figure}-20.json"]
 
 
 def test_a_part_of_eicu_says_so_in_the_first_line(ratings):
     labels = {"hospital": [f"{row % 3}" for row in range(120)], "patient": [f"{row}" for row in range(120)]}
-    found = prototype_figure("2", ratings.with_features(user_features=labels), points=[10.0])
-    assert found.summary().startswith("The demo or another part of eICU, not the paper's full data: 120 users")
+    result = prototype_figure("2", ratings.with_features(user_features=labels), points=[10.0])
+    assert result.summary().startswith("The demo or another part of eICU, not the paper's full data: 120 users")
 
 
 def test_finished_points_are_kept_and_read_only_for_the_same_settings(tmp_path, monkeypatch):
     options = SMALL | {"folder": tmp_path} | ONE_THREAD
     first = prototype_figure("1", **options)
-    asked = []
+    calls = []
 
-    def run(x, *rest):
-        asked.append(x)
+    def run(x, *arguments):
+        calls.append(x)
         return asdict(first.cells[0])
 
     monkeypatch.setattr("fastfedrec.studies.reproduce.ribero2020.figures._run", run)
     assert prototype_figure("1", **options) == first
-    assert not asked
+    assert not calls
     prototype_figure("1", **options | {"n_seeds": 2})
-    assert asked == [20.0]
+    assert calls == [20.0]
 
 
 def test_the_command_writes_what_the_function_gives(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("fastfedrec.studies.reproduce.ribero2020.figures.QUICK_SHAPE", (300, 20))
     words = "private-prototypes --figure structured --quick --threads 1"
     document = written(words, tmp_path, "structured", capsys)
-    found = prototype_figure("structured", quick=True, n_threads=1)
-    assert json.loads(json.dumps(found.to_dict())).items() <= document.items()
+    result = prototype_figure("structured", quick=True, n_threads=1)
+    assert json.loads(json.dumps(result.to_dict())).items() <= document.items()
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ def test_threads_do_not_change_the_figure():
 
 @pytest.mark.nightly
 def test_the_eicu_demo_gives_figure_2(data_path):
-    """On the 20 hospitals with most stays: the whole demo takes minutes."""
+    """Run on the 20 hospitals with the largest number of stays, because the whole demo takes minutes."""
     data = load_eicu(data_path("eicu-demo"), rows="stays")
     hospitals, n_stays = np.unique(data.user_features["hospital"], return_counts=True)
     largest = hospitals[np.argsort(-n_stays, kind="stable")[:20]]

@@ -27,7 +27,7 @@ PROVEN = {"4": {5: (0.2268, 0.879), 20: (0.9925, 1.425)}, "5": {2: (0.6099, 1.16
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Networks that train in no time."""
+    """Set networks that train within seconds."""
     fewer = {"n_rounds": 2, "local_epochs": 1, "learning_rate": 0.05}
     monkeypatch.setattr(wang2021, "paper_models", small_networks(wang2021.paper_models, **fewer))
 
@@ -37,12 +37,12 @@ def tiny(monkeypatch):
 
 @pytest.mark.parametrize("table", ["4", "5"])
 def test_every_printed_epsilon_comes_out(table):
-    found = epsilon_table(table)
-    assert len(found.cells) == 18
-    for cell, printed in zip(found.cells, np.ravel(PRINTED[table]), strict=True):
-        assert printed - 1e-9 <= cell["published"] < printed + 1.1e-4  # the paper cuts the rest
+    result = epsilon_table(table)
+    assert len(result.cells) == 18
+    for cell, printed in zip(result.cells, np.ravel(PRINTED[table]), strict=True):
+        assert printed - 1e-9 <= cell["published"] < printed + 1.1e-4  # the paper truncates the remaining digits
         assert cell["upper_bound"] < cell["rdp"] < cell["published"]
-    for cell in found.cells:
+    for cell in result.cells:
         if cell["delta"] == 1e-6 and cell["cohort_size"] in PROVEN[table]:
             upper, renyi = PROVEN[table][cell["cohort_size"]]
             assert (cell["upper_bound"], cell["rdp"]) == pytest.approx((upper, renyi), abs=6e-4)
@@ -50,14 +50,14 @@ def test_every_printed_epsilon_comes_out(table):
 
 def test_a_row_by_hand(tiny):
     data, key = movies(), Key.from_seed(4)
-    found = accuracy_table(data, "2", seed=4)
+    result = accuracy_table(data, "2", seed=4)
     split = personalization_split(data, threshold=3, key=key)
     popularity = Popularity().fit(split.known_positives, key=key)
-    assert found.rows["popularity"]["ours"] == evaluate_personalized(popularity, split)["all"]
+    assert result.rows["popularity"]["ours"] == evaluate_personalized(popularity, split)["all"]
     model = wang2021.paper_models(data)["PrivRec"].fit(split.train, key=key)
     devices = model.personalize(split.personal, key=key)
-    assert found.rows["PrivRec"]["ours"] == evaluate_personalized(devices, split)["all"]
-    assert found.rows["PrivRec"]["published"]["hr@10"] == 0.168
+    assert result.rows["PrivRec"]["ours"] == evaluate_personalized(devices, split)["all"]
+    assert result.rows["PrivRec"]["published"]["hr@10"] == 0.168
 
 
 def test_the_tables_are_the_papers():
@@ -71,15 +71,15 @@ def test_the_tables_are_the_papers():
 
 def test_what_is_shown(tiny, tmp_path):
     for data, table in ((movies(), "2"), (apps(), "3")):
-        found = accuracy_table(data, table, quick=True)
-        text, _ = told(found, tmp_path)
+        result = accuracy_table(data, table, quick=True)
+        text, _ = told(result, tmp_path)
         assert text.startswith("The data given: <Interactions: ")
-        assert found.rows["NN-SELF"]["ours"] is not None
-        assert "meta='maml'" in found.settings["models"]["NN-SELF"]
-        assert found.rows["FedGNN"]["ours"] is not None
-        assert found.rows["EASE"]["published"] is None
-        gain = found.rows["PrivRec"]["ours"]["hr@10"] - found.rows["popularity"]["ours"]["hr@10"]
-        assert f"PrivRec: HR@10 {gain:+.3f} beside popularity" in text
+        assert result.rows["NN-SELF"]["ours"] is not None
+        assert "meta='maml'" in result.settings["models"]["NN-SELF"]
+        assert result.rows["FedGNN"]["ours"] is not None
+        assert result.rows["EASE"]["published"] is None
+        gain = result.rows["PrivRec"]["ours"]["hr@10"] - result.rows["popularity"]["ours"]["hr@10"]
+        assert f"PrivRec: HR@10 {gain:+.3f} compared with popularity" in text
         assert ("ours, new" in text.split("HR and nDCG")[0]) == (table == "3")
     text, _ = told(epsilon_table("5"), tmp_path)
     assert "times the upper bound; at delta 0 none is finite" in text
@@ -95,12 +95,12 @@ def test_finished_models_are_kept_and_read_again(tiny, tmp_path, monkeypatch):
 
 def test_rows_are_chosen(tiny, tmp_path):
     only = ["popularity", "NCF"]
-    found = accuracy_table(movies(), "2", quick=True, only=only, folder=tmp_path)
-    assert {name for name, row in found.rows.items() if row["ours"] is not None} == set(only)
-    assert found.rows["PrivRec"] == {"published": found.rows["PrivRec"]["published"], "ours": None, "new": None}
-    assert found.verdict() == ""  # nothing of PrivRec was computed
+    result = accuracy_table(movies(), "2", quick=True, only=only, folder=tmp_path)
+    assert {name for name, row in result.rows.items() if row["ours"] is not None} == set(only)
+    assert result.rows["PrivRec"] == {"published": result.rows["PrivRec"]["published"], "ours": None, "new": None}
+    assert result.verdict() == ""  # no PrivRec model was computed
     whole = accuracy_table(movies(), "2", quick=True, folder=tmp_path)
-    assert all(found.rows[name] == whole.rows[name] for name in only)
+    assert all(result.rows[name] == whole.rows[name] for name in only)
 
 
 def test_the_command(tmp_path, capsys):

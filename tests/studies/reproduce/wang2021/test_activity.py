@@ -1,4 +1,4 @@
-"""Figure 2 of the PrivRec paper: counts that can be made by hand."""
+"""Figure 2 of the PrivRec paper, compared with naive counts."""
 
 import math
 
@@ -23,12 +23,12 @@ def with_activity(counts, n_items=None):
 
 
 def test_counts_by_hand():
-    found = activity_figure(with_activity([1, 1, 3, 3, 3, 40], n_items=50))
-    assert found.points == ({"visited": 1, "users": 2}, {"visited": 3, "users": 3}, {"visited": 40, "users": 1})
-    assert [row[:2] for row in found._rows()[1]] == [
+    result = activity_figure(with_activity([1, 1, 3, 3, 3, 40], n_items=50))
+    assert result.points == ({"visited": 1, "users": 2}, {"visited": 3, "users": 3}, {"visited": 40, "users": 1})
+    assert [row[:2] for row in result._rows()[1]] == [
         ["1 to 1", "2"], ["2 to 3", "3"], ["4 to 7", "0"], ["8 to 15", "0"], ["16 to 31", "0"], ["32 to 63", "1"]
     ]  # fmt: skip
-    half, busiest, tail = found.verdict().splitlines()
+    half, busiest, tail = result.verdict().splitlines()
     assert half == (
         "Half of the users visited at most 3 of 50 items; the mean is 8.5, and 83% of the users are below it."
     )
@@ -56,8 +56,8 @@ def test_a_log_counts_each_item_once():
 def test_users_without_items_are_left_out():
     data = datasets.generate_implicit(20, 40, key=Key.from_seed(1))
     users = np.repeat(np.arange(20), data.interactions_per_user())
-    found = activity_figure(data.keep_interactions(users != 3))
-    assert sum(point["users"] for point in found.points) == np.count_nonzero(data.interactions_per_user()) - 1
+    result = activity_figure(data.keep_interactions(users != 3))
+    assert sum(point["users"] for point in result.points) == np.count_nonzero(data.interactions_per_user()) - 1
     with pytest.raises(ValueError, match="data must have interactions"):
         activity_figure(data.keep_interactions(users < 0))
 

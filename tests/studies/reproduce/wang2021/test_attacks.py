@@ -1,4 +1,4 @@
-"""Table 6 of the PrivRec paper, and the same attacks on every system: what is attacked, and what is shown."""
+"""Table 6 of the PrivRec paper, and the same attacks on every system: targets and forms of the table."""
 
 import math
 
@@ -28,26 +28,26 @@ from fastfedrec.studies.reproduce.wang2021.attacks import (
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """One network, and the model that is found out most surely; few trees."""
+    """Select one network and EASE, which is easy to attack, and set few trees."""
     both, systems = wang2021_attacks.privrec_targets, wang2021_attacks.system_targets
 
-    def fewer_trees(found):
-        for _, options in found.values():
+    def fewer_trees(result):
+        for _, options in result.values():
             for attack in (AS_PUBLISHED, SHADOW):
                 if attack in options:
                     options[attack]["n_trees"] = 10
-        return found
+        return result
 
     def networks(data, column, **options):
-        found = fewer_trees(both(data, column, quick=True))
-        return {name: found[name] for name in list(found)[:2]}
+        result = fewer_trees(both(data, column, quick=True))
+        return {name: result[name] for name in list(result)[:2]}
 
-    def others(data, **options):
-        found = fewer_trees(systems(data, quick=True))
-        return {name: found[name] for name in ("popularity", "EASE")}
+    def two_systems(data, **options):
+        result = fewer_trees(systems(data, quick=True))
+        return {name: result[name] for name in ("popularity", "EASE")}
 
     monkeypatch.setattr(wang2021_attacks, "privrec_targets", networks)
-    monkeypatch.setattr(wang2021_attacks, "system_targets", others)
+    monkeypatch.setattr(wang2021_attacks, "system_targets", two_systems)
 
 
 # ---- oracle: what is printed, and by hand ----------------------------------------------------------------------------
@@ -61,13 +61,13 @@ def test_the_table_is_the_papers():
 
 
 def uses(n_users=80):
-    """A log with places: the first entries of each user are at home, the others anywhere."""
+    """A log with locations: the first entries of each user are at home, and the remaining ones anywhere."""
     words = Key.from_seed(4).words("test", size=2 * n_users * 6).reshape(2, -1)
     users = np.tile(np.arange(n_users), 6)
     home = np.arange(len(users)) < 4 * n_users
-    place = np.where(home, users % 5, (words[1] % 5).astype(int))
+    location = np.where(home, users % 5, (words[1] % 5).astype(int))
     log = InteractionLog.from_arrays(
-        users, words[0] % 30, {"country": [f"land {p}" for p in place], "city": [f"town {p % 2}" for p in place]}
+        users, words[0] % 30, {"country": [f"land {p}" for p in location], "city": [f"town {p % 2}" for p in location]}
     )
     return log.with_features(item_features={"cost": np.where(np.arange(log.interactions.n_items) % 3, "free", "paid")})
 
@@ -81,36 +81,36 @@ def test_a_user_of_a_log_is_where_most_entries_are():
 
 
 def test_frappe_has_a_column_of_its_own(tiny):
-    found = attack_table(uses(), "6", quick=True)
-    assert {name: row["published"] for name, row in found.rows.items()} == {
+    result = attack_table(uses(), "6", quick=True)
+    assert {name: row["published"] for name, row in result.rows.items()} == {
         "PrivRec": 0.73, "DP-PrivRec, epsilon 5": 0.54,
     }  # fmt: skip
-    assert "as printed for Frappe" in found.summary()
-    assert found.rows["PrivRec"]["attacks"][AS_PUBLISHED]["ceiling_accuracy"] < 0.9  # five places for all users
+    assert "as printed for Frappe" in result.summary()
+    assert result.rows["PrivRec"]["attacks"][AS_PUBLISHED]["ceiling_accuracy"] < 0.9  # all users share five locations
 
 
 def test_rows_by_hand(tiny):
     data, key = generated_population(quick=True), Key.from_seed(3)
-    found = attack_table(None, "attacks", seed=3, quick=True)
+    result = attack_table(None, "attacks", seed=3, quick=True)
     by_hand = membership_loss(EASE(), data, n_references=1, key=key)
-    assert found.rows["EASE"]["attacks"][LOSS] == by_hand.to_dict()
+    assert result.rows["EASE"]["attacks"][LOSS] == by_hand.to_dict()
     by_hand = membership_shadow(Popularity(), data, n_shadows=1, features=[], n_trees=10, key=key)
-    assert found.rows["popularity"]["attacks"][SHADOW] == by_hand.to_dict()
-    assert found.rows["EASE"]["published"] is None
+    assert result.rows["popularity"]["attacks"][SHADOW] == by_hand.to_dict()
+    assert result.rows["EASE"]["published"] is None
 
 
 def test_the_papers_attack_sees_features_and_recommendations(tiny):
     data = generated_population(quick=True)
-    found = attack_table(None, "6", quick=True).rows["PrivRec"]
-    assert found["published"] == 0.65
-    attacked = found["attacks"][AS_PUBLISHED]
+    result = attack_table(None, "6", quick=True).rows["PrivRec"]
+    assert result["published"] == 0.65
+    attacked = result["attacks"][AS_PUBLISHED]
     assert attacked["n_members"] + attacked["n_others"] == 250  # a sixth of the users are the attacker's
     features = np.stack([data.user_features[name] for name in ("gender", "age", "occupation")], axis=1)
     n_cells = len(np.unique(features, axis=0))
-    # Some share their features with another user, so the ceiling is below 1; with the own items nobody does.
+    # Some users have equal features, so the ceiling is below 1; with their items, no two users are equal.
     assert n_cells < 250
     assert attacked["ceiling_accuracy"] < 0.95
-    assert found["attacks"][SHADOW]["ceiling_accuracy"] > 0.99
+    assert result["attacks"][SHADOW]["ceiling_accuracy"] > 0.99
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
@@ -139,12 +139,12 @@ def test_every_system_states_what_its_name_says():
 
 def test_what_is_shown(tiny, tmp_path):
     for table in ("6", "attacks"):
-        found = attack_table(None, table, quick=True)
-        text, _ = told(found, tmp_path)
+        result = attack_table(None, table, quick=True)
+        text, _ = told(result, tmp_path)
         assert text.startswith("Generated data: <Interactions: 300 users x 100 items")
         assert ("as published" in text) == (table == "6")
         assert "Of 6 intervals 0.1 would be" in text or "Of 4 intervals 0.1 would be" in text
-    assert "EASE (loss)" in found.verdict()  # 75 users against 100 items: hardly anything is left unsaid
+    assert "EASE (loss)" in result.verdict()  # with 75 users and 100 items, EASE memorises almost all data
 
 
 def test_an_accuracy_out_of_reach_is_named(tiny, monkeypatch):
@@ -186,6 +186,6 @@ def test_the_papers_accuracy_is_above_the_ceiling_on_its_own_data():
     data = load_movielens(find_data("ml-1m.zip"))
     model, options = privrec_targets(data, quick=True)["PrivRec"]
     for seed in range(3):
-        found = membership_shadow(model, data, key=Key.from_seed(seed), **options[AS_PUBLISHED])
-        assert found.n_members == found.n_others == 2520
-        assert 0.55 < found.ceiling_accuracy < 0.59 < PUBLISHED["MovieLens"]["PrivRec"]
+        result = membership_shadow(model, data, key=Key.from_seed(seed), **options[AS_PUBLISHED])
+        assert result.n_members == result.n_others == 2520
+        assert 0.55 < result.ceiling_accuracy < 0.59 < PUBLISHED["MovieLens"]["PrivRec"]

@@ -1,4 +1,4 @@
-"""Figures of the PrivRec paper on small data: every point is a run that can be made by hand."""
+"""Figures of the PrivRec paper on small data: each point equals a separate run."""
 
 import math
 from dataclasses import replace
@@ -18,7 +18,7 @@ from fastfedrec.studies.reproduce.wang2021.figures import FIGURES, PrivRecFigure
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Networks that train in no time."""
+    """Set networks that train within seconds."""
     monkeypatch.setattr(wang2021_figures, "paper_models", small_networks(wang2021_figures.paper_models))
 
 
@@ -32,7 +32,7 @@ def data_of(figure):
 def test_points_by_hand(tiny):
     data, key = movies(), Key.from_seed(0)
     split = personalization_split(data, threshold=3.0, key=key)
-    found = privrec_figure(data, "3", quick=True)
+    result = privrec_figure(data, "3", quick=True)
     papers = wang2021_figures.paper_models(data, quick=True)["PrivRec, the paper's E1, E2 and M"]
     for panel, name in (
         ("rounds (E1)", "n_rounds"),
@@ -41,7 +41,7 @@ def test_points_by_hand(tiny):
     ):
         model = PrivRec(**(papers.get_params() | {name: 2})).fit(split.train, key=key)
         hits = evaluate_personalized(model.personalize(split.personal, key=key), split)["all"]["hr@20"]
-        assert found.curve(panel, "PrivRec")[2] == hits
+        assert result.curve(panel, "PrivRec")[2] == hits
     private = privrec_figure(data, "4", quick=True)
     noisy = DPPopularity(1.0).fit(split.known_positives, key=key)
     hits = evaluate_personalized(noisy, split)["all"]
@@ -52,7 +52,7 @@ def test_points_by_hand(tiny):
 def test_inactive_users_are_those_with_few_items_held_out(tiny, monkeypatch):
     monkeypatch.setattr(_runs, "ACTIVITY", (1, 12, 1000))
     data, key = movies(), Key.from_seed(0)
-    found = privrec_figure(data, "8", quick=True)
+    result = privrec_figure(data, "8", quick=True)
     split = personalization_split(data, threshold=3.0, key=key)
     model = wang2021_figures.paper_models(data, quick=True)["popularity"].fit(split.known_positives, key=key)
     n_held_out = data.interactions_per_user() - split.known.interactions_per_user()
@@ -61,7 +61,7 @@ def test_inactive_users_are_those_with_few_items_held_out(tiny, monkeypatch):
     rows = np.isin(np.repeat(np.arange(60), split.held_out.interactions_per_user()), few)
     by_hand = evaluate_personalized(model, replace(split, held_out=split.held_out.keep_interactions(rows)))
     whole = evaluate_personalized(model, split)["all"]["hr@20"]
-    curve = found.curve("fewer items held out than", "popularity")
+    curve = result.curve("fewer items held out than", "popularity")
     assert curve == {1: 0.0, 12: by_hand["all"]["hr@20"], 1000: whole}
 
 
@@ -70,23 +70,23 @@ def test_inactive_users_are_those_with_few_items_held_out(tiny, monkeypatch):
 
 @pytest.mark.parametrize("figure", FIGURES)
 def test_every_figure_runs_and_is_shown(tiny, tmp_path, monkeypatch, figure):
-    found = privrec_figure(data_of(figure), figure, quick=True, folder=tmp_path, n_threads=2)
-    assert all(math.isfinite(point["value"]) for point in found.points)
-    assert f"Figure {figure}" in found.title
-    text, _ = told(found, tmp_path)
+    result = privrec_figure(data_of(figure), figure, quick=True, folder=tmp_path, n_threads=2)
+    assert all(math.isfinite(point["value"]) for point in result.points)
+    assert f"Figure {figure}" in result.title
+    text, _ = told(result, tmp_path)
     assert text.startswith("The data given: <Interactions: ")
     assert "The paper: " in text
-    assert found.verdict().splitlines()
-    # Everything is read again, timings too.
+    assert result.verdict().splitlines()
+    # All results are read from the files, timings included.
     monkeypatch.setattr(PrivRec, "fit", lambda *_, **__: pytest.fail("a finished run was made again"))
-    assert privrec_figure(data_of(figure), figure, quick=True, folder=tmp_path, n_threads=2) == found
+    assert privrec_figure(data_of(figure), figure, quick=True, folder=tmp_path, n_threads=2) == result
 
 
 @pytest.mark.parametrize("figure", ["4", "7"])
-def test_what_a_private_point_costs_is_from_its_ledger(tiny, figure):
-    found = privrec_figure(data_of(figure), figure, quick=True)
+def test_the_cost_of_a_private_point_is_from_its_ledger(tiny, figure):
+    result = privrec_figure(data_of(figure), figure, quick=True)
     by_model = {}
-    for point in found.points:
+    for point in result.points:
         by_model.setdefault(point["model"], set()).add(point["epsilon"])
     target = 2.0 if figure == "4" else 40.0
     assert by_model["PrivRec"] == by_model["popularity"] == {"infinite"}
@@ -94,8 +94,8 @@ def test_what_a_private_point_costs_is_from_its_ledger(tiny, figure):
         assert list(by_model[model]) == [pytest.approx(target)]
     (rounds,) = by_model["DP-PrivRec-One"]
     assert 0.95 * target < rounds <= target
-    assert "no user-level guarantee at any epsilon" in found.summary()
-    assert "training diverged in round" in found.settings["published"]["ends"]
+    assert "no user-level guarantee at any epsilon" in result.summary()
+    assert "training diverged in round" in result.settings["published"]["ends"]
 
 
 def test_verdicts_read_the_curves():
@@ -109,9 +109,9 @@ def test_verdicts_read_the_curves():
     ]  # fmt: skip
     settings = {"published": {"clip_norm": 40.0, "ends": "it ended"}}
     lines = PrivRecFigure("data", settings, "6", tuple(points)).verdict().splitlines()
-    assert lines[0] == "DP-PrivRec-One: -60% to -50% beside PrivRec."
-    assert lines[2] == "DP-PrivRec-One: -20% to +100% beside DP popularity."
-    assert lines[4] == "DP-PrivRec-One, private popularity fine-tuned: +10% to +20% beside popularity."
+    assert lines[0] == "DP-PrivRec-One: -60% to -50% compared with PrivRec."
+    assert lines[2] == "DP-PrivRec-One: -20% to +100% compared with DP popularity."
+    assert lines[4] == "DP-PrivRec-One, private popularity fine-tuned: +10% to +20% compared with popularity."
     sweep = [{"panel": "cohort (M)", "model": "PrivRec", "x": x, "value": y, "epsilon": None} for x, y in
              ((2, 0.1), (5, 0.3), (10, 0.2))]  # fmt: skip
     assert PrivRecFigure("data", {}, "3", tuple(sweep)).verdict() == (
@@ -136,9 +136,9 @@ def test_figure_9_times_each_method_by_its_own_rounds(tiny, monkeypatch):
     seen = []
     fit = PrivRec.fit
     monkeypatch.setattr(PrivRec, "fit", lambda model, *a, **k: seen.append(model.meta) or fit(model, *a, **k))
-    found = privrec_figure(movies(), "9", quick=True, n_threads=1)
+    result = privrec_figure(movies(), "9", quick=True, n_threads=1)
     assert seen == ["reptile", "reptile", "first-order-maml", "first-order-maml", "maml", "maml"]
-    assert {p["model"] for p in found.points} == {f"{n}, 1 thread" for n in ("PrivRec", "first-order MAML", "NN-SELF")}
+    assert {p["model"] for p in result.points} == {f"{n}, 1 thread" for n in ("PrivRec", "first-order MAML", "NN-SELF")}
 
 
 def test_figure_9_takes_the_time_of_one_thread_from_the_processor(tiny, monkeypatch):
@@ -154,8 +154,8 @@ def test_figure_9_takes_the_time_of_one_thread_from_the_processor(tiny, monkeypa
             return 5 * self.process_time()
 
     monkeypatch.setattr(_runs, "time", Clocks())
-    found = privrec_figure(movies(), "9", quick=True, n_threads=2)
-    assert {(p["model"].split(", ")[1], p["value"]) for p in found.points} == {("1 thread", 1e3), ("2 threads", 5e3)}
+    result = privrec_figure(movies(), "9", quick=True, n_threads=2)
+    assert {(p["model"].split(", ")[1], p["value"]) for p in result.points} == {("1 thread", 1e3), ("2 threads", 5e3)}
 
 
 def test_fewer_test_users_are_the_first_ones():

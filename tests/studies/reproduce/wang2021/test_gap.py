@@ -1,4 +1,4 @@
-"""Trials behind PrivRec's accuracy: ranks by hand, what the printed tables cannot be, and who plays the test users."""
+"""Trials behind PrivRec's accuracy: naive ranks, impossible printed rows, and the users that serve as test users."""
 
 import numpy as np
 import pytest
@@ -23,11 +23,11 @@ from fastfedrec.studies.reproduce.wang2021.gap import (
 
 @pytest.fixture
 def tiny(monkeypatch):
-    """Networks that train in no time."""
+    """Set networks that train within seconds."""
     make = gap.models_of
 
     def both(*arguments, **options):
-        return tuple(small_networks(lambda found=found: found)() for found in make(*arguments, **options))
+        return tuple(small_networks(lambda result=result: result)() for result in make(*arguments, **options))
 
     monkeypatch.setattr(gap, "models_of", both)
 
@@ -42,7 +42,7 @@ def in_order():
 
 
 class Ids:
-    """Likes what has the largest id, but for items 30 and 31, which it likes alike."""
+    """A model that scores items by their ids, except for equal scores of items 30 and 31."""
 
     def score_items(self, user_ids):
         scores = np.arange(50.0)
@@ -53,24 +53,25 @@ class Ids:
 def test_every_reading_by_hand():
     key = Key.from_seed(3)
     split = personalization_split(movies(), threshold=3, key=key)
-    found = gap.other_readings(Ids(), split, key)
+    result = gap.other_readings(Ids(), split, key)
     rows = {name: [] for name in ("all items", ALL_HELD_OUT)}
     scores = Ids().score_items([0])[0]
     for user in split.test_users:
-        own = split.held_out.indices[split.held_out.indptr[user] : split.held_out.indptr[user + 1]].tolist()
+        positives = split.held_out.indices[split.held_out.indptr[user] : split.held_out.indptr[user + 1]].tolist()
         known = set(split.known.indices[split.known.indptr[user] : split.known.indptr[user + 1]].tolist())
-        if own:
-            for name, others in (("all items", set(range(50))), (ALL_HELD_OUT, set(range(50)) - known)):
+        if positives:
+            for name, items in (("all items", set(range(50))), (ALL_HELD_OUT, set(range(50)) - known)):
                 rows[name].append([
-                    1 + sum((scores[j] > scores[i]) + 0.5 * (scores[j] == scores[i]) for j in others - {i}) for i in own
+                    1 + sum((scores[j] > scores[i]) + 0.5 * (scores[j] == scores[i]) for j in items - {i})
+                    for i in positives
                 ])  # fmt: skip
     for name, ranks in rows.items():
-        assert found[name]["10"] == pytest.approx(np.mean([np.mean(np.array(r) <= 10) for r in ranks]))
+        assert result[name]["10"] == pytest.approx(np.mean([np.mean(np.array(r) <= 10) for r in ranks]))
     any_hit = np.mean([min(r) <= 5 for r in rows[ALL_HELD_OUT]])
-    assert found[f"{ALL_HELD_OUT}, any hit of a user"]["5"] == pytest.approx(any_hit)
-    # All unvisited items of so few are sampled: the text's reading once more.
+    assert result[f"{ALL_HELD_OUT}, any hit of a user"]["5"] == pytest.approx(any_hit)
+    # With 50 items, all unvisited ones are sampled, so this reading equals the text's.
     expected = evaluate_personalized(Ids(), split, metrics=METRICS[:4])["all"]
-    assert found["99 of the unvisited items"]["20"] == pytest.approx(expected["hr@20"])
+    assert result["99 of the unvisited items"]["20"] == pytest.approx(expected["hr@20"])
 
 
 def test_the_bound_holds_for_every_ranking_and_is_reached():
@@ -95,43 +96,43 @@ def test_trials_see_train_users_alone(tiny, monkeypatch):
     seen = []
     run = gap._run
 
-    def watched(model, split, *rest, every):
-        seen.append((every, set(split.visited.user_ids.tolist())))
-        return run(model, split, *rest, every=every)
+    def watched(model, split, *arguments, all_readings):
+        seen.append((all_readings, set(split.visited.user_ids.tolist())))
+        return run(model, split, *arguments, all_readings=all_readings)
 
     monkeypatch.setattr(gap, "_run", watched)
-    found = gap_table(in_order(), n_seeds=1, quick=True)
+    result = gap_table(in_order(), n_seeds=1, quick=True)
     test = personalization_split(in_order(), threshold=3, key=Key.from_seed(0))
     real = set(test.visited.user_ids[test.test_users].tolist())
-    tried = [users for every, users in seen if not every]
+    tried = [users for all_readings, users in seen if not all_readings]
     assert tried
     assert all(not users & real for users in tried)
-    assert {row["on"] for row in found.rows} == {TRIED}
+    assert {row["on"] for row in result.rows} == {TRIED}
     finalists = gap_table(in_order(), n_seeds=2, quick=True, only=[ADAM, CHOSEN, "popularity"]).rows
     assert {row["what"]: len(row["hits"]["10"]) for row in finalists} == {ADAM: 2, CHOSEN: 2, "popularity": 1}
-    assert any("first stage" in row["what"] for row in found.rows)
+    assert any("first stage" in row["what"] for row in result.rows)
 
 
 def test_what_is_shown(tiny, tmp_path):
-    found = gap_table(movies(), n_seeds=2, quick=True, folder=tmp_path)
-    text, _ = told(found, tmp_path)
-    assert {row["on"] for row in found.rows} == {JUDGED}  # no order, no trials
-    chosen = next(row for row in found.rows if (row["what"], row["ranked"]) == (CHOSEN, TEXT))
+    result = gap_table(movies(), n_seeds=2, quick=True, folder=tmp_path)
+    text, _ = told(result, tmp_path)
+    assert {row["on"] for row in result.rows} == {JUDGED}  # no order, no trials
+    chosen = next(row for row in result.rows if (row["what"], row["ranked"]) == (CHOSEN, TEXT))
     assert len(chosen["hits"]["10"]) == 2
-    assert f"Hits@10 {np.mean(chosen['hits']['10']) - 0.168:+.3f} beside PrivRec as published" in text
+    assert f"Hits@10 {np.mean(chosen['hits']['10']) - 0.168:+.3f} compared with PrivRec as published" in text
     assert "Of the 14 printed rows of Tables 2 and 3, 14 have" in text
-    popularity = next(row for row in found.rows if (row["what"], row["ranked"]) == ("popularity", "all items"))
+    popularity = next(row for row in result.rows if (row["what"], row["ranked"]) == ("popularity", "all items"))
     assert len(popularity["hits"]) == 4
-    assert gap_table(movies(), n_seeds=2, quick=True, folder=tmp_path).rows == found.rows
+    assert gap_table(movies(), n_seeds=2, quick=True, folder=tmp_path).rows == result.rows
     apart = gap_table(apps(), n_seeds=1, quick=True)
     assert "NCF as published" in apart.verdict()
 
 
 def test_a_row_by_hand(tiny):
-    found, key = gap_table(movies(), n_seeds=1, quick=True), Key.from_seed(0)
+    result, key = gap_table(movies(), n_seeds=1, quick=True), Key.from_seed(0)
     split = personalization_split(movies(), threshold=3, key=key)
     popularity = Popularity().fit(split.known_positives, key=key)
-    row = next(row for row in found.rows if (row["what"], row["ranked"]) == ("popularity", TEXT))
+    row = next(row for row in result.rows if (row["what"], row["ranked"]) == ("popularity", TEXT))
     assert row["hits"]["10"] == [evaluate_personalized(popularity, split)["all"]["hr@10"]]
 
 
@@ -140,9 +141,9 @@ def test_the_command(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(reproduce, "load_movielens", lambda path: movies())
     words = "privrec --table gap --data there.zip --quick --seeds 1 --only popularity"
-    found = written(words, tmp_path, "gap", capsys)
-    assert found["table"] == "2"
-    assert {row["what"] for row in found["rows"]} == {"popularity"}
+    result = written(words, tmp_path, "gap", capsys)
+    assert result["table"] == "2"
+    assert {row["what"] for row in result["rows"]} == {"popularity"}
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

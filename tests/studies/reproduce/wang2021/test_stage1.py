@@ -1,4 +1,4 @@
-"""What PrivRec's first stage is worth: every row a run that can be made by hand, at the epsilon it states."""
+"""Gain of PrivRec's first stage: each row equals a separate run at its stated epsilon."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from fastfedrec.studies.reproduce.wang2021.stage1 import EPSILON, StageOneTable,
 
 @pytest.fixture(scope="module")
 def tiny():
-    """Networks that train in no time."""
+    """Set networks that train within seconds."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(stage1, "stage_models", small_networks(stage1.stage_models))
         yield
@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def table(tiny, folder):
-    """Made once: every test reads it, none changes it."""
+    """Compute the table once; tests read it and do not change it."""
     return stage1_table(n_seeds=2, quick=True, folder=folder)
 
 
@@ -41,8 +41,8 @@ def test_rows_by_hand(table):
         public, split = stage1._split(data, key, 0.0)
         counts = public.interactions_per_item()
         popularity = Popularity().fit(split.known_positives, key=key)
-        found = evaluate_personalized(popularity, split)["all"]["hr@10"]
-        assert table.rows["popularity"]["hr@10"][seed] == found
+        result = evaluate_personalized(popularity, split)["all"]["hr@10"]
+        assert table.rows["popularity"]["hr@10"][seed] == result
         model = stage1.stage_models(data, split, quick=True)["DP-PrivRec, stage one public"]
         model.fit(split.train, key=key, public=public)
         devices = model.personalize(split.personal, key=key)
@@ -60,7 +60,7 @@ def test_rows_by_hand(table):
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-def test_the_public_people_are_nobody_elses():
+def test_public_sequences_are_disjoint_from_the_split():
     data = generate_sequences(200, 100, n_topics=2, key=Key.from_seed(0))
     public, split = stage1._split(data, Key.from_seed(0), 0.0)
     used = np.concatenate([split.train.global_user_ids, split.personal.global_user_ids])
@@ -88,8 +88,8 @@ def test_what_is_shown_and_kept(table, folder, tmp_path, monkeypatch):
     )
     assert f"DP-PrivRec: stage one private changes HR@10 by {gain:+.3f}, and is ahead on" in text
     assert "stage one none changes" not in text
-    joint, alone = (table.rows[f"DP-PrivRec, stage one public{end}"]["hr@10"] for end in (", joint loss", ""))
-    gain = np.mean(joint) - np.mean(alone)
+    joint, stage = (table.rows[f"DP-PrivRec, stage one public{end}"]["hr@10"] for end in (", joint loss", ""))
+    gain = np.mean(joint) - np.mean(stage)
     assert f"DP-PrivRec: the joint loss after public changes HR@10 by {gain:+.3f}, and is ahead on" in text
     monkeypatch.setattr(stage1, "_run", lambda *_: pytest.fail("a finished model was trained again"))
     assert stage1_table(n_seeds=2, quick=True, folder=folder).rows == table.rows
@@ -99,9 +99,9 @@ def test_ratings_with_features_and_the_command(tiny, tmp_path, capsys, monkeypat
     matrix = generate_sequences(60, 40, n_topics=2, length=15, key=Key.from_seed(1))
     values = 1.0 + np.arange(matrix.n_interactions) % 5
     data = matrix._replace(values=values).with_features(user_features={"gender": np.arange(60) % 2})
-    found = stage1_table(data, n_seeds=1, quick=True)
-    assert isinstance(found, StageOneTable)
-    assert "'user': {'gender': [0, 1]}" in found.settings["models"]["PrivRec, stage one public"]
+    result = stage1_table(data, n_seeds=1, quick=True)
+    assert isinstance(result, StageOneTable)
+    assert "'user': {'gender': [0, 1]}" in result.settings["models"]["PrivRec, stage one public"]
     monkeypatch.setattr("fastfedrec.cli.reproduce.load_movielens", lambda path: data)
     written("privrec --table stage1 --quick --data ml-100k.zip", tmp_path / "out", "stage1", capsys)
     assert "what the first stage is worth at equal epsilon" in (tmp_path / "out/stage1.md").read_text()
