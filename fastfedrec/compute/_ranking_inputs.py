@@ -25,6 +25,7 @@ def check_factors(user_factors: Any, item_factors: Any, finite: bool = True) -> 
     item_factors = check_array("item_factors", item_factors, ndim=2, shape=(None, user_factors.shape[1]), finite=finite)
     if not user_factors.shape[1]:
         raise ValueError("user_factors must have at least one factor, got shape " + str(user_factors.shape))
+    # The kernels have versions for float32 and float64, but not for one array of each.
     dtype = np.result_type(user_factors, item_factors)
     return user_factors.astype(dtype, copy=False), item_factors.astype(dtype, copy=False)
 
@@ -78,6 +79,7 @@ def check_scores(name: str, scores: Any, ndim: int) -> np.ndarray:
 
 def seen_rows(seen: Any, n_rows: int, n_items: int) -> tuple[np.ndarray, np.ndarray]:
     """Return compressed rows of seen columns, in any order within a row."""
+    # None becomes compressed rows without any column.
     if seen is None:
         return np.zeros(n_rows + 1, dtype=np.int64), np.empty(0, dtype=np.int32)
     if not isinstance(seen, tuple):

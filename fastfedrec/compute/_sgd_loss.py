@@ -10,6 +10,7 @@ import numba
 import numpy as np
 from numba.core import config
 
+# Signature of a loss in the kernels: prediction, rating, and an output of (loss, derivative, error flag).
 _C_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_double, ctypes.POINTER(ctypes.c_double))
 
 
@@ -43,6 +44,7 @@ def compile_loss(function: Callable[[float, float], tuple[float, float]]) -> Com
         except Exception:
             results[2] = 1.0  # an error flag, at which the kernel stops
 
+    # A trial call compiles the function, so that errors appear before training starts.
     try:
         result = compiled(0.5, 1.0)
         if isinstance(result, tuple) and len(result) == 2 and all(np.isscalar(x) for x in result):

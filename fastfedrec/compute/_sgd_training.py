@@ -152,7 +152,7 @@ class Training:
         )
         pairs = users, items
         # The pair of user block j and item block i belongs to stratum i ^ j.  Memory has the pairs in Morton order of
-        # (stratum, j), whose index is 2 spread(i ^ j) | spread(j).  It equals 3 spread(j) ^ 2 spread(i).
+        # (stratum, j).  The index is 2 spread(i ^ j) | spread(j), which equals 3 spread(j) ^ 2 spread(i).
         spread = spread_bits(np.arange(n_blocks))
         blocks = 3 * spread[self.user_row // user_length], 2 * spread[self.item_row // item_length]
         counts = np.zeros((self.n_tasks, n_blocks**2), dtype=np.int64)

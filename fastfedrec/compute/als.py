@@ -120,6 +120,7 @@ def solve_users(
     check_choice("solver", solver, ("cholesky", "cg"))
     cg_steps = check_integer("cg_steps", cg_steps, low=1, high=2**31 - 1)
     n_threads = resolve_n_threads(n_threads)
+    # The kernels treat every stored entry as an interaction, so explicit zeros are removed.
     data = interactions.positive()
     if data is not interactions and (lowest := float(interactions.values_or_ones().min())) < 0:
         raise ValueError(f"interactions must have values of at least 0, got {lowest:g}; drop negative entries")
@@ -136,6 +137,7 @@ def solve_users(
         )
         return out
     singular = _solve_exactly(data, values, item_factors, min_regularization, confidence_weight, out, n_threads, ridges)
+    # The message states the regularization of the user, not the shared minimum.
     raise_if_singular(singular, data, min_regularization + (ridges if len(ridges) else 0.0))
     return out
 
@@ -151,6 +153,7 @@ def _regularizations(given: Any, n_users: int, dtype: np.dtype) -> tuple[float, 
     if values.min() < 0:
         raise ValueError(f"regularization must be at least 0, got {values.min():g} at position {values.argmin()}")
     smallest = float(values.min())
+    # A difference that is finite in float64 may overflow in float32.
     with np.errstate(over="ignore"):
         ridges = (values - smallest).astype(dtype)
     if not np.isfinite(ridges).all():
@@ -198,6 +201,7 @@ def solve_own_users(
     values = kernel_values(data, item_factors.dtype, use_values)
     out = np.zeros((data.n_users, item_factors.shape[1]), dtype=item_factors.dtype)
     singular = _solve_exactly(data, values, item_factors, regularization, confidence_weight, out, n_threads)
+    # -1 marks a failed allocation.  The row of a singular user is ignored here.
     if singular.min() < 0:
         raise_if_singular(singular, data, regularization)
     # Factors that overflow the dtype depend on one user's data too, so they raise no error either.
@@ -233,6 +237,7 @@ def _start(start: np.ndarray | None, solver: str, out: np.ndarray) -> np.ndarray
         return out
     if solver != "cg":
         raise ValueError(f"start must be None with solver={solver!r}, got an array; use solver='cg' to start from it")
+    # `start` may be `out` itself; the copy then has no effect.
     np.copyto(out, check_array("start", start, ndim=2, shape=out.shape, dtypes=(out.dtype.type,)))
     return out
 
@@ -290,6 +295,7 @@ def _plain_gram(item_factors: np.ndarray, regularization: float) -> np.ndarray:
     """Compute V'V + regularization * I in double."""
     gram = np.empty((item_factors.shape[1],) * 2)
     _kernel.gram(item_factors, gram)
+    # Squares of huge factors overflow even in double.
     if not np.isfinite(gram).all():
         raise ValueError(f"item_factors must be small enough for V'V, got {abs(item_factors).max():g}; scale them down")
     gram[np.diag_indices_from(gram)] += regularization

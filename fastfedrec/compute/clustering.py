@@ -224,8 +224,8 @@ class _Rows:
 def _middle(dense: np.ndarray) -> np.ndarray:
     """Return the middle of each column that is far from 0 relative to its range, and 0 for other columns."""
     # The scores of such columns are nearly equal without a shift, and rounding leaves most labels open.  Entries are
-    # between half and twice the middle, so by Sterbenz's lemma the differences are exact.  If the middle is that of
-    # centres, differences of distant rows are rounded to double, and their distances have ten digits all the same.
+    # between half and twice the middle, so by Sterbenz's lemma the differences are exact.  If centres define
+    # the middle, differences of distant rows are rounded to double, and their distances have ten digits all the same.
     if not dense.size:
         return np.zeros(dense.shape[1], dtype=dense.dtype)
     low, high = dense.min(axis=0), dense.max(axis=0)

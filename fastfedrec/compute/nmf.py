@@ -123,6 +123,7 @@ def fit_nmf(
         raise ValueError(
             f"ratings must be at least 0 for solver 'mu', got {rows.values.min()}; shift them, or use 'cd'"
         )
+    # The items' half step needs the same entries grouped by item.
     items = rows.transposed()
     # Uniform factors on (0, scale) have products with a mean of n_factors * scale^2 / 4, the mean of the entries.
     scale = 2 * np.sqrt(max(rows.mean(), 1e-30) / n_factors)
@@ -132,6 +133,7 @@ def fit_nmf(
         for side, n in sizes.items()
     )
     if solver == "mu":
+        # Multiplicative steps work in place on padded copies, and the padding is cut at the end.
         padded = [_padded(row_factors), _padded(item_factors)]
         for epoch in range(1, n_epochs + 1):
             _multiply(rows, padded[1], n_factors, regularization, padded[0], n_threads)
@@ -255,6 +257,7 @@ class _Entries:
         return self.indptr, indices, self.values, weights
 
     def mean(self) -> float:
+        # np.average raises an error if all weights are 0.
         return float(np.average(self.values, weights=self.weights) if self.weights is None or self.weights.any() else 0)
 
     def transposed(self) -> "_Entries":

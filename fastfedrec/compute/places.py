@@ -97,7 +97,7 @@ def places_factors(
 
     Notes
     -----
-    No array of users x items is made.  Inner products are those of
+    No array of users x items is made.  Inner products have the bits of
     `fastfedrec.ranking.recommend_factors`: sums over ascending factors, in single precision if all factors are float32,
     otherwise in double.  Items with equal factors have equal scores.  Between instruction sets the last bits of scores
     differ, and so may the order of items with scores that close.
@@ -144,6 +144,7 @@ def _count(
 def _check_rows(name: str, rows: Any, shape: tuple[int, int], rising: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Return compressed rows of item indices, which are ascending within each row if `rising`."""
     if not isinstance(rows, tuple):
+        # The counts follow the caller's order of the held-out items, so a matrix must not be sorted or merged.
         rows = borrow_rows(name, rows, aligned=None if rising else "places")
         if rows.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, users x items, got {rows.shape}")

@@ -347,6 +347,7 @@ def top_k(scores: Any, n: int, *, seen: Any = None, n_threads: int = 0) -> tuple
     failed = np.full(n_threads, len(scores), dtype=np.int64)
     _kernel.top_k(scores, indptr, indices, items, best, failed, n_threads)
     _check_memory(failed)
+    # The kernel reports the first row with a NaN or infinite score, and the check raises the error.
     if failed.min() < len(scores):
         check_array("scores", scores, ndim=2)
     return items, best
@@ -421,6 +422,7 @@ def recommend_factors(
             user_factors, item_factors, indptr, indices, items, best, is_open, gave_up, n_threads
         )
     rows, failed = np.flatnonzero(is_open), np.full(n_threads, n_users, dtype=np.int64)
+    # The kernel without screening computes the users that screening left out or gave up.
     if rows.size:
         _kernel.recommend_factors(user_factors, item_factors, indptr, indices, rows, items, best, failed, n_threads)
     _check_memory(failed)

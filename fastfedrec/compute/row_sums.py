@@ -79,6 +79,7 @@ def sum_rows(
     if matrix.dtype.kind in "bf":  # `check_array` converts integers, and rejects those that float64 would round
         matrix = matrix.astype(np.float64, copy=False)
     matrix = check_array("matrix", matrix, ndim=2, shape=shape, dtypes=(np.float64,), finite=False)
+    # The kernel writes every entry, also zeros for users without items.
     out = np.empty((interactions.n_users, matrix.shape[1]))
     if out.size:
         _kernel.sum_dense_rows(*rows, matrix, out, n_threads)

@@ -329,7 +329,7 @@ class _Run:
         self.spare = self.recent.pop()[1] if len(self.recent) > 3 else self.training.new_state()
 
     def settle(self) -> None:
-        """Restore the latest state whose loss is within the bound."""
+        """Restore the latest state with a loss within the bound."""
         while True:
             self.training.state.copy_from(self.recent[0][1])
             if len(self.recent) == 1 or self.training.mean_loss(self.training.data) <= self.bound:

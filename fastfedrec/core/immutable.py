@@ -1,4 +1,4 @@
-"""Base class of objects whose attributes cannot change after the constructor."""
+"""Base class of objects that cannot change after the constructor."""
 
 import functools
 from typing import Any
@@ -11,7 +11,7 @@ __all__ = ["Immutable"]
 
 
 class Immutable:
-    """Object whose attributes are set once."""
+    """Object with attributes that are set only once."""
 
     # Kernels and privacy guarantees rely on the checks of the constructor, so no later change may bypass them.
     def __setattr__(self, name: str, value: Any) -> None:

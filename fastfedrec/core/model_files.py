@@ -178,7 +178,7 @@ def _parse(text: np.ndarray) -> Any:
 
 
 def _unique_fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the fields of a JSON object, or raise for a repeated name, whose value depends on the reader."""
+    """Return the fields of a JSON object, or raise for a repeated name, which readers treat differently."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]

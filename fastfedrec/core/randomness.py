@@ -153,7 +153,7 @@ class Key:
         Raises
         ------
         ValueError
-            The key is an entropy key of another process, of which this one is a fork.
+            The key is an entropy key from before the fork of this process.
         """
         check_instance("purpose", purpose, str, "pass a name for the purpose of the bits")
         self._check_process()  # every draw of the package calls this method

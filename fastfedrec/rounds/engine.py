@@ -45,7 +45,7 @@ class Engine(ABC):
     Parameters
     ----------
     n_shards : int
-        Number of shards of the users.  A model whose updates are integers does not depend on it.
+        Number of shards of the users.  A model with integer updates does not depend on it.
 
     Attributes
     ----------
@@ -169,7 +169,7 @@ class Engine(ABC):
         return RoundReceiver(system, state, round_number, expected)
 
     def _amend(self, ledger: Ledger, event: Event, n_clients: int) -> None:
-        """Correct a round's ledger entry by the number of clients whose messages were accepted."""
+        """Correct a round's ledger entry by the number of clients with accepted messages."""
         ledger.amend(event, n_clients)
 
     def _distribute(self, shards: Mapping[str, Interactions], key: Key) -> AbstractContextManager[Mapping[str, Any]]:

@@ -17,7 +17,7 @@ class LocalEngine(Engine):
     Parameters
     ----------
     n_shards : int
-        Number of shards of the users.  A model whose updates are integers does not depend on it.
+        Number of shards of the users.  A model with integer updates does not depend on it.
 
     Attributes
     ----------

@@ -37,7 +37,7 @@ class Update:
     sender : str
         Name of the shard.
     n_clients : int
-        Number of users whose contributions are in the message.
+        Number of users with a contribution to the message.
     arrays : mapping of str to ndarray
         Fields that the system defines.
     """
@@ -269,7 +269,7 @@ class FederatedSystem(ABC):
         state : object
             State that determines the shapes.
         n_clients : int
-            Number of users whose contributions are in the message.
+            Number of users with a contribution to the message.
 
         Returns
         -------

@@ -81,7 +81,7 @@ class Events(Remade):
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
-            Interactions, whose values are ignored; use `Interactions.binarize` to select the positive ones.
+            Interactions without regard to their values; use `Interactions.binarize` to select the positive ones.
 
         Returns
         -------
@@ -240,6 +240,7 @@ def draw_examples(
     check_rows("events.items", events.items, visited.n_items)
     negatives = check_integer("negatives", negatives, low=0, high=2**31 - 1)
     n_positives = np.diff(events.indptr)[users]
+    # A client cannot have more distinct negatives than unvisited items.
     n_negatives = np.minimum(negatives * n_positives, visited.n_items - visited.interactions_per_user()[users])
     global_user_ids = visited.global_user_ids[users]
     # The first draws of a shuffle of the unvisited items take one word each.

@@ -73,6 +73,7 @@ class ClientUpdates(Remade):
         row_starts, _ = check_named_rows(
             "updates", self.row_starts, self.rows, n_clients, n_rows, fields=fields, rising=True
         )
+        # Each client has n_dense numbers, and n_factors more for each of its rows.
         starts = self.n_dense * np.arange(n_clients + 1) + self.n_factors * row_starts
         if not np.array_equal(self.starts, starts) or len(self.values) != starts[-1]:
             raise ValueError(
@@ -91,6 +92,7 @@ class ClientUpdates(Remade):
         ndarray of shape (n_parameters,), float64
             Sum of each parameter; 0 for a parameter that no client changed.
         """
+        # A sum of floats depends on the order, so the clients are added in their order by one thread.
         out = np.zeros(self.n_parameters)
         _kernel.add_updates(*self.stored(), out, self.n_dense, self.n_factors)
         return out

@@ -112,6 +112,7 @@ class GRUEncoder(ClientModel):
             sqrt(6 / n_factors) (He et al. 2015).  Biases are 0, and embeddings normal with standard deviation 0.05.
         """
         out, square = self._empty_start(key, purpose, dtype), self.n_factors**2
+        # Uniform numbers on (-1, 1), which are scaled separately for the recurrent weights and the items' layer.
         weights = 2 * key.uniform(f"{purpose}.weights", size=7 * square) - 1
         out[: 6 * square] = weights[: 6 * square] / np.sqrt(self.n_factors)
         # Six squares of recurrent weights and six rows of biases precede the items' layer.
@@ -183,6 +184,7 @@ class GRUEncoder(ClientModel):
             Encodings, at least 0.
         """
         parameters, width = self._check_parameters(parameters), self.n_factors
+        # Weights and biases of the items' layer are the last dense parameters.
         dense = parameters[: self.n_dense]
         weights = dense[-width * (width + 1) : -width].reshape(width, width)
         return np.maximum(self.embeddings(parameters) @ weights + dense[-width:], 0)
@@ -277,6 +279,7 @@ class GRUEncoder(ClientModel):
         _, _, starts, candidates = examples
         n, n_candidates = candidates.shape
         n_each, lanes = (len(starts) - 1) // max(n, 1), len(tile_of(parameters)[0])
+        # The longest sequence, and the largest number of items in all sequences of one example.
         longest, max_items = np.diff(starts).max(initial=0), np.diff(starts[:: max(n_each, 1)]).max(initial=0)
         columns, sequences, items = (
             -(-int(number) // lanes) * lanes

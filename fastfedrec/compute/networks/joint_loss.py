@@ -73,6 +73,7 @@ class JointNetwork(ClientModel):
     def __init__(self, network: TwoTower):
         self.network = check_instance("network", network, TwoTower, "use TwoTower(features)")
         items = network.features.item
+        # The users' and the contexts' embeddings precede the embeddings of item ids.
         self._first_item = network.features.user.n_values + network.features.context.n_values
         if items.names[:1] != ("item id",):
             raise ValueError(
@@ -106,7 +107,7 @@ class JointNetwork(ClientModel):
         network : ndarray of shape (network.n_parameters,), float32 or float64
             All parameters of the network.
         encoder : ndarray of shape (at least encoder.n_dense,)
-            Parameters of an encoder of this width, whose embeddings are ignored.
+            Parameters of an encoder of this width; its embeddings are ignored.
 
         Returns
         -------
@@ -117,6 +118,7 @@ class JointNetwork(ClientModel):
         dense = plain_array("encoder", encoder)[: self.encoder.n_dense]
         if dense.shape != (self.encoder.n_dense,):
             raise ValueError(f"encoder must begin with {self.encoder.n_dense} dense parameters, got {dense.shape}")
+        # All dense parameters precede the embeddings, so the encoder's are inserted between.
         at = self.network.n_dense
         return np.concatenate([network[:at], dense.astype(network.dtype), network[at:]])
 

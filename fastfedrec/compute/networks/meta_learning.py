@@ -89,6 +89,7 @@ def split_examples(
     # Negative k of a client belongs to positive k modulo their number; a client without positives has no negatives.
     positive = starts[clients] + position % np.maximum(n_positives[clients], 1)
     in_query = rank[positive] >= n_chosen[clients] if len(rank) else np.zeros(len(clients), dtype=bool)
+    # The sort is stable, so a client's positives precede its negatives in both sets.
     order = np.lexsort((in_query, clients))
     moved = examples.items[order], examples.labels[order], examples.contexts[order]
     n_support = np.bincount(clients[~in_query], minlength=len(lengths)).astype(np.int64)
@@ -227,6 +228,7 @@ class MetaNetwork(ClientModel):
         parameters = self._check_parameters(parameters)
         if not self.has_rates:
             return parameters, parameters[:0]
+        # The order is dense parameters, their rates, embeddings, their rates.
         n, embedded = self.network.n_dense, self.network.n_parameters - self.network.n_dense
         first, rates, second, last = np.split(parameters, [n, 2 * n, 2 * n + embedded])
         return np.concatenate([first, second]), np.concatenate([rates, last])
@@ -271,6 +273,7 @@ class MetaNetwork(ClientModel):
         ValueError
             The parameters have another shape or are not finite, or the features do not have the examples.
         """
+        # MAML and Meta-SGD have the same second-order kernel, which also computes the gradient of learning rates.
         mode = _FIRST_ORDER if self.method == "first-order-maml" else _SECOND_ORDER
         options = n_epochs, batch_size, clip_norm, clip_order, key, purpose, round, n_threads
         return self._run(mode, parameters, examples, n_support, *options)

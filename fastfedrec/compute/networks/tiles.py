@@ -18,7 +18,7 @@ _TILES = {"plain": (16, 4), "x86-64-v3": (32, 4), "x86-64-v4": (64, 8)}
 
 
 def tile_of(parameters: np.ndarray) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return two tuples whose lengths are the lanes of a vector and the rows of a tile."""
+    """Return two tuples, with the lengths of a vector (in lanes) and of a tile (in rows)."""
     # Numba compiles the length of a tuple into the code, so that a kernel's loops over a tile have constant bounds.
     n_bytes, rows = _TILES[hardware.instruction_set()]
     return (0,) * (n_bytes // parameters.itemsize), (0,) * rows

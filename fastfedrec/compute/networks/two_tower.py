@@ -76,6 +76,7 @@ class TwoTower(ClientModel):
     def __init__(self, features: Features, *, n_factors: int = 64, hidden: tuple[int, ...] = (128, 64, 32, 16)):
         self.features = check_instance("features", features, Features, "use Features.from_interactions")
         self.n_factors, self.hidden = n_factors, hidden = check_widths(n_factors, hidden)
+        # The user tower takes embeddings of user and context; the first hidden layer takes both towers' outputs.
         n_user = features.user.n_features + features.context.n_features
         n_in = [n_user * n_factors, features.item.n_features * n_factors, 2 * n_factors, *self.hidden]
         n_out = [n_factors, n_factors, *self.hidden, 1]
@@ -101,6 +102,7 @@ class TwoTower(ClientModel):
         out = self._empty_start(key, purpose, dtype)
         uniform = key.uniform(f"{purpose}.weights", size=self.n_dense)
         for n_in, _, at, end, _ in self._layers.tolist():
+            # A tower without features has only biases, which stay 0.
             if n_in:
                 out[at:end] = np.sqrt(6 / n_in) * (2 * uniform[at:end] - 1)
         return out.astype(dtype)
@@ -212,6 +214,7 @@ class TwoTower(ClientModel):
         order = np.argsort(clients, kind="stable")
         n_threads = min(resolve_n_threads(n_threads), max(len(users), 1))
         _kernel.score_items(self._tables(), parameters, users, contexts, clients, order, *stored, out, n_threads)
+        # Parameters may be finite and still large enough for products that overflow.
         if not np.isfinite(out).all():
             bad = users[int(np.argmin(np.isfinite(out).all(axis=1)))]
             raise ValueError(f"scores of user row {bad} are not finite; has the network diverged?")
@@ -263,7 +266,7 @@ class TwoTower(ClientModel):
 
     def _fields(self) -> tuple[list[np.ndarray], list[int]]:
         """Return the starts and the embedding rows of the fields of users, contexts and items, and the field counts."""
-        # All tables share one array of embeddings, in which each table's values follow those of the table before.
+        # All tables share one array of embeddings, in the order of the tables.
         arrays: list[np.ndarray] = []
         tables = self.features.user, self.features.context, self.features.item
         offset = 0
