@@ -97,7 +97,7 @@ def places_factors(
 
     Notes
     -----
-    No array of users x items is made.  Inner products have the bits of
+    No array of users x items is made.  Inner products are computed as in
     `fastfedrec.ranking.recommend_factors`: sums over ascending factors, in single precision if all factors are float32,
     otherwise in double.  Items with equal factors have equal scores.  Between instruction sets the last bits of scores
     differ, and so may the order of items with scores that close.
