@@ -1,9 +1,7 @@
-"""asv imports the benchmarks as a package; so do processes that a benchmark starts, which know the path alone.
-
-The folder above is the last of it: the package's sources, which lie there too, have no kernels.
-"""
+"""Benchmarks of fastfedrec, imported as a package by asv and by the processes that a benchmark starts."""
 
 import sys
 from pathlib import Path
 
+# The parent folder comes last in the path, because it also holds the package's sources, which have no kernels.
 sys.path.append(str(Path(__file__).resolve().parents[1]))

@@ -1,6 +1,6 @@
-"""`python benches threads --only PrivRec` runs a module of this folder with the package that is installed.
+"""Run a module of this folder with the installed package, as in `python benches threads --only PrivRec`.
 
-`python -m benches.threads` would import the sources beside it, which have no kernels.
+`python -m benches.threads` would import the package's sources, which have no kernels.
 """
 
 import importlib.util
@@ -10,10 +10,10 @@ from pathlib import Path
 
 
 def main():
-    """Run the module that the first argument names, with the others."""
+    """Run the module that the first argument names, with the remaining arguments."""
     if len(sys.argv) < 2:
-        sys.exit("which module of benches/, such as: python benches threads --only PrivRec")
-    sys.path.pop(0)  # this folder: its modules are those of a package
+        sys.exit("name a module of benches/, as in: python benches threads --only PrivRec")
+    sys.path.pop(0)  # this folder, which is imported as the package `benches`
     here = Path(__file__).parent
     package = importlib.util.spec_from_file_location(
         "benches", here / "__init__.py", submodule_search_locations=[str(here)]

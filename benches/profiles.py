@@ -1,13 +1,13 @@
-"""Where the time of one whole run of each system goes: kernels, BLAS, NumPy and SciPy, Python.
+"""Profile of one complete run of each system: shares of kernels, BLAS, NumPy and SciPy, and Python.
 
     python benches profiles --out docs/explanation/profiles.md
 
-Data of the size of MovieLens 1M are generated; a run is `fit` and the ten best items of every user, on one thread,
-after a small run that compiles what is compiled at run time.  Runs of less than `SECONDS` are repeated, on data anew,
-until they have taken so long: of the fifty samples of one short run every share is a matter of luck.  py-spy looks 200
-times a second at what is executed, compiled code included (asv's own profiles do not see into kernels): a sample
-belongs to the library whose code it is in, or that called the C library, and to the function of ours that was the last
-to be entered.  The exit status is 1 where a function spends more than `ALLOWED` of the time outside kernels and BLAS.
+A run is `fit` and the ten best items of every user, on one thread, on generated data of the size of MovieLens 1M.  A
+small run before it compiles all functions.  Shorter runs than `SECONDS` are repeated on new data up to that time, since
+the shares of fifty samples would be random.  py-spy samples the stack 200 times a second, compiled code included; asv's
+profiles do not see into kernels.  A sample belongs to the library of its code, or of the caller of the C library, and
+to the innermost function of this package.  The exit status is 1 if a function spends more than `ALLOWED` of the time
+outside kernels and BLAS.
 """
 
 import argparse
@@ -28,28 +28,29 @@ from fastfedrec import doctor
 from fastfedrec.core.version import __version__
 
 RATE = 200  # samples a second
-SECONDS = 5.0  # of samples, at least
-ALLOWED = 0.1
+SECONDS = 5.0  # minimum duration of the samples
+ALLOWED = 0.1  # largest share of one function outside kernels and BLAS
 MEMORY = 3 * 2**30  # bytes, more than any of the runs needs
 KERNELS, BLAS, _, PYTHON = KINDS = ("kernels", "BLAS, LAPACK", "NumPy, SciPy", "Python")
-# By the path of a frame; what was compiled at run time has "?".
+# Patterns of a frame's path for each kind.  Code that was compiled at run time has the path "?".
 PATHS = (r"_kernels/|^\?$", "blas|lapack", r"^(numpy|scipy)/.*\.so", r"\.(py|c|cpp|h)$|^<|^libpython")
 
 
 def whole_run(name, data):
-    """What is counted: samples are known by this function's name."""
+    """Run one system; `count` finds the samples by this function's name."""
     whole_runs.run(name, data)
 
 
 def run_here(name, out):
-    """What py-spy runs: on one processor, so that everything happens in the thread that is looked at."""
+    """Run one system repeatedly, as the program that py-spy samples."""
+    # With one processor all work is in the sampled thread.
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    # The host of a virtual machine may have to find memory that is written for the first time: seconds a GiB.
+    # The host of a virtual machine may need seconds to provide a GiB that is written for the first time.
     np.full(MEMORY // 8, 1.0)
     whole_runs.run(name, whole_runs.ratings(400, 300))
     n_runs, seconds = 0, 0.0
     while seconds < SECONDS:
-        data = whole_runs.ratings(N_USERS, N_ITEMS)  # not those of the last run, which remember what was derived
+        data = whole_runs.ratings(N_USERS, N_ITEMS)  # new data, since data cache derived arrays
         started = time.perf_counter()
         whole_run(name, data)
         n_runs, seconds = n_runs + 1, seconds + time.perf_counter() - started
@@ -57,24 +58,25 @@ def run_here(name, out):
 
 
 def frames(stack):
-    """(function, path) of each, the outermost first, from a line of py-spy's raw format."""
+    """Return (function, path) of each frame, the outermost first, from a line of py-spy's raw format."""
     return [re.fullmatch(r"(.*) \((.*?)(?::\d+)?\)", part).groups() for part in stack.split(";")]
 
 
 def kind_of(stack):
-    """The library whose code is executed; the C library belongs to its caller."""
-    known = (kind for _, path in reversed(stack) for kind, of in zip(KINDS, PATHS, strict=True) if re.search(of, path))
+    """Return the library of the executed code; the C library belongs to its caller."""
+    paths = [path for _, path in reversed(stack)]
+    known = (kind for path in paths for kind, pattern in zip(KINDS, PATHS, strict=True) if re.search(pattern, path))
     return next(known, PYTHON)
 
 
 def owner_of(stack):
-    """The function of ours that was the last to be entered."""
+    """Return the innermost function of this package."""
     ours = [f"{Path(path).stem}.{name.rpartition('.')[2]}" for name, path in stack if path.startswith("fastfedrec/")]
     return ours[-1] if ours else "elsewhere"
 
 
 def count(lines):
-    """Samples of the whole run: by kind, and by function outside kernels and BLAS."""
+    """Count the samples of the run by kind, and by function outside kernels and BLAS."""
     kinds, outside = collections.Counter(), collections.Counter()
     for line in lines:
         stack, _, n = line.rpartition(" ")
@@ -88,17 +90,17 @@ def count(lines):
 
 
 def sample(name):
-    """Run one system under py-spy, in a process of its own: what `count` finds, and how many runs there were."""
+    """Run one system under py-spy in a separate process, and return the counts and the number of runs."""
     with tempfile.TemporaryDirectory() as folder:
-        found, n_runs = Path(folder) / "stacks", Path(folder) / "n_runs"
-        spy = ["py-spy", "record", "--native", "--rate", f"{RATE}", "--format", "raw", "--output", f"{found}"]
+        stacks, n_runs = Path(folder) / "stacks", Path(folder) / "n_runs"
+        spy = ["py-spy", "record", "--native", "--rate", f"{RATE}", "--format", "raw", "--output", f"{stacks}"]
         program = [sys.executable, str(Path(__file__).parent), "profiles", "--run", name, "--out", str(n_runs)]
         subprocess.run([*spy, "--", *program], check=True, capture_output=True)
-        return *count(found.read_text().splitlines()), int(n_runs.read_text())
+        return *count(stacks.read_text().splitlines()), int(n_runs.read_text())
 
 
 def row(name, kinds, outside, n_runs):
-    """Cells of one system's line, and the greatest share outside kernels and BLAS."""
+    """Return the cells of one system's row, and the largest share outside kernels and BLAS."""
     total = sum(kinds.values())
     function, n = outside.most_common(1)[0] if outside else ("nothing", 0)
     shares = (f"{kinds[kind] / total:.0%}" for kind in KINDS)
@@ -106,7 +108,7 @@ def row(name, kinds, outside, n_runs):
 
 
 def page(rows):
-    """The page of all systems."""
+    """Return the page of all systems."""
     header = ["system", "seconds", *KINDS, "most outside kernels and BLAS"]
     table = ["| " + " | ".join(cells) + " |" for cells in (header, ["---"] * len(header), *rows)]
     text = f"""# Where the time goes
@@ -120,11 +122,11 @@ The last column is the function of ours with the greatest share outside compiled
 
 
 def main(argv=None):
-    """Sample, show, and write the page."""
+    """Sample all systems, print their rows, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", metavar="TEXT", help="systems whose name holds this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="systems with this text in their name")
     parser.add_argument("--out", type=Path, metavar="PAGE")
-    parser.add_argument("--run", choices=MODELS, metavar="SYSTEM", help="run one system; how often goes to PAGE")
+    parser.add_argument("--run", choices=MODELS, metavar="SYSTEM", help="run one system; PAGE gets the number of runs")
     arguments = parser.parse_args(argv)
     if arguments.run:
         run_here(arguments.run, arguments.out)

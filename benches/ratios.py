@@ -1,4 +1,4 @@
-"""What benchmarks share: peers that may be absent, instruction sets, ratios to the best peer and to the floor."""
+"""Shared parts of benchmarks: optional peers, instruction sets, ratios to the best peer and to the floor."""
 
 import contextlib
 import functools
@@ -10,17 +10,17 @@ from fastfedrec import Key, hardware
 
 INSTRUCTION_SETS = list(WIDTHS)
 
-PARTS = {"hundredth": 100, "thousandth": 1000}  # how a peer that is asked for so much of the work is named
+PARTS = {"hundredth": 100, "thousandth": 1000}  # suffixes of slow peers that get a part of the work
 
 
 def times_faster(theirs, ours, **options):
-    """The least time of the first over that of the second, called in turns (`in_turns` has the options)."""
+    """Return the smallest time of the first over that of the second, with the options of `in_turns`."""
     their_seconds, our_seconds = in_turns(theirs, ours, **options)
     return their_seconds / our_seconds
 
 
 def times_of_part(theirs, values, part, ours):
-    """As `times_faster`, of a peer that is given one of so many parts of the values; NaN where it is not installed."""
+    """Return `times_faster` for a peer that gets one of `part` parts of the values, or NaN without the peer."""
     some = values[: len(values) // part]
     try:
         theirs(some[:10])
@@ -31,7 +31,7 @@ def times_of_part(theirs, values, part, ours):
 
 @contextlib.contextmanager
 def peer(name):
-    """Imports of a peer; without it `setup`, or a class decorated with `nan_without_peers`, has asv show n/a."""
+    """Turn a failed import of a peer into the error that asv shows as n/a in `setup`."""
     try:
         yield
     except ImportError as error:
@@ -39,7 +39,7 @@ def peer(name):
 
 
 def nan_without_peers(kind):
-    """Decorate a class: where a peer is absent or cannot do a case, its ratios are NaN, and asv does not fail."""
+    """Decorate a class so that ratios to an absent or unsuitable peer are NaN and do not fail."""
     for name, function in list(vars(kind).items()):
         if name.startswith("track_"):
             setattr(kind, name, _or_nan(function))
@@ -58,12 +58,12 @@ def _or_nan(function):
 
 
 class OnInstructionSet:
-    """A benchmark with the parameter `instruction_set`: from its `setup` on, all kernels are those of that one."""
+    """Base of benchmarks with the parameter `instruction_set`, which selects all kernels from `setup` on."""
 
     def setup(self, *values):
         name = values[self.param_names.index("instruction_set") - len(self.param_names)]
         if name not in hardware.instruction_sets():
-            raise NotImplementedError(f"no {name} here")
+            raise NotImplementedError(f"this machine has no {name}")
         self._forced = hardware.use_instruction_set(name)
         self._forced.__enter__()
 
@@ -73,11 +73,9 @@ class OnInstructionSet:
 
 
 def with_ratios(method, *, floor=None, threads=1):
-    """Decorate a class whose parameter `impl` names what `method` times; ours begin with "fastfedrec".
-
-    Adds `track_times_best_peer` where there are peers, and `track_floor_share` where `floor` tells, of an instance that
-    is set up, the least seconds of one core; `threads` cores share them.
-    """
+    """Add `track_times_best_peer` and `track_floor_share` to a class with the parameter `impl`."""
+    # Implementations of this package have names that begin with "fastfedrec"; all others are peers.  `floor` returns
+    # the smallest seconds of one core for an instance after `setup`, which `threads` cores share.
 
     def decorate(kind):
         names = kind.param_names
@@ -87,8 +85,8 @@ def with_ratios(method, *, floor=None, threads=1):
         params = tuple(ours if i == at else values for i, values in enumerate(kind.params))
 
         def with_impl(values, impl):
-            place = len(values) - len(names) + at  # after what `setup_cache` returned, if anything
-            return (*values[:place], impl, *values[place + 1 :])
+            position = len(values) - len(names) + at  # a result of `setup_cache` comes first
+            return (*values[:position], impl, *values[position + 1 :])
 
         def track_times_best_peer(self, *values):
             functions, parts = [lambda: getattr(self, method)(*values)], [1]
@@ -99,11 +97,11 @@ def with_ratios(method, *, floor=None, threads=1):
                 except NotImplementedError:
                     continue
                 functions.append(lambda case=case, theirs=theirs: getattr(case, method)(*theirs))
-                parts.append(PARTS.get(peer.rpartition("_")[2], 1))
+                parts.append(PARTS.get(peer.rpartition("_")[2], 1))  # its time is scaled to all of the work
             if len(functions) == 1:
                 raise NotImplementedError("no peer is installed")
-            mine, *others = np.multiply(in_turns(*functions, repetitions=3), parts)
-            return min(others) / mine
+            our_seconds, *peer_seconds = np.multiply(in_turns(*functions, repetitions=3), parts)
+            return min(peer_seconds) / our_seconds
 
         def track_floor_share(self, *values):
             (taken,) = in_turns(lambda: getattr(self, method)(*values))
@@ -120,5 +118,5 @@ def with_ratios(method, *, floor=None, threads=1):
 
 
 def keystream_seconds(n_words):
-    """The least time of one core for so many 64-bit words of the keystream."""
+    """Return the smallest seconds of one core for `n_words` 64-bit words of the keystream."""
     return fastest(lambda: Key.from_seed(0).words("bench", size=n_words))

@@ -1,4 +1,4 @@
-"""How time grows with interactions, users and reports, and how it falls with threads."""
+"""Growth of time with interactions, users and reports, and its decrease with threads."""
 
 import math
 
@@ -17,12 +17,12 @@ from fastfedrec.systems.private_prototypes.private_kmeans import private_kmeans
 
 N_ITEMS, KEY = 1_000, Key.from_seed(1)
 GROWTH = (1, 2, 4, 8)
-# What grows, and its smallest size: every case takes milliseconds there.
+# Growing quantities and their smallest sizes, where every case takes milliseconds.
 STARTS = {"users": 5_000, "interactions a user": 30, "reports a user": 100, "numbers": 50_000}
 
 
 def _data(axis, size):
-    """Interactions with ratings 1 to 5, of `size` users or of `size` interactions a user."""
+    """Return interactions with ratings 1 to 5, for `size` users or with `size` interactions for each user."""
     n_users, mean = (size, 50) if axis == "users" else (4_000, size if axis == "interactions a user" else 50)
     data = datasets.generate_implicit(n_users, N_ITEMS, key=KEY, mean_interactions=float(mean))
     return data._replace(values=(1 + np.arange(data.n_interactions) % 5).astype(np.float32))
@@ -38,7 +38,7 @@ def _als(data, size, n_threads):
 
 
 def _round_of(make, source=lambda data: data):
-    """A round of what `make` makes for a size; `source` is what of the data its first state is made of."""
+    """Return a case with one round of the model `make(size)`, with the initial state from `source(data)`."""
 
     def case(data, size, n_threads):
         model = make(size)
@@ -110,7 +110,7 @@ CASES = {
     "FMFLDP.local_round": (_fmf_ldp(lambda size: FMFLDP()), _BOTH),
     "FMFLDP.local_round, reports": (_fmf_ldp(lambda size: FMFLDP(n_reports=size)), ("reports a user",)),
     "ShuffledSketchGram, reports": (_sketch, ("users", "reports a user")),
-    # Nobody has more ratings: which size trims users would be a matter of chance.
+    # No user exceeds the limit, since otherwise the number of trimmed users would vary with the size.
     "LaplaceRRSVD.local_round": (_round_of(lambda size: LaplaceRRSVD(max_ratings=N_ITEMS)), _BOTH),
     "FedRec.local_round": (_round_of(lambda size: FedRec(rho=1, t_predict=0, n_factors=5)), _BOTH),
     "sgd.fit_factors": (_sgd, _BOTH),
@@ -130,7 +130,7 @@ def _sizes(axis):
 
 
 class Exponents:
-    """1 is linear; what does not grow makes it less."""
+    """Exponent of the growth: 1 is linear, and constant costs make it smaller."""
 
     param_names = ("case",)
     params = ([f"{what} over {axis}" for what, (_, axes) in CASES.items() for axis in axes],)
@@ -144,12 +144,12 @@ class Exponents:
             run()
 
     def track_exponent(self, case):
-        seconds = in_turns(*self.runs, least=4.0)  # a neighbour may stay for a second
+        seconds = in_turns(*self.runs, min_seconds=4.0)  # other load may last for a second
         return float(np.polyfit(np.log(self.sizes), np.log(seconds), 1)[0])
 
 
 class Threads:
-    """One thread over two at the largest size, where a call takes 10 ms or more."""
+    """Time of one thread over the time of two at the largest size, for calls of 10 ms or more."""
 
     param_names = ("what",)
     params = (list(CASES),)
@@ -164,5 +164,5 @@ class Threads:
             run()
 
     def track_two_threads(self, what):
-        one, two = in_turns(*self.runs, least=10.0, most=5000, processors=2)
+        one, two = in_turns(*self.runs, min_seconds=10.0, max_turns=5000, processors=2)
         return one / two if one >= 0.01 else math.nan

@@ -1,9 +1,9 @@
-"""One benchmark of each file, run once by asv; the exit status is 1 where one fails.
+"""Run one benchmark of each file once with asv; the exit status is 1 if one fails.
 
     python benches smoke --out nightly-output
 
-`benchmarks.md` in that folder lists all outcomes.  asv itself ends with 2 where a benchmark or its setup fails, with 1
-where it cannot import a file, and with 0 where a peer is not installed.
+`benchmarks.md` in that folder lists all outcomes.  The exit status of asv is 2 if a benchmark or its setup fails, 1 if
+it cannot import a file, and 0 if a peer is not installed.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from benches.figures import HERE, read_run
 from fastfedrec.core.text import format_table
 
-LIMIT = 300  # seconds for one benchmark with its setup, on a busy machine
+LIMIT = 300  # seconds for one benchmark with its setup, also on a busy machine
 
 
 class Outcome(NamedTuple):
@@ -31,7 +31,7 @@ class Outcome(NamedTuple):
 
 
 def files():
-    """Return the modules that hold benchmarks, as asv names them."""
+    """Return the names of the modules with benchmarks, in asv's form."""
     paths = (path.relative_to(HERE).with_suffix("") for path in HERE.rglob("*.py"))
     modules = {".".join(path.parts): (HERE / path).with_suffix(".py").read_text() for path in paths}
     defines = re.compile(r"^ +def (time|track|peakmem)_\w+\(self", re.MULTILINE)
@@ -39,7 +39,8 @@ def files():
 
 
 def first_of_each(names):
-    """Return {module: the benchmark to run}: a time where the file has one, since ratios repeat the work of peers."""
+    """Return one benchmark to run for each module."""
+    # A time comes before a ratio, which would repeat the work of peers.
     chosen = {}
     for name in sorted(names, key=lambda name: (".time_" not in name, name)):
         chosen.setdefault(name.rsplit(".", 2)[0], name)
@@ -47,7 +48,7 @@ def first_of_each(names):
 
 
 def pattern(entry):
-    """Return what asv selects a benchmark by: all its cases, or the first where they are whole runs of all systems."""
+    """Return asv's pattern for a benchmark: all its cases, or the first one of complete runs of all systems."""
     name, is_of_a_concept = entry["name"], ".bench_" in f".{entry['name']}"
     if is_of_a_concept or not entry["params"]:
         return rf"^{re.escape(name)}(\(|$)"
@@ -56,12 +57,12 @@ def pattern(entry):
 
 
 def outcomes(modules, chosen, measurements):
-    """Return an `Outcome` for each module: "failed" where any case has no value, or the benchmark was not run."""
+    """Yield an `Outcome` for each module: "failed" if a case has no value, or the benchmark was not run."""
     values = {}
     for measurement in measurements:
         values.setdefault(measurement.benchmark, []).append(measurement.value)
     for module in modules:
-        name = chosen.get(module, "none was found")
+        name = chosen.get(module, "no benchmark")
         cases = values.get(name, [None])
         n_skipped = sum(value is not None and math.isnan(value) for value in cases)
         result = "failed" if None in cases else f"{len(cases) - n_skipped} cases passed, {n_skipped} skipped"
@@ -69,24 +70,24 @@ def outcomes(modules, chosen, measurements):
 
 
 def run_asv(config, *arguments):
-    """Run asv of this environment and return its exit status."""
+    """Run asv of this environment, and return its exit status."""
     asv = str(Path(sys.executable).with_name("asv"))
     return subprocess.run([asv, "--config", str(config), *arguments], check=False).returncode
 
 
 def main(argv=None):
-    """Run, list, and return the exit status."""
+    """Run the benchmarks, list their outcomes, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", metavar="TEXT", help="files whose name holds this")
+    parser.add_argument("--only", default="", metavar="TEXT", help="files with this text in their name")
     parser.add_argument("--out", type=Path, default=Path("nightly-output"), metavar="DIR")
     arguments = parser.parse_args(argv)
     results = (arguments.out / "asv").resolve()
     shutil.rmtree(results, ignore_errors=True)
     results.mkdir(parents=True)
-    # `figures` reads the newest results of asv, so those of this run go elsewhere.
-    places = {"repo": "..", "benchmark_dir": ".", "env_dir": ".asv/env", "html_dir": ".asv/html"}
+    # `figures` reads the newest results of asv, so this run writes its results to another folder.
+    folders = {"repo": "..", "benchmark_dir": ".", "env_dir": ".asv/env", "html_dir": ".asv/html"}
     settings = json.loads((HERE / "asv.conf.json").read_text())
-    settings |= {name: str((HERE / place).resolve()) for name, place in places.items()}
+    settings |= {name: str((HERE / folder).resolve()) for name, folder in folders.items()}
     settings |= {"results_dir": str(results), "default_benchmark_timeout": LIMIT}
     config = results / "asv.conf.json"
     config.write_text(json.dumps(settings))
@@ -98,12 +99,12 @@ def main(argv=None):
     described = json.loads((results / "benchmarks.json").read_text())
     chosen = first_of_each(name for name, entry in described.items() if isinstance(entry, dict))
     bench = [f"--bench={pattern(described[chosen[module]])}" for module in modules if module in chosen]
-    # Without a commit asv keeps no results; the hash names the file.
+    # asv saves no results without a commit, which also names the file.
     command = ["git", "rev-parse", "HEAD"]
     commit = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True).stdout.strip()
     status = run_asv(config, *run, "--set-commit-hash", commit, *bench)
-    (found,) = [path for path in results.glob("*/*.json") if path.name != "machine.json"]
-    rows = list(outcomes(modules, chosen, read_run(found)[1]))
+    (result_file,) = [path for path in results.glob("*/*.json") if path.name != "machine.json"]
+    rows = list(outcomes(modules, chosen, read_run(result_file)[1]))
     table = format_table(("file", "benchmark", "result"), rows)
     (arguments.out / "benchmarks.md").write_text(f"```\n{table}\n```\n")
     print(table)

@@ -1,12 +1,11 @@
-"""Two threads beside one, kernel by kernel, in whole runs of the systems and in calls of what they rest on.
+"""Gain of two threads for each kernel, in complete runs of the systems and in calls of shared functions.
 
     python benches threads --only PrivRec
 
-prints every kernel that takes `LEAST` seconds.  A kernel is a compiled function that Python calls; what it takes is
-read off the clock before and after each call, so that NumPy's and SciPy's steps around it count for nothing, nor does
-the system's, which gives new memory: on a virtual machine the 134 MB of EASE's scores took it from 12 to 200 ms, by the
-moment and not by the threads.  SGD's kernels are called in threads of Python's and timed by
-`compute.bench_sgd.Threads`.
+prints every kernel that takes `MIN_SECONDS`.  A kernel is a compiled function that Python calls.  Its time is measured
+around each call, without NumPy's and SciPy's steps and without the system's allocation of new memory.  On a virtual
+machine the 134 MB of EASE's scores took 12 to 200 ms, which depends on the moment and not on the threads.  Threads of
+Python call SGD's kernels, which `compute.bench_sgd.Threads` measures.
 """
 
 import argparse
@@ -31,16 +30,16 @@ from fastfedrec.compute.ranking import sample_unseen
 from fastfedrec.compute.row_sums import sum_rows
 from fastfedrec.core.threads import default_threads
 
-LEAST = 0.01  # seconds: what is over sooner need not gain
-SECONDS = 8.0  # of turns
-MADV_POPULATE_WRITE = 23  # of Linux since 5.14; others refuse it
+MIN_SECONDS = 0.01  # shorter calls need not gain
+SECONDS = 8.0  # minimum duration of all turns
+MADV_POPULATE_WRITE = 23  # an advice of Linux since 5.14; other systems refuse it
 N = 8_000_000  # values that a mechanism randomizes
 KEY = Key.from_seed(1)
-# Functions of our own are those that compile a kernel when they are called.
+# Types of kernels.  A plain function is one that compiles its kernel at the first call.
 COMPILED = ("cython_function_or_method", "fused_cython_function", "CPUDispatcher", "function")
 
 
-# ---- what is called --------------------------------------------------------------------------------------------------
+# ---- cases -----------------------------------------------------------------------------------------------------------
 
 
 def _whole_run(name):
@@ -127,7 +126,7 @@ CASES = {
 
 
 def _populate(array):
-    """Have Linux give the pages of new memory now; what is in the array stays, whoever writes to it meanwhile."""
+    """Have Linux allocate the pages of an array, without a change of its content."""
     if isinstance(array, np.ndarray) and array.flags.c_contiguous and array.flags.writeable:
         start = array.ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE
         length = array.ctypes.data + array.nbytes - start
@@ -136,7 +135,7 @@ def _populate(array):
 
 @contextlib.contextmanager
 def _timed():
-    """Seconds of each call of each kernel inside the block, in the order of calls."""
+    """Yield the seconds of each kernel's calls inside the block, in the order of calls."""
     calls, undo = collections.defaultdict(list), []
 
     def wrap(name, function):
@@ -151,8 +150,8 @@ def _timed():
 
         return run
 
-    for found in pkgutil.walk_packages(_kernels.__path__, f"{_kernels.__name__}."):
-        module, short = importlib.import_module(found.name), found.name.removeprefix(f"{_kernels.__name__}.")
+    for info in pkgutil.walk_packages(_kernels.__path__, f"{_kernels.__name__}."):
+        module, short = importlib.import_module(info.name), info.name.removeprefix(f"{_kernels.__name__}.")
         for name, function in list(vars(module).items()):
             if type(function).__name__ in COMPILED and getattr(function, "__module__", None) == module.__name__:
                 undo.append((module, name, function))
@@ -171,27 +170,25 @@ def _run(run, n_threads):
 
 
 def gains(case, *, seconds=SECONDS):
-    """Of each kernel one of whose calls takes `LEAST` seconds: those of such calls with one thread, and with two.
-
-    Each call's time is the least of all turns.
-    """
+    """Return the seconds of each kernel's calls of at least `MIN_SECONDS`, with one thread and with two."""
     run = CASES[case]()
     for n_threads in (1, 2):
         with default_threads(n_threads):
-            run()  # unchanged: what Numba compiles must find its own
+            run()  # before kernels are replaced, since Numba compiles callers with the original ones
     ones, twos = zip(*([_run(run, n) for n in (1, 2)] for _ in turns(12, seconds, processors=2)), strict=True)
-    found = {}
+    seconds_of = {}
     for name in ones[0]:
         if len({len(calls[name]) for calls in ones + twos}) > 1:
-            continue  # made in Python's threads, or once and kept
+            continue  # a call in a thread of Python, or one with a cached result
+        # The time of each call is its minimum over all turns.
         one, two = (np.min([calls[name] for calls in taken], axis=0) for taken in (ones, twos))
-        if (long := one >= LEAST).any():
-            found[name] = float(one[long].sum()), float(two[long].sum())
-    return found
+        if (long := one >= MIN_SECONDS).any():
+            seconds_of[name] = float(one[long].sum()), float(two[long].sum())
+    return seconds_of
 
 
 class Kernels:
-    """The least that two threads gain on a kernel that takes 10 ms; none where no kernel takes so long."""
+    """Smallest gain of two threads on a kernel of 10 ms or more, or NaN without such a kernel."""
 
     param_names = ("case",)
     params = (list(CASES),)
@@ -204,8 +201,8 @@ class Kernels:
 def main(argv=None):
     """Print the kernels of every case."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", metavar="TEXT", help="cases whose name holds this")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="of turns")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cases with this text in their name")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="minimum duration of all turns")
     arguments = parser.parse_args(argv)
     for case in (case for case in CASES if arguments.only in case):
         for name, (one, two) in gains(case, seconds=arguments.seconds).items():

@@ -1,4 +1,4 @@
-"""One whole run of each system on data of the size of MovieLens 1M: what profiles and peaks of memory are taken of."""
+"""One complete run of each system on data of the size of MovieLens 1M, for profiles and peaks of memory."""
 
 import importlib
 
@@ -38,7 +38,7 @@ MODELS = {
 
 
 def ratings(n_users, n_items):
-    """Generated, with what some systems ask for: stars and features."""
+    """Return generated interactions with the ratings and features that some systems require."""
     data = datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1), ratings=True)
     return data.with_features(
         user_features={"gender": np.arange(n_users) % 2, "age": np.arange(n_users) % 7},
@@ -46,7 +46,7 @@ def ratings(n_users, n_items):
     )
 
 
-# What takes a minute in full; each round of it is like the others.
+# Systems with runs of a minute or more.  All rounds of a system take the same time, so a short run has few of them.
 SHORT = {
     "FedRec": {"n_rounds": 3},
     "FedRec++": {"n_rounds": 3},
@@ -61,11 +61,12 @@ SHORT = {
 
 
 def run(name, data, *, short=False):
-    """`fit`, and the ten best items of every user; with `short` only some rounds of the longest."""
+    """Fit a system and recommend ten items to every user; `short` limits the rounds of slow systems."""
     path, parameters = MODELS[name]
     module, _, kind = path.rpartition(".")
     parameters = parameters | (SHORT.get(name, {}) if short else {})
     model = getattr(importlib.import_module(f"{systems.__name__}.{module}"), kind)(**parameters)
+    # Prototypes belong to entities, which hold several users each.
     named = {"entities": np.arange(data.n_users) % N_ENTITIES} if name == "private prototypes" else {}
     model.fit(data, key=Key.from_seed(2), **named)
     model.recommend(data.user_ids, n=10)

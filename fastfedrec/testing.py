@@ -81,7 +81,6 @@ def interactions(
         shape = draw(st.integers(1, max_users)), draw(st.integers(min_items, max_items))
         key, density = Key.from_seed(draw(st.integers(0, 2**32 - 1))), draw(st.sampled_from([0.1, 0.4, 0.9]))
         size = shape[0] * shape[1]
-        # One seed gives the whole matrix, so that hypothesis shrinks few numbers.
         filled = key.uniform("testing.interactions", size=size) < density
         filled[draw(st.integers(0, size - 1))] = True  # at least one interaction
         values = 1 + key.words("testing.values", size=size) % np.uint64(5) if with_values else 1
@@ -286,8 +285,7 @@ def assert_epsilon(
     mechanism, x0, x1, claim, n, delta, measure, key : object
         Arguments of `fastfedrec.audit.audit`; its alpha is `ALPHA`.
     control : float
-        Share in (0, 1): the claim lowered by it must be violated.  Raise it if the two inputs spend less than the claim
-        allows.
+        Share in (0, 1): the claim lowered by it must be violated.  Raise it if the inputs spend less than the claim.
 
     Returns
     -------
@@ -413,7 +411,6 @@ def _rows_to_clip(clip_norm: float, norm: str, kind: np.dtype, n_columns: int) -
     long, short, factors = (
         Key.from_seed(0).normal("testing.rows", user=i, size=size[0] * size[1]).reshape(size) for i in range(3)
     )
-    # Norms spread over many orders of magnitude above and below the bound.
     long *= clip_norm * (1.5 + 1000.0 ** factors[:, :1]) / _float_norms(long, norm)
     short *= clip_norm * 0.5 * np.abs(np.tanh(factors[:, :1])) / _float_norms(short, norm)
     limits = np.finfo(kind)

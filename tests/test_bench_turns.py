@@ -42,7 +42,7 @@ def test_turns_count_where_each_thread_has_a_processor(monkeypatch, turns, said,
 @pytest.mark.parametrize(("alone", "there"), [(60.0, True), (0.0, False)])
 def test_both_are_there_where_two_take_hardly_longer_than_one(monkeypatch, alone, there):
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        monkeypatch.setattr(floors, "_alone", lambda: (alone, pool))
+        monkeypatch.setattr(floors, "_one_thread", lambda: (alone, pool))
         assert floors.both_processors() is there
 
 

@@ -53,7 +53,7 @@ BASE, HEAD = "a" * 40, "b" * 40
 @pytest.fixture
 def write(tmp_path, monkeypatch):
     """Have a result file of asv written, some values of it changed; its path.  Nothing else is written to."""
-    for name, path in {"RUNS": "asv", "KEPT": "kept"}.items():
+    for name, path in {"RUNS": "asv", "SAVED": "saved"}.items():
         monkeypatch.setattr(figures, name, tmp_path / path)
     monkeypatch.setattr(figures, "_commit", {"base": BASE, "head": HEAD}.__getitem__)
 
@@ -114,8 +114,8 @@ def test_the_newest_run_is_kept_and_is_in_the_table(write, capsys):
         figures.main([])
     measured = figures.read_run(write())[1]
     figures.main([])
-    assert [path.name for path in figures.KEPT.iterdir()] == ["a-processor-2.json"]
-    assert f'"commit": "{BASE}"' in (figures.KEPT / "a-processor-2.json").read_text()
+    assert [path.name for path in figures.SAVED.iterdir()] == ["a-processor-2.json"]
+    assert f'"commit": "{BASE}"' in (figures.SAVED / "a-processor-2.json").read_text()
     assert "| a processor, 2 processors |" in capsys.readouterr().out
     ((machine, kept),) = figures.read_kept()
     assert machine["cpu"] == "a processor"

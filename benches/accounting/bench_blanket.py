@@ -1,16 +1,16 @@
-"""Epsilon of all shuffled largest responses of a user, for data against none and for other data; no curve kept."""
+"""Epsilon of all shuffled largest responses of a user, for removed and for replaced data, without cached curves."""
 
 import itertools
 
 from fastfedrec.accounting import PLDAccountant, ShuffledReports
 
 N_REPORTS = {50_000: 1_287, 1_000_000: 25_719}  # epsilon 1
-# Curves are kept by the epsilon of a report, and no two calls have the same.
+# Curves are cached by the epsilon of a report, so each call has a different one.
 EPSILONS = (2.5 + 1e-12 * call for call in itertools.count())
 
 
 class Reports:
-    """The number of users decides how long the sums' transforms are."""
+    """Epsilon for two numbers of users, which determine the length of the sums' transforms."""
 
     param_names = ("n_users", "neighboring")
     params = ((50_000, 1_000_000), ("zero_out", "replace"))
@@ -18,7 +18,7 @@ class Reports:
     def setup(self, n_users, neighboring):
         epsilon = self._run(n_users, neighboring)
         if abs(epsilon - {"zero_out": 1.0, "replace": 1.556}[neighboring]) > 2e-3:
-            raise AssertionError(f"epsilon {epsilon:.4f} is not what it was")
+            raise AssertionError(f"epsilon {epsilon:.4f} differs from the recorded one")
 
     def time_epsilon(self, n_users, neighboring):
         self._run(n_users, neighboring)

@@ -1,11 +1,11 @@
-"""Epsilon of 1,000 Gaussian rounds: Poisson-sampled, beside public accountants, of fixed cohort size, small deltas."""
+"""Epsilon of 1,000 Gaussian rounds, for Poisson sampling, fixed cohorts and small deltas; other accountants."""
 
 import numpy as np
 
 from fastfedrec.accounting import Gaussian, PLDAccountant, RDPAccountant
 
 PROBABILITY, ROUNDS, DELTA = 0.01, 1_000, 1e-6
-EPSILON = 2.1245  # by dp-accounting 0.6.0
+EPSILON = 2.1245  # result of dp-accounting 0.6.0
 
 
 def _fastfedrec():
@@ -32,7 +32,7 @@ def _prv_accountant():
 
 
 class Poisson:
-    """Poisson sampling; every implementation must give the same epsilon to 2e-3."""
+    """Poisson sampling, where every implementation must give the same epsilon within 2e-3."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "dp_accounting", "prv_accountant"),)
@@ -51,7 +51,7 @@ class Poisson:
 
 
 class WithoutReplacement:
-    """Cohorts of fixed size, which no public accountant offers."""
+    """Cohorts of fixed size, which no other accountant supports."""
 
     param_names = ("cohort_size",)
     params = ((5, 30),)
@@ -61,7 +61,7 @@ class WithoutReplacement:
         self.event = Gaussian(1.0, cohort_size=cohort_size, **step)
         epsilon = PLDAccountant().compose(self.event, ROUNDS).get_epsilon(DELTA)
         if abs(epsilon - {5: 0.2268, 30: 1.5245}[cohort_size]) > 1e-4:
-            raise AssertionError(f"epsilon {epsilon:.4f} is not that of the design page")
+            raise AssertionError(f"epsilon {epsilon:.4f} differs from the one of the design page")
 
     def time_epsilon(self, cohort_size):
         PLDAccountant().compose(self.event, ROUNDS).get_epsilon(DELTA)
@@ -78,9 +78,9 @@ class SmallDelta:
             4.0, neighboring="add_remove", sampling="poisson", sampling_probability=PROBABILITY, count=count
         )
         epsilon = PLDAccountant().compose(self.event).get_epsilon(delta)
-        # Where the loss distribution says no more, the Rényi bound is the answer, rounded up.
+        # If the loss distribution gives no smaller bound, the result is the Rényi bound, rounded up.
         if not 0 < epsilon <= RDPAccountant().compose(self.event).get_epsilon(delta) * (1 + 1e-8):
-            raise AssertionError(f"epsilon {epsilon:.4f} is above that of the Renyi accountant")
+            raise AssertionError(f"epsilon {epsilon:.4f} is above the one of the Renyi accountant")
 
     def time_epsilon(self, count, delta):
         PLDAccountant().compose(self.event).get_epsilon(delta)
@@ -90,7 +90,9 @@ class SmallDelta:
 
 
 class Renyi:
-    """Whole and fractional orders of a sampled Gaussian; each time other noise, as divergences are kept."""
+    """Integer and fractional orders of a sampled Gaussian, with different noise in each call."""
+
+    # Divergences are cached by the noise multiplier.
 
     def setup(self):
         self.noises = iter(np.linspace(0.5, 5.0, 100_000))

@@ -1,4 +1,4 @@
-"""An audit of 100,000 draws from each input: choosing the event and bounding it, drawing not included."""
+"""An audit of 100,000 draws from each input: the choice of the event and its bounds, without the draws."""
 
 import numpy as np
 
@@ -17,6 +17,7 @@ class Audit:
     def setup(self, kind):
         rng = np.random.default_rng(1)
         shape = (N, 10) if kind in ("bits", "rows") else N
+        # The first bit of a row is randomized response with epsilon 1; the others carry no information.
         bits = rng.random((2, N)) < np.e / (1 + np.e)
         self.outputs = []
         for x in (0, 1):
@@ -45,7 +46,7 @@ class Audit:
 
 
 class ClopperPearson:
-    """A thousand pairs of limits, beside SciPy's, which takes them one at a time."""
+    """A thousand pairs of limits, against SciPy with one call for each."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "scipy"),)
@@ -64,5 +65,5 @@ class ClopperPearson:
     def _scipy(self):
         from scipy.stats import binomtest
 
-        found = [binomtest(int(k), N).proportion_ci(0.95, method="exact") for k in self.counts]
-        return [[ci.low for ci in found], [ci.high for ci in found]]
+        intervals = [binomtest(int(k), N).proportion_ci(0.95, method="exact") for k in self.counts]
+        return [[interval.low for interval in intervals], [interval.high for interval in intervals]]

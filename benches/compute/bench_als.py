@@ -1,6 +1,6 @@
-"""The users' half step of ALS at the size of MovieLens 1M, beside implicit, irspack, lenskit and NumPy.
+"""The users' half step of ALS at the size of MovieLens 1M, against implicit, irspack, lenskit and NumPy.
 
-Every answer is compared with ours in double before anything is timed.
+Every answer is compared with ours in double precision before the measurement.
 """
 
 import functools
@@ -17,12 +17,12 @@ from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, REGULARIZATION, WEIGHT, CG_STEPS = 6_040, 3_706, 0.1, 2.0, 3
 N_FACTORS = [5, 16, 64, 128]
-PLACES = 5  # in memory, of implicit's
+N_ALLOCATIONS = 5  # of implicit's arrays, at different addresses
 
 
 def _fastfedrec(data, v, n_threads, start=None):
     solver = {} if start is None else {"solver": "cg", "cg_steps": CG_STEPS, "start": start}
-    out = np.zeros((data.n_users, v.shape[1]), dtype=v.dtype)  # as implicit does: it writes over the last result
+    out = np.zeros((data.n_users, v.shape[1]), dtype=v.dtype)  # reused in every call, as implicit does
 
     def solve():
         return als.solve_users(
@@ -33,7 +33,7 @@ def _fastfedrec(data, v, n_threads, start=None):
 
 
 def _matrix(data, value):
-    """What the peers take: 32-bit indices, one value for all."""
+    """Return the peers' input: a matrix with 32-bit indices and the same value everywhere."""
     values = np.full(data.n_interactions, value, dtype=np.float32)
     return scipy.sparse.csr_matrix(
         (values, data.indices.astype(np.int32), data.indptr.astype(np.int32)), shape=(data.n_users, data.n_items)
@@ -103,16 +103,16 @@ def _numpy(data, v, n_threads):
         gram = v.T @ v + REGULARIZATION * np.eye(v.shape[1], dtype=v.dtype)
         x = np.empty((data.n_users, v.shape[1]), dtype=v.dtype)
         for user in range(data.n_users):
-            mine = v[data.indices[data.indptr[user] : data.indptr[user + 1]]]
-            right = (1 + WEIGHT) * mine.sum(axis=0)
-            x[user] = scipy.linalg.solve(gram + WEIGHT * (mine.T @ mine), right, assume_a="pos", check_finite=False)
+            rows = v[data.indices[data.indptr[user] : data.indptr[user + 1]]]
+            right = (1 + WEIGHT) * rows.sum(axis=0)
+            x[user] = scipy.linalg.solve(gram + WEIGHT * (rows.T @ rows), right, assume_a="pos", check_finite=False)
         return x
 
     return solve
 
 
 def setup_cache():
-    """The first argument of every benchmark here."""
+    """Return the data, which asv passes to every benchmark of this file."""
     return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
 
 
@@ -121,26 +121,24 @@ class _Users(OnInstructionSet):
 
     def setup(self, data, n_factors, n_threads, instruction_set):
         super().setup(instruction_set)
-        threadpoolctl.threadpool_limits(1, user_api="blas")  # OpenBLAS inside OpenMP contends, implicit's too
+        threadpoolctl.threadpool_limits(1, user_api="blas")  # OpenBLAS threads inside OpenMP contend, also in implicit
         self.v = np.random.default_rng(0).standard_normal((N_ITEMS, n_factors), dtype=np.float32)
 
     def times(self, data, n_threads, other, start=None):
-        """How many times faster we are than the peer, timed in turns; for implicit the median over places in memory.
-
-        Its time depends on where its memory lies: at 128 factors from 1.9 to 2.5 s on one idle machine, where ours
-        stays within 2%.  One place would let chance decide.
-        """
+        """Return the peer's time over ours, with alternating calls; for implicit the median over allocations."""
+        # implicit's time depends on the address of its arrays.  At 128 factors it took 1.9 to 2.5 s on an idle machine,
+        # while our time varied by 2%.  With a single allocation the ratio would be random.
         starts = {} if start is None else {"start": start}
         with threadpoolctl.threadpool_limits(1, user_api="blas"):
             expected = _fastfedrec(
                 data, self.v.astype(np.float64), n_threads, None if start is None else start.astype(np.float64)
             )()
         rng, ratios, held = np.random.default_rng(0), [], []
-        for place in range(PLACES if other is _implicit else 1):
+        for allocation in range(N_ALLOCATIONS if other is _implicit else 1):
             v = self.v.copy()
-            held += [v, bytearray(rng.integers(64, 120_000))]  # so that what is allocated next lies elsewhere
+            held += [v, bytearray(rng.integers(64, 120_000))]  # moves the next arrays to other addresses
             ours, theirs = _fastfedrec(data, v, n_threads, start), other(data, v, n_threads, **starts)
-            for solve in (ours, theirs) if place == 0 else ():
+            for solve in (ours, theirs) if allocation == 0 else ():
                 np.testing.assert_allclose(solve(), expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
             our_seconds, their_seconds = in_turns(ours, theirs, repetitions=2 if other is _implicit else 5)
             ratios.append(their_seconds / our_seconds)
@@ -174,11 +172,9 @@ class ExactOnOneThread(_Users):
         return self.times(data, n_threads, _numpy)
 
     def track_floor_share(self, data, n_factors, n_threads, instruction_set):
-        """V'V, and each user's matrix by its upper triangle, Cholesky, two triangular solves; by factors or by items.
-
-        The cheaper of the two for each user.  It is the floor of direct solutions: what conjugate gradients solve to
-        the same precision, at 64 factors and more, is no such solution, and its share may be above 1.
-        """
+        """Count V'V, and for each user a matrix's upper triangle, its Cholesky factor and two triangular solves."""
+        # Each user has a system in factors or in items, and the cheaper one counts.  It is the floor of direct solvers.
+        # At 64 factors or more, conjugate gradients reach the same precision, and the share may be above 1.
         n = data.interactions_per_user().astype(np.float64)
         by_factors = n * n_factors * (n_factors + 1) + n_factors**3 / 3 + 2 * n_factors**2
         by_items = n * (n + 1) * n_factors + n**3 / 3 + 2 * n**2 + 2 * n * n_factors + n_factors**2
@@ -189,8 +185,10 @@ class ExactOnOneThread(_Users):
     track_floor_share.unit = "share of floor"
 
     def track_times_one_thread(self, data, n_factors, n_threads, instruction_set):
-        """Two threads against one; a neighbour's seconds on one of two processors are in no call of the fastest."""
-        return times_faster(*(_fastfedrec(data, self.v, n) for n in (1, 2)), least=4.0, most=2000, processors=2)
+        """Return the time of one thread over the time of two."""
+        # The fastest calls contain no other load on one of the two processors.
+        runs = (_fastfedrec(data, self.v, n) for n in (1, 2))
+        return times_faster(*runs, min_seconds=4.0, max_turns=2000, processors=2)
 
 
 @nan_without_peers

@@ -1,7 +1,7 @@
-"""k-means at the size of MovieLens 1M, 50 clusters, one thread, beside scikit-learn's Lloyd and Elkan.
+"""k-means at the size of MovieLens 1M, 50 clusters, one thread, against scikit-learn's Lloyd and Elkan.
 
-An iteration is the difference of two numbers of iterations from the same centres, so that no side's checks of its input
-count.  Both objectives are compared before anything is timed.
+The time of an iteration is the difference of runs with two numbers of iterations from the same centres, so that input
+checks do not count.  Both objectives are compared before the measurement.
 """
 
 import warnings
@@ -20,7 +20,7 @@ N_USERS, N_ITEMS, N_CLUSTERS, N_ITERATIONS = 6_040, 3_706, 50, 6
 
 
 def setup_cache():
-    """The first argument of every benchmark here."""
+    """Return the data, which asv passes to every benchmark of this file."""
     return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
 
 
@@ -41,7 +41,8 @@ class Iterations(OnInstructionSet):
         self._ours(data, N_ITERATIONS)()
 
     def track_floor_share(self, data, instruction_set):
-        """Of all inner products in single precision: where centres are read in 8 bits, a floor for the peers only."""
+        """Count all inner products in single precision."""
+        # Our kernel reads centres in 8 bits where it can, so that this is a floor for the peers alone.
         flops = 2 * self.matrix.size * N_CLUSTERS
         return floor_seconds(instruction_set, flops=flops) / self._seconds(data)
 
@@ -64,7 +65,7 @@ class Iterations(OnInstructionSet):
             model = KMeans(N_CLUSTERS, init=self.start, n_init=1, max_iter=n_iterations, algorithm=algorithm, tol=0)
 
             def fit():
-                with warnings.catch_warnings(action="ignore"):  # that it has not converged
+                with warnings.catch_warnings(action="ignore"):  # the warning that k-means has not converged
                     return model.fit(self.matrix)
 
             return fit
@@ -76,17 +77,17 @@ class Iterations(OnInstructionSet):
         return (more - one) / N_ITERATIONS / self._seconds(data)
 
     def _seconds(self, data):
-        """An iteration's."""
+        # The difference of two runs leaves the time of an iteration.
         one, more = in_turns(self._ours(data, 1), self._ours(data, 1 + N_ITERATIONS))
         return (more - one) / N_ITERATIONS
 
 
 class City(Iterations):
-    """Dense rows far away from the origin beside their spread: places of a city, in degrees."""
+    """Dense rows far from the origin relative to their spread: coordinates in a city, in degrees."""
 
     def setup(self, data, instruction_set):
         OnInstructionSet.setup(self, instruction_set)
         threadpoolctl.threadpool_limits(1)
-        places = [48.85, 2.35] + 0.1 * np.random.default_rng(0).random((100_000, 2))
-        self.rows = self.matrix = places.astype(np.float32)
+        points = [48.85, 2.35] + 0.1 * np.random.default_rng(0).random((100_000, 2))
+        self.rows = self.matrix = points.astype(np.float32)
         self.start = self.rows[:N_CLUSTERS].copy()

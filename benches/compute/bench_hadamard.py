@@ -11,13 +11,13 @@ SHAPE = (4_096, 1_024)
 
 
 def _floor(case):
-    """Each number read once and written once; ten additions a number are less."""
+    # Each number is read once and written once, which takes longer than its ten additions.
     return 2 * case.values.nbytes / triad_bytes_per_second()
 
 
 @with_ratios("time_transform", floor=_floor, threads=N_THREADS)
 class Transform:
-    """Whole numbers and doubles; both answers are the same, the doubles' up to the order of their sums."""
+    """Transforms of integers and of doubles."""
 
     param_names = ("impl", "kind")
     params = (("fastfedrec", "numpy"), ("int64", "float64"))
@@ -25,7 +25,7 @@ class Transform:
     def setup(self, impl, kind):
         self.values = np.random.default_rng(1).integers(-1000, 1000, SHAPE).astype(kind)
         self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
-        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())  # whole numbers, so exact as doubles as well
+        np.testing.assert_array_equal(self._fastfedrec(), self._numpy())  # integers are exact as doubles too
 
     def time_transform(self, impl, kind):
         self.run()
@@ -34,7 +34,7 @@ class Transform:
         return hadamard_transform(self.values, n_threads=N_THREADS)
 
     def _numpy(self):
-        """Ten passes of sums and differences, each over all rows at once."""
+        """Transform all rows by ten passes of sums and differences."""
         out, half = self.values.copy(), 1
         while half < SHAPE[1]:
             pairs = out.reshape(len(out), -1, 2, half)

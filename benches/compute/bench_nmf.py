@@ -1,10 +1,9 @@
-"""Non-negative factorisation at the size of MovieLens 1M, 20 factors, one thread, beside cornac and surprise.
+"""Non-negative factorisation at the size of MovieLens 1M, 20 factors, one thread, against cornac and surprise.
 
-`track_times_cornac` compares the time to the error on the ratings that cornac reaches in 50 epochs, all set-up
-included: what it costs to have a factorisation.  `track_times_cornac_same_update` compares epochs of multiplicative
-updates on both sides, after it has seen that 50 of ours reach no larger error: how fast the same work is done.
-`track_times_*_epoch` compares epochs that do not do the same: ours, of the default solver, moves every factor to where
-it is best.
+`track_times_cornac` compares the time to the error on the ratings that cornac reaches in 50 epochs, including set-up.
+`track_times_cornac_same_update` compares epochs of multiplicative updates on both sides, after a check that 50 of ours
+reach no larger error.  `track_times_*_epoch` compares different epochs: ours, of the default solver, moves every factor
+to its optimum.
 """
 
 import time
@@ -22,7 +21,7 @@ N_USERS, N_ITEMS, N_FACTORS, PEER_EPOCHS = 6_040, 3_706, 20, 50
 
 
 def setup_cache():
-    """Generated interactions with ratings of rank 4, rounded: the first argument of every benchmark here."""
+    """Return generated interactions with rounded ratings of rank 4, which asv passes to every benchmark."""
     data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
     rng = np.random.default_rng(0)
     users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
@@ -58,14 +57,12 @@ class Epochs:
         _fit(data, 1, "mu")
 
     def track_floor_share(self, data, solver):
-        """Three fused operations for each factor of each rating, for users and then for items.
-
-        Multiplicative: the prediction and both sums.  A sweep of coordinates that keeps all errors: both sums, and the
-        errors' change.
-        """
+        """Count three fused operations for each factor of each rating, for users and then for items."""
+        # A multiplicative update has the prediction and both sums.  A sweep of coordinates that stores all errors has
+        # both sums and the errors' change.
         flops = 2 * 3 * 2 * N_FACTORS * data.n_interactions
-        few, many = in_turns(lambda: _fit(data, 1, solver), lambda: _fit(data, 11, solver))
-        return floor_seconds(hardware.instruction_set(), flops=flops) / ((many - few) / 10)
+        one, eleven = in_turns(lambda: _fit(data, 1, solver), lambda: _fit(data, 11, solver))
+        return floor_seconds(hardware.instruction_set(), flops=flops) / ((eleven - one) / 10)
 
     track_floor_share.params, track_floor_share.param_names = (("cd", "mu"),), ("solver",)
     track_floor_share.unit = "share of floor"
@@ -75,11 +72,11 @@ class Epochs:
         theirs = _error(data, model.u_factors, model.i_factors)
         ours = _error(data, *vars(_fit(data, PEER_EPOCHS, "mu")).values())
         if ours > 1.01 * theirs:
-            raise AssertionError(f"an error of {ours}, where cornac has {theirs}")
-        few, many, their_few, their_many = in_turns(
+            raise AssertionError(f"the error is {ours}, and cornac's is {theirs}")
+        one, eleven, their_one, their_eleven = in_turns(
             lambda: _fit(data, 1, "mu"), lambda: _fit(data, 11, "mu"), _cornac(data, 1), _cornac(data, 11)
         )
-        return (their_many - their_few) / (many - few)
+        return (their_eleven - their_one) / (eleven - one)
 
     def track_times_cornac_epoch(self, data):
         one, six = _cornac(data, 1), _cornac(data, 6)
@@ -90,16 +87,16 @@ class Epochs:
         return (fastest(three, repetitions=2) - fastest(one, repetitions=2)) / 2 / self._epoch(data)
 
     def track_times_cornac(self, data):
-        """Time to the error that cornac ends with."""
+        """Return cornac's time over ours to its final error."""
         fit = _cornac(data, PEER_EPOCHS)
         start = time.perf_counter()
         model = fit()
         theirs = time.perf_counter() - start
-        wanted, n_epochs = _error(data, model.u_factors, model.i_factors), 1
-        while _error(data, *vars(_fit(data, n_epochs)).values()) > wanted:
+        target, n_epochs = _error(data, model.u_factors, model.i_factors), 1
+        while _error(data, *vars(_fit(data, n_epochs)).values()) > target:
             n_epochs += 1
             if n_epochs > PEER_EPOCHS:
-                raise AssertionError(f"no error of {wanted} in {PEER_EPOCHS} epochs")
+                raise AssertionError(f"the error is above {target} after {PEER_EPOCHS} epochs")
         return theirs / fastest(_fit, data, n_epochs, repetitions=3)
 
     def _epoch(self, data):
@@ -111,7 +108,7 @@ def _cornac(data, n_epochs):
         from cornac.data import Dataset
         from cornac.models import NMF
     users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
-    # Rows and columns come in order of first appearance there; ours must too, so that the factors compare.
+    # cornac numbers users and items by first appearance, so its factors are sorted back after the fit.
     dataset = Dataset.from_uir(zip(users.tolist(), data.indices.tolist(), data.values_or_ones().tolist(), strict=True))
 
     def fit():

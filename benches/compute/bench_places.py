@@ -1,4 +1,4 @@
-"""Places of held-out items among all unseen ones, at the size of MovieLens 1M, one thread, on every instruction set."""
+"""Ranks of held-out items among all unseen ones, at the size of MovieLens 1M, one thread, on each instruction set."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from fastfedrec.compute.places import places_factors
 
 
 class PlacesFactors(OnEveryInstructionSet):
-    """A fifth of each user's interactions among all items that are not in the other four, from float32 factors."""
+    """Ranks of a held-out fifth of each user's interactions among all unseen items, from float32 factors."""
 
     param_names = ("instruction_set", "n_factors")
     params = (INSTRUCTION_SETS, [16, 64])
@@ -20,9 +20,9 @@ class PlacesFactors(OnEveryInstructionSet):
         self.train, self.test = data.keep_interactions(~held_out), data.keep_interactions(held_out)
         self.users = rng.standard_normal((N_USERS, n_factors), dtype=np.float32)
         self.items = rng.standard_normal((N_ITEMS, n_factors), dtype=np.float32)
-        difference = np.abs(self._numpy() - self._fastfedrec())  # rounding changes few places, by one
+        difference = np.abs(self._numpy() - self._fastfedrec())  # rounding changes few ranks, by one
         if difference.max() > 1 or (difference > 0).mean() > 0.05:
-            raise AssertionError(f"{(difference > 0).sum()} places are others than NumPy's")
+            raise AssertionError(f"{(difference > 0).sum()} ranks differ from NumPy's")
 
     def time_places(self, *_):
         self._fastfedrec()
@@ -31,7 +31,7 @@ class PlacesFactors(OnEveryInstructionSet):
         return times_faster(self._numpy, self._fastfedrec, repetitions=2)
 
     def track_floor_share(self, instruction_set, n_factors):
-        """Of the inner products of all users and items: comparisons come on top."""
+        """Count the inner products of all users and items, without the comparisons."""
         return floor_seconds(instruction_set, flops=2 * N_USERS * N_ITEMS * n_factors) / fastest(self._fastfedrec)
 
     track_floor_share.unit = "share of floor"
@@ -40,11 +40,11 @@ class PlacesFactors(OnEveryInstructionSet):
         return places_factors(self.users, self.items, self.test, seen=self.train, n_threads=1)[0]
 
     def _numpy(self):
-        """A sort of each user's unseen scores."""
+        """Rank by a sort of each user's unseen scores."""
         above = []
         for u in range(N_USERS):
             scores = self.items @ self.users[u]
-            own = scores[self.test.indices[self.test.indptr[u] : self.test.indptr[u + 1]]]
+            test_scores = scores[self.test.indices[self.test.indptr[u] : self.test.indptr[u + 1]]]
             scores[self.train.indices[self.train.indptr[u] : self.train.indptr[u + 1]]] = -np.inf
-            above.append(N_ITEMS - np.searchsorted(np.sort(scores), own, side="right"))
+            above.append(N_ITEMS - np.searchsorted(np.sort(scores), test_scores, side="right"))
         return np.concatenate(above)

@@ -1,6 +1,7 @@
-"""Negatives, ranks and best items at the size of MovieLens 1M, one thread, on every instruction set.
+"""Negatives, ranks and best items at the size of MovieLens 1M, one thread, on each instruction set.
 
-`time_` figures are ours; `track_` figures are ratios to a peer, in turns in one process, or to what the machine can do.
+`time_` figures are ours.  `track_` figures are ratios to a peer, with alternating calls in one process, or to the
+machine's peak rate.
 """
 
 import random
@@ -17,7 +18,7 @@ N_USERS, N_ITEMS, N_INTERACTIONS = 6_040, 3_706, 1_000_000
 
 
 def long_tailed_interactions():
-    """Items by a power law, users by a log-normal law, duplicates merged."""
+    """Return interactions with power-law items, log-normal users, and merged duplicates."""
     rng = np.random.default_rng(0)
     weights = rng.lognormal(0, 1, N_USERS)
     users = rng.choice(N_USERS, N_INTERACTIONS, p=weights / weights.sum())
@@ -27,7 +28,7 @@ def long_tailed_interactions():
 
 
 class OnEveryInstructionSet(OnInstructionSet):
-    """The part that all benchmarks share: `instruction_set` is the first parameter."""
+    """Base of benchmarks with `instruction_set` as their first parameter."""
 
     unit = "times faster"
 
@@ -37,7 +38,7 @@ class OnEveryInstructionSet(OnInstructionSet):
 
 
 class SampleUnseen(OnEveryInstructionSet):
-    """99 unseen items for each user."""
+    """Draw 99 unseen items for each user."""
 
     param_names = ("instruction_set",)
     params = (INSTRUCTION_SETS,)
@@ -75,7 +76,7 @@ class SampleUnseen(OnEveryInstructionSet):
 
 @nan_without_peers
 class HeldOutRanks(OnEveryInstructionSet):
-    """The rank of one score among 99, for each user."""
+    """Rank of one score among 99, for each user."""
 
     param_names = ("instruction_set",)
     params = (INSTRUCTION_SETS,)
@@ -94,7 +95,7 @@ class HeldOutRanks(OnEveryInstructionSet):
         return times_faster(self._numpy, self._fastfedrec)
 
     def track_times_scikit_learn(self, _):
-        """The mean reciprocal rank, which scikit-learn has as the average precision of one label (no ties here)."""
+        """Compare the mean reciprocal rank, which is scikit-learn's average precision of one label without ties."""
         try:
             from sklearn.metrics import label_ranking_average_precision_score
         except ImportError:
@@ -121,7 +122,7 @@ class HeldOutRanks(OnEveryInstructionSet):
 
 
 class HeldOutRanksFactors(OnEveryInstructionSet):
-    """The rank of one item among 99 by inner products, for each user, from float32 factors."""
+    """Rank of one item among 99 by inner products, for each user, from float32 factors."""
 
     param_names = ("instruction_set", "n_factors")
     params = (INSTRUCTION_SETS, [5, 64])
@@ -136,7 +137,7 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
         self.held_out = rng.integers(0, N_ITEMS, N_USERS)
         ranks = self._fastfedrec()
         for peer in (self._numpy_loop, self._numpy_einsum):
-            difference = np.abs(peer() - ranks)  # rounding changes few places, by one
+            difference = np.abs(peer() - ranks)  # rounding changes few ranks, by one
             if difference.max() > 1 or (difference > 0).mean() > 0.05 or ranks.std() < 20:
                 raise AssertionError(f"{peer.__name__} disagrees for {(difference > 0).sum()} users")
 
@@ -150,9 +151,8 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
         return times_faster(self._numpy_einsum, self._fastfedrec)
 
     def track_floor_share(self, instruction_set, n_factors):
-        """Of the inner products of 100 items a user in single precision, and of reading their factors from the
-        second-level cache.  The 16-bit copies that we read are half of these bytes: a floor for the peers, not for us.
-        """
+        """Count the inner products of 100 items for each user, and the reads of their float32 factors from cache."""
+        # We read 16-bit copies from the second-level cache, half of these bytes, so this is a floor for the peers.
         flops, read = 2 * 100 * N_USERS * n_factors, 4 * 100 * N_USERS * n_factors
         floor = floor_seconds(instruction_set, flops=flops, bytes_read=read, working_set=SIZES["second-level cache"])
         return floor / fastest(self._fastfedrec)
@@ -165,19 +165,19 @@ class HeldOutRanksFactors(OnEveryInstructionSet):
     def _numpy_loop(self):
         ranks = np.empty(N_USERS)
         for u in range(N_USERS):
-            score, others = self.items[self.held_out[u]] @ self.users[u], self.items[self.others[u]] @ self.users[u]
-            ranks[u] = 1 + (others > score).sum() + (others == score).sum() / 2
+            score, negatives = self.items[self.held_out[u]] @ self.users[u], self.items[self.others[u]] @ self.users[u]
+            ranks[u] = 1 + (negatives > score).sum() + (negatives == score).sum() / 2
         return ranks
 
     def _numpy_einsum(self):
         score = np.einsum("uf,uf->u", self.users, self.items[self.held_out])[:, None]
-        others = np.einsum("uf,unf->un", self.users, self.items[self.others])
-        return 1 + (others > score).sum(axis=1) + (others == score).sum(axis=1) / 2
+        negatives = np.einsum("uf,unf->un", self.users, self.items[self.others])
+        return 1 + (negatives > score).sum(axis=1) + (negatives == score).sum(axis=1) / 2
 
 
 @nan_without_peers
 class RecommendTop10(OnEveryInstructionSet):
-    """The ten best unseen items of every user, from float32 factors."""
+    """Ten best unseen items of every user, from float32 factors."""
 
     param_names = ("instruction_set", "n_factors")
     params = (INSTRUCTION_SETS, [16, 64, 128])
@@ -212,7 +212,8 @@ class RecommendTop10(OnEveryInstructionSet):
         return times_faster(self._numpy, self._fastfedrec)
 
     def track_floor_share(self, instruction_set, n_factors):
-        """Of all inner products in single precision: where 8-bit copies are used, a floor for the peers only."""
+        """Count all inner products in single precision."""
+        # Our kernel uses 8-bit copies where it can, so that this is a floor for the peers alone.
         floor = floor_seconds(instruction_set, flops=2 * N_USERS * N_ITEMS * n_factors)
         return floor / fastest(self._fastfedrec)
 
@@ -240,7 +241,7 @@ class RecommendTop10(OnEveryInstructionSet):
 
 
 class TopK(OnEveryInstructionSet):
-    """The best of given float32 scores: ten, kept in registers, or more, from a list of candidates."""
+    """Best of given float32 scores: ten, held in registers, or more, from a list of candidates."""
 
     param_names = ("instruction_set", "n", "n_items")
     params = (INSTRUCTION_SETS, [10, 100, 1_000], [N_ITEMS, 26_744])

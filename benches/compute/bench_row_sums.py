@@ -1,4 +1,4 @@
-"""Sums of a matrix's rows at the size of MovieLens 1M, as EASE (dense) and item-kNN (sparse) score, against SciPy."""
+"""Sums of a matrix's rows at the size of MovieLens 1M, as in EASE (dense) and item-kNN (sparse), against SciPy."""
 
 import numpy as np
 import scipy.sparse
@@ -13,7 +13,7 @@ N_USERS, N_ITEMS, N_NEIGHBORS = 6_040, 3_706, 100
 
 
 class Scores:
-    """A block of 2,000 users, which is what a model scores at once; SciPy gives the same bits."""
+    """Sums for 2,000 users, the block size of a model's scores, with the same bits as SciPy."""
 
     param_names = ("matrix", "n_threads")
     params = (("dense", "sparse"), (1, 2))
@@ -37,10 +37,10 @@ class Scores:
         return times_faster(self._scipy, lambda: self._ours(n_threads))
 
     def track_two_threads(self, matrix, n_threads):
-        return times_faster(lambda: self._ours(1), lambda: self._ours(2), least=4.0, most=1000, processors=2)
+        return times_faster(lambda: self._ours(1), lambda: self._ours(2), min_seconds=4.0, max_turns=1000, processors=2)
 
     def track_floor_share(self, matrix, n_threads):
-        """A double added for each entry of each row that a user has, with half the lanes of floats."""
+        """Count the addition of a double, with half the lanes of floats, for each entry of each of a user's rows."""
         dense = isinstance(self.matrix, np.ndarray)
         entries = np.full(N_ITEMS, N_ITEMS) if dense else np.diff(self.matrix.indptr)
         flops = 2 * 2 * int(entries[self.data.indices].sum())  # an addition takes as long as a fused operation
@@ -55,5 +55,5 @@ class Scores:
         return sum_rows(self.data, self.matrix, n_threads=n_threads)
 
     def _scipy(self):
-        found = self.data.to_scipy().astype(np.float64) @ self.matrix
-        return found if isinstance(found, np.ndarray) else found.toarray()
+        sums = self.data.to_scipy().astype(np.float64) @ self.matrix
+        return sums if isinstance(sums, np.ndarray) else sums.toarray()

@@ -1,9 +1,9 @@
-"""SGD matrix factorisation at the size of MovieLens 1M, beside LIBMF, cornac and surprise.
+"""SGD matrix factorisation at the size of MovieLens 1M, against LIBMF, cornac and surprise.
 
-All fit the same ratings, in one random order; a fit includes what a package does with its input, ours the blocks.
-LIBMF's package is built without vector instructions, whatever CFLAGS says; for the figure to quote, put ``-O3
--march=native -DUSEAVX`` into the compiler arguments of its own setup.py.  It has AdaGrad's steps and no biases, so it
-is timed beside ours both with biases, as everything else here, and without.
+All packages fit the same ratings in one random order.  A fit includes the preparation of the input, such as our blocks.
+LIBMF's package is built without vector instructions for any CFLAGS.  For figures to publish, put ``-O3 -march=native
+-DUSEAVX`` into the compiler arguments of its setup.py.  LIBMF has AdaGrad's steps and no biases, so it is compared with
+ours with biases, as all other packages here, and without.
 """
 
 import concurrent.futures
@@ -100,7 +100,7 @@ IMPLS = {"biased": _fastfedrec, "unbiased": _unbiased, "cornac": _cornac, "libmf
 
 
 def _checked(impl, data, n_factors, n_threads):
-    """A function of the number of epochs; 20 of them must explain the ratings about as well as our 20."""
+    """Return a fit as a function of the number of epochs, after a check of its error after 20 epochs."""
     ours, predict_ours = _fastfedrec(*data, n_factors, n_threads)
     fit, predict = IMPLS[impl](*data, n_factors, n_threads)
     constant = _rmse(data[2].mean(), data[2])
@@ -119,7 +119,7 @@ def _seconds(fit, n_epochs):
 
 
 def setup_cache():
-    """The first argument of every benchmark here."""
+    """Return the data, which asv passes to every benchmark of this file."""
     data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1), ratings=True)
     users = np.repeat(np.arange(N_USERS), np.diff(data.indptr))
     order = np.random.default_rng(0).permutation(len(users))
@@ -127,7 +127,7 @@ def setup_cache():
 
 
 class FitFactors:
-    """A whole fit of 20 epochs; peers are below, where they are timed in turns with ours."""
+    """A complete fit of 20 epochs; `RatioToPeers` compares it with peers."""
 
     param_names = ("model", "n_factors", "n_threads")
     params = (["biased", "unbiased"], [20, 64], [1, 2])
@@ -140,7 +140,7 @@ class FitFactors:
 
 
 def seconds_of_one_process(impls):
-    """The fastest of three turns of what is installed: (name, what, n_factors, n_threads, seconds), and so on."""
+    """Return (name, what, n_factors, n_threads, seconds) of installed packages, the minimum of three turns."""
     data, seconds = setup_cache(), []
     for n_factors in (20, 64):
         for n_threads in (1, 2):
@@ -156,13 +156,13 @@ def seconds_of_one_process(impls):
 
 
 class RatioToPeers:
-    """How many times faster than each peer, the median of five processes, in each of which all are timed in turns.
+    """Each peer's time over ours: the median of five processes with alternating calls."""
 
-    Of whole fits of 20 epochs, and of their epochs alone (20 against 5 of them).  A peer's time depends on its process:
-    LIBMF's epoch at 64 factors took 38.3 to 50 ns a rating on an idle Zen 4, so one process would let chance decide.
-    Surprise takes hundreds of ns and is timed in the first alone.  What an epoch takes a rating is told for all,
-    because a peer built without its vector code passes every check: LIBMF's would take two to three times as long.
-    """
+    # The figures are for complete fits of 20 epochs, and for epochs alone (20 minus 5 epochs).  A peer's time depends
+    # on its process: LIBMF's epoch at 64 factors took 38.3 to 50 ns for a rating on an idle Zen 4, so that the ratio of
+    # one process would be random.  Surprise takes hundreds of ns and runs in the first process alone.  The time of a
+    # rating is a figure for all packages, because a peer without its vector code passes every check.  LIBMF would then
+    # take two to three times as long.
 
     param_names = ("peer", "model", "what", "n_factors", "n_threads")
     params = (["cornac", "libmf", "surprise"], ["biased", "unbiased"], ["fit", "epochs"], [20, 64], [1, 2])
@@ -174,8 +174,8 @@ class RatioToPeers:
             impls = [name for name in IMPLS if name != "surprise" or process == 0]
             with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
                 taken = pool.submit(seconds_of_one_process, impls).result()
-            for *case, found in taken:
-                seconds.setdefault(tuple(case), []).append(found)
+            for *case, value in taken:
+                seconds.setdefault(tuple(case), []).append(value)
         return seconds
 
     def setup(self, seconds, name, *case):
@@ -195,10 +195,9 @@ class RatioToPeers:
 
 
 class Threads:
-    """How many times faster two threads are than one, in turns: the fastest whole fits, and the fastest single epochs.
+    """Time of one thread over the time of two, for the fastest complete fits and the fastest single epochs."""
 
-    On a host with neighbours a fit of many epochs seldom has both processors throughout.
-    """
+    # On a shared host a fit of many epochs seldom has both processors for its whole duration.
 
     param_names = ("what", "n_factors")
     params = (["fit", "epochs"], [20, 64])
@@ -218,16 +217,14 @@ class Threads:
 
 
 class Epochs:
-    """The fastest epoch beside its floor."""
+    """Floor of an epoch over the time of the fastest one."""
 
     param_names = ("n_factors", "n_threads")
     params = ([20, 64], [1])
 
     def track_floor_share(self, data, n_factors, n_threads):
-        """A rating's prediction, and a multiplication and a fused one for each number of both its vectors.
-
-        A multiplication takes the processor as long as a fused one, and counts as two operations as that does.
-        """
+        """Count a rating's prediction, and a multiplication and a fused operation for each entry of both vectors."""
+        # A multiplication takes as long as a fused operation, so it counts as two operations too.
         fit, _ = _fastfedrec(*data, n_factors, n_threads)
         fastest = min(_fit_and_epoch_seconds(fit)[1] for _ in range(3))
         return floor_seconds(hardware.instruction_set(), flops=10 * n_factors * len(data[0])) / fastest
@@ -235,13 +232,13 @@ class Epochs:
     track_floor_share.unit = "share of floor"
 
 
-def _own_squared(prediction, rating):
+def _custom_squared(prediction, rating):
     error = prediction - rating
     return error * error / 2, error
 
 
 class OwnLoss:
-    """How many times as long an epoch takes with a loss of the user's own as with the same loss built in."""
+    """Time of an epoch with a user-defined loss over that with the same built-in loss."""
 
     param_names = ("n_factors", "n_threads")
     params = ([20, 64], [1, 2])
@@ -249,22 +246,22 @@ class OwnLoss:
 
     def setup(self, data, n_factors, n_threads):
         self.fits = []
-        for loss in (_own_squared, "squared"):
+        for loss in (_custom_squared, "squared"):
             fit, predict = _fastfedrec(*data, n_factors, n_threads, loss=loss)
             self.fits.append((fit, predict(fit(N_EPOCHS))))
         np.testing.assert_allclose(*(predicted for _, predicted in self.fits), rtol=1e-3)
 
     def track_times_the_builtin(self, data, n_factors, n_threads):
         turns = [[_fit_and_epoch_seconds(fit)[1] for fit, _ in self.fits] for _ in range(5)]
-        own, built_in = np.min(turns, axis=0)
-        return float(own / built_in)
+        custom, built_in = np.min(turns, axis=0)
+        return float(custom / built_in)
 
 
 def _fit_and_epoch_seconds(fit):
-    """Of a whole fit, and of its fastest epoch, with all that is done between two epochs."""
+    """Return the seconds of a complete fit, and of its fastest epoch with the work between epochs."""
     begun = []
 
-    def schedule(epoch):  # is asked at the beginning of each
+    def schedule(epoch):  # is called at the beginning of each epoch
         begun.append(time.perf_counter())
         return 1.0
 

@@ -1,4 +1,4 @@
-"""Starting up: importing the package beyond NumPy, looking around, and the first call of each system."""
+"""Start-up times: the import without NumPy's, the report of the machine, and the first call of each system."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import tempfile
 
 from fastfedrec import doctor
 
-# (timed, before it); each is run in a new interpreter.
+# The measured statement and the one before it, in a new interpreter.
 STARTS = {
     "numpy": ("import numpy", "pass"),
     "fastfedrec beyond numpy": ("import fastfedrec", "import numpy"),
@@ -40,7 +40,7 @@ class Doctor:
         doctor.report()
 
 
-# Small, each with what it does by default; data of 80 users and 50 items with values 1 to 5.
+# Small models with default methods, for data of 80 users and 50 items with values 1 to 5.
 SYSTEMS = {
     "BiasedMF": "BiasedMF()",
     "DPALS": "DPALS(8.0, n_factors=3)",
@@ -91,7 +91,7 @@ def _seconds_of_first_call(system, cache):
 
 
 class FirstCall:
-    """CPU seconds of the first fit and recommendation of a process, with what they import and compile."""
+    """CPU seconds of a process's first fit and recommendation, with their imports and compilations."""
 
     param_names = ("system",)
     params = (list(SYSTEMS),)

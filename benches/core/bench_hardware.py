@@ -1,4 +1,4 @@
-"""What each instruction set is worth: random words, the one kernel beneath all others, on every set there is."""
+"""Random words, which most kernels use, on each instruction set of the machine."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Words of ChaCha20 streams, one thread, beside NumPy's generators, which are no CSPRNG and have no names."""
+"""Words of ChaCha20 streams, one thread, against NumPy's generators, which are no CSPRNGs and have no named streams."""
 
 import numpy as np
 
@@ -7,7 +7,8 @@ from benches.ratios import INSTRUCTION_SETS, OnInstructionSet, times_faster
 from fastfedrec import Key, hardware
 
 N_WORDS = 4_000_000
-# Of the four rotations of a quarter round: by one instruction, by a shuffle where by whole bytes, or by two and an or.
+# Instructions of a quarter round's four rotations.  A rotation takes one instruction, a shuffle of whole bytes, or two
+# shifts and an or.
 ROTATIONS = {"x86-64-v4": 4, "x86-64-v3": 1 + 3 + 1 + 3, "plain": 2 + 3 + 3 + 3}
 
 
@@ -26,7 +27,7 @@ def _numpy(bit_generator):
 
 
 class Words:
-    """Four million words, of one user or of many."""
+    """Four million words of one user or of many users."""
 
     param_names = ("impl", "n_users")
     params = (["fastfedrec", "numpy_philox", "numpy_pcg64"], [1, 40_000, 1_000_000])
@@ -60,12 +61,12 @@ class InstructionSets(OnInstructionSet):
         return N_WORDS / fastest(_fastfedrec, n_users)
 
     def track_times_numpy(self, n_users, instruction_set):
-        """PCG64, which is no CSPRNG."""
+        """Compare with PCG64, which is no CSPRNG."""
         peer = _numpy(np.random.PCG64)
         return times_faster(lambda: peer(n_users), lambda: _fastfedrec(n_users))
 
     def track_floor_share(self, n_users, instruction_set):
-        """Of the operations of all blocks: 80 quarter rounds and 16 sums for 8 words, which only one user has."""
+        """Count the operations of all blocks: 80 quarter rounds and 16 sums for 8 words of a single user."""
         n_blocks = n_users * -(-N_WORDS // n_users // 8)
         operations = n_blocks * (80 * (8 + ROTATIONS[instruction_set]) + 16)
         return operations / integer_operations_per_second(instruction_set) / fastest(_fastfedrec, n_users)
@@ -81,7 +82,7 @@ class Permutation:
 
     def setup(self, impl, size):
         if (np.sort(self._run(impl, size)) != np.arange(size)).any():
-            raise AssertionError(f"{impl} lost a place")
+            raise AssertionError(f"{impl} gives no permutation")
 
     def time_permutation(self, impl, size):
         self._run(impl, size)

@@ -1,4 +1,4 @@
-"""What a kernel is given of a SciPy matrix: checked where it lies if it is in order, and put in order if it is not."""
+"""Conversion of a SciPy matrix for kernels: a check in place if rows are sorted, and a sort otherwise."""
 
 import numpy as np
 import scipy.sparse
@@ -16,7 +16,7 @@ def _fastfedrec(matrix):
 
 
 def _scipy(matrix):
-    """The same rows by SciPy, which checks that they are rows, and looks at no value."""
+    """Return the same rows from SciPy, which checks the structure and no values."""
     csr = scipy.sparse.csr_array(matrix, copy=matrix.format == "csr" and not matrix.has_sorted_indices)
     csr.sum_duplicates()
     csr.check_format(full_check=True)
@@ -24,7 +24,7 @@ def _scipy(matrix):
 
 
 def _floor(case):
-    """Columns and values read once, at the speed of memory."""
+    # Columns and values are read once, at the speed of memory.
     return (case.matrix.data.nbytes + 4 * case.matrix.nnz) / triad_bytes_per_second()
 
 
@@ -46,8 +46,8 @@ class BorrowRows:
             self.matrix = scipy.sparse.csr_array(parts, shape=matrix.shape)
         elif layout == "coo":
             self.matrix = matrix.tocoo()
-        for got, wanted in zip(self.borrow(self.matrix), (matrix.indptr, matrix.indices, matrix.data), strict=True):
-            np.testing.assert_array_equal(got, wanted)
+        for got, expected in zip(self.borrow(self.matrix), (matrix.indptr, matrix.indices, matrix.data), strict=True):
+            np.testing.assert_array_equal(got, expected)
 
     def time_borrow(self, matrix, impl, layout):
         self.borrow(self.matrix)

@@ -1,4 +1,4 @@
-"""Building interactions from columns, beside SciPy and NumPy; the check of compressed rows; digests of all of them."""
+"""Interactions from columns, against SciPy and NumPy; the check of compressed rows; digests of the data."""
 
 import hashlib
 
@@ -30,7 +30,7 @@ def _numpy(users, items, values):
 
 
 def _floor(case):
-    """Every column read once, 32-bit items and the values written once, at the speed of memory."""
+    # Every column is read once, and 32-bit items and values are written once, at the speed of memory.
     users, items, values = case.columns
     moved = users.nbytes + items.nbytes + 2 * values.nbytes + 4 * len(items)
     return moved / triad_bytes_per_second()
@@ -57,8 +57,8 @@ class FromArrays:
         self.columns = [column[rows] for column in columns]
         self.build = {"fastfedrec": _fastfedrec, "scipy": _scipy, "numpy": _numpy}[impl]
         expected = np.concatenate([[0], np.cumsum(np.bincount(users))]), *columns[1:]
-        for got, wanted in zip(self.build(*self.columns), expected, strict=True):
-            np.testing.assert_array_equal(got, wanted)
+        for got, expected_array in zip(self.build(*self.columns), expected, strict=True):
+            np.testing.assert_array_equal(got, expected_array)
 
     def time_build(self, columns, impl, order):
         self.build(*self.columns)
@@ -69,28 +69,28 @@ def _check_kernel(indptr, indices, values, n_items):
 
 
 def _check_numpy(indptr, indices, values, n_items):
-    """The same answers by passes of NumPy."""
+    """Check the same properties by passes of NumPy."""
     falls = 1 + np.flatnonzero(indices[1:] <= indices[:-1])
     sound = indptr[0] == 0 and indptr[-1] == len(indices) and (np.diff(indptr) >= 0).all()
     sound &= indices.min() >= 0 and indices.max() < n_items and np.isin(falls, indptr).all()
     if not (sound and np.isfinite(values).all()):
-        raise ValueError("these rows are not sound")
+        raise ValueError("the rows are not valid")
 
 
 def _check_scipy(indptr, indices, values, n_items):
-    """SciPy's own full check, which sees neither values nor an order."""
+    """Run SciPy's full check, which covers neither values nor sorted columns."""
     csr = scipy.sparse.csr_array((values, indices, indptr), shape=(len(indptr) - 1, n_items))
     csr.check_format(full_check=True)
 
 
 def _check_floor(case):
-    """Every array read once, at the speed of memory."""
+    # Every array is read once, at the speed of memory.
     return sum(array.nbytes for array in case.rows[:3]) / triad_bytes_per_second()
 
 
 @with_ratios("time_check", floor=_check_floor)
 class CheckRows:
-    """The check that all rows go through, whoever states them; sound ones, which are read to their end."""
+    """The check of all rows from outside the package, on valid rows, which are read completely."""
 
     params = (["fastfedrec", "numpy", "scipy"], ["float32", "float64"])
     param_names = ("impl", "dtype")
@@ -110,7 +110,7 @@ class CheckRows:
             self.check(indptr, wrong, *self.rows[2:])
         except ValueError:
             return
-        raise AssertionError(f"{impl} takes a column that is not there")
+        raise AssertionError(f"{impl} accepts a column out of range")
 
     def time_check(self, rows, impl, dtype):
         self.check(*self.rows)
@@ -121,7 +121,7 @@ def _digests(data):
 
 
 def _hashlib(data):
-    """The same bytes through the same hash, without names and types: least that binding to all of them may take."""
+    """Hash the same bytes without names and types, as a lower bound on the time of all digests."""
     digest = hashlib.blake2b(digest_size=32)
     for array in (data.indptr, data.indices, data.values, data.user_ids, data.global_user_ids, data.item_ids):
         digest.update(np.ascontiguousarray(array).view(np.uint8))
@@ -130,7 +130,7 @@ def _hashlib(data):
 
 @with_ratios("time_digests")
 class Digests:
-    """What a checkpoint's fit takes once, and a node for each message, to bind noise to the data that it is for."""
+    """Digests that bind noise to its data, once for a fit with checkpoints and for each message of a node."""
 
     params = (["fastfedrec", "hashlib"], [6_040, 60_400])
     param_names = ("impl", "n_users")

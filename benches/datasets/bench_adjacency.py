@@ -1,4 +1,4 @@
-"""Reading lists of items by user, beside Python's own splitting of lines, and beside pandas on the pairs as CSV."""
+"""Reading lists of items by user, against Python's splitting of lines, and pandas on the pairs as CSV."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from benches.ratios import peer, with_ratios
 from fastfedrec import Interactions, Key
 from fastfedrec.datasets import generate_implicit, load_adjacency
 
-N_USERS, N_ITEMS = 30_000, 40_981  # as Gowalla's train.txt
+N_USERS, N_ITEMS = 30_000, 40_981  # the size of Gowalla's train.txt
 
 
 def _fastfedrec(case):

@@ -1,4 +1,4 @@
-"""Generating interactions; the peer draws popularity only, with NumPy's Gumbel trick over users x items."""
+"""Generated interactions; the peer draws by popularity alone, with the Gumbel trick in NumPy over users x items."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def _fastfedrec(n_users, n_items):
 
 
 def _numpy(n_users, n_items):
-    """A lower bound for a dense sampler: one popularity for all, so no topics and no calibration."""
+    """Return interactions from one popularity, without topics and calibration, the lower bound of a dense sampler."""
     rng = np.random.default_rng(1)
     log_weights = -0.8 * np.log(np.arange(1, n_items + 1))
     lengths = np.clip(np.exp(rng.normal(4.35, 1.15, n_users)), 20, 0.65 * n_items).astype(np.int64)
@@ -25,7 +25,7 @@ def _numpy(n_users, n_items):
 
 
 def _floor(case):
-    """A word an interaction."""
+    # Each interaction takes a word.
     return keystream_seconds(case.n_interactions)
 
 
@@ -52,7 +52,7 @@ class GenerateImplicit:
 
 
 class GeneratePreset:
-    """Short rows from several hundred narrow topics: most of the time is the calibration of the items' weights."""
+    """Short rows from several hundred narrow topics, where calibrating the items' weights takes most of the time."""
 
     params = (["check-ins", "purchases", "catalogue"],)
     param_names = ("preset",)
@@ -70,11 +70,10 @@ class GeneratePreset:
 
 
 class GenerateMillion:
-    """50 million interactions of a million users on the whole catalogue of MovieLens 20M.
+    """50 million interactions of a million users on the catalogue of MovieLens 20M, and a fifth of the users."""
 
-    A fifth of the users beside all of them: what the peaks differ by should be what the results differ by, about 28
-    bytes a user and 4 an interaction.
-    """
+    # The difference of the peaks should equal that of the results, about 28 bytes for each user and 4 for each
+    # interaction.
 
     params = ([200_000, 1_000_000],)
     param_names = ("n_users",)

@@ -1,4 +1,4 @@
-"""Reading MovieLens 1M's layout beside a plain Python loop and pandas, and 20M's from file to interactions."""
+"""Reading the layout of MovieLens 1M, against a Python loop and pandas, and MovieLens 20M from file to interactions."""
 
 import tempfile
 from io import BytesIO
@@ -46,14 +46,14 @@ class LoadMovielens:
         self._scratch = tempfile.TemporaryDirectory()
         self.folder = Path(self._scratch.name)
         n_users, n_items = 6040, 3706
-        pair = np.arange(n_ratings) * 22_369_621 % (n_users * n_items)  # a prime step: distinct pairs, in no order
+        pair = np.arange(n_ratings) * 22_369_621 % (n_users * n_items)  # a prime step gives distinct, unsorted pairs
         rating = pair % 5 + 1
         lines = zip((pair // n_items + 1).tolist(), (pair % n_items + 1).tolist(), rating.tolist(), strict=True)
         (self.folder / "ratings.dat").write_text("".join(f"{u}::{i}::{r}::978300760\n" for u, i, r in lines))
         (self.folder / "users.dat").write_text("".join(f"{u}::F::25::4::12345\n" for u in range(1, n_users + 1)))
         (self.folder / "movies.dat").write_text("".join(f"{i}::T (1999)::War\n" for i in range(1, n_items + 1)))
         if self.load(self.folder) != (n_ratings, float(rating.sum())):
-            raise AssertionError(f"{impl} reads something else")
+            raise AssertionError(f"{impl} reads other ratings than the file's")
 
     def teardown(self, impl, n_ratings):
         self._scratch.cleanup()
@@ -74,7 +74,7 @@ class LoadMovielens20M:
 
     def setup(self, cached):
         if _fastfedrec(cached[0]) != cached[1:]:
-            raise AssertionError("fastfedrec reads something else")
+            raise AssertionError("fastfedrec reads other ratings than the file's")
 
     def time_load(self, cached):
         load_movielens(cached[0])

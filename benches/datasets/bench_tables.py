@@ -1,6 +1,6 @@
-"""Reading ratings.csv: beside what polars reads, made interactions, and beside columns of pandas, pyarrow and NumPy.
+"""Reading ratings.csv, against interactions from polars, and columns from pandas, pyarrow and NumPy.
 
-The last three neither encode ids nor make compressed rows, so their seconds hold less work.
+The last three neither encode ids nor build compressed rows, so their times contain less work.
 """
 
 import shutil
@@ -21,7 +21,7 @@ ROLES = dict(zip(("user", "item", "value", "timestamp"), COLUMNS, strict=True))
 
 
 def write_ratings(path, n_ratings):
-    """A file in the layout of MovieLens 20M, sorted as the publisher's; the sums of its columns."""
+    """Write a file in the layout and order of MovieLens 20M, and return the sums of its columns."""
     n_users = n_ratings // 225
     data = generate_implicit(n_users, 26_744, key=Key.from_seed(0), preset="movielens-20m", ratings=True)
     users = np.repeat(data.user_ids, data.interactions_per_user()) + 1
@@ -78,13 +78,13 @@ IMPLS = {"fastfedrec": _fastfedrec, "pandas": _pandas, "polars": _polars, "pyarr
 
 
 def _written(n_ratings):
-    """The path of a new file, and the sums of its columns."""
+    """Return the path of a new file, and the sums of its columns."""
     path = Path("ratings.csv").absolute()
     return path, write_ratings(path, n_ratings)
 
 
 def _floor(case):
-    """Every byte of the file read once, from memory."""
+    # Every byte of the file is read once, from memory.
     return floor_seconds("plain", bytes_read=case.path.stat().st_size)
 
 
@@ -112,13 +112,14 @@ class LoadTable:
 class LoadTable20M(LoadTable):
     params = (["fastfedrec", "pandas", "polars", "pyarrow"],)  # NumPy takes minutes
 
-    def setup_cache(self):  # its own: asv calls one that is inherited once, for the class that it finds first
+    # asv calls an inherited `setup_cache` once, for the first class that it finds, so this class defines another one.
+    def setup_cache(self):
         return _written(10 * N_RATINGS)
 
 
 @nan_without_peers
 class TimesPolars:
-    """How many times faster than polars, of the same columns, and `from_arrays` of what it gives, in turns."""
+    """Time of polars and `from_arrays` over ours for the same columns, with alternating calls."""
 
     unit = "times faster"
 
@@ -135,7 +136,7 @@ class TimesPolars:
 
 
 class StoreTable:
-    """The same file into a folder on disk, beside reading it into memory and storing that."""
+    """Conversion of the file to a folder on disk, against loading it into memory and storing the result."""
 
     params = (["fastfedrec", "in_memory"],)
     param_names = ("impl",)
@@ -149,9 +150,9 @@ class StoreTable:
         self.folder = Path(tempfile.mkdtemp())
         self.number = 0
         self.run = self._store if impl == "fastfedrec" else self._load_and_store
-        wanted, got = load_table(path, **ROLES), open_interactions(self.run(path))
+        expected, got = load_table(path, **ROLES), open_interactions(self.run(path))
         for name in ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids"):
-            np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name))
+            np.testing.assert_array_equal(getattr(got, name), getattr(expected, name))
 
     def teardown(self, path, impl):
         shutil.rmtree(self.folder)

@@ -1,6 +1,6 @@
-"""FMF-LDP on two Dask workers: what a round costs beside the kernels, what passes the scheduler, and memory.
+"""FMF-LDP on two Dask workers: a round's time beyond the kernels, the scheduler's traffic, and memory.
 
-All that is not the kernel of the slowest worker counts as the engine's here, the server's own step included.
+The engine's share is the time beyond the slowest worker's kernel, and includes the server's step.
 """
 
 import os
@@ -30,14 +30,15 @@ store_interactions(data, sys.argv[1])
 
 
 def start_cluster():
-    """A client of two workers, each a process of one thread."""
+    """Return a client of two workers, which are processes with one thread."""
     from distributed import Client
 
     return Client(n_workers=N_WORKERS, threads_per_worker=1, processes=True, dashboard_address=":0")
 
 
 def run_rounds(engine, data, n_rounds=N_ROUNDS, after_first=lambda: None):
-    """The last item factors, and when each round ended; users' own factors, which `fit` solves at its end, are not."""
+    """Return the last item factors, and the time of each round's end."""
+    # User factors are not computed: `fit` solves for them after the last round.
     system, key, ends = FMFLDP(n_rounds=n_rounds), Key.from_seed(1), []
 
     def after_round(round_number, state):
@@ -58,29 +59,29 @@ def run_rounds(engine, data, n_rounds=N_ROUNDS, after_first=lambda: None):
     return state.item_factors, ends
 
 
-# ---- what a run consists of -----------------------------------------------------------------------------------------
+# ---- measurements of a run ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one run without its first round, in which workers import the package and map their files.
+    """Figures of one run without its first round, in which workers import the package and map their files.
 
     Parameters
     ----------
     rounds, kernels : float
         Seconds of all rounds, and of the kernel on each round's slowest worker.
     n_rounds : int
-        How many these are.
+        Number of these rounds.
     all_processors, kernel_processors : float
-        Seconds of processors in them: of all processes, and of the kernels on all workers.  Other work on the machine
-        changes them less than seconds on the clock.
+        CPU seconds of all processes, and of the kernels on all workers.  Other load on the machine changes them less
+        than wall-clock seconds.
     through_scheduler, between_workers : float
-        Bytes a round that the process of client and scheduler received and sent (what these two tell each other, once),
-        and that workers sent each other.
+        Bytes of a round through the process of client and scheduler, and between workers.  Messages between client and
+        scheduler count once.
     peak_here : int
-        Bytes of memory, mapped files included, of the process of client and scheduler.
+        Peak memory of the process of client and scheduler in bytes, including mapped files.
     peak_worker : int
-        The same of the worker with most.
+        Maximum of the workers' peak memory in bytes, including mapped files.
     """
 
     rounds: float
@@ -95,23 +96,23 @@ class Figures:
 
     @property
     def share(self):
-        """Of a round, on the clock, beyond the kernel of its slowest worker."""
+        """Share of a round's wall-clock time beyond the kernel of its slowest worker."""
         return 1 - self.kernels / self.rounds
 
     @property
     def processor_share(self):
-        """Of the processors' time, beyond the kernels."""
+        """Share of the CPU time beyond the kernels."""
         return 1 - self.kernel_processors / self.all_processors
 
 
 def measure(client, data, n_rounds=N_ROUNDS, kernel_pause=0.0, engine=None):
-    """Run once and look at everything; a pause makes each call of the kernel longer, to test what is measured."""
+    """Run once and return the figures; tests make each call of the kernel longer by a pause."""
     from cloudpickle import register_pickle_by_value, unregister_pickle_by_value
 
     from fastfedrec.engines import DaskEngine
 
     here = sys.modules[__name__]
-    register_pickle_by_value(here)  # workers need not find this file
+    register_pickle_by_value(here)  # workers cannot import this file
     try:
         with _counted_writes() as written:
             client.run(_watch, kernel_pause)
@@ -126,15 +127,16 @@ def measure(client, data, n_rounds=N_ROUNDS, kernel_pause=0.0, engine=None):
     finally:
         unregister_pickle_by_value(here)
     (first_used, first_written, first), (used, written, last) = looks
-    sockets = {own for own, _ in written}  # of client and scheduler: workers connect to it, and it connects to them
+    sockets = {address for address, _ in written}  # of client and scheduler, for connections in both directions
     for name, worker in last.items():
         first_used, used = first_used + first[name]["used"], used + worker["used"]
         first_written, written = first_written + first[name]["written"], written + worker["written"]
     written -= first_written
+    # Bytes pass the scheduler if one end of the connection belongs to it.
     passed = sum(n for ends_of, n in written.items() if sockets.intersection(ends_of))
     spans = [worker["spans"] for worker in last.values()]
     kernels = sum(
-        max(sum(wall for at, wall, _ in own if begin <= at < end) for own in spans) for begin, end in pairwise(ends)
+        max(sum(wall for at, wall, _ in calls if begin <= at < end) for calls in spans) for begin, end in pairwise(ends)
     )
     n_after = len(ends) - 1
     return Figures(
@@ -142,7 +144,7 @@ def measure(client, data, n_rounds=N_ROUNDS, kernel_pause=0.0, engine=None):
         kernels=kernels,
         n_rounds=n_after,
         all_processors=used - first_used,
-        kernel_processors=sum(cpu for own in spans for at, _, cpu in own if at >= ends[0]),
+        kernel_processors=sum(cpu for calls in spans for at, _, cpu in calls if at >= ends[0]),
         through_scheduler=passed / n_after,
         between_workers=(sum(written.values()) - passed) / n_after,
         peak_here=_peak_bytes(),
@@ -152,7 +154,7 @@ def measure(client, data, n_rounds=N_ROUNDS, kernel_pause=0.0, engine=None):
 
 @contextmanager
 def _counted_writes():
-    """Bytes that this process writes to sockets of Dask, by (own address, other's address)."""
+    """Yield the bytes that this process writes to Dask's sockets, by (local address, remote address)."""
     from distributed.comm.tcp import TCP
 
     written, write = Counter(), TCP.write
@@ -170,7 +172,7 @@ def _counted_writes():
 
 
 def _watch(pause, dask_worker):
-    """On a worker: time the kernel's calls, and count what is written."""
+    """Measure the kernel's calls and the written bytes on a worker."""
     from fastfedrec._kernels.systems.fmf import fmf_ldp
 
     spans, kernel = [], fmf_ldp.private_round
@@ -196,7 +198,7 @@ def _unwatch(dask_worker):
 
 
 def _peak_bytes():
-    """Of this process; `getrusage` would count its parent's from before it was started."""
+    # `getrusage` would include the memory of the parent process from before the start.
     with open("/proc/self/status") as status:
         return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmHWM"))
 
@@ -205,7 +207,7 @@ def _peak_bytes():
 
 
 class Rounds:
-    """200,000 users x 5,000 items in memory, beside the same two threads in one process."""
+    """200,000 users x 5,000 items in memory, against the same two threads in one process."""
 
     version = "2"
 
@@ -219,14 +221,14 @@ class Rounds:
         self.data = generate_implicit(200_000, 5_000, key=Key.from_seed(0))
         self.dask, self.local = DaskEngine(self.client), LocalEngine(2)
         if (run_rounds(self.dask, self.data)[0] != run_rounds(self.local, self.data)[0]).any():
-            raise AssertionError("the model is another")
+            raise AssertionError("the two engines give different factors")
 
     def teardown(self):
         if hasattr(self, "client"):
             self.client.close()
 
     def _seconds(self, engine):
-        """Between the first round's end and the last's: data are where they belong."""
+        """Return the seconds from the end of the first round, when data are distributed, to that of the last."""
         ends = run_rounds(engine, self.data)[1]
         return ends[-1] - ends[0]
 
@@ -236,16 +238,16 @@ class Rounds:
     track_seconds_a_round.unit = "s"
 
     def track_share_of_the_engine(self):
-        """Of a round, beyond what the same two threads take in one process."""
-        there = min(self._seconds(self.dask) for _ in range(3))
-        here = min(self._seconds(self.local) for _ in range(3))
-        return max(0.0, 1 - here / there)
+        """Return the share of a round's time beyond the time of the same two threads in one process."""
+        on_dask = min(self._seconds(self.dask) for _ in range(3))
+        in_process = min(self._seconds(self.local) for _ in range(3))
+        return max(0.0, 1 - in_process / on_dask)
 
     track_share_of_the_engine.unit = "of 1"
 
 
 class Million:
-    """1,000,000 users x 26,744 items, 50 items a user, on a disk: each worker maps its own half."""
+    """1,000,000 users x 26,744 items on disk, with 50 items for each user; each worker maps half of the users."""
 
     def setup_cache(self):
         try:
@@ -253,33 +255,33 @@ class Million:
         except ImportError:
             return None
         folder = os.path.abspath("million")
-        subprocess.run([sys.executable, "-P", "-c", _STORE, folder], check=True)  # its memory is not to be counted here
+        subprocess.run([sys.executable, "-P", "-c", _STORE, folder], check=True)  # its memory must not count here
         return measure_stored(folder)
 
-    def setup(self, found):
-        if found is None:
+    def setup(self, figures):
+        if figures is None:
             raise NotImplementedError("Dask is not installed")
 
-    def track_share_of_the_engine(self, found):
-        return found.share
+    def track_share_of_the_engine(self, figures):
+        return figures.share
 
-    def track_processor_share_of_the_engine(self, found):
-        return found.processor_share
+    def track_processor_share_of_the_engine(self, figures):
+        return figures.processor_share
 
-    def track_seconds_a_round(self, found):
-        return found.rounds / found.n_rounds
+    def track_seconds_a_round(self, figures):
+        return figures.rounds / figures.n_rounds
 
-    def track_bytes_through_the_scheduler(self, found):
-        return found.through_scheduler
+    def track_bytes_through_the_scheduler(self, figures):
+        return figures.through_scheduler
 
-    def track_bytes_between_workers(self, found):
-        return found.between_workers
+    def track_bytes_between_workers(self, figures):
+        return figures.between_workers
 
-    def track_peak_of_client_and_scheduler(self, found):
-        return found.peak_here
+    def track_peak_of_client_and_scheduler(self, figures):
+        return figures.peak_here
 
-    def track_peak_of_a_worker(self, found):
-        return found.peak_worker
+    def track_peak_of_a_worker(self, figures):
+        return figures.peak_worker
 
     track_share_of_the_engine.unit = track_processor_share_of_the_engine.unit = "of 1"
     track_seconds_a_round.unit = "s"
@@ -288,7 +290,7 @@ class Million:
 
 
 def measure_stored(folder):
-    """The figures of a run over stored interactions, on a cluster of its own."""
+    """Return the figures of a run over stored interactions, on a separate cluster."""
     from fastfedrec.data.store import open_interactions
 
     with start_cluster() as client:

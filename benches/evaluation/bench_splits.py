@@ -1,4 +1,4 @@
-"""Splits, and evaluation of a factor model whose own scoring is counted."""
+"""Splits, and the evaluation of a factor model including its scores."""
 
 import numpy as np
 import scipy.sparse
@@ -12,7 +12,7 @@ N_ITEMS, N_FACTORS = 1_000, 5
 
 
 def random_interactions(n_users):
-    """About 90 items a user."""
+    """Return interactions with about 90 items for each user."""
     rng = np.random.default_rng(0)
     pairs = np.repeat(np.arange(n_users), 90), (N_ITEMS * rng.random(90 * n_users) ** 2).astype(np.int64)
     return Interactions.from_scipy(
@@ -21,7 +21,7 @@ def random_interactions(n_users):
 
 
 class FactorModel:
-    """Inner products, with the look-up of ids that every model has."""
+    """A model with inner products as scores, and the look-up of ids of every model."""
 
     def __init__(self, data):
         rng = np.random.default_rng(0)
@@ -41,14 +41,14 @@ class FactorModelThatShowsThem(FactorModel):
 
 
 def _floor(case):
-    """A word for each of 99 drawn items of each user, or 100 inner products: whichever takes longer."""
+    # Each user takes a word for each of 99 drawn items, or 100 inner products; the larger time counts.
     n = case.data.n_users
     return max(keystream_seconds(99 * n), floor_seconds(hardware.instruction_set(), flops=2 * 100 * n * N_FACTORS))
 
 
 @with_ratios("time_evaluate", floor=_floor)
 class Evaluate:
-    """Ranks among 99 negatives, by scores or by factors; "numpy_loop" draws and scores one user at a time."""
+    """Ranks among 99 negatives by scores or by factors; "numpy_loop" draws and scores one user at a time."""
 
     param_names = ("impl", "n_users")
     params = (("fastfedrec", "fastfedrec_factors", "numpy_loop"), (6_000, 50_000))
@@ -58,7 +58,7 @@ class Evaluate:
         self.train, self.test = next(LeaveOneOut().split(self.data, key=Key.from_seed(0)))
         self.model = (FactorModelThatShowsThem if impl == "fastfedrec_factors" else FactorModel)(self.data)
         hit_rate = self._run(impl)
-        if abs(hit_rate - 0.1) > 6 * np.sqrt(0.09 / n_users):  # the model is random: 10 of 100 places
+        if abs(hit_rate - 0.1) > 6 * np.sqrt(0.09 / n_users):  # a random model has each rank of 100 equally often
             raise AssertionError(f"{impl} found a hit rate of {hit_rate} for a random model")
 
     def time_evaluate(self, impl, n_users):
@@ -84,7 +84,7 @@ class Evaluate:
 
 
 class Split:
-    """Hold out one, or a fifth, of each user's interactions; a fifth by time; a fifth of the users; five folds."""
+    """Splits by one or a fifth of each user's interactions, by time, by a fifth of the users, and in five folds."""
 
     def setup(self):
         self.data = random_interactions(50_000)
@@ -92,10 +92,10 @@ class Split:
         self.timed = self.data._replace(timestamps=times)
         lengths = self.data.interactions_per_user()
         if (next(LeaveOneOut().split(self.data, key=Key.from_seed(0))).test.interactions_per_user() != 1).any():
-            raise AssertionError("LeaveOneOut did not hold out one of each")
+            raise AssertionError("LeaveOneOut did not hold out one interaction of each user")
         held_out = next(RandomHoldout(share=0.2).split(self.data, key=Key.from_seed(0))).test.interactions_per_user()
         if (abs(held_out - 0.2 * lengths) >= 1).any():
-            raise AssertionError("RandomHoldout did not hold out a fifth of each")
+            raise AssertionError("RandomHoldout did not hold out a fifth of each user's interactions")
         train, test = next(TemporalSplit(share=0.2).split(self.timed))
         if train.timestamps.max() >= test.timestamps.min():
             raise AssertionError("TemporalSplit did not divide by time")

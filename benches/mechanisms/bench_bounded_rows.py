@@ -1,4 +1,4 @@
-"""Rows of 6,040 users projected to 4 dimensions and shrunk into a ball, beside SciPy's product; one thread."""
+"""Projection of 6,040 users' rows to 4 dimensions and into a ball, against SciPy's product; one thread."""
 
 import math
 
@@ -14,7 +14,7 @@ N_USERS, N_ITEMS, N_DIMENSIONS, MAX_ENTRIES = 6_040, 3_706, 4, 50
 
 
 def _floor(case):
-    """A product and a sum for each entry and dimension; entries read once."""
+    # Each entry is read once, with a product and a sum for each dimension.
     n = case.data.n_interactions
     return floor_seconds(hardware.instruction_sets()[-1], flops=2 * n * N_DIMENSIONS, bytes_read=12 * n)
 

@@ -1,4 +1,4 @@
-"""One cohort of a million clients: about a hundredth of them; one thread."""
+"""One cohort of about 10,000 out of a million clients; one thread."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ N_CLIENTS, COHORT = 1_000_000, 10_000
 
 
 def _floor(case):
-    """A word for each client's coin; of a fixed size a word for each that is drawn."""
+    # Poisson sampling takes a word for each client, and a fixed size takes a word for each sampled client.
     return keystream_seconds(N_CLIENTS if case.scheme == "poisson" else COHORT)
 
 
 @with_ratios("time_sample", floor=_floor)
 class SampleCohort:
-    """NumPy's generator is no CSPRNG: it shows how far ChaCha20 is from the fastest."""
+    """Cohorts against NumPy, with a generator that is faster than ChaCha20 and no CSPRNG."""
 
     param_names = ("impl", "scheme")
     params = (("fastfedrec", "numpy"), ("poisson", "fixed_size"))

@@ -1,4 +1,4 @@
-"""Rows clipped to a norm, 10,000 clients x 2,000 entries; one thread."""
+"""Clipping to a norm, 10,000 clients x 2,000 entries; one thread."""
 
 import numpy as np
 
@@ -10,7 +10,9 @@ CLIPS = {1: clip_rows_l1, 2: clip_rows_l2}
 
 
 class Rows:
-    """Into an array that is there; NumPy's textbook clip exceeds its bound by rounding on half of the rows."""
+    """Rows and an output array, with our clip and NumPy's textbook clip."""
+
+    # By rounding, the textbook clip exceeds its bound on half of the rows.
 
     def __init__(self, order, dtype):
         self.order = order
@@ -59,7 +61,7 @@ class InstructionSets(OnInstructionSet):
         return times_faster(self.rows.numpy, self.rows.fastfedrec)
 
     def track_floor_share(self, order, dtype, instruction_set):
-        """Each number read once and written once."""
+        """Count one read and one write of each number."""
         return 2 * self.rows.out.nbytes / triad_bytes_per_second() / fastest(self.rows.fastfedrec)
 
     track_floor_share.unit = "share of floor"

@@ -1,4 +1,4 @@
-"""The 100 best of 20,000 items by noisy count."""
+"""Private choice of the 100 best of 20,000 items."""
 
 import numpy as np
 
@@ -8,14 +8,14 @@ from fastfedrec.mechanisms import ExponentialMechanism
 
 
 class SelectTop:
-    """Epsilon 10 for all together, monotone scores; one pick only where a peer has no more."""
+    """One or 100 picks from monotone scores, with a total epsilon of 10."""
 
     param_names = ("impl", "n_selected")
     params = (("exact", "gumbel", "numpy", "diffprivlib"), (1, 100))
 
     def setup(self, impl, n_selected):
         if impl == "diffprivlib" and n_selected > 1:
-            raise NotImplementedError("diffprivlib picks one item a call")
+            raise NotImplementedError("diffprivlib picks one item in a call")
         self.scores = np.random.default_rng(1).zipf(1.3, 20_000).clip(max=100_000)
         self.n_selected = n_selected
         self.run = getattr(self, f"_{impl}")

@@ -1,4 +1,4 @@
-"""A private choice of 1,000 items, from a public list and from one of the data, beside the exact choice by counts."""
+"""Private choice of 1,000 items, from a public list and from the data's, against the exact choice by counts."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from fastfedrec.datasets import generate_implicit
 
 
 class ChooseItems:
-    """20,000 users x 10,000 items; "top_items" is the exact choice, which no guarantee covers."""
+    """Choice for 20,000 users x 10,000 items; "top_items" is the exact choice, without a guarantee."""
 
     param_names = ("impl",)
     params = (("public list", "list of the data", "top_items"),)
@@ -24,8 +24,8 @@ class ChooseItems:
         if impl == "list of the data":
             self.data = Interactions(**data._fields() | {"catalogue": "data"})
         counts = np.sort(data.interactions_per_item())
-        kept = self.choose(impl).interactions_per_item()
-        if kept.mean() < 0.5 * counts[-1000:].mean():
+        chosen_counts = self.choose(impl).interactions_per_item()
+        if chosen_counts.mean() < 0.5 * counts[-1000:].mean():
             raise AssertionError(f"{impl} chooses items far from the most used")
 
     def choose(self, impl):
@@ -38,13 +38,13 @@ class ChooseItems:
 
 
 def _count_floor(case):
-    """Reading each user's items."""
+    # Each user's items are read once.
     return floor_seconds("plain", bytes_read=case.data.indices.nbytes)
 
 
 @with_ratios("time_count", floor=_count_floor)
 class ContributedCounts:
-    """At most 10 random items of each of 6,040 users, of 1 million interactions."""
+    """Counts of at most 10 random items of each of 6,040 users, from 1 million interactions."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -66,7 +66,7 @@ class ContributedCounts:
         return counts
 
     def _numpy(self):
-        # The 10 smallest of one random number an interaction, user by user.
+        # Each interaction gets a random number, and the 10 smallest of each user count.
         data, draws = self.data, np.random.Generator(np.random.PCG64(0)).random(self.data.n_interactions)
         rows = np.repeat(np.arange(data.n_users), data.interactions_per_user())
         order = np.lexsort((draws, rows))

@@ -1,4 +1,4 @@
-"""Models in use: files, beside NumPy's own reading of the same arrays; recommendations, beside scores and a sort."""
+"""Fitted models: files, against NumPy's files of the same arrays; recommendations, against scores and a sort."""
 
 import tempfile
 from pathlib import Path
@@ -9,7 +9,7 @@ from fastfedrec import FMFLDP, Key, datasets, load
 
 
 class Files:
-    """A model of 20,000 users and 2,000 items, with users."""
+    """Saving and loading a model of 20,000 users and 2,000 items, with user factors."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -42,7 +42,7 @@ class Files:
 
 
 class Recommend:
-    """Ten items for each of 20,000 users, out of 2,000 or of half of these; and ten like each item."""
+    """Ten items for each of 20,000 users, from all 2,000 items or half of them, and ten similar items."""
 
     param_names = ("impl", "items")
     params = (("fastfedrec", "numpy"), (2_000, 1_000))
@@ -60,7 +60,7 @@ class Recommend:
         np.testing.assert_allclose(cosines, self.sorted_cosines(100)[1], rtol=1e-4)
 
     def sorted(self, n_users=1_000):
-        """The first users, by an array of scores."""
+        """Return the best items of the first users, and their array of scores."""
         data, columns = self.model.interactions_, slice(None) if self.candidates is None else self.candidates
         scores = self.model.user_factors_[:n_users] @ self.model.item_factors_.T
         rows = np.repeat(np.arange(n_users), data.interactions_per_user()[:n_users])
@@ -70,7 +70,7 @@ class Recommend:
         return np.take_along_axis(best, np.argsort(-np.take_along_axis(scores, best, axis=1), axis=1), axis=1), scores
 
     def sorted_cosines(self, n_items):
-        """Of the first items, with all."""
+        """Return the most similar items of the first items, and their cosines."""
         factors = self.model.item_factors_
         units = factors / np.linalg.norm(factors, axis=1, keepdims=True)
         cosines = units[:n_items] @ units.T
@@ -82,7 +82,7 @@ class Recommend:
         if impl == "fastfedrec":
             self.model.recommend(items=self.candidates)
         else:
-            for _ in range(20):  # as many users
+            for _ in range(20):  # 20 blocks of 1,000 users
                 self.sorted()
 
     def time_similar_items(self, impl, items):

@@ -1,6 +1,6 @@
-"""A gated recurrent unit forth and back, alone and in a whole step of a client, beside torch.
+"""Forward and backward passes of a gated recurrent unit, alone and in a client's complete step, against torch.
 
-Sizes are those of PrivRec's first stage: width 64, sequences of 50 items.  torch is held at one thread.
+The sizes are the ones of PrivRec's first stage: width 64, sequences of 50 items.  torch uses one thread.
 """
 
 import functools
@@ -28,7 +28,8 @@ def _torch():
 
 
 def _torch_layers(torch, parameters):
-    """(GRU, items' layer, embeddings) with the same weights."""
+    """Return torch's GRU, the items' layer and the embeddings with the same weights."""
+    # torch orders the gates differently, so the columns of states and biases are permuted.
     w = kernel.weights_of.py_func(parameters, WIDTH)
     states = w.states.reshape(WIDTH, 3, WIDTH)[:, [1, 2, 0]].reshape(WIDTH, -1)
     bias = w.state_bias.reshape(3, WIDTH)[[1, 2, 0]].ravel()
@@ -51,10 +52,10 @@ def _torch_layers(torch, parameters):
 # ---- the unit alone ---------------------------------------------------------------------------------------------
 
 
-# Without a cache on disk, which would not see that the kernel has changed.
+# A cache on disk would not notice a change of the kernel.
 @functools.partial(compile_kernel, cache=False)
 def _there_and_back(parameters, w, e, slots, items, starts, d_last, room, lanes, rows):
-    """Add the steps of all weights to w, those of the embeddings to e; `make_room` made the room."""
+    """Add the steps of all weights to w, and the steps of the embeddings to e, with a buffer from `make_room`."""
     width = e.shape[1]
     weights = kernel.weights_of(w, width)
     chosen = np.arange(len(starts) - 1)
@@ -93,7 +94,7 @@ def _ours_alone(encoder, parameters, items, d_last):
     start_w, start_e = w.copy(), e.copy()
 
     def run():
-        np.copyto(w, start_w)  # a client's own copy, which each step changes
+        np.copyto(w, start_w)  # the client's copy, which each step changes
         np.copyto(e, start_e)
         _there_and_back(parameters, w, e, slots, items, starts, d_last, room, lanes, rows)
         return np.concatenate([(w - start_w)[: 3 * WIDTH * WIDTH], (e - start_e).ravel()])
@@ -119,7 +120,7 @@ def _torch_alone(encoder, parameters, items, d_last):
 
 
 def _problem_epoch():
-    """One batch for each of 8 clients: two sequences of 50, and 5 segments of 5, for each of 16 examples."""
+    """Return one batch for each of 8 clients, with two sequences of 50 and 5 segments of 5 for each example."""
     rng = np.random.default_rng(0)
     lengths = np.tile([LENGTH] * 2 + [SEGMENT] * N_SEGMENTS, N_CLIENTS * BATCH)
     examples = ContrastiveExamples(
@@ -146,24 +147,24 @@ def _ours_epoch(encoder, parameters, examples, n_threads=1):
 def _torch_epoch(encoder, parameters, examples):
     torch = _torch()
     gru, layer, table = _torch_layers(torch, parameters)
-    each, start = 2 + N_SEGMENTS, [p.detach().clone() for p in (*gru.parameters(), *layer.parameters())]
+    n_parts, start = 2 + N_SEGMENTS, [p.detach().clone() for p in (*gru.parameters(), *layer.parameters())]
     sequences = np.array(np.split(examples.items, examples.starts[1:-1]), dtype=object)
-    sequences = sequences.reshape(N_CLIENTS, BATCH, each)
+    sequences = sequences.reshape(N_CLIENTS, BATCH, n_parts)
     zeros = torch.zeros(BATCH, dtype=torch.int64)
 
-    def stacked(parts):  # a step a row
+    def stacked(parts):  # one row for each time step
         return torch.tensor(np.stack(parts.ravel().tolist()).T.copy())
 
     clients = [
-        (stacked(mine[:, :2].T), stacked(mine[:, 2:]), torch.tensor(candidates))
-        for mine, candidates in zip(sequences, np.split(examples.candidates, N_CLIENTS), strict=True)
+        (stacked(examples_of[:, :2].T), stacked(examples_of[:, 2:]), torch.tensor(candidates))
+        for examples_of, candidates in zip(sequences, np.split(examples.candidates, N_CLIENTS), strict=True)
     ]
 
     def update(long, short, candidates):
         weights = [*gru.parameters(), *layer.parameters()]
         with torch.no_grad():
             torch._foreach_copy_(weights, start)
-        rows = torch.cat([long.ravel(), short.ravel(), candidates.ravel()]).unique()  # those a client touches
+        rows = torch.cat([long.ravel(), short.ravel(), candidates.ravel()]).unique()  # items that the client touches
         e = table[rows].requires_grad_()
         long, short, candidates = (torch.searchsorted(rows, x) for x in (long, short, candidates))
         states = gru(e[long])[1][0]
@@ -181,11 +182,9 @@ def _torch_epoch(encoder, parameters, examples):
 
 
 def flops(width, starts, n_candidates=0):
-    """Operations of all products forth and back; functions of single numbers, and sums over steps, are left out.
-
-    Every product of weights is taken three times: for what goes forth, for the step that comes back, and for the
-    weights' own.  The first state of a sequence is 0 and has none.
-    """
+    """Return the operations of all products, without elementwise functions and sums over time steps."""
+    # Every product with weights counts three times: forward, backward, and for the weights' gradient.  The first state
+    # of a sequence is 0 and has no product.
     n_steps = int(starts[-1])
     return 3 * 2 * width**2 * (3 * n_steps + 3 * (n_steps - len(starts) + 1) + n_candidates)
 
@@ -206,7 +205,7 @@ def _checked(task, impl, problem):
 
 
 class ThereAndBack:
-    """Gradients of 16 sequences of 50 items alone, or eight clients' whole steps on 16 examples each."""
+    """Gradients of 16 sequences of 50 items, or complete steps of eight clients on 16 examples each."""
 
     param_names = ("task", "impl")
     params = (list(PROBLEMS), ["fastfedrec", "torch"])
@@ -220,7 +219,7 @@ class ThereAndBack:
 
 @nan_without_peers
 class RatioToPeers(OnInstructionSet):
-    """How many times faster than torch, timed in turns: the figure to quote."""
+    """torch's time over ours, with alternating calls: the figure to publish."""
 
     param_names = ("task", "instruction_set")
     params = (list(PROBLEMS), ["x86-64-v4", "x86-64-v3"])
@@ -244,7 +243,7 @@ class RatioToPeers(OnInstructionSet):
 
 
 class Threads:
-    """How many times faster two threads are than one on the eight clients, timed in turns."""
+    """Time of one thread over the time of two for eight clients, with alternating calls."""
 
     unit = "times faster"
 
@@ -253,4 +252,4 @@ class Threads:
         self.runs = [_ours_epoch(*problem, n_threads=n) for n in (1, 2)]
 
     def track_two_threads(self):
-        return times_faster(*self.runs, least=10.0, most=5000, processors=2)
+        return times_faster(*self.runs, min_seconds=10.0, max_turns=5000, processors=2)

@@ -1,4 +1,4 @@
-"""Clients' steps on the joint loss, and how much longer they take than those of both parts one after the other."""
+"""Clients' steps on the joint loss, and their time over the time of both parts in sequence."""
 
 import numpy as np
 
@@ -14,22 +14,22 @@ from fastfedrec.compute.networks.two_tower import TwoTower
 from fastfedrec.data.features import Features
 
 N_USERS, N_ITEMS, N_FACTORS = 8, 1_000, 64
-NEGATIVES, BATCH, MASKED_BATCH = 3, 32, 2  # 32 items are 128 examples and 8 sequences of 4: four steps of each
+NEGATIVES, BATCH, MASKED_BATCH = 3, 32, 2  # 32 items give 128 examples and 8 sequences of 4, so four steps of each
 OPTIONS = {"learning_rate": 0.05, "n_epochs": 1, "key": Key.from_seed(1)}
 
 
 def _problem():
-    """(joint network, parameters, examples, masked ones) of 8 clients."""
+    """Return the joint network, parameters, examples and masked examples of 8 clients."""
     key = Key.from_seed(1)
     data = datasets.generate_sequences(N_USERS, N_ITEMS, length=32, key=key)
     joint = JointNetwork(TwoTower(Features.from_interactions(data), n_factors=N_FACTORS))
-    everybody = np.arange(N_USERS)
-    examples = draw_examples(data, Events.from_interactions(data), everybody, NEGATIVES, key=key)
-    masked = draw_contrastive_examples(data, everybody, length=4, key=key)
+    users = np.arange(N_USERS)
+    examples = draw_examples(data, Events.from_interactions(data), users, NEGATIVES, key=key)
+    masked = draw_contrastive_examples(data, users, length=4, key=key)
     return joint, joint.initial_parameters(key), examples, masked
 
 
-def _together(joint, parameters, examples, masked, weight=0.5, n_threads=1):
+def _train_jointly(joint, parameters, examples, masked, weight=0.5, n_threads=1):
     return joint.train_clients(
         parameters, examples, masked, contrastive_weight=weight, batch_size=BATCH, masked_batch_size=MASKED_BATCH,
         n_threads=n_threads, **OPTIONS,
@@ -43,8 +43,8 @@ def _network_alone(joint, parameters, examples):
 
 
 def _encoder_alone(joint, parameters, masked):
-    own = joint.encoder.initial_parameters(OPTIONS["key"])
-    return joint.encoder.train_clients(own, masked, batch_size=MASKED_BATCH, n_threads=1, **OPTIONS)
+    encoder_parameters = joint.encoder.initial_parameters(OPTIONS["key"])
+    return joint.encoder.train_clients(encoder_parameters, masked, batch_size=MASKED_BATCH, n_threads=1, **OPTIONS)
 
 
 class Steps:
@@ -52,15 +52,15 @@ class Steps:
 
     def setup(self):
         self.problem = joint, parameters, examples, masked = _problem()
-        without = joint.network_part(_together(*self.problem, weight=0.0).total())
-        alone = _network_alone(joint, parameters, examples).total()
-        if not np.abs(without - alone).max() < 1e-5 * np.abs(alone).max():
-            raise AssertionError("without weight, the joint loss does not train the network as alone")
+        unweighted = joint.network_part(_train_jointly(*self.problem, weight=0.0).total())
+        separate = _network_alone(joint, parameters, examples).total()
+        if not np.abs(unweighted - separate).max() < 1e-5 * np.abs(separate).max():
+            raise AssertionError("with weight 0 the joint loss does not train the network as the network's loss does")
         _encoder_alone(joint, parameters, masked)
-        self.two = _together(*self.problem, n_threads=2)
+        self.two = _train_jointly(*self.problem, n_threads=2)
 
     def time_train(self):
-        _together(*self.problem)
+        _train_jointly(*self.problem)
 
     def track_times_the_parts_alone(self):
         joint, parameters, examples, masked = self.problem
@@ -69,15 +69,15 @@ class Steps:
             _network_alone(joint, parameters, examples)
             _encoder_alone(joint, parameters, masked)
 
-        return times_faster(lambda: _together(*self.problem), parts)
+        return times_faster(lambda: _train_jointly(*self.problem), parts)
 
     def track_floor_share(self):
-        """Of both parts' products."""
+        """Count the products of both parts."""
         joint, _, examples, masked = self.problem
         n_batches = int((-(-np.diff(examples.indptr) // BATCH)).sum())
         n = bench_network.flops(joint.network, len(examples.items), n_batches)
         n += bench_gru.flops(N_FACTORS, masked.starts, masked.candidates.size)
-        return floor_seconds(hardware.instruction_set(), flops=n) / fastest(_together, *self.problem)
+        return floor_seconds(hardware.instruction_set(), flops=n) / fastest(_train_jointly, *self.problem)
 
     track_floor_share.unit = "share of floor"
     track_times_the_parts_alone.unit = "times the time of both parts"

@@ -1,7 +1,8 @@
-"""Gradients through clients' own steps, at the size of MovieLens 1M, beside two ways to write them in torch.
+"""Gradients through clients' steps at the size of MovieLens 1M, against two implementations in torch.
 
-Clients are those of `bench_two_tower`; each steps on its first 80 examples and takes the loss of the others.  Torch
-keeps the graph of all steps; we keep parameters at every sqrt(n)-th.  torch is held at one thread.
+The clients are the ones of `bench_two_tower`.  Each client steps on its first 80 examples and takes the loss of the
+remaining ones.  torch stores the graph of all steps, and we store the parameters at every sqrt(n)-th step.  torch uses
+one thread.
 """
 
 import numpy as np
@@ -32,7 +33,7 @@ def _fastfedrec(*problem):
 
 
 def _outer(p):
-    """(dense, table, user, items, labels, batches) to the loss of the query examples, after steps by `gradient`."""
+    """Return the loss of the query examples after steps by `gradient`, as a function of a client's tensors."""
 
     def outer(gradient, dense, table, user, items, labels, batches):
         for batch in batches:
@@ -58,8 +59,8 @@ def _eager(*problem):
             start = [x.clone().requires_grad_() for x in (*p.dense, p.tables[c])]
             batches = [batch[c] for batch in p.batches]
             loss = outer(gradient, start[:-1], start[-1], p.users[c], p.items[c], p.labels[c], batches)
-            found = p.torch.autograd.grad(loss, start)
-            sent.append(-p.torch.cat([x.ravel() for x in found[:-1]]))
+            gradients = p.torch.autograd.grad(loss, start)
+            sent.append(-p.torch.cat([x.ravel() for x in gradients[:-1]]))
         return p.torch.stack(sent).numpy()
 
     return run
@@ -86,7 +87,7 @@ IMPLS = {"fastfedrec": _fastfedrec, "torch eager": _eager, "torch.func": _func}
 
 
 class TrainClients:
-    """Eight clients, five epochs of 80 examples, then the loss of 85."""
+    """Eight clients with five epochs of 80 examples, and the loss of 85 examples."""
 
     param_names = ("method",)
     params = (METHODS,)
@@ -101,7 +102,7 @@ class TrainClients:
 
 @nan_without_peers
 class RatioToPeers(OnInstructionSet):
-    """How many times faster than each peer, timed in turns: the figure to quote."""
+    """Each peer's time over ours, with alternating calls: the figure to publish."""
 
     param_names = ("instruction_set",)
     params = (["x86-64-v4", "x86-64-v3"],)
@@ -115,7 +116,7 @@ class RatioToPeers(OnInstructionSet):
         return times_faster(*(steps.checked(IMPLS, impl, self.problem) for impl in (other, "fastfedrec")))
 
     def track_floor_share(self, instruction_set):
-        """Each layer's product is taken 3 times in a step and 8 in the one back through it."""
+        """Count each layer's product 3 times for a step, and 8 times for the backward pass through the step."""
         n_examples = steps.N_CLIENTS * steps.N_EPOCHS * N_SUPPORT
         n_batches = steps.N_CLIENTS * steps.N_EPOCHS * -(-N_SUPPORT // steps.BATCH)
         n = 11 / 3 * steps.flops(self.problem[0], n_examples, n_batches)
@@ -131,7 +132,7 @@ class RatioToPeers(OnInstructionSet):
 
 
 class Threads:
-    """How many times faster two threads are than one, timed in turns."""
+    """Time of one thread over the time of two, with alternating calls."""
 
     unit = "times faster"
 
@@ -140,11 +141,11 @@ class Threads:
 
     def track_two_threads(self):
         runs = (lambda n=n: _send("maml", *self.problem, n) for n in (1, 2))
-        return times_faster(*runs, least=10.0, most=5000, processors=2)
+        return times_faster(*runs, min_seconds=10.0, max_turns=5000, processors=2)
 
 
 class Orders:
-    """How much longer than the first order, which neither keeps parameters nor goes back through steps."""
+    """Time over the time of the first-order method, which has no backward pass through steps."""
 
     unit = "times as long"
 

@@ -1,4 +1,4 @@
-"""A private round of PrivRec's first stage, and how much of it is not its clients' steps."""
+"""A private round of PrivRec's first stage, and its time over the time of the clients' steps."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ KEY = Key.from_seed(1)
 
 
 def _problem(n_threads):
-    """(system, state, data): 200 clients of 40 items each."""
+    """Return the system, its state and the data, with 200 clients of 40 items each."""
     data = datasets.generate_sequences(N_USERS, N_ITEMS, key=KEY)
     settings = Stage1Settings(**(OPTIONS | {"clip_norm": CLIP}), noise_multiplier=1.0)
     noise = GridNoise.calibrated("gaussian", CLIP, 1.0)
@@ -30,7 +30,7 @@ def _whole_round(system, state, data):
 
 
 def _steps_alone(system, state, data):
-    """The same clients' examples, drawn before the clock starts, through the encoder's kernel and nothing else."""
+    """Return the steps of the same clients alone, on examples that are drawn before the measurement."""
     rows = np.flatnonzero(np.isin(data.global_user_ids, state.cohort))
     examples = draw_contrastive_examples(
         data, rows, length=OPTIONS["length"], key=KEY, purpose="privrec.stage1.masks", round=0
@@ -46,7 +46,7 @@ def _steps_alone(system, state, data):
 
 
 class Round:
-    """Draw examples, train, clip, add up, add noise, step: 200 clients of 40 items, 93,000 parameters."""
+    """A complete round, from examples to the noisy step: 200 clients of 40 items, 93,000 parameters."""
 
     param_names = ("n_threads",)
     params = ([1, 2],)
@@ -58,7 +58,7 @@ class Round:
             raise AssertionError("a round gave parameters that are not finite")
         self.alone = _steps_alone(*self.problem)
         if len(self.alone().rejected) != system.cohort_size:
-            raise AssertionError("the steps alone are of other clients than the round's")
+            raise AssertionError("the steps and the round have different numbers of clients")
 
     def time_round(self, n_threads):
         _whole_round(*self.problem)

@@ -1,7 +1,7 @@
-"""Client updates of the two-tower network at the size of MovieLens 1M, beside three ways to write them in torch.
+"""Client updates of the two-tower network at the size of MovieLens 1M, against three implementations in torch.
 
-All take the same steps on the same batches, on a compact table of the embeddings that a client touches.  Clients have
-equally many examples here, because two of the ways need that; ours do not.  torch is held at one thread.
+All implementations take the same steps on the same batches, with a compact table of a client's embeddings.  All clients
+have the same number of examples, which two implementations in torch require and ours does not.  torch uses one thread.
 """
 
 import numpy as np
@@ -19,7 +19,7 @@ KEY = Key.from_seed(1)
 
 
 def _problem():
-    """(network, parameters, examples): clients of 165 examples, each with three features of the user, two genres."""
+    """Return the network, parameters and clients of 165 examples, with three user features and two genres."""
     rng = np.random.default_rng(0)
     data = generate_implicit(N_USERS, N_ITEMS, key=KEY)
     genres = np.empty(N_ITEMS, dtype=object)
@@ -30,17 +30,18 @@ def _problem():
     network = TwoTower(Features.from_interactions(data, user=list(users), item=["genres"]))
     rows = np.flatnonzero(data.interactions_per_user() >= N_EXAMPLES // 5)[:N_CLIENTS]
     drawn = draw_examples(data, Events.from_interactions(data), rows, 4, key=KEY)
-    kept = np.concatenate([
+    chosen = np.concatenate([
         np.random.default_rng(k).permutation(np.arange(a, b))[:N_EXAMPLES]
         for k, (a, b) in enumerate(zip(drawn.indptr[:-1], drawn.indptr[1:], strict=True))
     ])  # fmt: skip
     starts = N_EXAMPLES * np.arange(N_CLIENTS + 1)
-    parts = drawn.items[kept], drawn.labels[kept], drawn.contexts[kept]
+    parts = drawn.items[chosen], drawn.labels[chosen], drawn.contexts[chosen]
     return network, network.initial_parameters(KEY), ClientExamples(drawn.users, drawn.global_user_ids, starts, *parts)
 
 
 def _orders(examples, n_examples, purpose):
-    """The order of each client's first examples in each epoch: Fisher and Yates, as the kernel draws it."""
+    """Return the order of each client's first examples in each epoch."""
+    # The shuffle of Fisher and Yates with the kernel's words, so that all implementations have equal batches.
     orders = np.empty((N_EPOCHS, N_CLIENTS, n_examples), dtype=np.int64)
     for c, user in enumerate(examples.global_user_ids.tolist()):
         words = KEY.words(purpose, user=user, size=N_EPOCHS * n_examples)
@@ -69,17 +70,15 @@ def _fastfedrec(network, parameters, examples):
 
 
 def flops(network, n_examples, n_batches):
-    """Operations of all products, forth and back: each is taken three times, as a recurrent unit's are.
-
-    A client's own side is the same for all examples of a batch.
-    """
+    """Return the operations of all products, forward and backward."""
+    # Every product counts three times, as in `bench_gru`.  The user's side is the same for all examples of a batch.
     user, item, *upper = (n_in * n_out for n_in, n_out in network._layers[:, :2].tolist())
     both_sides = upper[0] // 2
     return 3 * 2 * (n_batches * (user + both_sides) + n_examples * (item + both_sides + sum(upper[1:])))
 
 
 class _Torch:
-    """What the three ways share: local tables and batches as tensors, one row a client."""
+    """Shared part of the implementations in torch: local tables and batches as tensors, one row for each client."""
 
     def __init__(self, network, parameters, examples, n_stepped=N_EXAMPLES, purpose="network.order"):
         with peer("torch"):
@@ -121,7 +120,7 @@ class _Torch:
         return torch.nn.functional.binary_cross_entropy_with_logits(z, labels)
 
     def update(self, stacked):
-        """(n_clients, n_dense) from dense parameters with a client a row."""
+        """Return the updates (n_clients, n_dense) from dense parameters with one row for each client."""
         parts = [(new - old).reshape(N_CLIENTS, -1) for new, old in zip(stacked, self.dense, strict=True)]
         return self.torch.cat(parts, 1).numpy()
 
@@ -162,11 +161,11 @@ def _vmap(*problem):
 
 
 def _bmm(*problem):
-    """Forward and backward passes written out on stacked weights, steps fused into the products."""
+    """Return explicit forward and backward passes on stacked weights, with steps fused into the products."""
     p = _Torch(*problem)
     torch, width, rows = p.torch, p.network.n_factors, p.torch.arange(N_CLIENTS)[:, None]
 
-    def add(w, b, x, dy):  # the step of a layer
+    def add(w, b, x, dy):  # adds a layer's step to its weights
         w.baddbmm_(x.transpose(1, 2), dy, alpha=-RATE)
         b.add_(dy.sum(1), alpha=-RATE)
 
@@ -216,7 +215,7 @@ IMPLS = {"fastfedrec": _fastfedrec, "torch eager": _eager, "torch vmap": _vmap, 
 
 
 def checked(impls, impl, problem):
-    """One of the ways, after a look at whether it gives what ours does."""
+    """Return one implementation, after a comparison of its updates with ours."""
     run = impls[impl](*problem)
     expected, got = impls["fastfedrec"](*problem)(), run()
     if not np.abs(got - expected).max() < 1e-3 * np.abs(expected).max():
@@ -225,7 +224,7 @@ def checked(impls, impl, problem):
 
 
 class TrainClients:
-    """Eight clients of 165 examples, five epochs."""
+    """Eight clients of 165 examples, with five epochs."""
 
     param_names = ("impl",)
     params = (list(IMPLS),)
@@ -239,7 +238,7 @@ class TrainClients:
 
 @nan_without_peers
 class RatioToPeers(OnInstructionSet):
-    """How many times faster than each peer, timed in turns: the figure to quote."""
+    """Each peer's time over ours, with alternating calls: the figure to publish."""
 
     param_names = ("instruction_set",)
     params = (["x86-64-v4", "x86-64-v3"],)
@@ -270,7 +269,7 @@ class RatioToPeers(OnInstructionSet):
 
 
 class Threads:
-    """How many times faster two threads are than one, timed in turns."""
+    """Time of one thread over the time of two, with alternating calls."""
 
     unit = "times faster"
 
@@ -279,7 +278,7 @@ class Threads:
 
     def track_two_threads(self):
         runs = (lambda n=n: _train(*self.problem, n) for n in (1, 2))
-        return times_faster(*runs, least=10.0, most=5000, processors=2)
+        return times_faster(*runs, min_seconds=10.0, max_turns=5000, processors=2)
 
 
 class Score:

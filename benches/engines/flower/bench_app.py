@@ -1,6 +1,6 @@
-"""FMF-LDP on two Flower nodes in this process: the engine's own share of a round, without processes and network.
+"""FMF-LDP on two Flower nodes in this process: the engine's share of a round, without processes and network.
 
-Messages take their wire form; what processes and polling add in a deployment is measured by the slow tests.
+Messages take their wire form.  The slow tests measure the additional time of processes and polling in a deployment.
 """
 
 import time
@@ -16,14 +16,14 @@ N_ROUNDS = 6
 
 
 class Wire:
-    """A grid that answers at once; the server needs no more of Flower's than this."""
+    """A grid that answers at once, with the methods of Flower's grid that the server uses."""
 
     def __init__(self, app, n_nodes):
         from flwr.app import Context, RecordDict
 
         self.app, self.answers = app, {}
         self.contexts = {
-            11 + place: Context(1, 11 + place, {"partition-id": place}, RecordDict(), {}) for place in range(n_nodes)
+            11 + node: Context(1, 11 + node, {"partition-id": node}, RecordDict(), {}) for node in range(n_nodes)
         }
 
     def get_node_ids(self):
@@ -64,23 +64,23 @@ class Rounds:
         shards = self.data.shard(2)
         self.app = client_app(self._system(), lambda context: shards[context.node_config["partition-id"]], seed=1)
         if (self._there()[0] != self._here()[0]).any():
-            raise AssertionError("the model is another")
+            raise AssertionError("the two engines give different factors")
 
     def _system(self):
         return FMFLDP(n_rounds=N_ROUNDS)
 
     def _there(self):
-        """The factors, and the seconds of a whole run."""
+        """Return the factors, and the seconds of a complete run through Flower."""
         from fastfedrec.engines.flower import server_app
 
-        found = []
-        server = server_app(self._system(), self.data.item_ids, lambda *end: found.append(end), n_nodes=2, seed=1)
+        results = []
+        server = server_app(self._system(), self.data.item_ids, lambda *end: results.append(end), n_nodes=2, seed=1)
         start = time.perf_counter()
         server(Wire(self.app, 2), None)
-        return found[0][0].item_factors_, time.perf_counter() - start
+        return results[0][0].item_factors_, time.perf_counter() - start
 
     def _here(self):
-        """The same rounds by the local engine."""
+        """Return the factors, and the seconds of the same rounds in the local engine."""
         start = time.perf_counter()
         factors, _ = run_rounds(LocalEngine(2), self.data.binarize(), N_ROUNDS)
         return factors, time.perf_counter() - start
@@ -91,7 +91,8 @@ class Rounds:
     track_seconds_a_round.unit = "s"
 
     def track_share_of_the_engine(self):
-        """Of a run, beyond what the same rounds take without messages; a difference, so some four seconds of turns."""
+        """Return the share of a run's time beyond the time of the same rounds without messages."""
+        # The figure is a small difference, so the turns take about four seconds.
         pairs = [(self._there()[1], self._here()[1]) for _ in range(12)]
         return max(0.0, 1 - min(here for _, here in pairs) / min(there for there, _ in pairs))
 

@@ -1,4 +1,4 @@
-"""All unseen items of all users, at the size of MovieLens 1M, and intervals; implicit's own evaluation beside it."""
+"""Metrics over all unseen items of all users at the size of MovieLens 1M, against implicit, and intervals."""
 
 import numpy as np
 import threadpoolctl
@@ -12,7 +12,7 @@ METRICS = ("recall@10", "precision@10", "hit@10", "ndcg@10", "map@10", "mrr@10",
 
 
 class Factors:
-    """A model that shows its factors."""
+    """A model with public factors."""
 
     def __init__(self, data, n_factors):
         rng = np.random.default_rng(0)
@@ -26,7 +26,7 @@ class Factors:
 
 @nan_without_peers
 class EvaluateAll:
-    """A fifth of each user's interactions among all that are not in the other four: seven metrics."""
+    """Seven metrics of a held-out fifth of each user's interactions among all unseen items."""
 
     param_names = ("n_factors", "n_threads")
     params = ([16, 64], [1, 2])
@@ -36,9 +36,9 @@ class EvaluateAll:
         held_out = np.random.default_rng(0).random(data.n_interactions) < 0.2
         self.train, self.test = data.keep_interactions(~held_out), data.keep_interactions(held_out)
         self.model, self.n_threads = Factors(data, n_factors), n_threads
-        found = self._fastfedrec()
-        if found.n_interactions != self.test.n_interactions or abs(found["auc"] - 0.5) > 0.01:
-            raise AssertionError(f"random factors have {found!r}")
+        result = self._fastfedrec()
+        if result.n_interactions != self.test.n_interactions or abs(result["auc"] - 0.5) > 0.01:
+            raise AssertionError(f"random factors have {result!r}")
 
     def time_evaluate(self, *_):
         self._fastfedrec()
@@ -46,12 +46,12 @@ class EvaluateAll:
     peakmem_evaluate = time_evaluate
 
     def track_times_implicit(self, n_factors, n_threads):
-        """implicit's four metrics of the first ten, by its own function on the same factors."""
+        """Compare with implicit's function for four metrics of the first ten items, on the same factors."""
         theirs = self._implicit()
-        ours, found = self._fastfedrec(), theirs()
-        for name in ("map", "ndcg"):  # the same by definition; the order of rounding changes few places
-            if abs(found[name] - ours[f"{name}@10"]) > 1e-3 * ours[f"{name}@10"]:
-                raise AssertionError(f"implicit has {name} {found[name]}, and we {ours[f'{name}@10']}")
+        ours, peer_metrics = self._fastfedrec(), theirs()
+        for name in ("map", "ndcg"):  # these have equal definitions; rounding changes few ranks
+            if abs(peer_metrics[name] - ours[f"{name}@10"]) > 1e-3 * ours[f"{name}@10"]:
+                raise AssertionError(f"implicit has {name} {peer_metrics[name]}, and we {ours[f'{name}@10']}")
         return times_faster(theirs, self._fastfedrec, repetitions=3)
 
     track_times_implicit.unit = "times faster"
@@ -69,14 +69,14 @@ class EvaluateAll:
         train, test = self.train.to_scipy(), self.test.to_scipy()
 
         def run():
-            with threadpoolctl.threadpool_limits(1, "blas"):  # as implicit asks for: it has threads of its own
+            with threadpoolctl.threadpool_limits(1, "blas"):  # implicit recommends it, since it has its own threads
                 return ranking_metrics_at_k(model, train, test, K=10, show_progress=False, num_threads=self.n_threads)
 
         return run
 
 
 class Intervals:
-    """A thousand resamples of 6,040 users, of seven metrics."""
+    """Intervals of seven metrics from a thousand resamples of 6,040 users."""
 
     def setup(self):
         case = EvaluateAll()
@@ -84,7 +84,7 @@ class Intervals:
         self.result = case._fastfedrec()
         low, high = self.result.intervals(key=Key.from_seed(0))["ndcg@10"]
         if not low < self.result["ndcg@10"] < high:
-            raise AssertionError("the interval does not hold the mean")
+            raise AssertionError("the interval does not contain the mean")
 
     def time_intervals(self):
         self.result.intervals(key=Key.from_seed(0))

@@ -1,4 +1,4 @@
-"""Binary response on an array of values, and on every interaction bit of a block of users; one thread."""
+"""Binary response for an array of values, and for all items of a block of users; one thread."""
 
 import math
 
@@ -20,7 +20,7 @@ def _fastfedrec(bits):
 
 
 def _numpy(bits):
-    # PCG64 and a comparison of doubles: as fast as it gets without a claim on the exact probability.
+    # PCG64 and a comparison of doubles are fast, and give no claim on the exact probability.
     return (np.random.Generator(np.random.PCG64(0)).random(len(bits)) < P_TRUE) == bits
 
 
@@ -40,7 +40,7 @@ def _opendp(bits):
 
 
 class PrivatizeBits:
-    """Randomized response on bits; peers that answer one at a time are asked a hundredth of them."""
+    """Randomized response for bits; peers with one answer in a call get a hundredth of them."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy", "diffprivlib_hundredth", "opendp_hundredth"),)
@@ -50,9 +50,9 @@ class PrivatizeBits:
         self.run = {"fastfedrec": _fastfedrec, "numpy": _numpy, "diffprivlib": _diffprivlib, "opendp": _opendp}[name]
         self.bits = np.random.default_rng(1).random(10_000 if part else 1_000_000) < 0.2
         with peer(impl):
-            kept = np.mean(self.run(self.bits) == self.bits)
-        if abs(kept - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / len(self.bits)):
-            raise AssertionError(f"{impl} keeps {kept:.4f} of the bits, not {P_TRUE:.4f}")
+            true_share = np.mean(self.run(self.bits) == self.bits)
+        if abs(true_share - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / len(self.bits)):
+            raise AssertionError(f"{impl} answers {true_share:.4f} of the bits truthfully, not {P_TRUE:.4f}")
 
     def time_privatize(self, impl):
         self.run(self.bits)
@@ -60,7 +60,7 @@ class PrivatizeBits:
 
 @nan_without_peers
 class InstructionSets(OnInstructionSet):
-    """Ours on each instruction set; answers of every one are those of the plain one."""
+    """Our answers on each instruction set, equal on all of them."""
 
     param_names = ("instruction_set",)
     params = (INSTRUCTION_SETS,)
@@ -93,7 +93,7 @@ class InstructionSets(OnInstructionSet):
         return self._times(_opendp, 100)
 
     def track_floor_share(self, instruction_set):
-        """Of the keystream alone: a word a draw."""
+        """Count the keystream alone, with a word for each draw."""
         return times_faster(lambda: Key.from_seed(0).words("bench", size=len(self.bits)), self._privatize)
 
     track_draws_per_second.unit = "draws/s"
@@ -102,7 +102,7 @@ class InstructionSets(OnInstructionSet):
 
 
 class RespondMemberships:
-    """Every user answers for every item: 1,000 users x 3,706 items, a twentieth of the bits set."""
+    """Answers of 1,000 users for all 3,706 items, where a twentieth of the bits are set."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -110,9 +110,9 @@ class RespondMemberships:
     def setup(self, impl):
         self.data = random_interactions(1_000, 3_706, 0.05)
         self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
-        kept = np.mean(self.run() == 2 * self.data.to_scipy().toarray() - 1)
-        if abs(kept - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / (1_000 * 3_706)):
-            raise AssertionError(f"{impl} keeps {kept:.4f} of the bits, not {P_TRUE:.4f}")
+        true_share = np.mean(self.run() == 2 * self.data.to_scipy().toarray() - 1)
+        if abs(true_share - P_TRUE) > 6 * math.sqrt(P_TRUE * (1 - P_TRUE) / (1_000 * 3_706)):
+            raise AssertionError(f"{impl} answers {true_share:.4f} of the bits truthfully, not {P_TRUE:.4f}")
 
     def time_respond(self, impl):
         self.run()
@@ -140,7 +140,7 @@ class RespondMemberships:
 
 
 class SampleMemberships:
-    """Each of 6,040 users answers for 100 random items of 3,706."""
+    """Answers of 6,040 users for 100 random items of 3,706."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -148,32 +148,34 @@ class SampleMemberships:
     def setup(self, impl):
         self.data = random_interactions(6_040, 3_706, 0.05)
         self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
-        sums, asked = self.run()
+        sums, n_answers = self.run()
         expected = (2 * P_TRUE - 1) * (2 * 0.05 - 1)
-        if asked.sum() != 604_000 or abs(sums.sum() / 604_000 - expected) > 6 / math.sqrt(604_000):
-            raise AssertionError(f"{impl} gives a mean answer of {sums.sum() / asked.sum():.4f}, not {expected:.4f}")
+        if n_answers.sum() != 604_000 or abs(sums.sum() / 604_000 - expected) > 6 / math.sqrt(604_000):
+            mean = sums.sum() / n_answers.sum()
+            raise AssertionError(f"{impl} gives a mean answer of {mean:.4f}, not {expected:.4f}")
 
     def time_sample(self, impl):
         self.run()
 
     def _fastfedrec(self):
         data = self.data
-        sums, asked = np.zeros((2, 1, data.n_items), dtype=np.int64)
+        sums, n_answers = np.zeros((2, 1, data.n_items), dtype=np.int64)
         failed = np.zeros(1, dtype=np.int64)
         subkey = Key.from_seed(0).subkey("bench")
         kernel.sample_memberships(
-            data.indptr, data.indices, data.global_user_ids, sums, asked, failed, subkey, BinaryResponse(EPSILON).span,
-            100, 1,
+            data.indptr, data.indices, data.global_user_ids, sums, n_answers, failed, subkey,
+            BinaryResponse(EPSILON).span, 100, 1,
         )  # fmt: skip
-        return sums[0], asked[0]
+        return sums[0], n_answers[0]
 
     def _numpy(self):
         data, rng = self.data, np.random.Generator(np.random.PCG64(0))
         items = rng.integers(data.n_items, size=(data.n_users, 100))
         cells = (np.arange(data.n_users)[:, None] * data.n_items + items).ravel()
         rows = np.repeat(np.arange(data.n_users), data.interactions_per_user())
-        own = rows * data.n_items + data.indices  # sorted
-        has = own[np.minimum(np.searchsorted(own, cells), len(own) - 1)] == cells
+        interaction_cells = rows * data.n_items + data.indices  # ascending
+        nearest = np.minimum(np.searchsorted(interaction_cells, cells), len(interaction_cells) - 1)
+        has = interaction_cells[nearest] == cells
         answers = np.where((rng.random(len(cells)) < P_TRUE) == has, 1, -1)
         sums = np.bincount(items.ravel(), weights=answers, minlength=data.n_items).astype(np.int64)
         return sums, np.bincount(items.ravel(), minlength=data.n_items)

@@ -1,4 +1,4 @@
-"""One report a value from finite channels; one thread, in place."""
+"""Reports of finite channels, one for each value; one thread."""
 
 import math
 
@@ -13,13 +13,13 @@ RATINGS = [1, 2, 3, 4, 5]
 
 
 def _floor(case):
-    """A word a report."""
+    # Each report takes a word.
     return keystream_seconds(len(case.values))
 
 
 @with_ratios("time_privatize", floor=_floor)
 class PrivatizeRatings:
-    """A million ratings with the skew of a real set; opendp answers one at a time and is asked a hundredth of them."""
+    """Reports of a million ratings with the skew of a real data set; slow peers get a hundredth of them."""
 
     param_names = ("impl",)
     params = (

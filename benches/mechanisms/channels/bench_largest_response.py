@@ -1,4 +1,4 @@
-"""One report a vector of which of some random entries is the largest; one thread."""
+"""Reports of vectors by largest response; one thread."""
 
 import numpy as np
 
@@ -10,13 +10,13 @@ EPSILON, N_CANDIDATES, N_ENTRIES = 2.5, 8, 64
 
 
 def _floor(case):
-    """A word a vector, and one for each of its candidates."""
+    # Each vector takes a word, and one more for each of its candidates.
     return keystream_seconds(len(case.values) * (1 + N_CANDIDATES))
 
 
 @with_ratios("time_privatize", floor=_floor)
 class PrivatizeVectors:
-    """100,000 vectors like gradients, whose first entry is larger than the others."""
+    """Reports of 100,000 gradient-like vectors with a large first entry."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -40,12 +40,12 @@ class PrivatizeVectors:
         return self.response.privatize(values, key=Key.from_seed(0))
 
     def _numpy(self, values):
-        # In doubles, without a claim on the exact probability.
+        # The mechanism in doubles, without a claim on the exact probability.
         rng, n = np.random.Generator(np.random.PCG64(0)), len(values)
         candidates = rng.integers(N_ENTRIES, size=(n, N_CANDIDATES))
         sizes = np.abs(np.take_along_axis(values, candidates, axis=1))
         is_clone = rng.random(n) < self.response.clones / 2**64
-        places = np.where(is_clone, 0, sizes.argmax(axis=1))[:, None]
-        entries = np.take_along_axis(candidates, places, axis=1)
-        told = np.sign(np.take_along_axis(values, entries, axis=1)[:, 0]).astype(np.int64)
-        return np.stack([entries[:, 0], np.where(is_clone, 1 - 2 * rng.integers(2, size=n), told)], axis=1)
+        positions = np.where(is_clone, 0, sizes.argmax(axis=1))[:, None]
+        entries = np.take_along_axis(candidates, positions, axis=1)
+        signs = np.sign(np.take_along_axis(values, entries, axis=1)[:, 0]).astype(np.int64)
+        return np.stack([entries[:, 0], np.where(is_clone, 1 - 2 * rng.integers(2, size=n), signs)], axis=1)

@@ -1,4 +1,4 @@
-"""Piecewise and hybrid reports of a million real numbers; one thread."""
+"""Piecewise and hybrid reports for a million real numbers; one thread."""
 
 import math
 
@@ -12,13 +12,13 @@ EPSILON = 2.0
 
 
 def _floor(case):
-    """A word a report; the estimate reads each once more, far below that."""
+    # Each report takes a word.  The estimate's read of each report takes far less time.
     return keystream_seconds(len(case.values))
 
 
 @with_ratios("time_privatize_and_estimate", floor=_floor)
 class PrivatizeReals:
-    """Values like a gradient's: most of them small."""
+    """Reports of gradient-like values, most of which are small."""
 
     param_names = ("impl",)
     params = (("fastfedrec_piecewise", "fastfedrec_hybrid", "numpy_piecewise"),)
@@ -39,12 +39,12 @@ class PrivatizeReals:
         return self.mechanism.estimate(self.mechanism.privatize(values, key=Key.from_seed(0), n_threads=1))
 
     def _numpy(self, values):
-        # Algorithm 2 of Wang et al. 2019 in doubles: no claim on what the low digits of a report reveal.
+        # Algorithm 2 of Wang et al. 2019 in doubles, whose low digits may reveal more than the guarantee allows.
         rng, half = np.random.Generator(np.random.PCG64(0)), math.exp(EPSILON / 2)
         width = (half + 1) / (half - 1)
-        left = (width + 1) / 2 * values - (width - 1) / 2
-        inside = rng.random(len(values)) < half / (half + 1)
-        place = rng.random(len(values))
-        outside = -width + place * (width + 1)  # all but the window, as if it were not there
-        outside += np.where(outside < left, 0.0, width - 1)
-        return np.where(inside, left + place * (width - 1), outside)
+        window_start = (width + 1) / 2 * values - (width - 1) / 2
+        is_in_window = rng.random(len(values)) < half / (half + 1)
+        position = rng.random(len(values))
+        outside = -width + position * (width + 1)  # the range without the window
+        outside += np.where(outside < window_start, 0.0, width - 1)
+        return np.where(is_in_window, window_start + position * (width - 1), outside)

@@ -1,4 +1,4 @@
-"""Reports of the frequency oracles, with item popularity of a real set's skew; one thread."""
+"""Reports of the frequency oracles, with the item popularity of a real data set; one thread."""
 
 import math
 
@@ -14,13 +14,13 @@ SIZES = {GRR: 1_000_000, OUE: 50_000}
 
 
 def draw_items(n_items, size):
-    """An item of each client."""
+    """Return one item for each client."""
     popularity = 1 / np.arange(1, n_items + 1) ** 0.9
     return np.random.default_rng(1).choice(n_items, size, p=popularity / popularity.sum())
 
 
 def check(name, oracle, values, reports):
-    """Raise where reports do not tell of the items of which they were made."""
+    """Raise an error if estimates from reports are too far from the items' frequencies."""
     true = np.bincount(values, minlength=oracle.n_values) / len(values)
     worst = abs(oracle.estimate(reports) - true).max()
     if worst > 7 * math.sqrt(oracle.variance(float(true.max()), len(values))):
@@ -28,13 +28,13 @@ def check(name, oracle, values, reports):
 
 
 def _floor(case):
-    """A word a report of GRR, and a word a bit of OUE."""
+    # GRR takes a word for each report, and OUE takes one for each bit.
     return keystream_seconds(len(case.values) * (1 if isinstance(case.oracle, GRR) else N_ITEMS))
 
 
 @with_ratios("time_privatize", floor=_floor)
 class PrivatizeItems:
-    """One item a client: GRR of a million clients, OUE of 50,000 (five million bits)."""
+    """Reports of one item: GRR for a million clients, OUE for 50,000 clients (five million bits)."""
 
     param_names = ("oracle", "impl")
     params = (("GRR", "OUE"), ("fastfedrec", "numpy"))
@@ -53,7 +53,7 @@ class PrivatizeItems:
         return self.oracle.privatize(values, key=Key.from_seed(0), n_threads=1)
 
     def _numpy_grr(self, values):
-        # PCG64 and doubles, as in the usual teaching code: no claim on the exact probability.
+        # The usual textbook code with PCG64 and doubles, without a claim on the exact probability.
         rng = np.random.Generator(np.random.PCG64(0))
         p = math.exp(EPSILON) / (math.exp(EPSILON) + N_ITEMS - 1)
         other = rng.integers(N_ITEMS - 1, size=len(values))

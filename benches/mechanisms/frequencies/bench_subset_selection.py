@@ -1,4 +1,4 @@
-"""Reports of subset selection, with item popularity of a real set's skew; one thread."""
+"""Reports of subset selection, with the item popularity of a real data set; one thread."""
 
 import math
 
@@ -10,18 +10,18 @@ from fastfedrec import Key
 from fastfedrec.mechanisms import SubsetSelection
 
 EPSILON = 2.0
-SIZES = {100: 50_000, 2_000: 2_000}  # clients, by items
+SIZES = {100: 50_000, 2_000: 2_000}  # number of clients by number of items
 
 
 def _floor(case):
-    """As many random bits as tell one set of all; whether it holds the client's own item is a part of that."""
+    # A report takes the random bits that identify one set, which include the decision about the client's item.
     n, d = case.oracle.n_values, case.oracle.subset_size
     return keystream_seconds(math.ceil(len(case.values) * math.log2(math.comb(n, d)) / 64))
 
 
 @with_ratios("time_privatize", floor=_floor)
 class PrivatizeItems:
-    """One item a client: sets of 12 out of 100 items, and of 238 out of 2,000."""
+    """Reports of one item: sets of 12 out of 100 items, and of 238 out of 2,000."""
 
     param_names = ("impl", "n_items")
     params = (("fastfedrec", "numpy"), tuple(SIZES))
@@ -39,8 +39,8 @@ class PrivatizeItems:
         return self.oracle.privatize(self.values, key=Key.from_seed(0), n_threads=1)
 
     def _numpy(self):
-        # The usual vectorised form: the others are those with the least of uniform doubles, and the own value has the
-        # least or the greatest of all.  No claim on the exact probability, and no sorted reports.
+        # The usual vectorised form reports the values with the smallest uniform doubles.  The client's value gets the
+        # smallest or the largest number of all.  It has no claim on the exact probability, and reports are not sorted.
         rng, (n, d) = np.random.Generator(np.random.PCG64(0)), (self.oracle.n_values, self.oracle.subset_size)
         p = d * math.exp(EPSILON) / (d * math.exp(EPSILON) + n - d)
         ranks = rng.random((len(self.values), n))

@@ -1,4 +1,4 @@
-"""Integer noise added to a million integers, scale or standard deviation 10; one thread."""
+"""Integer noise for a million integers, with scale or standard deviation 10; one thread."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ def _rounded(values, distribution):
 
 
 def _numpy(values, distribution):
-    # PCG64 and floating point: as fast as it gets without a claim for what runs.
+    # PCG64 and floating point are fast, and give no claim on the exact distribution.
     rng = np.random.Generator(np.random.PCG64(0))
     draws = rng.laplace(0, SCALE, len(values)) if distribution == "laplace" else rng.normal(0, SCALE, len(values))
     return values + np.rint(draws).astype(np.int64)
@@ -57,7 +57,7 @@ def _diffprivlib(values, distribution):
 
 
 class AddNoise:
-    """Peers that draw one at a time are asked a hundredth or a thousandth of the draws."""
+    """Noise against peers; those with one draw in a call get a hundredth or a thousandth of the draws."""
 
     param_names = ("impl", "distribution")
     params = (
@@ -81,7 +81,7 @@ class AddNoise:
 
 
 class Layers:
-    """Noise far beyond one table, added to seven million integers in place: the pairs of 3,700 items."""
+    """Noise far beyond one table, added in place to seven million integers, the number of pairs of 3,700 items."""
 
     param_names = ("impl", "stddev_bits")
     params = (("fastfedrec", "numpy"), (16, 36, 56))
@@ -93,7 +93,7 @@ class Layers:
         self.run()
         spread = self.values.std() / self.stddev
         if abs(spread - 1) > 0.01:
-            raise AssertionError(f"{impl} adds noise {spread:.3f} times as wide as asked")
+            raise AssertionError(f"{impl} adds noise with {spread:.3f} times the requested standard deviation")
 
     def time_add_noise(self, impl, stddev_bits):
         self.run()
@@ -108,7 +108,7 @@ class Layers:
 
 @nan_without_peers
 class InstructionSets(OnInstructionSet):
-    """Tables on each instruction set; the draws of every one are those of the plain one."""
+    """Tables on each instruction set, with equal draws on all of them."""
 
     param_names = ("mechanism", "instruction_set")
     params = (["discrete_laplace", "discrete_gaussian"], INSTRUCTION_SETS)
@@ -142,7 +142,7 @@ class InstructionSets(OnInstructionSet):
         return self._times(_diffprivlib, 1000)
 
     def track_floor_share(self, mechanism, instruction_set):
-        """Of the keystream alone: a word a draw."""
+        """Count the keystream alone, with a word for each draw."""
         return times_faster(lambda: Key.from_seed(0).words("bench", size=len(self.values)), self._add)
 
     track_draws_per_second.unit = "draws/s"

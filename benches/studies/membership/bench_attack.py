@@ -1,4 +1,4 @@
-"""A membership attack's own part: AUC with DeLong's interval, and the bootstrap, beside scikit-learn in a loop."""
+"""Figures of a membership attack: AUC with DeLong's interval, and the bootstrap, against a loop of scikit-learn."""
 
 import numpy as np
 
@@ -8,11 +8,11 @@ from fastfedrec.studies.membership._figures import RocCurve
 
 RATES = (0.01, 0.001)
 N_REPLICATES = 1000
-N_IN_THE_LOOP = 10  # of the peer's replicates, which all take as long
+N_IN_THE_LOOP = 10  # replicates of the peer, which all take the same time
 
 
 class _Scores:
-    """Half of the users are members, and no two scores are alike."""
+    """Scores of users, half of them members, without ties."""
 
     def _make(self, n_users):
         from sklearn.metrics import roc_auc_score, roc_curve
@@ -29,12 +29,12 @@ class _Scores:
         return [curve.auc(0.05), *curve.resampled(RATES, N_REPLICATES, 0.05, self.key)]
 
     def _peer(self):
-        members, others = np.flatnonzero(self.is_member), np.flatnonzero(~self.is_member)
-        found = []
+        members, non_members = np.flatnonzero(self.is_member), np.flatnonzero(~self.is_member)
+        figures = []
         for _ in range(N_IN_THE_LOOP):
-            drawn = np.concatenate([self.rng.choice(side, len(side)) for side in (members, others)])
-            found.append(self._peer_figures(drawn))
-        return found
+            drawn = np.concatenate([self.rng.choice(side, len(side)) for side in (members, non_members)])
+            figures.append(self._peer_figures(drawn))
+        return figures
 
     def _peer_figures(self, users):
         labels, scores = self.is_member[users], self.scores[users]
@@ -45,14 +45,14 @@ class _Scores:
     def _check(self):
         ours = self._fastfedrec()
         np.testing.assert_allclose([e.value for e in ours], self._peer_figures(np.arange(len(self.scores))), atol=1e-12)
-        spread = np.quantile(self._peer(), [0.0, 1.0], axis=0)  # ten replicates lie about within our 95%
+        spread = np.quantile(self._peer(), [0.0, 1.0], axis=0)  # ten replicates are mostly within our 95%
         for estimate, low, high in zip(ours[1:], *spread[:, 1:], strict=True):
             if not (estimate.low <= (low + high) / 2 <= estimate.high):
-                raise AssertionError(f"the interval {estimate} does not hold the middle of scikit-learn's replicates")
+                raise AssertionError(f"the interval {estimate} does not contain the middle of the peer's replicates")
 
 
 class Figures(_Scores):
-    """All that is counted of users' scores; the peer's time is that of 10 replicates of 1,000."""
+    """All figures of an attack; the peer's time is for 10 of the 1,000 replicates."""
 
     param_names = ("impl", "n_users")
     params = (("fastfedrec", "scikit-learn"), (600, 6000))
@@ -69,7 +69,7 @@ class Figures(_Scores):
 
 @nan_without_peers
 class RatioToPeers(_Scores):
-    """How many times faster than scikit-learn's curves, replicate by replicate; timed in turns in one process."""
+    """scikit-learn's time for all replicates over ours, with alternating calls in one process."""
 
     param_names = ("n_users",)
     params = ((600, 6000),)

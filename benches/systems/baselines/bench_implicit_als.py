@@ -1,6 +1,6 @@
-"""An epoch of ImplicitALS, both half steps, at the size of MovieLens 1M, beside implicit's and irspack's.
+"""An epoch of ImplicitALS, both half steps, at the size of MovieLens 1M, against implicit and irspack.
 
-Factors after the epoch are compared before anything is timed.
+Factors after the epoch are compared before the measurement.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from fastfedrec.datasets import generate_implicit
 
 N_USERS, N_ITEMS, REGULARIZATION, WEIGHT, CG_STEPS = 6_040, 3_706, 10.0, 2.0, 3
 N_FACTORS = [16, 64, 128]
-PLACES = 3  # in memory, of implicit's factors: see compute.bench_als
+N_ALLOCATIONS = 3  # of implicit's factors, at different addresses: see compute.bench_als
 
 
 def _fastfedrec(data, start, solver, n_threads):
@@ -33,7 +33,7 @@ def _fastfedrec(data, start, solver, n_threads):
 
 
 def _matrix(data, value):
-    """What the peers take: 32-bit indices, one value for all."""
+    """Return the peers' input: a matrix with 32-bit indices and the same value everywhere."""
     values = np.full(data.n_interactions, value, dtype=np.float32)
     return scipy.sparse.csr_matrix((values, data.indices.astype(np.int32), data.indptr.astype(np.int32)), data.shape)
 
@@ -74,7 +74,7 @@ def _irspack(data, start, solver, n_threads):
 
 
 def setup_cache():
-    """The first argument of every benchmark here."""
+    """Return the data, which asv passes to every benchmark of this file."""
     return generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
 
 
@@ -86,7 +86,7 @@ class Epoch(OnInstructionSet):
 
     def setup(self, data, n_factors, solver, n_threads, instruction_set):
         super().setup(instruction_set)
-        threadpoolctl.threadpool_limits(1, user_api="blas")  # OpenBLAS inside OpenMP contends, implicit's too
+        threadpoolctl.threadpool_limits(1, user_api="blas")  # OpenBLAS threads inside OpenMP contend, also in implicit
         rng = np.random.default_rng(0)
         self.start = tuple(rng.standard_normal((n, n_factors), dtype=np.float32) / 10 for n in data.shape)
 
@@ -94,23 +94,23 @@ class Epoch(OnInstructionSet):
         _fastfedrec(data, self.start, solver, n_threads)()
 
     def track_times_implicit(self, data, n_factors, solver, n_threads, instruction_set):
-        return self.times(data, solver, n_threads, _implicit, places=PLACES)
+        return self.times(data, solver, n_threads, _implicit, n_allocations=N_ALLOCATIONS)
 
     def track_times_irspack(self, data, n_factors, solver, n_threads, instruction_set):
         return self.times(data, solver, n_threads, _irspack)
 
-    def times(self, data, solver, n_threads, other, places=1):
-        """How many times faster we are than the peer, timed in turns; the median over places in memory."""
+    def times(self, data, solver, n_threads, other, n_allocations=1):
+        """Return the peer's time over ours, with alternating calls: the median over allocations."""
         rng, ratios, held = np.random.default_rng(0), [], []
-        for place in range(places):
+        for allocation in range(n_allocations):
             start = tuple(side.copy() for side in self.start)
-            held += [start, bytearray(rng.integers(64, 120_000))]  # so that what is allocated next lies elsewhere
+            held += [start, bytearray(rng.integers(64, 120_000))]  # moves the next arrays to other addresses
             ours, theirs = (make(data, start, solver, n_threads) for make in (_fastfedrec, other))
-            if place == 0:
-                found, expected = ours().copy(), theirs()
-                # Three steps of conjugate gradients keep three digits in float32, of theirs as of ours.
+            if allocation == 0:
+                got, expected = ours().copy(), theirs()
+                # Three steps of conjugate gradients have three digits in float32, in both implementations.
                 tolerance = (1e-3 if solver == "exact" else 1e-2) * np.abs(expected).max()
-                np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
+                np.testing.assert_allclose(got, expected, rtol=0, atol=tolerance)
             our_seconds, their_seconds = in_turns(ours, theirs, repetitions=2)
             ratios.append(their_seconds / our_seconds)
         return float(np.median(ratios))

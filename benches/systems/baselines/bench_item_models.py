@@ -1,4 +1,4 @@
-"""Neighbours of items by cosine, at the size of MovieLens 1M and of many items, beside implicit's; one thread."""
+"""Neighbours of items by cosine, at the size of MovieLens 1M and for many items, against implicit; one thread."""
 
 import numpy as np
 import scipy.sparse
@@ -13,7 +13,7 @@ SIZES = {"6,040 x 3,706": (6_040, 3_706, 0.045), "10,000 x 40,981": (10_000, 40_
 
 @with_ratios("time_fit")
 class FitItemKNN:
-    """Cosines of all pairs of items, of which the largest of each are kept."""
+    """Largest cosines of each item among all pairs of items."""
 
     param_names = ("impl", "users and items")
     params = (("fastfedrec", "implicit"), tuple(SIZES))
@@ -22,11 +22,11 @@ class FitItemKNN:
         self.data = random_interactions(*SIZES[size])
         self.run = getattr(self, f"_{impl}")
         with peer(impl):
-            found = self.run()
+            similarities = self.run()
         if impl == "implicit":
-            found = _largest(found)
-        # Of cosines that are equal either may keep other items.
-        if not np.allclose(found, self._fastfedrec(), atol=1e-6):
+            similarities = _largest(similarities)
+        # The implementations may choose different items among equal cosines, so only the cosines are compared.
+        if not np.allclose(similarities, self._fastfedrec(), atol=1e-6):
             raise AssertionError(f"{impl} finds other neighbours")
 
     def time_fit(self, impl, size):
@@ -38,13 +38,13 @@ class FitItemKNN:
     def _implicit(self):
         from implicit.nearest_neighbours import CosineRecommender
 
-        model = CosineRecommender(K=N_NEIGHBORS + 1, num_threads=1)  # an item is its own first neighbour there
+        model = CosineRecommender(K=N_NEIGHBORS + 1, num_threads=1)  # implicit counts an item as its first neighbour
         model.fit(scipy.sparse.csr_matrix(self.data.to_scipy()), show_progress=False)
         return model.similarity
 
 
 class SparseCatalogue:
-    """A million items of which few are used: fitting, and serving one user."""
+    """Fit and recommendation for one user with a million items, where few have interactions."""
 
     def setup(self):
         rng = np.random.default_rng(1)
@@ -62,6 +62,6 @@ class SparseCatalogue:
 
 
 def _largest(similarity):
-    """Of each row without its first: falling, and zeros where there are no more."""
+    """Return each row's similarities without the first, in descending order and padded with zeros."""
     rows = [np.sort(row)[::-1] for row in np.split(similarity.data, similarity.indptr[1:-1])]
     return np.array([np.pad(row, (0, N_NEIGHBORS + 1 - len(row)))[1:] for row in rows])

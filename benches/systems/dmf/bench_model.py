@@ -1,4 +1,4 @@
-"""A round of DMF, one thread; NumPy loops over users and examples, as a simulation in plain Python would."""
+"""A round of DMF, one thread, against a loop of NumPy over users and examples, as in a Python simulation."""
 
 import numpy as np
 import scipy.sparse
@@ -14,15 +14,15 @@ N_USERS, N_FACTORS, N_NEGATIVES, RATE = 400, 10, 3, 0.02
 
 
 def _floor(case):
-    """Each example reads both factors of its item, and each one that is heard the global ones and the gradient."""
-    heard = np.diff(case.starts) @ np.diff(case.walks.indptr)
-    n_bytes = 4 * N_FACTORS * (2 * len(case.examples) + 2 * heard)
+    # Each example reads both factors of its item.  Each received message reads the global factors and the gradient.
+    n_received = np.diff(case.starts) @ np.diff(case.walks.indptr)
+    n_bytes = 4 * N_FACTORS * (2 * len(case.examples) + 2 * n_received)
     return floor_seconds("plain", bytes_read=n_bytes, working_set=case.items.nbytes)
 
 
 @with_ratios("time_round", floor=_floor)
 class Round:
-    """400 users with 93 of 1,000 items each, whom 14 others hear."""
+    """400 users with 93 of 1,000 items each, and 14 receivers of each user's messages."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -64,7 +64,7 @@ class Round:
         return self.users, self.items
 
     def _numpy(self):
-        """With the kernel's examples, so that the answers are comparable; it draws none itself."""
+        """Run the round in NumPy with the kernel's examples, so that the results are comparable."""
         self._start()
         sent = np.empty_like(self.sent)
         columns, labels = self.examples >> 1, self.examples & 1
@@ -74,9 +74,9 @@ class Round:
                 p, q = rows[columns[k]]
                 error = x @ (p + q) - 1 if labels[k] else x @ (p + q) / N_NEGATIVES
                 sent[k] = error * x + 0.01 * p
-                own = x.copy()
+                old_x = x.copy()
                 x -= RATE * (error * (p + q) + 0.01 * x)
-                q -= RATE * (error * own + 0.01 * q)
+                q -= RATE * (error * old_x + 0.01 * q)
                 p -= RATE * sent[k]
         for u in range(N_USERS):
             for k in range(self.heard.indptr[u], self.heard.indptr[u + 1]):

@@ -1,4 +1,4 @@
-"""DP-ALS: the users' sums of a round and the whole fit, 20,000 users x 1,000 items, 93 items a user; two threads."""
+"""DP-ALS: users' sums of a round and the complete fit, 20,000 users x 1,000 items, 93 items each; two threads."""
 
 import numpy as np
 
@@ -15,7 +15,7 @@ OPTIONS = {"regularization": 10.0, "confidence_weight": 4.0}
 
 
 def _floor(case):
-    """Of each user's matrix, of all users' products, and of each item's, the upper triangle; at the speed of floats."""
+    # The upper triangles of each user's matrix, of all users' products and of each item's products, in float32.
     triangle = N_FACTORS * (N_FACTORS + 1)
     chosen = np.minimum(case.data.interactions_per_user(), MAX_ITEMS).sum()
     flops = (case.data.n_interactions + case.data.n_users + chosen) * triangle
@@ -24,7 +24,7 @@ def _floor(case):
 
 @with_ratios("time_round_sums", floor=_floor, threads=N_THREADS)
 class RoundSums:
-    """The clients' part of a round of least squares; NumPy's goes from item to item, and is exact as well."""
+    """Clients' part of a round of least squares, against an exact loop of NumPy over items."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -59,15 +59,15 @@ class RoundSums:
         products = np.empty((self.data.n_items, len(triangle[0])), dtype=np.int64)
         sums = np.empty((self.data.n_items, N_FACTORS), dtype=np.int64)
         for item in range(self.data.n_items):
-            own = users[by_item.indices[by_item.indptr[item] : by_item.indptr[item + 1]]]
-            products[item] = (own.T @ own)[triangle]
-            sums[item] = own.sum(axis=0) * int(UNIT**0.5)
+            rows = users[by_item.indices[by_item.indptr[item] : by_item.indptr[item + 1]]]
+            products[item] = (rows.T @ rows)[triangle]
+            sums[item] = rows.sum(axis=0) * int(UNIT**0.5)
         return {"all_products": (users.T @ users)[triangle], "item_products": products, "item_sums": sums}
 
 
 @with_ratios("time_round_sums", threads=N_THREADS)
 class AdaptiveRoundSums(RoundSums):
-    """The same with adaptive weights: every item of a user counts, and its weight is in each product."""
+    """Clients' part with adaptive weights, where all items of a user count and products contain their weights."""
 
     weights = FrequencyWeights(0.25, 10.0)
 
@@ -75,26 +75,27 @@ class AdaptiveRoundSums(RoundSums):
         solved = als.solve_users(self.data, self.state.item_factors, **OPTIONS, n_threads=N_THREADS)
         users = to_grid(solved)
         by_item = self.data.to_scipy().tocsc()
-        # Positions of the entries in rows, so that a weight is found for each entry of a column.
-        places = self.data.to_scipy().astype(np.int64)
-        places.data[:] = np.arange(places.nnz)
-        weights = self.weights.of_users(self.data, self.state.item_counts, SCALE)[places.tocsc().data].astype(np.int64)
-        left, right = np.triu_indices(N_FACTORS)
-        products = np.empty((self.data.n_items, len(left)), dtype=np.int64)
+        # Positions of the entries in rows give the weight of each entry of a column.
+        positions = self.data.to_scipy().astype(np.int64)
+        positions.data[:] = np.arange(positions.nnz)
+        weights = self.weights.of_users(self.data, self.state.item_counts, SCALE)
+        weights = weights[positions.tocsc().data].astype(np.int64)
+        triangle = np.triu_indices(N_FACTORS)
+        products = np.empty((self.data.n_items, len(triangle[0])), dtype=np.int64)
         sums = np.empty((self.data.n_items, N_FACTORS), dtype=np.int64)
         for item in range(self.data.n_items):
             entries = slice(by_item.indptr[item], by_item.indptr[item + 1])
-            own = users[by_item.indices[entries]]
-            weighted = weights[entries, None] * own
-            # NumPy rounds down where the kernel cuts towards zero.
-            cut = np.sign(weighted) * (np.abs(weighted) // SCALE)
-            products[item] = (cut.T @ own)[left, right]
+            rows = users[by_item.indices[entries]]
+            weighted = weights[entries, None] * rows
+            # The kernel rounds towards zero, and NumPy's division rounds down.
+            rounded = np.sign(weighted) * (np.abs(weighted) // SCALE)
+            products[item] = (rounded.T @ rows)[triangle]
             sums[item] = weighted.sum(axis=0)
-        return {"all_products": (users.T @ users)[left, right], "item_products": products, "item_sums": sums}
+        return {"all_products": (users.T @ users)[triangle], "item_products": products, "item_sums": sums}
 
 
 class Fit:
-    """Clients and server together: counts, start, two rounds."""
+    """Complete fit of clients and server: counts, start and two rounds."""
 
     def setup(self):
         self.data = thousand_items(20_000)

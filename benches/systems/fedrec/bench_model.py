@@ -1,4 +1,4 @@
-"""A round of FedRec and FedRec++, one thread; NumPy loops over users, as a simulation in plain Python would."""
+"""A round of FedRec and FedRec++, one thread, against a loop of NumPy over users, as in a Python simulation."""
 
 import numpy as np
 
@@ -11,17 +11,15 @@ RHO, N_FACTORS, T_LOCAL = 1, 20, 10
 
 
 def _floor(case):
-    """Two products a rating and local step; then the error of what is spoken of, real and virtual, and its gradient.
-
-    Counted at the speed of floats; a virtual item's rating is a product more.
-    """
+    # Each rating has two products in each local step.  Each reported item, real or virtual, has an error and a
+    # gradient, and each virtual item has one more product for its rating.  All count in float32.
     products = case.data.n_interactions * (2 * T_LOCAL + (1 + RHO) * 2 + RHO)
     return floor_seconds(hardware.instruction_set(), flops=2 * products * N_FACTORS)
 
 
 @with_ratios("time_round", floor=_floor)
 class Round:
-    """100,000 ratings of 1,000 users, with as many virtual ones, predicted after ten local steps."""
+    """100,000 ratings of 1,000 users, with the same number of virtual ones, predicted after ten local steps."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "fastfedrec_published", "fastfedrec_additive", "numpy"),)
@@ -44,11 +42,11 @@ class Round:
         return self.model.local_round(self.state, self.data, self.key, 0, n_threads=1)
 
     def _numpy(self):
-        spoken, factors = self.spoken, self.factors.copy()
+        reported, factors = self.reported, self.factors.copy()
         total, counts = np.zeros(self.state.item_factors.shape), np.zeros(self.data.n_items)
         for u in range(self.data.n_users):
-            part = slice(spoken.indptr[u], spoken.indptr[u + 1])
-            items, is_rated = spoken.items[part], spoken.kinds[part] == 0
+            part = slice(reported.indptr[u], reported.indptr[u + 1])
+            items, is_rated = reported.items[part], reported.kinds[part] == 0
             vectors, old = self.state.item_factors[items], factors[u].copy()
             rated, truth = vectors[is_rated], self.data.values[self.data.indptr[u] : self.data.indptr[u + 1]]
             copy = old
@@ -66,7 +64,7 @@ class Round:
     def _check_numpy(self):
         update = self._fastfedrec().arrays["total"].view(np.int64)
         (devices,) = self.model._devices.values()
-        self.spoken = devices.reported
+        self.reported = devices.reported
         moved = devices.user_factors
         fresh = FedRec(n_factors=N_FACTORS)
         fresh._devices_in("shard-0", self.data, self.key, 0)
@@ -75,11 +73,11 @@ class Round:
             raise AssertionError("no user has moved")
         total, counts = self._numpy()
         if not np.allclose(update[:, :-1] / 2.0**32, total, atol=1e-6) or not (counts == update[:, -1]).all():
-            raise AssertionError("NumPy's sums are others")
+            raise AssertionError("NumPy's sums differ from the kernel's")
 
 
 class Fit:
-    """Ten rounds on 100,000 ratings."""
+    """Complete fit with ten rounds on 100,000 ratings."""
 
     param_names = ("sharing",)
     params = (("published", "additive"),)
@@ -90,7 +88,7 @@ class Fit:
         self.time_fit(sharing)
         bare = FedRec(0, n_rounds=10).fit(self.data, key=Key.from_seed(0))
         if not np.array_equal(bare.item_factors_, self.model.item_factors_):
-            raise AssertionError("the model is not that of FedRec without virtual items")
+            raise AssertionError("the model differs from FedRec without virtual items")
 
     def time_fit(self, sharing):
         self.model.fit(self.data, key=Key.from_seed(0), n_threads=1)

@@ -1,4 +1,4 @@
-"""DP-FMF: the users' exact sums of a round, beside the same whole numbers from NumPy, and the whole fit."""
+"""DP-FMF: users' exact sums of a round, against the same sums from NumPy, and the complete fit."""
 
 import numpy as np
 
@@ -12,7 +12,7 @@ N_FACTORS, REGULARIZATION = 20, 1e-6
 
 
 class RoundSums:
-    """The clients' part of a round; NumPy's goes from block to block of dense rows, in double precision."""
+    """Clients' part of a round, against NumPy in double precision on blocks of dense rows."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -24,7 +24,7 @@ class RoundSums:
         self.state = ALSState(np.zeros(self.data.n_items), factors)
         self.run = self._ours if impl == "fastfedrec" else self._numpy
         ours, theirs = self._ours() / UNIT, self._numpy()
-        # Users' vectors are cut to whole numbers of 2^-18, after sums in single precision.
+        # Users' vectors are rounded to multiples of 2^-18, after sums in single precision.
         if np.abs(ours - theirs).max() > 1e-5 * self.data.n_users:
             raise AssertionError("the two sums differ")
 
@@ -49,7 +49,7 @@ class RoundSums:
 
 
 class Fit:
-    """Clients and server together: ten rounds."""
+    """Complete fit of clients and server, with ten rounds."""
 
     def setup(self):
         self.data = thousand_items(20_000)

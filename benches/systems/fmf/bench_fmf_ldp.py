@@ -1,4 +1,4 @@
-"""FMF-LDP: one round and a whole run, beside the same mathematics in NumPy, a user at a time."""
+"""FMF-LDP: one round and a complete run, against NumPy with one user at a time."""
 
 import math
 import os
@@ -18,7 +18,8 @@ N_REPORTS, REGULARIZATION = 100, 1e-6
 
 
 def numpy_round(item_factors, shard, seed):
-    """Sum of the +-1 answers by coordinate; every step vectorised over one user's reports (PCG64, no CSPRNG)."""
+    """Return the sums of the +-1 answers by coordinate, with steps that are vectorised over one user's reports."""
+    # PCG64 is no CSPRNG, and faster than ChaCha20.
     rng = np.random.default_rng(seed)
     channel = BinaryResponse(2.5)
     n_factors = item_factors.shape[1]
@@ -35,18 +36,18 @@ def numpy_round(item_factors, shard, seed):
     return sums
 
 
-def _check(update, theirs, n_users, least):
-    """Raise where an update and NumPy's sums do not estimate the same: their correlation must be `least` or more."""
+def _check(update, theirs, n_users, min_correlation):
+    """Raise an error if an update and NumPy's sums do not estimate the same gradient."""
     ours = np.zeros(len(theirs))
     ours[update.arrays["coordinate"]] = update.arrays["total"]
-    # Each report moves one coordinate by +-1: the squared difference of the sums is about two a report.
+    # Each report changes one coordinate by +-1, so the squared difference of the sums is about 2 for each report.
     spread = np.sum((ours - theirs) ** 2) / (2 * n_users * N_REPORTS)
-    if not 0.8 < spread < 1.2 or np.corrcoef(ours, theirs)[0, 1] < least:
+    if not 0.8 < spread < 1.2 or np.corrcoef(ours, theirs)[0, 1] < min_correlation:
         raise AssertionError(f"the two rounds do not estimate the same (spread {spread:.3f})")
 
 
 class Round:
-    """One round at 20,000 x 1,000; the two sums estimate the same gradient, which is checked."""
+    """One round at 20,000 x 1,000, after a check that both sums estimate the same gradient."""
 
     param_names = ("impl", "n_threads")
     params = (["fastfedrec", "numpy"], [1, 2])
@@ -75,7 +76,7 @@ class Round:
 
 
 class NormalizedRound(OnInstructionSet):
-    """One round of normalised, rotated reports at 20,000 x 1,000, beside NumPy's turned gradients, a user at a time."""
+    """One round of normalised, rotated reports at 20,000 x 1,000, against NumPy with one user at a time."""
 
     param_names = ("n_threads", "instruction_set")
     params = ([1, 2], INSTRUCTION_SETS)
@@ -92,7 +93,7 @@ class NormalizedRound(OnInstructionSet):
         _check(update, self._numpy(shard), shard.n_users, 0.05)
 
     def _numpy(self, shard):
-        """As `numpy_round`, with one transform of the whole gradient, pass by pass."""
+        """Return the sums of `numpy_round` with a Hadamard transform of each gradient, pass by pass."""
         rng = np.random.default_rng(0)
         channel = BinaryResponse(2.5)
         normal = self.model._normal(self.state, 0)
@@ -104,14 +105,14 @@ class NormalizedRound(OnInstructionSet):
             x = inverse @ factors[items].sum(axis=0)
             residual = factors @ x
             residual[items] -= 1
-            turned = np.zeros(normal.shape)
-            turned[:1_000, :5] = signs * np.outer(residual, x) / np.sqrt((residual @ residual) * (x @ x))
-            turned = turned.reshape(-1)
+            rotated = np.zeros(normal.shape)
+            rotated[:1_000, :5] = signs * np.outer(residual, x) / np.sqrt((residual @ residual) * (x @ x))
+            rotated = rotated.reshape(-1)
             for half in 2 ** np.arange(13):
-                pairs = turned.reshape(-1, 2, half)
-                turned = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
+                pairs = rotated.reshape(-1, 2, half)
+                rotated = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
             coordinates = rng.integers(normal.size, size=N_REPORTS)
-            value = np.clip(normal.scale * turned[coordinates], -1, 1)
+            value = np.clip(normal.scale * rotated[coordinates], -1, 1)
             plus = rng.random(N_REPORTS) < 0.5 + value / (2 * channel.decoder)
             np.add.at(sums, coordinates, 2 * plus - 1)
         return sums
@@ -120,7 +121,7 @@ class NormalizedRound(OnInstructionSet):
         self.model.local_round(self.state, data, Key.from_seed(3), 0, n_threads=n_threads)
 
     def track_times_numpy(self, data, n_threads, instruction_set):
-        """Beside a NumPy loop over 500 of the users."""
+        """Compare with a loop of NumPy over 500 of the users, scaled to all of them."""
         some = data.shard(40)[0]
         times = times_faster(lambda: self._numpy(some), lambda: self.time_round(data, n_threads, instruction_set))
         return data.n_users / some.n_users * times
@@ -129,7 +130,7 @@ class NormalizedRound(OnInstructionSet):
 
 
 class LargeRound(OnInstructionSet):
-    """One round at 50,000 x 5,000 with some 11.5 million interactions; every instruction set gives the same sums."""
+    """One round at 50,000 x 5,000 with 11.5 million interactions, and equal sums on each instruction set."""
 
     param_names = ("n_threads", "instruction_set")
     params = ([1, 2], INSTRUCTION_SETS)
@@ -158,7 +159,7 @@ class LargeRound(OnInstructionSet):
         return 1e3 * fastest(self._round, N_REPORTS, n_threads)
 
     def track_report_ns(self, data, n_threads, instruction_set):
-        """What each of a hundred more reports a user adds."""
+        """Return the additional ns of a report, from a hundred more reports for each user."""
         fewer, more = in_turns(*(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)))
         return 1e9 * (more - fewer) / (N_REPORTS * data.n_users)
 
@@ -168,7 +169,7 @@ class LargeRound(OnInstructionSet):
         return times_faster(lambda: self._round(N_REPORTS, 1), lambda: self._round(N_REPORTS, n_threads))
 
     def track_times_numpy(self, data, n_threads, instruction_set):
-        """Beside a NumPy loop over 500 of the users."""
+        """Compare with a loop of NumPy over 500 of the users, scaled to all of them."""
         some = data.shard(100)[0]
         times = times_faster(
             lambda: numpy_round(self.state.item_factors.astype(np.float64), some, seed=0),
@@ -177,19 +178,17 @@ class LargeRound(OnInstructionSet):
         return data.n_users / some.n_users * times
 
     def track_floor_share(self, data, n_threads, instruction_set):
-        """Of the keystream alone: two words a report."""
+        """Count the keystream alone, with two words for each report."""
         return times_faster(lambda: self._words(n_threads), lambda: self._round(N_REPORTS, n_threads))
 
     def track_report_over_keystream(self, data, n_threads, instruction_set):
-        """What each of a hundred more reports a user adds, over the two words that it takes.
-
-        A difference of two least times, which moved by a tenth when five turns were all, and by a twentieth with ten.
-        """
+        """Return the additional time of a report over the time of its two words of keystream."""
+        # The figure is a difference of two minima.  It varied by a tenth with five turns, and by a twentieth with ten.
         fewer, more, words = in_turns(
             *(lambda k=k: self._round(k, n_threads) for k in (N_REPORTS, 2 * N_REPORTS)),
             lambda: self._words(n_threads),
-            least=12.0,
-            most=2000,
+            min_seconds=12.0,
+            max_turns=2000,
         )
         return (more - fewer) / words
 
@@ -201,7 +200,7 @@ class LargeRound(OnInstructionSet):
 
 
 class Fit:
-    """The whole run of the paper at 50,000 x 1,000: 20 rounds of 100 reports."""
+    """Complete run of the paper at 50,000 x 1,000: 20 rounds of 100 reports."""
 
     param_names = ("n_threads",)
     params = ([1, 2],)
@@ -224,7 +223,7 @@ class Fit:
 
 
 class ByUsers:
-    """One round over stored interactions, 26,744 items and 50 a user: what a user costs, however many there are."""
+    """Cost of a user in a round over stored interactions, with 26,744 items and 50 for each user."""
 
     param_names = ("n_users",)
     params = ([10_000, 100_000, 1_000_000, 3_000_000],)
@@ -236,13 +235,13 @@ class ByUsers:
         return {n_users: os.path.abspath(f"users-{n_users}") for n_users in self.params[0]}
 
     def _round(self, folders, n_users):
-        """Seconds of a processor that a round takes, and bytes of memory beyond that of few users."""
+        """Return the CPU seconds of a round, and its peak memory beyond the peak of a round with few users."""
         model, few = FMFLDP(), datasets.generate_implicit(1_000, 26_744, key=Key.from_seed(1))
         state = model.initial_state(26_744, Key.from_seed(2))
         model.local_round(state, few, Key.from_seed(3), 0)
         before, data = _peak_bytes(), open_interactions(folders[n_users])
         seconds = []
-        for number in range(1, 5):  # on one thread: a second one's waiting would count as a user's
+        for number in range(1, 5):  # one thread, since the idle time of a second one would count
             start = time.process_time()
             model.local_round(state, data, Key.from_seed(3), number, n_threads=1)
             seconds.append(time.process_time() - start)
@@ -252,7 +251,7 @@ class ByUsers:
         return 1e6 * self._round(folders, n_users)[0] / n_users
 
     def track_bytes_a_user(self, folders, n_users):
-        """The mapped files among them: 4 bytes an interaction and 24 a user."""
+        """Return the bytes for each user, which include mapped files (4 for an interaction and 24 for a user)."""
         return self._round(folders, n_users)[1] / n_users
 
     track_microseconds_a_user.unit = "us of processors"

@@ -1,4 +1,4 @@
-"""DPGram's rounds of columns: the users' sums, and what the server does with the answer; 1,000 items."""
+"""DPGram's rounds of columns: the users' sums, and the server's pooling of the answer; 1,000 items."""
 
 import copy
 
@@ -18,13 +18,13 @@ N_ITEMS, RANK = 1_000, 320
 
 
 def _factors():
-    """Orthogonal columns of falling length, strongest first."""
+    """Return orthogonal columns with decreasing norms."""
     vectors = np.linalg.qr(np.random.default_rng(1).normal(size=(N_ITEMS, RANK)))[0]
     return vectors * np.geomspace(100.0, 1.0, RANK)
 
 
 class Sums:
-    """20,000 users, 93 items a user, two threads: an encoder of which a quarter or all of its columns are in use."""
+    """Sums of 20,000 users with 93 items each on two threads, for an encoder with a quarter or all of its columns."""
 
     param_names = ("n_used",)
     params = ((10, N_COLUMNS),)
@@ -41,7 +41,7 @@ class Sums:
 
 
 class Pooling:
-    """A round of 40 columns beside pairs and an earlier round."""
+    """Pooling of a round of 40 columns with pairs and an earlier round."""
 
     def setup(self):
         true, noise = _factors(), np.triu(np.random.default_rng(2).normal(size=(N_ITEMS, N_ITEMS)), 1)
@@ -54,4 +54,5 @@ class Pooling:
         self.estimate.add(self.sums, self.encoder, 1.0)
 
     def time_add(self):
-        copy.copy(self.estimate).add(self.sums, self.encoder, 1.0)  # arrays are replaced, and never written to
+        # A shallow copy suffices, since `add` replaces arrays.
+        copy.copy(self.estimate).add(self.sums, self.encoder, 1.0)

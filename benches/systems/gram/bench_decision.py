@@ -12,7 +12,7 @@ N_USERS, N_ITEMS, N_FACTORS = 16_000, 1_000, 96
 
 
 class Measurement:
-    """16,000 users rank one of 1,000 items each by popularity, by twice its noise, and by six models of 96 factors."""
+    """Ranks of one of 1,000 items for each of 16,000 users, by popularity, noisy popularity and six models."""
 
     params = ((1, 2),)
     param_names = ("n_threads",)
@@ -30,7 +30,7 @@ class Measurement:
 
 
 class NoiseSplitting:
-    """A matrix of 1,000 items with 30 directions under noise: all candidates on both halves."""
+    """All candidates on both halves of a noisy matrix of 1,000 items with 30 directions."""
 
     def setup(self):
         key = Key.from_seed(2)

@@ -1,4 +1,4 @@
-"""DPGram: sums of pairs and the whole fit, 50,000 users x 1,000 items, 93 items a user; two threads."""
+"""DPGram: sums of pairs and the complete fit, 50,000 users x 1,000 items, 93 items each; two threads."""
 
 import numpy as np
 
@@ -13,14 +13,14 @@ N_THREADS = 2
 
 
 def _floor(case):
-    """A multiplication and an addition for each pair of each user's own items; what is centred adds less."""
+    # Each pair of a user's items has a multiplication and an addition.  Centring adds fewer operations.
     n = case.data.interactions_per_user().astype(np.int64)
     return floor_seconds(hardware.instruction_set(), flops=int((n * (n - 1)).sum()))
 
 
 @with_ratios("time_pair_sums", floor=_floor, threads=N_THREADS)
 class PairSums:
-    """The clients' part: weighted outer products of centred rows; NumPy's are dense, in blocks, and not exact."""
+    """Clients' weighted outer products of centred rows, against blocks of dense rows in NumPy, which are not exact."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -34,9 +34,9 @@ class PairSums:
         self.system = PairSum(LayeredGaussian(UNIT), Key.from_seed(1), 0.0)
         self.run = self._kernel if impl == "fastfedrec" else self._numpy
         self.matrix = self.data.to_scipy()
-        found, expected = self._kernel() / UNIT, self._numpy()
-        if not np.allclose(found, expected, atol=1e-2 * np.abs(expected).max()):
-            raise AssertionError(f"the two differ by up to {np.abs(found - expected).max()}")
+        got, expected = self._kernel() / UNIT, self._numpy()
+        if not np.allclose(got, expected, atol=1e-2 * np.abs(expected).max()):
+            raise AssertionError(f"the two differ by up to {np.abs(got - expected).max()}")
 
     def time_pair_sums(self, impl):
         self.run()
@@ -59,7 +59,7 @@ class PairSums:
 
 
 class Fit:
-    """Clients and server together: all sums, the noise, the decision, the spectrum and the factors."""
+    """Complete fit of clients and server: all sums, the noise, the decision, the spectrum and the factors."""
 
     param_names = ("n_users",)
     params = ((50_000, 200_000),)
@@ -68,7 +68,7 @@ class Fit:
         self.data = thousand_items(n_users)
         self._fit()
         if self.model.item_factors_.shape[1] < 3:
-            raise AssertionError("nothing stood above the noise")
+            raise AssertionError("the fit has too few directions above the noise")
 
     def time_fit(self, n_users):
         self._fit()
@@ -80,7 +80,7 @@ class Fit:
 
 
 class FitWithFeatures:
-    """The same with public features that are believed; it must not take more than 30% longer than without."""
+    """Complete fit with informative public features, which may take at most 30% longer than without."""
 
     param_names = ("item_features",)
     params = (("none", "labels and vectors"),)

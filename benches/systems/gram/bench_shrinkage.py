@@ -1,4 +1,4 @@
-"""The server's part of DPGram after the noise: the rotation-invariant estimate of a matrix of pairs, two threads."""
+"""The server's rotation-invariant estimate of a noisy matrix of pairs in DPGram; two threads."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from fastfedrec.systems.gram.shrinkage import denoise_pairs
 
 
 class DenoisePairs:
-    """100 directions of falling strength under noise: all eigenvectors of 1,000 items, and 320 of 4,000."""
+    """Estimate of 100 noisy directions, with all eigenvectors of 1,000 items, or 320 of 4,000 items."""
 
     param_names = ("n_items",)
     params = ((1_000, 4_000),)
@@ -16,8 +16,8 @@ class DenoisePairs:
         taste = rng.normal(size=(n_items, 100)) * np.linspace(2, 0.3, 100) / n_items**0.25
         upper = np.triu(rng.normal(size=(n_items, n_items)), 1)
         self.matrix = (taste @ taste.T + upper + upper.T).astype(np.float32)
-        clean, found = taste @ taste.T, self._denoise()
-        if np.linalg.norm(found @ found.T - clean) > 0.8 * np.linalg.norm(clean):
+        clean, estimate = taste @ taste.T, self._denoise()
+        if np.linalg.norm(estimate @ estimate.T - clean) > 0.8 * np.linalg.norm(clean):
             raise AssertionError("the estimate is not near the clean matrix")
 
     def time_denoise_pairs(self, n_items):

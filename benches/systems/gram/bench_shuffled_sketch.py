@@ -1,4 +1,4 @@
-"""ShuffledSketchGram: the clients' reports, and whole fits; 1,000 items, 93 items a user; two threads."""
+"""ShuffledSketchGram: the clients' reports and the complete fit; 1,000 items, 93 for each user; two threads."""
 
 import numpy as np
 
@@ -16,13 +16,13 @@ REPORTS = "shuffled_sketch.reports"  # purpose of the words that `local_round` d
 
 
 def _floor(case):
-    """Five words a report; what its candidates are worth, the sketches and the sums come on top."""
+    # Each report takes five words.  Its candidates' values, the sketches and the sums add to this.
     return keystream_seconds(5 * N_REPORTS * case.data.n_users)
 
 
 @with_ratios("time_reports", floor=_floor, threads=N_THREADS)
 class Reports:
-    """1,288 reports of each of 1,000 users, added up; NumPy takes dense products, and our words and sums."""
+    """Sums of 1,288 reports of each of 1,000 users, against dense products in NumPy with the same words."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "numpy"),)
@@ -32,7 +32,7 @@ class Reports:
         self.system = SketchRound(LargestResponse(2.5), 1_000, N_REPORTS, 8, True)
         self.state = self.system.initial_state(KEY)
         hadamard = hadamard_transform(np.eye(self.system.length))[:1_000]
-        self.turned = (self.state.signs[:, :, :1_000, None] * hadamard).astype(np.float32)  # rows are items
+        self.rotated = (self.state.signs[:, :, :1_000, None] * hadamard).astype(np.float32)  # rows are items
         self.run = self._fastfedrec if impl == "fastfedrec" else self._numpy
         np.testing.assert_array_equal(self._fastfedrec(), self._numpy())
 
@@ -44,19 +44,21 @@ class Reports:
         return update.arrays["answers"]
 
     def _numpy(self):
-        """Users in blocks; the signs of all 16 sketches by products of matrices in single precision, exact here."""
+        """Return the sums from blocks of users, with sketches from matrix products in single precision."""
+        # Sketches hold small integers, which are exact in single precision.
         length = self.system.length
         sums = np.zeros(self.system.shape, dtype=np.int64)
         for start in range(0, self.data.n_users, 200):
             part = self.data.select_users(np.arange(start, min(start + 200, self.data.n_users)))
             dense = part.to_scipy().toarray().astype(np.float32)
-            sketches = np.stack([[dense @ side for side in sides] for sides in self.turned])
+            sketches = np.stack([[dense @ side for side in sides] for sides in self.rotated])
             words = KEY.words_by_user(REPORTS, part.global_user_ids, size=5 * N_REPORTS, n_threads=N_THREADS)
             words = words.reshape(len(dense), N_REPORTS, 5)
-            places = np.stack([words[..., :4] & np.uint64(0xFFFFFFFF), words[..., :4] >> np.uint64(32)], axis=-1)
-            places = places.reshape(len(dense), N_REPORTS, 8)
-            low = (places % np.uint64(length * length)).astype(np.int64)
-            rotation = (places * np.uint64(8) >> np.uint64(32)).astype(np.int64)
+            # Each half of the first four words draws one of eight candidates.
+            halves = np.stack([words[..., :4] & np.uint64(0xFFFFFFFF), words[..., :4] >> np.uint64(32)], axis=-1)
+            halves = halves.reshape(len(dense), N_REPORTS, 8)
+            low = (halves % np.uint64(length * length)).astype(np.int64)
+            rotation = (halves * np.uint64(8) >> np.uint64(32)).astype(np.int64)
             users, row, column = np.arange(len(dense))[:, None, None], low // length, low % length
             values = sketches[rotation, 0, users, row] * sketches[rotation, 1, users, column]
             coin = words[..., 4]
@@ -70,7 +72,7 @@ class Reports:
 
 
 class Fit:
-    """Clients and server together: the budget, the reports, the transform, the spectrum and the factors."""
+    """Complete fit of clients and server: the budget, the reports, the transform, the spectrum and the factors."""
 
     param_names = ("n_users", "epsilon")
     params = ((50_000,), (1.0, 2.0))
@@ -79,7 +81,7 @@ class Fit:
         self.data = thousand_items(n_users)
         self._fit(epsilon)
         if self.model.item_factors_.shape[1] < 2:
-            raise AssertionError("nothing stood above the noise")
+            raise AssertionError("the fit has too few directions above the noise")
 
     def time_fit(self, n_users, epsilon):
         self._fit(epsilon)

@@ -1,7 +1,6 @@
-"""Steps of NCF on a catalogue of MovieLens 1M's size, beside torch on one thread.
+"""Steps of NCF on a catalogue of MovieLens 1M's size, against torch on one thread.
 
-torch has Adam of all parameters in every step, as here; parameters after some steps are compared before anything is
-timed.
+Both apply Adam to all parameters in every step.  Parameters after some steps are compared before the measurement.
 """
 
 import numpy as np
@@ -12,7 +11,7 @@ from fastfedrec import Key
 from fastfedrec.systems.ncf._network import Network, Trainer
 
 N_USERS, N_ITEMS, BATCH, N_BATCHES, RATE = 6_040, 3_706, 256, 100, 0.001
-N_COMPARED = 5  # batches
+N_COMPARED = 5  # batches in the comparison with torch
 KEY = Key.from_seed(1)
 
 
@@ -75,7 +74,7 @@ class Steps(OnInstructionSet):
 
     def track_floor_share(self, kind, n_factors, instruction_set):
         problem = _problem(kind, n_factors)
-        # Products of the layers' weights, forth, back and for their own gradient; and three of both embeddings.
+        # Products with the layers' weights, forward, backward and for their gradient, and three of both embeddings.
         network = problem[0]
         inputs = (2 * network.tower, *network.layers)
         layers = sum(n_in * n_out for n_in, n_out in zip(inputs, network.layers, strict=False))
@@ -86,10 +85,10 @@ class Steps(OnInstructionSet):
 
     def track_times_torch(self, kind, n_factors, instruction_set):
         *model, examples = _problem(kind, n_factors)
-        # Of the first steps, of 1e-3 each: later a unit that only rounding puts on or off may part both ways.
+        # Only the first steps, of 1e-3 each, are compared: later rounding may switch a unit on in one of the two.
         few = examples[:, : N_COMPARED * BATCH]
         for mine, other in zip(_fastfedrec(*model, few)(), _torch(*model, few)(), strict=True):
-            # Adam turns a gradient that only rounding parts from 0 into a whole step.
+            # Adam makes a full step of a gradient that differs from 0 by rounding alone, so the mean is compared.
             assert np.abs(mine - other).mean() < 1e-8
         assert np.abs(mine - model[1][1]).max() > 1e-3
         ours, theirs = _fastfedrec(*model, examples), _torch(*model, examples)

@@ -1,9 +1,9 @@
-"""Losses of all swaps, and one private draw among them, beside NumPy; whole runs beside diffprivlib; on one thread.
+"""Losses of all swaps and a private draw, against NumPy; complete runs of k-means, against diffprivlib; one thread.
 
-diffprivlib 0.6.6 gives each coordinate of a sum the share of epsilon that it means for the count, and the other way
-round (`_split_epsilon` returns them in the order that its caller does not expect).  It is given the nominal epsilon
-that makes what it then spends, (1 + d c) / (d + c) times as much for d coordinates and c = (4 d .225^2)^(1/3), equal
-to ours.  It also leaves out the noise of empty clusters, which no epsilon covers; that is left to it.
+diffprivlib 0.6.6 exchanges the shares of epsilon for each coordinate of a sum and for the count, since `_split_epsilon`
+returns them in the opposite order.  So it spends (1 + d c) / (d + c) times its nominal epsilon, for d coordinates and
+c = (4 d .225^2)^(1/3), and it gets the nominal epsilon that makes its true epsilon equal to ours.  It also omits the
+noise of empty clusters, which no epsilon covers; this stays as it is.
 """
 
 import numpy as np
@@ -20,7 +20,7 @@ from fastfedrec.systems.private_prototypes.private_kmeans import draw_loss, priv
 from fastfedrec.systems.private_prototypes.private_lloyd import lloyd_rounds, private_lloyd
 
 N_USERS, N_CLUSTERS, N_CANDIDATES = 6_040, 50, 400
-N_ITEMS, N_DIMENSIONS, N_SWAPS, MAX_ENTRIES, N_GROUPS = 3_706, 4, 20, 150, 10  # of whole runs
+N_ITEMS, N_DIMENSIONS, N_SWAPS, MAX_ENTRIES, N_GROUPS = 3_706, 4, 20, 150, 10  # sizes of complete runs
 COUNTS = (10_000, 100)
 
 
@@ -42,11 +42,11 @@ class Swaps(OnInstructionSet):
         draw_loss(self._ours().reshape(-1), 0.1, np.array([1, 2], dtype=np.uint64))
 
     def track_times_numpy(self, _):
-        """NumPy with one pass over users and candidates for each centre that leaves."""
+        """Compare with NumPy, with one pass over users and candidates for each removed centre."""
         return times_faster(self._numpy, self._ours)
 
     def track_floor_share(self, instruction_set):
-        """Two minima, a difference and two sums of 16 bits for each distance; or each distance read once."""
+        """Count two minima, a difference and two sums of 16 bits for each distance, or one read of each distance."""
         counted = 5 / 2 * self.distances.size / integer_operations_per_second(instruction_set)
         reading = self.distances.nbytes / read_bytes_per_second(self.distances.nbytes)
         return max(counted, reading) / fastest(self._ours)
@@ -59,20 +59,19 @@ class Swaps(OnInstructionSet):
 
     def _numpy(self):
         wide = self.distances.astype(np.int64)
-        own = wide[:, self.chosen]
-        rest = (np.delete(own, c, axis=1).min(axis=1) for c in range(N_CLUSTERS))
-        return np.stack([np.minimum(wide, nearest[:, None]).sum(axis=0) for nearest in rest])
+        chosen = wide[:, self.chosen]
+        nearest_of_others = (np.delete(chosen, c, axis=1).min(axis=1) for c in range(N_CLUSTERS))
+        return np.stack([np.minimum(wide, nearest[:, None]).sum(axis=0) for nearest in nearest_of_others])
 
 
 @nan_without_peers
 class EqualEpsilon:
-    """k-means at the same true epsilon, pure, from the same rows.
+    """k-means at the same true epsilon, without delta, on the same rows."""
 
-    "projected": the centres themselves, of 6,040 rows in 4 dimensions, in a ball (ours, `private_lloyd`) or the cube
-    around it (theirs).
-    "counts": prototypes of 10,000 x 100 counts from 0 to 8, as `PrivatePrototypes` sends them.  The cost is the mean
-    squared distance of rows to the nearest centre, over that of exact k-means; a mean of 5 seeds.
-    """
+    # The space "projected" has the centres of 6,040 rows in 4 dimensions, in a ball for ours (`private_lloyd`) and in
+    # the cube around it for the peer.  The space "counts" has prototypes of 10,000 x 100 counts from 0 to 8, as
+    # `PrivatePrototypes` sends them.  The cost is the mean squared distance of rows to the nearest centre, over that of
+    # exact k-means, averaged over 5 seeds.
 
     param_names = ("space", "epsilon")
     params = (["projected", "counts"], [1.0, 10.0])
@@ -92,7 +91,7 @@ class EqualEpsilon:
             self.reach, self.bounds = 8.0, (0.0, 8.0)
             self.data = generate_counts(*COUNTS, key=Key.from_seed(1)).interactions
             self.rows = np.minimum(self.data.to_scipy().toarray(), self.reach)
-        self.least = kmeans(self.rows, N_GROUPS, key=Key.from_seed(1), n_threads=1).objective / len(self.rows)
+        self.exact_cost = kmeans(self.rows, N_GROUPS, key=Key.from_seed(1), n_threads=1).objective / len(self.rows)
 
     def track_cost_over_exact(self, space, epsilon):
         return self._cost(self._ours, space, epsilon)
@@ -111,7 +110,7 @@ class EqualEpsilon:
 
     def _cost(self, fit, space, epsilon):
         costs = [assign_rows(self.rows, fit(space, epsilon, seed), n_threads=1)[1].mean() for seed in range(5)]
-        return float(np.mean(costs)) / self.least
+        return float(np.mean(costs)) / self.exact_cost
 
     def _ours(self, space, epsilon, seed):
         key = Key.from_seed(seed)
@@ -127,9 +126,9 @@ class EqualEpsilon:
         )
 
     def track_cost_over_exact_of_swaps(self, space, epsilon):
-        """Of `private_kmeans` in few dimensions, with 20 swaps."""
+        """Return the cost of `private_kmeans` in few dimensions, with 20 swaps."""
         if space == "counts":
-            return np.nan  # the prototypes are made by swaps: nothing to compare, and only `setup` can skip
+            return np.nan  # the prototypes use swaps already, and only `setup` can skip a case
         return self._cost(self._swaps, space, epsilon)
 
     def _swaps(self, space, epsilon, seed):
@@ -147,6 +146,6 @@ class EqualEpsilon:
         weight = np.cbrt(4 * n_dimensions * 0.225**2)
         nominal = epsilon * (n_dimensions + weight) / (1 + n_dimensions * weight)
         model = KMeans(N_GROUPS, epsilon=nominal, bounds=self.bounds, random_state=seed)
-        count, coordinate = model._split_epsilon(n_dimensions, 1)  # as its caller takes them: see above
+        count, coordinate = model._split_epsilon(n_dimensions, 1)  # in the order of its caller, see above
         np.testing.assert_allclose(count + n_dimensions * coordinate, epsilon)
         return model.fit(self.rows).cluster_centers_

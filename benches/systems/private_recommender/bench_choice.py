@@ -1,11 +1,11 @@
-"""The choice of a system by public numbers, which every fit of PrivateRecommender makes first; one thread."""
+"""PrivateRecommender's choice of a system by public numbers, at the start of every fit; one thread."""
 
 from fastfedrec.systems.private_recommender.choice import advise, stored_sweeps
 from fastfedrec.systems.private_recommender.recipes import calibrated
 
 
 class Choose:
-    """In each trust model, with nothing kept from an earlier question."""
+    """Choice in each trust model, without cached results."""
 
     params = ("central", "shuffle", "local")
     param_names = ("trust",)

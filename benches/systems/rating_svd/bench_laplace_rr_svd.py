@@ -1,4 +1,4 @@
-"""What a million users' ratings cost to randomize, one thread; and a whole fit."""
+"""Randomized ratings, and the complete fit; one thread."""
 
 import numpy as np
 
@@ -8,13 +8,13 @@ from fastfedrec import Key, LaplaceRRSVD
 
 
 def _floor(case):
-    """A word a report: of each rating, or of each item where it is hidden what was rated."""
+    # Each report takes a word.  There is a report for each rating, or for each item if rated items are hidden.
     return keystream_seconds(case.data.n_users * case.data.n_items if case.hides_items else case.data.n_interactions)
 
 
 @with_ratios("time_randomize", floor=_floor)
 class RandomizeRatings:
-    """500,000 ratings of 5,000 users; NumPy draws the published mechanism in floats, without streams of users."""
+    """Reports of 500,000 ratings of 5,000 users, against the published mechanism in NumPy, without named streams."""
 
     param_names = ("impl",)
     params = (("fastfedrec_optimal", "fastfedrec_published", "fastfedrec_hide_items", "numpy_published"),)
@@ -34,7 +34,7 @@ class RandomizeRatings:
             decoded = reports if reports.dtype == np.float64 else self.model.channel.estimate(reports)
             mean, truth = decoded.mean(), self.data.values_or_ones().mean()
         if abs(mean - truth) > 0.03:
-            raise AssertionError(f"{impl} gives a mean of {mean:.4f}, and the ratings have {truth:.4f}")
+            raise AssertionError(f"{impl} gives the mean {mean:.4f}, and the ratings have {truth:.4f}")
 
     def time_randomize(self, impl):
         self.run()
@@ -50,7 +50,7 @@ class RandomizeRatings:
 
 
 class Fit:
-    """Collection and training on 100,000 ratings; biases alone, and with factors."""
+    """Collection and training on 100,000 ratings, with biases alone and with factors."""
 
     param_names = ("n_factors",)
     params = ((0, 20),)

@@ -1,4 +1,4 @@
-"""A round of SDCF, one thread; NumPy loops over users, as a simulation in plain Python would."""
+"""A round of SDCF, one thread, against a loop of NumPy over users, as in a Python simulation."""
 
 import numpy as np
 
@@ -13,14 +13,14 @@ STAGES = {"keep_probability": 0.9, "add_probability": 0.02, "report_probability"
 
 
 def _floor(case):
-    """Two products a rating, one of its error and one of the step, and one for each vector that is sent and noised."""
-    products = case.data.n_interactions * 2 + 2 * len(case.spoken.items)
+    # Each rating has a product for its error and one for the step.  Each reported vector has two products.
+    products = case.data.n_interactions * 2 + 2 * len(case.reported.items)
     return floor_seconds(hardware.instruction_set(), flops=2 * products * N_FACTORS)
 
 
 @with_ratios("time_round", floor=_floor)
 class Round:
-    """100,000 ratings of 1,000 users and some 45,000 virtual errors, with noise on every vector."""
+    """100,000 ratings of 1,000 users and about 45,000 virtual errors, with noise on every vector."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "fastfedrec_denoised", "numpy"),)
@@ -31,7 +31,7 @@ class Round:
         self.state = self.model.initial_state(self.data, self.key)
         self.total = self._fastfedrec().arrays
         (devices,) = self.model._devices.values()
-        self.spoken = devices.reported
+        self.reported = devices.reported
         if impl == "numpy":
             self._check_numpy()
         self.run = self._numpy if impl == "numpy" else self._fastfedrec
@@ -54,25 +54,28 @@ class Round:
             rated = np.zeros(data.n_items, dtype=bool)
             rated[data.indices[part]] = True
             answer = answers[u] < np.where(rated, 0.9, 0.02)
-            said = rng.random(data.n_items) < np.where(answer, 0.9, 0.01)
-            own = v[rated] @ users[u] - data.values[part]
-            errors = rng.choice(own, data.n_items)
-            errors[rated] = own
-            items = np.flatnonzero(said)
+            is_reported = rng.random(data.n_items) < np.where(answer, 0.9, 0.01)
+            rating_errors = v[rated] @ users[u] - data.values[part]
+            errors = rng.choice(rating_errors, data.n_items)  # virtual items get the error of a random rating
+            errors[rated] = rating_errors
+            items = np.flatnonzero(is_reported)
             total[items] += errors[items, None] * users[u] + deviation * rng.normal(size=(len(items), N_FACTORS))
             counts[items] += 1
-            step = users[u] - rate * own @ v[rated] / len(own) + np.sqrt(rate / len(own)) * rng.normal(size=N_FACTORS)
-            users[u] = step / (1 + rate / (2 * len(own)) * self.state.precision.diagonal())
+            n_rated = len(rating_errors)
+            noise = np.sqrt(rate / n_rated) * rng.normal(size=N_FACTORS)
+            step = users[u] - rate * rating_errors @ v[rated] / n_rated + noise
+            users[u] = step / (1 + rate / (2 * n_rated) * self.state.precision.diagonal())
         return total, counts
 
     def _check_numpy(self):
-        """Drawn by another generator: as many vectors, and noise as large."""
+        """Check that both rounds report the same number of vectors, with noise of the same variance."""
+        # The generators differ, so the vectors themselves cannot be compared.
         ours, (total, counts) = self.total["total"].view(np.int64), self._numpy()
-        sent = np.isin(self.spoken.kinds, (RATED, VIRTUAL)).sum()
-        if ours[:, -1].sum() != sent or WITHHELD not in self.spoken.kinds or abs(counts.sum() / sent - 1) > 0.02:
-            raise AssertionError("NumPy speaks of another number of items")
-        heard = counts > 20
-        sums = ours[heard, :-1] / 2.0**32, total[heard]
-        spread = [np.mean(x**2 / n[heard, None]) for x, n in zip(sums, (ours[:, -1], counts), strict=True)]
+        sent = np.isin(self.reported.kinds, (RATED, VIRTUAL)).sum()
+        if ours[:, -1].sum() != sent or WITHHELD not in self.reported.kinds or abs(counts.sum() / sent - 1) > 0.02:
+            raise AssertionError("NumPy reports another number of items")
+        frequent = counts > 20
+        sums = ours[frequent, :-1] / 2.0**32, total[frequent]
+        spread = [np.mean(x**2 / n[frequent, None]) for x, n in zip(sums, (ours[:, -1], counts), strict=True)]
         if abs(spread[0] / spread[1] - 1) > 0.1:
-            raise AssertionError("NumPy's noise is another")
+            raise AssertionError("NumPy's noise has another variance")

@@ -1,4 +1,4 @@
-"""DPSubspace: the sums of a round of projections, 20,000 users x 10,000 items, 30 items a user; two threads."""
+"""DPSubspace: the sums of a round of projections, 20,000 users x 10,000 items, 30 items each; two threads."""
 
 import numpy as np
 import scipy.sparse
@@ -14,10 +14,8 @@ N_COLUMNS = 64
 
 
 def _floor(case):
-    """For each interaction: an encoder's row, itself and times a number, into the user; the user's row into the item.
-
-    Both rows are read where the caches have them, 2 and 8 bytes an entry.
-    """
+    # Each interaction adds an encoder's row, twice, to the user's sums, and the user's row to the item's sums.  Both
+    # rows are read from the cache, with 2 and 8 bytes for each entry.
     entries = N_COLUMNS * case.data.n_interactions
     working_set = SIZES["second-level cache"]
     return floor_seconds(
@@ -27,7 +25,7 @@ def _floor(case):
 
 @with_ratios("time_projection_sums", floor=_floor, threads=N_THREADS)
 class ProjectionSums:
-    """The clients' part: sparse products; SciPy's are in double precision, and not exact."""
+    """Clients' sparse products, against SciPy's in double precision, which are not exact."""
 
     param_names = ("impl",)
     params = (("fastfedrec", "scipy"),)
@@ -41,9 +39,9 @@ class ProjectionSums:
         self.system = ProjectionSum(LayeredGaussian(UNIT), Key.from_seed(1), 0.0, 0)
         self.rows = self.data.to_scipy()
         self.run = self._kernel if impl == "fastfedrec" else self._scipy
-        found, expected = self._kernel() / UNIT, self._scipy()
-        if not np.allclose(found, expected, atol=1e-2 * np.abs(expected).max()):
-            raise AssertionError(f"the two differ by up to {np.abs(found - expected).max()}")
+        got, expected = self._kernel() / UNIT, self._scipy()
+        if not np.allclose(got, expected, atol=1e-2 * np.abs(expected).max()):
+            raise AssertionError(f"the two differ by up to {np.abs(got - expected).max()}")
 
     def time_projection_sums(self, impl):
         self.run()
