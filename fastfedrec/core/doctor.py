@@ -37,8 +37,9 @@ def report() -> dict[str, Any]:
         - "version", "python", "platform";
         - "build": whether it has "openmp", and the number of "levels" of vector code (see `fastfedrec.hardware`);
         - "instruction_sets": the "available" ones and the one "in_use";
-        - "threads": the number "n" of threads for n_threads=0; the "limits", of which it is the minimum; the "processors"
-          of the machine; whether this process is "forked" from one that had imported the package, and so has one thread;
+        - "threads": the number "n" of threads for n_threads=0; the "limits", of which it is the minimum; the number of
+          "processors" of the machine; whether this process is "forked" from one that had imported the package, and so
+          has one thread;
         - "blas" and "openmp": every loaded library with its number of threads;
         - "numba": "version", "threading_layer", "cache" folder, and whether the folder is "writable";
         - "packages": versions of required packages; "extras": versions of optional packages by extra; None for a
