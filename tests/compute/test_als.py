@@ -87,7 +87,7 @@ def test_every_width_equals_the_twin(n_factors, dtype, use_values):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_every_instruction_set_and_width_equals_the_twin(dtype):
     data = lengths_from_none_to_all(300)
-    # A weight of 1e6 leaves most users a system of condition 1e6, of which the twin's own solution is good to 1e-8.
+    # A weight of 1e6 gives most systems a condition number of 1e6, and the twin an error of 1e-8.
     tolerance = {0.0: TOLERANCE, 2.0: TOLERANCE, 1e-30: TOLERANCE, 1e6: {np.float32: 1e-4, np.float64: 1e-7}}
     for n_factors in EVERY_KIND_OF_WIDTH:
         v, start = factors(300, n_factors, dtype), factors(data.n_users, n_factors, dtype, 2)
@@ -157,7 +157,7 @@ def test_a_user_whom_float32_cannot_solve_keeps_its_own_regularization():
 def test_users_of_many_factors_equal_the_twin(
     instruction_set, seed, n_factors, n_more_items, dtype, regularization, weight, use_values
 ):
-    # By conjugate gradients, if V'V is regular enough and the weights are small; by a matrix of their own, if not.
+    # The solver takes conjugate gradients if V'V is regular and weights are small, else a matrix for each user.
     n_items = n_factors + n_more_items
     lengths = [0, 1, 2, 3, 4, 5, 8, 9, 16, 17, n_factors // 2, n_factors - 1, n_factors, n_factors + 1, n_items]
     data, v = users_of(lengths, n_items, seed), factors(n_items, n_factors, dtype, seed)
@@ -400,7 +400,7 @@ def test_bad_arguments_are_named(changes, error, message):
 def test_results_are_written_where_the_caller_says(dtype, n_factors):
     data, v = ratings(9, 30), factors(30, n_factors, dtype)
     arguments = {"regularization": 1.0, "confidence_weight": 2.0}
-    expected, out = als.solve_users(data, v, **arguments), factors(9, n_factors, dtype, 1)  # of which nothing may stay
+    expected, out = als.solve_users(data, v, **arguments), factors(9, n_factors, dtype, 1)  # which must be overwritten
     assert als.solve_users(data, v, out=out, **arguments) is out
     np.testing.assert_array_equal(out, expected)
     start = factors(9, n_factors, dtype, 2)
@@ -409,7 +409,7 @@ def test_results_are_written_where_the_caller_says(dtype, n_factors):
     np.testing.assert_array_equal(out, expected)
     als.solve_users(data, v, solver="cg", start=start, out=start, **arguments)  # over itself
     np.testing.assert_array_equal(start, expected)
-    als.solve_users(data, v, solver="cg", out=out, **arguments)  # from zeros, whatever was there
+    als.solve_users(data, v, solver="cg", out=out, **arguments)  # from zeros and not from the old contents
     np.testing.assert_array_equal(out, als.solve_users(data, v, solver="cg", **arguments))
     with pytest.raises(ValueError, match="out must not share memory"):
         als.solve_users(data, v, out=v[:9], **arguments)

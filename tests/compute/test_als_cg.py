@@ -1,4 +1,4 @@
-"""A few steps of conjugate gradients from a start, where ALS is asked for them: the twin's, and where they lead."""
+"""A few steps of conjugate gradients from a start, as ALS takes them with solver="cg"."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What users' systems of ALS share: V'V, and the coordinates in which conjugate gradients find it tridiagonal."""
+"""Shared parts of all users' ALS systems: V'V, and the coordinates in which it is tridiagonal."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ from fastfedrec._kernels.compute import als as kernel
 @settings(max_examples=30)
 @given(
     seed=seeds(),
-    n_rows=st.one_of(st.integers(0, 40), st.sampled_from([63, 64, 65, 511, 512, 513, 1100])),  # what is packed ends
+    n_rows=st.one_of(st.integers(0, 40), st.sampled_from([63, 64, 65, 511, 512, 513, 1100])),  # end of the packed part
     n_factors=st.one_of(st.integers(1, 40), st.sampled_from([64, 100, 256])),
     dtype=st.sampled_from(DTYPES),
 )
@@ -46,7 +46,7 @@ def _items(kind, n_items, n_factors, dtype):
         v[:] = 0
     elif kind == "rank one":
         v = np.outer(v[:, 0], v[0]) / n_factors  # a condition at which rounding does not decide a third step
-    elif kind == "orthogonal":  # V'V is diagonal, and there is nothing to rotate
+    elif kind == "orthogonal":  # V'V is diagonal, so no rotation is needed
         v = np.eye(n_items, n_factors) * rng.uniform(1, 2, n_factors)
     elif kind == "zero columns":
         v[:, ::3] = 0
@@ -58,7 +58,7 @@ def _items(kind, n_items, n_factors, dtype):
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["any", "zeros", "rank one", "orthogonal", "zero columns", "far apart"])
-@pytest.mark.parametrize("n_factors", [48, 49, 64, 100])  # to 48, the coordinates are those of the factors
+@pytest.mark.parametrize("n_factors", [48, 49, 64, 100])  # up to 48 factors the coordinates equal the factors
 def test_steps_are_those_of_the_twin_whatever_the_spectrum(instruction_set, dtype, kind, n_factors):
     data, v = lengths_from_none_to_all(150), _items(kind, 150, n_factors, dtype)
     start = factors(data.n_users, n_factors, dtype, 2)

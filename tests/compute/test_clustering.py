@@ -1,4 +1,4 @@
-"""k-means: against its definition in double, by what a fixed point must be, and by the law of its first centres."""
+"""k-means: its definition in double, its fixed points, and the distribution of its initial centres."""
 
 import dataclasses
 import itertools
@@ -172,7 +172,7 @@ def test_rows_far_away_are_scored_where_scores_tell_them_apart(dtype, place):
 @pytest.mark.parametrize("n_columns", [2, 9])
 def test_the_objective_is_that_of_rows_around_the_origin(dtype, place, n_columns):
     x, start = spots(*place, dtype, n_columns)
-    # What a double holds of these numbers is exact, and so is their distance from a place among them, to ten digits.
+    # These numbers are exact in double, and so are their distances to ten digits.
     middle = x.astype(float).mean(axis=0)
     labels, centers, objective = naive.lloyd(x - middle, start - middle, 30)
     for rows_of_them in (x, full(x)):
@@ -284,7 +284,7 @@ def multiples(n, m, unit, seed):
 
 
 def rounded_of(data, n_clusters):
-    """Whether it pays or not."""
+    """Round rows to bytes for any number of clusters, whether or not it saves time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clustering, "_MIN_ROUNDED_CLUSTERS", 1)
         return clustering._Rounded.of(data, n_clusters)
@@ -295,7 +295,7 @@ def columns_of(data, centers):
 
 
 def both_labels(data, centers, n_threads=1, **change):
-    """Of sums of all centres, and with centres in 8 bits."""
+    """Return labels from all centres at full precision, and from centres of 8 bits."""
     columns, rounded = columns_of(data, centers), rounded_of(data, len(centers))
     labels = clustering._assign(data, columns, n_threads)
     rounded = dataclasses.replace(rounded, **change)

@@ -1,4 +1,4 @@
-"""What the kernels' functions take: matrices of any layout, interactions, and arrays of any library on the CPU."""
+"""Inputs of the kernels' functions: matrices of any layout, interactions, and arrays of any library on the CPU."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ DATA = Interactions.from_scipy(scipy.sparse.csr_array(DENSE))
 FACTORS = RNG.normal(size=(12, 4)).astype(np.float32)
 USERS = RNG.normal(size=(30, 4)).astype(np.float32)
 
-#: Functions of rows of users x items: what they give, as arrays.
+#: Functions of rows of users x items, with their results as arrays.
 OF_ROWS = {
     "als.solve_users": lambda x: als.solve_users(
         x, FACTORS, regularization=0.1, confidence_weight=1.0, use_values=True
@@ -37,7 +37,7 @@ OF_ROWS = {
     "sgd.fit_factors validation": lambda x: sgd.fit_factors(x, n_epochs=2, key=KEY, validation=CSR).validation_losses,
     "client_examples": lambda x: draw_examples(x, Events.from_interactions(x), np.arange(30), 2, key=KEY).items,
 }
-#: Those that take what is not there as not observed, or as 0, and every entry of a dense array as an entry.
+#: Functions for which a missing entry is unobserved or 0, and every entry of a dense array is an entry.
 OF_TABLES = {
     "nmf.fit_nmf": lambda x: nmf.fit_nmf(x, 3, regularization=0.1, key=KEY).item_factors,
     "nmf.solve_rows_nonnegative": lambda x: nmf.solve_rows_nonnegative(x, abs(FACTORS), regularization=0.1),

@@ -1,4 +1,4 @@
-"""Ranks of held-out items by 16-bit products: whole vectors of items, what is left over, and what follows the last."""
+"""Ranks of held-out items by 16-bit products: whole vectors of items, remainders, and memory after the last item."""
 
 import numpy as np
 import pytest

@@ -247,7 +247,7 @@ def test_interactions_that_hold_every_item_are_an_array(solver):
 @pytest.mark.parametrize("form", ["sparse", "dense", "weighted dense"])
 @pytest.mark.parametrize("regularization", [0.0, 1.0])
 def test_multiplicative_steps_have_zeros_where_nothing_was_liked(form, regularization):
-    """Rows and items without entries, or with ratings of 0 alone: 0 / 0 where nothing is regularized."""
+    """Rows and items without entries, or with ratings of 0 alone, give 0 / 0 without regularization."""
     x, held, _, weights = problem(9, 8, 1, 6)
     x[2], x[:, 5] = 0, 0
     held[4], held[:, 1] = False, False
@@ -322,4 +322,4 @@ def test_threads_do_not_change_a_bit(instruction_set, form, solver):
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
-# Nothing here is random but the first factors, which no claim rests on.
+# Only the initial factors are random, and no claim depends on them.

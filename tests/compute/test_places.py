@@ -19,7 +19,7 @@ def interactions_of(mask):
 
 @st.composite
 def cases(draw):
-    """Disjoint masks of what is held out and of what is seen; rows without either; items beyond one block of scores."""
+    """Disjoint masks of held-out and seen items, rows without either, and items beyond one block of scores."""
     shape = draw(st.integers(1, 9)), draw(st.sampled_from([1, 7, 64, 65, 300, 1100]))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     held_out, seen = (draw(st.sampled_from([0.0, 0.02, 0.3, 0.6])) for _ in range(2))
@@ -35,7 +35,7 @@ def expected_places(scores, held_out, seen):
 
 
 def numpy_places(scores, held_out, seen):
-    """The same by NumPy, for sizes at which the twin is slow; equal to it where both are asked."""
+    """The same counts by NumPy, for sizes at which the twin is slow; a test compares both."""
     above, same = [], []
     for u, item in zip(*np.nonzero(held_out), strict=True):
         above.append(int((scores[u][~seen[u]] > scores[u, item]).sum()))

@@ -140,7 +140,7 @@ def test_ranks_of_every_number_of_lines_equal_naive(n_factors):
 @pytest.mark.parametrize("n_factors", [1, 3, 9, 16, 31, 64, 100])
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 def test_ranks_of_close_equal_huge_and_tiny_items_equal_naive(instruction_set, n_factors, dtype):
-    """Where rounding to 16 bits does not tell two items apart, and where it is not possible at all."""
+    """Factors for which rounding to 16 bits cannot order two items, or is impossible."""
     rng = np.random.default_rng(12)
     users, items = (rng.integers(-255, 256, (n, n_factors)).astype(dtype) for n in (40, 300))
     items[100:200] = items[:100]
@@ -176,7 +176,7 @@ def test_rows_with_too_few_unseen_items_end_with_seen_ones():
 
 
 def rounding_bound(users, items):
-    """How far the stated order and precision may be from the exact inner products."""
+    """Return the bound on the error of inner products in the stated order and precision."""
     magnitudes = np.abs(users).astype(np.float64) @ np.abs(items).astype(np.float64).T
     return users.shape[1] * np.finfo(np.result_type(users, items)).eps * magnitudes
 
@@ -319,7 +319,7 @@ def test_empty_input():
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [1], [[0]], [1]), ValueError, "held_out_items must be in"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[1]], [1]), ValueError, "other_items must be in"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [0], [1]), ValueError, "other_items must be integers"),
-        # Out of range also where it would wrap to 0, and in the last of several rows, with nothing held out in it.
+        # Numbers out of range include one that wraps to 0, and one in a last row without a held-out item.
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[2**32]], [1]), ValueError, "got 4294967296 to 4294"),
         (lambda d: held_out_ranks_factors([[1.0]], [[1.0]], [0], [[-(2**32)]], [1]), ValueError, "got -4294967296 to"),
         (

@@ -26,7 +26,7 @@ def from_every_score(users, items, n, seen, n_threads=1):
 
 
 def screened(users, items, n, seen, n_threads=1):
-    """What `recommend_factors` gives, and for which users; -1 and NaN for the others."""
+    """Return the results of `recommend_factors` and their users; -1 and NaN for other users."""
     out, scores = np.full((len(users), n), -1, np.int32), np.full((len(users), n), np.nan, users.dtype)
     left = np.ones(len(users), np.int8)
     kernel.recommend_screened(users, items, *seen, out, scores, left, np.zeros(n_threads, np.int64), n_threads)

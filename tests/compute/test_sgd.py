@@ -166,7 +166,7 @@ def visits(n_tasks, n_blocks, waits):
 
     Where tasks do not wait for each other, all others are sure to be done before its second visit.
     """
-    starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating a block, whose value is the pair of blocks
+    starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating for each pair, which is its value
     records = np.empty(n_blocks**2, dtype=blocks.record_type(np.float64))
     length = 8  # rows of a block, so that biases too are whole lines of cache
     for j, k in np.ndindex(n_blocks, n_blocks):
@@ -209,7 +209,7 @@ def test_tasks_of_a_phase_share_no_row(n_tasks):
 
 
 def phases_share_nothing(met, n_tasks):
-    """Whether each n_tasks-th of the visits is one phase, in which no two tasks have a row in common."""
+    """Return whether each phase of n_tasks visits has no row in two tasks."""
     length = len(met) // n_tasks
     for first in range(0, len(met), length):
         phase = met[first : first + length]
@@ -229,14 +229,14 @@ def test_every_row_meets_the_strata_in_order(n_tasks):
 
 
 def strata_are_in_order(met):
-    """Whether every block, of users and of items, is met in stratum 0, then 1, and so on."""
+    """Return whether every block of users and of items is visited in stratum 0, then 1, and so on."""
     strata = [[x[1] ^ x[2] for x in met if x[side] == block] for side in (1, 2) for block in range(8)]
     return strata == [list(range(8))] * 16
 
 
 @pytest.mark.parametrize("n_tasks", [1, 2])
 def test_four_strata_of_four_blocks_meet_four_blocks(n_tasks):
-    """Which is less than a stratum of all of them has, so that a cache may hold it."""
+    """This is less than a stratum of all blocks, so that a cache may hold it."""
     met = [x for x in visits(n_tasks, 8, waits=True) if x[0] == 0]
     for first in range(0, len(met), 16):
         assert [len({x[side] for x in met[first : first + 16]}) for side in (1, 2)] == [4, 4]
@@ -389,7 +389,7 @@ def test_neighbours_share_no_row():
     records = np.zeros(700, dtype=blocks.record_type(np.float32))
     records["user"], records["item"] = rng.integers(30, size=(2, 700))
     records["rating"] = range(700)
-    records["user"][500:] = 7  # the second block has one user: nothing can be parted
+    records["user"][500:] = 7  # the second block has one user, so no split is possible
     assert sum(shares_a_row_with_the_three_before(records[:500])) > 50  # as they came
     starts, words = np.array([0, 500, 700, 700, 700], dtype=np.uint64), Key.from_seed(1).words("test", size=700)
     blocks.shuffle_blocks(words, starts, records, 0, 1)

@@ -1,4 +1,4 @@
-"""Whole fits by SGD: never a number that is not one, which epoch is kept, what is refused, and what is learnt."""
+"""Whole fits by SGD: finite results, the selected epoch, errors, and accuracy."""
 
 import math
 import warnings
@@ -90,7 +90,7 @@ def test_divergence_is_told_and_undone(dtype):
 
 
 def test_a_model_that_only_its_last_epoch_ruined_is_undone():
-    # One rating: the loss before the only step is that of the start, whatever the step did.
+    # With one rating the loss before the only step equals the loss of the start.
     with pytest.warns(RuntimeWarning, match="diverged in epoch 1"):
         model = fit(([0], [0], [3.0]), learning_rate=1e3, n_epochs=1, biases=False)
     assert (model.stopped, model.epoch) == ("diverged", 0)

@@ -12,7 +12,7 @@ from fastfedrec.mechanisms import DiscreteLaplace, ExponentialMechanism, clippin
 RATINGS = Interactions.from_arrays([0, 0, 1, 2], [0, 1, 1, 2], [1.0, 2.0, 3.0, 4.0])
 SEED = Key.from_seed(0)
 
-#: Functions of an array, what to give them, and its name.
+#: Functions of an array, with their arguments and the name of the array.
 DOORS = {
     "solve_users": (lambda x: als.solve_users(RATINGS, x, regularization=0.1, confidence_weight=1.0),
                     np.ones((3, 2)), "item_factors"),
@@ -117,14 +117,14 @@ class Unreadable:
 
 
 class LikeJax(Unreadable):
-    """As BCOO and BCSR of JAX."""
+    """Stand-in for BCOO and BCSR of JAX."""
 
     def todense(self):
         raise AssertionError("the array was made dense")
 
 
 class LikePyData(LikeJax):
-    """As COO of PyData's sparse."""
+    """Stand-in for COO of PyData's sparse."""
 
     def to_scipy_sparse(self):
         raise AssertionError("the array was made another one")
@@ -134,7 +134,7 @@ class LikePyData(LikeJax):
 
 
 class OnMeta:
-    """As a tensor of PyTorch on the meta device, which has no memory."""
+    """Stand-in for a PyTorch tensor on the meta device, which has no memory."""
 
     def __init__(self, array):
         self.shape, self.ndim, self.dtype = array.shape, array.ndim, array.dtype
@@ -207,7 +207,7 @@ def test_what_lets_its_numbers_out_is_taken(make):
 @pytest.mark.parametrize("kind", [np.float16, np.bool_, np.int8, np.float32, np.float64])
 @pytest.mark.parametrize("called", ROWS_OF_USERS)
 def test_dense_rows_of_narrow_types_are_those_of_wider_ones(called, kind):
-    """Of random bits, since every type holds them; float16 and bool become float32, which is exact."""
+    """The numbers are random bits, which every type holds exactly; float16 and bool become float32."""
     rows = (np.random.default_rng(1).random((3, 3)) < 0.5).astype(kind)
     wide = rows.astype(np.float32 if rows.dtype.itemsize < 8 and rows.dtype.kind in "fb" else np.float64)
     np.testing.assert_equal(answer(called, rows), answer(called, wide))

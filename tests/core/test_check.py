@@ -61,7 +61,7 @@ def test_decimals_are_the_decimal_number(value):
 def test_a_fraction_of_numpy_integers_is_rebuilt():
     spoilt = Fraction(np.int32(65536))
     with np.errstate(over="ignore"):
-        assert spoilt * spoilt != 2**32  # or there would be nothing to mend
+        assert spoilt * spoilt != 2**32  # otherwise the test would be empty
     assert check_exact("x", spoilt) ** 2 == 2**32
     assert check_exact("x", np.int32(65536)) ** 2 == 2**32
 

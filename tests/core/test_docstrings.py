@@ -1,4 +1,4 @@
-"""Docstrings say the same things in the same words, though each writes down its own alone."""
+"""Docstrings have equal texts for shared parameters, and each file contains only its own part."""
 
 import inspect
 

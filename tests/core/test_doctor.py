@@ -1,4 +1,4 @@
-"""The doctor: what it says is what is there, each known conflict is named, and it works where things are missing."""
+"""The doctor: its facts are true, it names each known conflict, and it works if packages or files are missing."""
 
 import copy
 import json
@@ -145,9 +145,7 @@ def test_a_bound_thread_is_named():
     found["environment"] = {"OMP_PROC_BIND": "false"}
     assert problems(found) == []
     found["environment"] = {"OMP_PROC_BIND": "close"}
-    assert problems(found) == [
-        "OMP_PROC_BIND binds this thread to 1 of 8 processors, and n_threads=0 uses no others."
-    ]
+    assert problems(found) == ["OMP_PROC_BIND binds this thread to 1 of 8 processors, and n_threads=0 uses no others."]
 
 
 def test_other_processors_need_no_avx(monkeypatch):

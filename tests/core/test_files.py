@@ -152,7 +152,7 @@ def test_a_path_of_any_kind_is_the_same_path(tmp_path, kind):
 
 
 def test_a_new_folder_is_its_owners_and_takes_nothing_of_others_away(tmp_path):
-    """Also what has the name that an unfinished folder might have had."""
+    """This includes files with the name of an unfinished folder."""
     theirs = tmp_path / "plays.partial"
     theirs.mkdir()
     (theirs / "precious").write_text("theirs")

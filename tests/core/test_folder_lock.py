@@ -1,4 +1,4 @@
-"""Folders whose files stand for noise: one process at a time, until it ends, however it ends."""
+"""Folders with state for noise: one process at a time, until it ends in any way."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Which vector code runs: what the processor has, chosen, forced, restored, and in every kernel that has any."""
+"""Selection of vector code: detected, chosen, forced and restored, in every kernel with vector code."""
 
 import ast
 import importlib
@@ -25,7 +25,7 @@ KERNELS = Path(__file__).resolve().parents[2] / "_kernels"
 
 
 def uses_vector_code(path):
-    """Whether a source reaches `_levels.h` through what it cimports, includes or declares extern."""
+    """Return whether a source reaches `_levels.h` through a cimport, an include or an extern declaration."""
     text = path.read_text()
     names = re.findall(r"from _kernels\.([\w.]+) cimport", text)
     headers = re.findall(r'"_kernels/([\w/]+\.h)"', text)
@@ -35,7 +35,7 @@ def uses_vector_code(path):
 
 
 def kernels():
-    """(name, source) of every kernel but the one that asks the processor what it is."""
+    """(name, source) of every kernel except the one that detects the processor."""
     for path in sorted(KERNELS.rglob("*.pyx")):
         name = path.relative_to(KERNELS).with_suffix("").as_posix().replace("/", ".")
         if name != "core.hardware":
@@ -126,7 +126,7 @@ def test_random_words_are_the_same_on_every_instruction_set(size):
 
 
 def shared_between_levels(sources, folder):
-    """Symbols that the code of two levels defines, and of which a linker would keep one for both.
+    """Symbols that the code of two levels defines; a linker would use one definition for both.
 
     Compiled without optimization, so that no inline function vanishes into its callers.
     """
@@ -161,7 +161,7 @@ needs_levels = pytest.mark.skipif(
 
 
 def included(source):
-    """Headers that a source includes, by name: those of the compiler, and of ours, which are followed."""
+    """Headers that a source includes, directly or through headers of this project, by name."""
     found, to_read = set(), [source]
     while to_read:
         for name in set(re.findall(r'^#\s*include [<"]([^>"]+)[>"]', to_read.pop().read_text(), re.MULTILINE)) - found:

@@ -1,4 +1,4 @@
-"""What notebooks show: no text adds a tag, and every cell is read back as it was."""
+"""HTML in notebooks: no text adds a tag, and a parser reads back every cell."""
 
 from html.parser import HTMLParser
 

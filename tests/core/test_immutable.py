@@ -1,4 +1,4 @@
-"""What a constructor checked stays so: kernels and guarantees rely on it."""
+"""Checked attributes cannot change, since kernels and guarantees rely on them."""
 
 import copy
 import functools
@@ -78,7 +78,7 @@ def test_nothing_that_a_mechanism_claims_can_be_changed(name):
 
 
 def parts_of(made):
-    """Everything that an object holds, whatever holds it, with the way there."""
+    """Yield every object that an object refers to, directly or not, with its path."""
     seen, waiting = {}, [("", made)]
     while waiting:
         way, part = waiting.pop()

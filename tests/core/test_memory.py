@@ -1,4 +1,4 @@
-"""What memory there is, and models of pairs of items that need more: refused before anything is allocated."""
+"""Limits of memory, and models of pairs of items that exceed them: an error precedes every allocation."""
 
 import os
 import subprocess
@@ -70,7 +70,7 @@ def test_what_a_fit_is_said_to_need_is_what_it_takes(name):
         # The eigenvectors of so few items are more than all pairs; the release is kept beside the matrix for training.
         bytes_a_pair = 8 + denoising_bytes(1200) / 1200**2
     data = datasets.generate_implicit(400, 1200, key=KEY)
-    make().fit(data.select_items(range(50)), key=KEY)  # what is loaded or compiled at the first fit is not counted
+    make().fit(data.select_items(range(50)), key=KEY)  # the memory of loaded modules is not counted
     tracemalloc.start()
     make().fit(data, key=KEY)
     peak = tracemalloc.get_traced_memory()[1]
@@ -99,7 +99,11 @@ def test_what_a_sketch_is_said_to_need_is_what_it_takes(n_rotations, monkeypatch
 def test_a_model_that_does_not_fit_says_how_much_and_what_to_do(name, monkeypatch):
     make, bytes_a_pair = PAIRS[name]
     monkeypatch.setattr(memory, "memory_bytes", lambda: 16 * GB)
-    remedy = r"the most used items \(top_items=5_000\), or ImplicitALS" if name == "EASE" else r"private choice \(choose_items\)"
+    remedy = (
+        r"the most used items \(top_items=5_000\), or ImplicitALS"
+        if name == "EASE"
+        else r"private choice \(choose_items\)"
+    )
     message = (
         rf"interactions must have fewer items: {name} of 1,000,000 items needs {bytes_a_pair} TB of memory, which "
         rf"grows with their square, and there are 16 GB; .*{remedy}"
@@ -107,7 +111,7 @@ def test_a_model_that_does_not_fit_says_how_much_and_what_to_do(name, monkeypatc
     ledger = accounting.Ledger()
     with pytest.raises(ValueError, match=message):
         make().fit(of_items(1_000_000), key=KEY, ledger=ledger)
-    assert not ledger.events  # nobody has paid for it
+    assert not ledger.events  # the key and the ledger are unused
 
 
 def test_what_is_advised_fits(monkeypatch):
@@ -173,7 +177,7 @@ def test_a_worker_looks_at_its_own_memory_before_it_adds_up(model, n_bytes):
                 system.local_round(state, data, KEY, 0, n_threads=1)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            assert peak < 256**2  # nothing was allocated
+            assert peak < 256**2  # no memory was allocated
     with memory_share(12_345):
         assert memory_bytes() == 12_345
     assert memory_bytes() != 12_345

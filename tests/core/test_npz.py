@@ -90,7 +90,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked(tmp_path):
         Archive(file)
     assert tracemalloc.get_traced_memory()[1] < 10**7
     tracemalloc.stop()
-    # The directory says that it is small, and it is not.
+    # The directory states a smaller size than the member has.
     size = struct.pack("<L", 1470 * 2**20 + len(member(header_of("'<f8'", f"({1470 * 2**17},)"))))
     lying = out.getvalue().replace(size, struct.pack("<L", 256))
     with opened(tmp_path / "lying", lying) as file, pytest.raises(ValueError, match="a cannot be read"):

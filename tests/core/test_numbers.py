@@ -19,7 +19,7 @@ from fastfedrec import Key, als, load, nmf, ranking
 from fastfedrec.systems.recommender import Recommender
 
 NUMERIC = re.compile(r"\b(int|float|Fraction)\b")
-ARRAYS = re.compile(r"_nested_sequence|_dtype_like")  # of whatever makes an array or a dtype, as NumPy 2.0 spells it
+ARRAYS = re.compile(r"_nested_sequence|_dtype_like")  # NumPy 2.0's types of array-likes and dtype-likes
 CASES = numbers_mechanisms.MECHANISMS, numbers_mechanisms.ACCOUNTING, numbers_case.FUNCTIONS
 PREFIXES = "mechanisms.", "accounting.", ""
 
@@ -62,7 +62,7 @@ def numeric_parameters(target):
 
 
 def is_numeric(annotation):
-    """Of a number, or of a number and other things that are no array."""
+    """Functions of a number and of other arguments that are not arrays."""
     if "Callable" in annotation or (ARRAYS.search(annotation) and not NUMERIC.match(annotation)):
         return False
     return bool(NUMERIC.search(annotation))
@@ -88,7 +88,7 @@ def each(value, kind):
 
 
 def misfits(target, case):
-    """(argument, kind, what happened) wherever a number of some type is neither the same number nor refused by name."""
+    """Yield (argument, kind, result) for each number that is neither used exactly nor rejected by name."""
     case = complete(target, case)
     expected = run(target, case)
     for name, value in case[1].items():
@@ -190,13 +190,13 @@ def test_a_model_with_numpys_parameters_is_fitted_and_saved(name, tmp_path):
 
 
 def trained(make):
-    """How a network's clients are trained for so many epochs."""
+    """Train a network's clients for a number of epochs."""
     bind, arguments = make
     return lambda n: bind(None)(**(arguments | {"n_epochs": n}))
 
 
 R = numbers_case.rated()
-#: What counts in 32 bits in a kernel, or is multiplied by other counts: the argument's name, and a call with it.
+#: Arguments that a kernel stores in 32 bits or multiplies by other counts: name, and a call.
 COUNTS = {
     "solve_users": ("cg_steps", lambda n: als.solve_users(
         R, np.ones((40, 2)), regularization=1.0, confidence_weight=1.0, solver="cg", cg_steps=n)),
@@ -232,7 +232,7 @@ def test_a_count_that_would_wrap_in_a_kernel_is_refused_by_name(name, number):
         function(number)
 
 
-#: What no run can be made of, by the argument that the message must name, and that the caller has.
+#: Invalid arguments of runs, by the argument that the message must name.
 IMPOSSIBLE = [
     ("systems.private_prototypes.private_kmeans.private_kmeans", "epsilon", 1.7e308),
     ("systems.private_prototypes.private_kmeans.private_kmeans", "n_swaps", 2**62),
@@ -275,7 +275,7 @@ def test_what_is_impossible_is_refused_by_the_callers_own_name(name, argument, n
         bind(resolve(name))(**(arguments | {argument: number}))
 
 
-#: Of models: refused when they are made, or when they are fitted.
+#: Invalid arguments of models, which the constructor or `fit` must reject.
 IMPOSSIBLE_MODELS = [
     *((name, "epsilon", epsilon) for name in ("DPALS", "DPFMF", "DPGram", "DPSubspace") for epsilon in (1e13, 1e300)),
     ("DPALS", "n_rounds", 2**62),
@@ -338,7 +338,7 @@ def exempt(name):
 
 
 def uncovered(objects, called, models):
-    """What takes a number and is neither called nor exempt; (name, parameters)."""
+    """Yield (name, parameters) of functions of a number that are neither called nor exempt."""
     for name, value in objects:
         target = getattr(value, "__func__", value)
         if isinstance(target, property):
@@ -349,7 +349,7 @@ def uncovered(objects, called, models):
         if inspect.isclass(target) and target.__name__ in models:
             given |= models[target.__name__]
         elif short not in called and short.rsplit(".", 1)[-1] in ("fit", "serve", "recommend", "personalize"):
-            continue  # n_threads of Fit.resolve, and what test_recommender and test_model of PrivRec try
+            continue  # n_threads of Fit.resolve, and arguments that test_recommender and test_model of PrivRec cover
         if wanted - given and not (exempt(short) and short not in called):
             yield short, sorted(wanted - given)
 

@@ -1,4 +1,4 @@
-"""Bars are drawn where somebody sees them: on a terminal and in a notebook, and in no log."""
+"""Progress bars appear on a terminal and in a notebook, and not in a log."""
 
 import io
 import os

@@ -18,7 +18,7 @@ def test_bits_do_not_depend_on_threads(n_threads):
     np.testing.assert_array_equal(key.words_by_user("p", chosen, size=37, n_threads=n_threads), one)
     parts = [key.words_by_user("p", part, size=37, n_threads=2) for part in np.array_split(chosen, 7)]
     np.testing.assert_array_equal(np.concatenate(parts), one)
-    # Of long streams each thread writes parts.
+    # Each thread writes a part of a long stream.
     long = key.words_by_user("p", chosen[:3], size=20_001, n_threads=n_threads)
     np.testing.assert_array_equal(long[:, :37], one[:3])
     assert long[1].tolist() == naive.words(key._secret, "p", 0, int(chosen[1]), 20_001)
@@ -43,7 +43,7 @@ def test_equal_words_keep_their_order_and_last_bits_count(halves, n_threads):
 
 
 def test_words_of_one_part_are_sorted_too():
-    # As no stream is: all in a few of the parts, some of them in one place.
+    # Words unlike those of a stream: most of them are in few parts, and some are equal.
     words = np.r_[np.arange(20_000)[::-1], np.zeros(20_000, dtype=np.int64), np.arange(9)].astype(np.uint64)
     words[20_000:] += np.uint64(2**63)
     for n_threads in (1, 3):

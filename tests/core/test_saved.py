@@ -1,4 +1,4 @@
-"""Model files: what is written, who may read it, and that every field of it is looked at."""
+"""Model files: their contents, their permissions, and a check of every field."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def fitted(request, data):
 # ---- what is written ------------------------------------------------------------------------------------------------
 
 
-#: What a file leaves out on purpose: figures of raw data that were asked for, and everything that was sent.
+#: Attributes that files omit on purpose: statistics of raw data, and all messages.
 NOT_SAVED = {"history_", "records_", "decision_"}  # the last is None for a model from a file
 
 
@@ -62,7 +62,7 @@ def parts(value):
 
 
 def lost(before, after):
-    """Public attributes that are not what they were."""
+    """Public attributes that changed."""
     names = {name for model in (before, after) for name in vars(model) if name.endswith("_") and name[0] != "_"}
     kept = [{name: parts(value) for name, value in vars(model).items()} for model in (before, after)]
     return sorted(name for name in names - NOT_SAVED if kept[0].get(name) != kept[1].get(name))
@@ -265,7 +265,7 @@ def test_long_texts_that_compress_well_can_be_read_again(data, tmp_path, monkeyp
 
 
 def write_former(path, source):
-    """What 0.1.0 wrote of the same model."""
+    """Return the file that version 0.1.0 wrote for the same model."""
     header, arrays = read_model(source)
     header = {name: value for name, value in header.items() if name != "catalogue"}
     objects = {}
@@ -285,7 +285,7 @@ def test_files_of_the_first_release_are_read_and_checked_alike(fitted, data, tmp
     assert old.get_params() == fitted.get_params()
     for a, b in zip(old.recommend(data.user_ids, 5), fitted.recommend(data.user_ids, 5), strict=True):
         np.testing.assert_array_equal(a, b)
-    assert old.interactions_.catalogue == "data"  # nothing is known, so the worst is taken
+    assert old.interactions_.catalogue == "data"  # the old file does not state it, so the worst case applies
     for name in fitted._saved:
         write_former(tmp_path / "old", tmp_path / "new")
         change_array(tmp_path / "old", f"model.{name}", lambda array: array[..., None])

@@ -1,4 +1,4 @@
-"""Model files of strangers: what is refused, by file and field, before anything is made of it."""
+"""Untrusted model files: errors by file and field, before any object is made."""
 
 import contextlib
 import json
@@ -72,9 +72,9 @@ def test_rows_that_cannot_be_are_refused(name, function, data, tmp_path):
     document["arrays"][f"data.{name}"]["shape"] = list(arrays[f"data.{name}"].shape)
     path.write_bytes(pack(document, arrays))
     if name in ("user_ids", "item_ids", "global_user_ids") and function(np.arange(3)).tolist() == [2, 1, 0]:
-        load(path)  # other names, in another order: nobody can tell
+        load(path)  # other names in another order look the same
         return
-    # Ends of rows and numbers of items are looked at before what they are about.
+    # Row ends and numbers of items are checked before the data that they describe.
     with pytest.raises(ValueError, match=f"model' is not a model .*data[.:].*({name}|indptr|indices)"):
         load(path)
 

@@ -11,7 +11,7 @@ KEY = Key.from_seed(1)
 
 
 def table(rule, *, with_values=True):
-    """400 rows of 12 users and 9 items, of which most pairs are repeated."""
+    """400 rows of 12 users and 9 items, so that most pairs are repeated."""
     rng = np.random.default_rng(5)
     users, items = rng.integers(0, 12, 400), rng.integers(0, 9, 400)
     values = rng.integers(1, 6, 400).astype(float) if with_values else None

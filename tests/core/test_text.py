@@ -1,4 +1,4 @@
-"""Text as a terminal takes it: as wide, with nothing in it that it would act on, and what may have been meant."""
+"""Text for a terminal: its width, escaped control characters, and suggestions for misspelt names."""
 
 import re
 
@@ -36,7 +36,7 @@ def test_a_table_as_it_wants_and_as_the_terminal_has_room():
             "protected\nfrom: the\nserver,\nbehind a\nshuffler\nepsilon: 2.5\n\n"
             "protected\nfrom: the\npublic\nepsilon: 10"
         )
-    assert format_table(*table).count("\n") == 3  # and outside nothing is kept of it
+    assert format_table(*table).count("\n") == 3  # the limit ends with the block
 
 
 def test_letters_that_take_two_columns_and_none():
@@ -51,7 +51,7 @@ def test_letters_that_take_two_columns_and_none():
         ("DP-Grm", ["dp-gram", "fmf-ldp"], "dp-gram"),
         ("n-factor", ["n_factors", "n_rounds"], "n_factors"),
         ("svd", ["fmf-ldp", "ease"], None),
-        ("e" * 10**6, ["e" * 10**6 + "f"], None),  # nobody waits for what a file holds
+        ("e" * 10**6, ["e" * 10**6 + "f"], None),  # a long name from a file takes no time
     ],
 )
 def test_what_was_meant(given_name, known, meant):

@@ -1,4 +1,4 @@
-"""What a run keeps on disk: bound to its data and parameters, private, whole, and named where it is damaged."""
+"""Checkpoints of a run: bound to its data and parameters, private, complete, and named if damaged."""
 
 import contextlib
 import json
@@ -70,7 +70,7 @@ values = st.recursive(
 
 
 def known_as(value):
-    """What of a value is to be told apart."""
+    """Return the part of a value that a digest must distinguish."""
     if isinstance(value, np.ndarray):
         return "array", value.dtype.str, value.shape, value.tobytes()
     if isinstance(value, dict):
@@ -203,7 +203,7 @@ def test_stage_one_is_bound_too(tmp_path):
 
 
 def test_other_peoples_public_sequences_are_bound_too(tmp_path):
-    """The rounds start from what was learnt of them, so with others the same noise would hide other sums."""
+    """The rounds start from their statistics, so with other data the same noise would hide other sums."""
     options = {"stage1": "public", "stage1_options": {"n_rounds": 1, "cohort_size": 4, "length": 3}}
 
     def fit_with(public):
@@ -233,7 +233,9 @@ def test_the_noise_of_a_run_is_added_to_no_sums_of_other_arithmetic(tmp_path, mo
         (tmp_path / "b" / file).unlink()
     kept = {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     monkeypatch.setattr(checkpoint, "describe_arithmetic", other_arithmetic(**{name: "another"}))
-    with pytest.raises(OtherRunError, match=rf"other arithmetic \(key.json: {name} .* and not 'another'\), so its noise"):
+    with pytest.raises(
+        OtherRunError, match=rf"other arithmetic \(key.json: {name} .* and not 'another'\), so its noise"
+    ):
         fit(log(), tmp_path / "b")
     assert {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()} == kept
 
@@ -295,7 +297,7 @@ def test_no_digest_has_the_name_of_a_part_of_the_arithmetic(tmp_path, name):
 
 
 def test_files_of_two_runs_alike_but_for_their_names_are_not_mixed(tmp_path):
-    """Neither the data nor the parameters tell them apart, but the keys are two."""
+    """Data and parameters of the two runs are equal, and their keys differ."""
     for name in ("a", "b"):
         fit(log(), tmp_path / name)
     for name in ("state", "message-shard-0"):
@@ -367,7 +369,7 @@ def test_a_damaged_file_is_named_with_the_way_out_and_kept(tmp_path, monkeypatch
 
 
 def interrupted(data, folder, monkeypatch):
-    """A run that stops in its second round, whose message is kept."""
+    """A run that stops in its second round, after the message is stored."""
 
     def power_cut(self, state, update):
         if update.round == 1:

@@ -84,7 +84,7 @@ def test_a_hostile_shard_does_not_stop_the_run(data):
 
 
 class Deaf(LocalEngine):
-    """Whose server gets nothing that it can use in some rounds."""
+    """Engine that delivers no acceptable message in some rounds."""
 
     def __init__(self, is_lost=lambda round_number: True, says=None):
         super().__init__(2)
@@ -115,7 +115,7 @@ WITH_RATINGS = ("LaplaceRRSVD", "FedRec", "FedRecPlusPlus", "PrivatePrototypes")
 
 
 def case(name):
-    """A new model of this name, people whom it fits, and what else its `fit` takes."""
+    """Return a new model of this name, its users, and further arguments of its `fit`."""
     people = datasets.generate_implicit(50, 40, key=Key.from_seed(1), ratings=name in WITH_RATINGS)
     options = {"entities": np.arange(50) % 2} if name == "PrivatePrototypes" else {}
     return type(SYSTEMS[name])(**SYSTEMS[name].get_params()), people, options
@@ -129,7 +129,7 @@ def test_a_run_that_nobody_answered_has_no_model(name, says):
         NoAnswerError, match=r"nobody answered .* so there is no model .*(no acceptable|claims)"
     ) as caught:
         model.fit(people, key=Key.from_seed(2), engine=engine, ledger=ledger, **options)
-    assert caught.value.ledger.events  # what was sent is paid for, whether or not it arrived
+    assert caught.value.ledger.events  # a message costs its epsilon whether or not it arrived
     assert ledger.events
     assert caught.value.rejections == tuple(engine.rejections)
     assert engine.rejections[0].round == 0
@@ -151,7 +151,7 @@ def test_a_round_that_nobody_answered_among_others_is_a_note(data, lost):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name):
-    """Of all rounds the second: a system of several kinds of rounds has no model without one of them."""
+    """The second round has no message; a system with several kinds of rounds has no model without one of them."""
     (model, people, options), calls = case(name), count()
     engine = Deaf(lambda round_number: next(calls) == 1)
     try:
@@ -173,7 +173,7 @@ def test_a_resumed_run_counts_the_rounds_of_before(data):
     np.testing.assert_array_equal(deaf.run(Adder(), state, data, **options, first_round=1, ledger=ledger), state)
     assert len(ledger.notes) == 2
     ledger = Ledger()
-    for number in (0, 1):  # nobody was heard before it was stopped either
+    for number in (0, 1):  # no message was accepted before the stop either
         ledger.note(f"nobody answered in round {number} of Adder, which is counted all the same")
     with pytest.raises(NoAnswerError, match="in any of its 3 rounds"):
         deaf.run(Adder(), state, data, **options, first_round=2, ledger=ledger)
@@ -215,7 +215,7 @@ def test_progress_bar_is_drawn_only_when_asked_and_watched(data, capsys, monkeyp
 
 def test_a_round_is_a_line_of_the_log_that_says_nothing_of_people(data, caplog, capsys):
     run(LocalEngine(3), Adder(), data)
-    assert caplog.records == []  # silent unless asked for
+    assert caplog.records == []  # silent by default
     with caplog.at_level(logging.INFO, logger="fastfedrec"):
         run(LocalEngine(3), Adder(), data)
     n_rounds = len(caplog.records)

@@ -37,7 +37,7 @@ def test_good_messages_are_added():
 
 
 def test_receivers_of_one_round_are_joined():
-    """Where messages are looked at by several, what they found adds up to what one would have found."""
+    """The partial results of several receivers add up to the result of one."""
     b, stranger = Update(4, "b", 7, {"sum": np.array([0, 2, 2])}), message(sender="c")
     alone, parts = receiver(), [receiver() for _ in range(3)]
     for part, each in zip(parts, (message(), b, stranger), strict=True):

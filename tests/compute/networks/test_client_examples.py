@@ -1,4 +1,4 @@
-"""What clients train on: all their events, and distinct items that they have not seen, named by key, round and user."""
+"""Training examples of clients: all their events, and distinct unseen items that depend on key, round and user."""
 
 import numpy as np
 import pytest

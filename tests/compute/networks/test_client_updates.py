@@ -1,4 +1,4 @@
-"""What clients found: their sum, the bound on each, and that each is its own."""
+"""Updates of clients: their sum, the bound on each, and their independence."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -272,13 +272,13 @@ def test_bits_do_not_depend_on_threads(dtype):
 
 @pytest.mark.slow
 def test_planted_orders_are_learnt():
-    # Items stand in a circle and sequences walk along it: what comes next follows from the item before alone.
+    # Items form a circle and sequences walk along it, so the next item depends on the last item alone.
     n_items, length, n = 30, 8, 200
     rng = np.random.default_rng(0)
     encoder = GRUEncoder(n_items, n_factors=32)
 
     def examples_of(sequences):
-        """Item examples: the masked sequence is one item short; segments say nothing (weight 0)."""
+        """Item examples: the masked sequence is one item short; segments have weight 0."""
         others = rng.integers(0, n_items, (len(sequences), 8))
         lengths = np.tile([length - 1, 1, 1, 1], len(sequences))
         items = np.column_stack([sequences[:, :-1], sequences[:, :3]]).ravel()
@@ -288,7 +288,7 @@ def test_planted_orders_are_learnt():
         )  # fmt: skip
 
     def hits(sequences):
-        """How often the item that comes next in a walk is scored highest."""
+        """Return the share of walks whose next item has the highest score."""
         parameters = encoder.initial_parameters(KEY)
         for round in range(30):
             updates = encoder.train_clients(

@@ -1,4 +1,4 @@
-"""The recurrent encoder where Numba compiles nothing, and where it can keep nothing (where it has: test_first_call)."""
+"""The recurrent encoder without Numba's compiler, and without a cache (with a cache: test_first_call)."""
 
 from support.child_case import run_python
 

@@ -1,4 +1,4 @@
-"""The joint loss: the twin's and autograd's trajectories, what each part is alone, the same bits on any threads."""
+"""The joint loss: trajectories of the twin and autograd, each part alone, and the same bits for all threads."""
 
 import itertools
 import os

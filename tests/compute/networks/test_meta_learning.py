@@ -23,7 +23,7 @@ EPOCHS = 3
 
 
 class MetaCase(Case):
-    """A small network whose clients have split their examples."""
+    """A small network and the split examples of its clients."""
 
     def __init__(self, method, **options):
         super().__init__(**options)
@@ -43,7 +43,7 @@ class MetaCase(Case):
         return self.meta.train_clients(self.all, **(arguments | changes))
 
     def sent(self, updates, k):
-        """What a client sends, of parameters and of their rates."""
+        """Return a client's update of the parameters and of their rates."""
         whole = spread(self.meta, updates, k)
         return self.meta._parts(whole) if self.meta.has_rates else (whole, None)
 
@@ -137,7 +137,7 @@ def test_devices_step_at_the_rates_that_were_learnt():
         words = KEY.words("meta_learning.order", user=user, size=EPOCHS * len(parts[2]))
         after = naive.adapt(case.parameters, case.rates, case.unpacked(), parts, words, **case.twin_options())
         np.testing.assert_allclose(spread(case.network, found, k), after - case.parameters, rtol=0, atol=1e-11)
-    # At one rate for all they do what clients of the network itself do.
+    # With one rate for all parameters the steps equal those of the network's own clients.
     same = case.meta.join(case.parameters)
     found = case.meta.adapt_clients(
         same, case.examples, n_epochs=EPOCHS, batch_size=4, key=KEY, purpose="network.order"
@@ -195,7 +195,7 @@ def test_no_client_sends_more_than_the_bound(method, clip_order):
     found = np.array([np.linalg.norm(part, clip_order) for part in np.split(clipped.values, clipped.starts[1:-1])])
     assert (found <= bound).all()
     np.testing.assert_allclose(found, bound, rtol=1e-6)
-    # Nothing is cut that is within; and with rates, neither part alone would show how long both are.
+    # An update within the bound is unchanged; with rates, the norm covers both parts.
     np.testing.assert_array_equal(case.send(clip_norm=2 * max(norms), clip_order=clip_order).values, free.values)
     if case.meta.has_rates:
         assert all(min(np.abs(part).max() for part in case.sent(clipped, k)) > 1e-5 for k in range(3))
@@ -253,7 +253,7 @@ def test_a_split_keeps_negatives_with_their_positives():
         chosen = [sorted(group) for group in groups if group[0] in after[: n_support[k]]]
         support = sorted(example for group in chosen for example in group)
         assert sorted(after) == sorted(example for group in groups for example in group)
-        if len(set(map(tuple, map(sorted, groups)))) == n:  # no positive stands twice
+        if len(set(map(tuple, map(sorted, groups)))) == n:  # no positive occurs twice
             assert sorted(after[: n_support[k]]) == support
             assert len(chosen) == np.ceil(0.3 * n)
         seen.append(n_support[k])

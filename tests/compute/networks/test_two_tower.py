@@ -328,7 +328,7 @@ def test_nothing_is_compiled_at_run_time():
 
 @pytest.mark.slow
 def test_planted_tastes_are_learnt():
-    # Users of one kind like items of one kind: the features alone must tell, for items that nobody has seen.
+    # Users of one kind like items of one kind, and only features predict it for items without any interaction.
     rng = np.random.default_rng(0)
     n_users, n_items = 60, 200
     kind, genre = rng.integers(0, 3, n_users), rng.integers(0, 3, n_items)
@@ -355,5 +355,5 @@ def test_planted_tastes_are_learnt():
         return np.mean([(s[g][:, None] > s[~g]).mean() for s, g in zip(scores, good, strict=True)])
 
     assert auc(lambda labels: labels) > 0.95
-    # The instrument sees labels that say nothing.
+    # The same measure is lower after training on permuted labels.
     assert auc(lambda labels: rng.permutation(labels)) < 0.9
