@@ -87,6 +87,7 @@ def fallen(targets, before, after):
     rows = [row for row in rows if row[1] is not None]
     lines = []
     for target, old, new in rows:
+        # The row's figure before, less the allowance, is the target of the figure after.
         edge = {"at_least": old * (1 - ALLOWED)} if "at_least" in target else {"at_most": old * (1 + ALLOWED)}
         if not is_met(edge, new):
             lines.append(f"{_described(target)}: {old:.4g} -> {'failed' if new is None else f'{new:.4g}'}")

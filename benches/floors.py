@@ -39,7 +39,8 @@ def _chains(width, number, step):
                 builder.insert_element(zero, a, ir.IntType(32)(0)), zero, ir.Constant(lanes, [0] * width)
             )
             kind = float if scalar is types.float32 else int
-            starts = [ir.Constant(vector, [kind(k)] * width) for k in range(N_CHAINS)]  # equal chains would be merged
+            # Each chain has a different start, since the compiler would merge equal ones.
+            starts = [ir.Constant(vector, [kind(k)] * width) for k in range(N_CHAINS)]
             chains = [cgutils.alloca_once_value(builder, start) for start in starts]
             with cgutils.for_range(builder, n):
                 for chain in chains:
@@ -182,6 +183,7 @@ def _rate(width, number, step, a, expected):
 def triad_bytes_per_second():
     """Return bytes a second of out = x + 3 * y far beyond every cache, without the bytes that a write fetches."""
     out, x, y = np.ones((3, SIZES["memory"] // 12), dtype=np.float32)
+    # Two arrays are read and one is written.
     rate = 3 * out.nbytes / fastest(_triad, out, x, y)
     np.testing.assert_array_equal(out, 4.0)
     return rate

@@ -14,7 +14,7 @@ PARTS = {"hundredth": 100, "thousandth": 1000}  # suffixes of slow peers that ge
 
 
 def times_faster(theirs, ours, **options):
-    """Return the smallest time of the first over that of the second, with the options of `in_turns`."""
+    """Return the smallest time of `theirs` over the smallest time of `ours`, with the options of `in_turns`."""
     their_seconds, our_seconds = in_turns(theirs, ours, **options)
     return their_seconds / our_seconds
 
@@ -64,6 +64,7 @@ class OnInstructionSet:
         name = values[self.param_names.index("instruction_set") - len(self.param_names)]
         if name not in hardware.instruction_sets():
             raise NotImplementedError(f"this machine has no {name}")
+        # The context stays open until `teardown`.
         self._forced = hardware.use_instruction_set(name)
         self._forced.__enter__()
 
@@ -92,6 +93,7 @@ def with_ratios(method, *, floor=None, threads=1):
             functions, parts = [lambda: getattr(self, method)(*values)], [1]
             for peer in peers:
                 theirs, case = with_impl(values, peer), type(self)()
+                # Each peer gets a separate instance, so that its data do not replace ours.
                 try:
                     case.setup(*theirs)
                 except NotImplementedError:

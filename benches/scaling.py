@@ -144,6 +144,7 @@ class Exponents:
             run()
 
     def track_exponent(self, case):
+        # The exponent is the slope of a line through the logarithms.
         seconds = in_turns(*self.runs, min_seconds=4.0)  # other load may last for a second
         return float(np.polyfit(np.log(self.sizes), np.log(seconds), 1)[0])
 

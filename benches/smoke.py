@@ -93,6 +93,7 @@ def main(argv=None):
     config.write_text(json.dumps(settings))
 
     run = ("run", "--quick", "--show-stderr", "--python=same")
+    # The first two runs of asv record the machine and import all files.
     if run_asv(config, "machine", "--yes") or run_asv(config, *run, "--bench", "just-discover"):
         return 1
     modules = [module for module in files() if arguments.only in module]

@@ -35,6 +35,7 @@ class Iterations(OnInstructionSet):
         threadpoolctl.threadpool_limits(1)
         csr = data.to_scipy().astype(np.float32)
         self.matrix = scipy.sparse.csr_matrix((csr.data, csr.indices.astype(np.int32), csr.indptr.astype(np.int32)))
+        # All implementations start from the first rows as centres.
         self.rows, self.start = data, self.matrix[:N_CLUSTERS].toarray()[:, : data.n_items]
 
     def time_iterations(self, data, instruction_set):

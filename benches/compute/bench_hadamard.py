@@ -36,6 +36,7 @@ class Transform:
     def _numpy(self):
         """Transform all rows by ten passes of sums and differences."""
         out, half = self.values.copy(), 1
+        # Each pass combines entries at distance `half`.
         while half < SHAPE[1]:
             pairs = out.reshape(len(out), -1, 2, half)
             out = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], axis=2).reshape(SHAPE)

@@ -25,6 +25,7 @@ def setup_cache():
     data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
     rng = np.random.default_rng(0)
     users = np.repeat(np.arange(data.n_users), data.interactions_per_user())
+    # Factors of rank 4 are positive, so that the ratings have a non-negative factorisation.
     u, v = rng.gamma(1.0, 1.0, (data.n_users, 4)), rng.gamma(1.0, 1.0, (data.n_items, 4))
     ratings = np.clip(np.rint(1 + np.einsum("nf,nf->n", u[users], v[data.indices]) / 2), 1, 5)
     return Interactions.from_arrays(users, data.indices, ratings)
@@ -93,6 +94,7 @@ class Epochs:
         model = fit()
         theirs = time.perf_counter() - start
         target, n_epochs = _error(data, model.u_factors, model.i_factors), 1
+        # The number of our epochs is the smallest one with an error of at most cornac's.
         while _error(data, *vars(_fit(data, n_epochs)).values()) > target:
             n_epochs += 1
             if n_epochs > PEER_EPOCHS:

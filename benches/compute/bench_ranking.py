@@ -101,6 +101,7 @@ class HeldOutRanks(OnEveryInstructionSet):
         except ImportError:
             return np.nan  # n/a: scikit-learn is not installed
         scores = np.random.default_rng(1).standard_normal((N_USERS, 100))
+        # Column 0 is the held-out item of each user.
         labels = np.zeros((N_USERS, 100), dtype=np.int64)
         labels[:, 0] = 1
 
@@ -224,6 +225,7 @@ class RecommendTop10(OnEveryInstructionSet):
 
     def _numpy(self):
         best = []
+        # Blocks of 500 users bound the memory of the scores.
         for start in range(0, N_USERS, 500):
             scores = self.users[start : start + 500] @ self.items.T
             block = self.seen[start : start + 500]
@@ -234,6 +236,7 @@ class RecommendTop10(OnEveryInstructionSet):
         return np.concatenate(best)
 
     def _check(self, items):
+        # The scores of recommended items must equal the best scores, since items with equal scores may be exchanged.
         scores = self.users[:200].astype(np.float64) @ self.items.T.astype(np.float64)
         scores[self.seen[:200].toarray() > 0] = -np.inf
         got = np.take_along_axis(scores, np.asarray(items[:200], dtype=np.int64), axis=1)

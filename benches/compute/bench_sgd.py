@@ -62,6 +62,7 @@ def _surprise(users, items, ratings, n_factors, n_threads):
     by_user, by_item = {u: [] for u in range(N_USERS)}, {i: [] for i in range(N_ITEMS)}
     for u, i, r in zip(users.tolist(), items.tolist(), ratings.tolist(), strict=True):
         by_user[u].append((i, r))
+    # surprise maps raw ids to inner ids; here both are equal.
     same = {u: u for u in range(N_USERS)}, {i: i for i in range(N_ITEMS)}
     data = Trainset(by_user, by_item, N_USERS, N_ITEMS, len(ratings), (1, 5), *same)
 
@@ -105,6 +106,7 @@ def _checked(impl, data, n_factors, n_threads):
     fit, predict = IMPLS[impl](*data, n_factors, n_threads)
     constant = _rmse(data[2].mean(), data[2])
     expected, got = _rmse(predict_ours(ours(N_EPOCHS)), data[2]), _rmse(predict(fit(N_EPOCHS)), data[2])
+    # A fit must explain the ratings, and the packages must explain them about equally well.
     if not (expected < 0.9 * constant and abs(got - expected) < 0.12 * constant):
         raise AssertionError(
             f"{impl} leaves an error of {got:.3f}, fastfedrec {expected:.3f}, a constant {constant:.3f}"
@@ -140,7 +142,7 @@ class FitFactors:
 
 
 def seconds_of_one_process(impls):
-    """Return (name, what, n_factors, n_threads, seconds) of installed packages, the minimum of three turns."""
+    """Return (name, kind, n_factors, n_threads, seconds) of installed packages, the minimum of three turns."""
     data, seconds = setup_cache(), []
     for n_factors in (20, 64):
         for n_threads in (1, 2):

@@ -26,6 +26,7 @@ class Import:
 
     def setup(self, impl):
         statement, before = STARTS[impl]
+        # The module must be absent before the statement, since a repeated import takes no time.
         module = statement.split()[1].rstrip(";")
         code = f"{before}; import sys; print({module!r} in sys.modules); {statement}; print({module!r} in sys.modules)"
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout

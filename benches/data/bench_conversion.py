@@ -41,6 +41,7 @@ class BorrowRows:
         self.matrix = matrix
         if layout == "shuffled":
             rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+            # Entries are shuffled within rows.
             order = np.lexsort((np.random.default_rng(0).random(matrix.nnz), rows))
             parts = matrix.data[order], matrix.indices[order], matrix.indptr
             self.matrix = scipy.sparse.csr_array(parts, shape=matrix.shape)

@@ -70,6 +70,7 @@ def _check_kernel(indptr, indices, values, n_items):
 
 def _check_numpy(indptr, indices, values, n_items):
     """Check the same properties by passes of NumPy."""
+    # Columns may decrease at the starts of rows alone.
     falls = 1 + np.flatnonzero(indices[1:] <= indices[:-1])
     sound = indptr[0] == 0 and indptr[-1] == len(indices) and (np.diff(indptr) >= 0).all()
     sound &= indices.min() >= 0 and indices.max() < n_items and np.isin(falls, indptr).all()
@@ -104,6 +105,7 @@ class CheckRows:
         self.rows = indptr, indices, values.astype(dtype), 3_706
         self.check = {"fastfedrec": _check_kernel, "numpy": _check_numpy, "scipy": _check_scipy}[impl]
         self.check(*self.rows)
+        # The control: every implementation must refuse a column out of range.
         wrong = indices.copy()
         wrong[len(wrong) // 2] = 3_706
         try:

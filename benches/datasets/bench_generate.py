@@ -15,6 +15,7 @@ def _fastfedrec(n_users, n_items):
 def _numpy(n_users, n_items):
     """Return interactions from one popularity, without topics and calibration, the lower bound of a dense sampler."""
     rng = np.random.default_rng(1)
+    # Popularity decreases with the rank to the power 0.8, and the lengths of rows are log-normal.
     log_weights = -0.8 * np.log(np.arange(1, n_items + 1))
     lengths = np.clip(np.exp(rng.normal(4.35, 1.15, n_users)), 20, 0.65 * n_items).astype(np.int64)
     rows = []
@@ -72,8 +73,8 @@ class GeneratePreset:
 class GenerateMillion:
     """50 million interactions of a million users on the catalogue of MovieLens 20M, and a fifth of the users."""
 
-    # The difference of the peaks should equal that of the results, about 28 bytes for each user and 4 for each
-    # interaction.
+    # The difference of the peaks should equal the difference of the results' sizes, about 28 bytes for each
+    # user and 4 for each interaction.
 
     params = ([200_000, 1_000_000],)
     param_names = ("n_users",)

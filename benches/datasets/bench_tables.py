@@ -34,6 +34,7 @@ def write_ratings(path, n_ratings):
     )
     with open(path, "w") as file:
         file.write(",".join(COLUMNS) + "\n")
+        # Blocks bound the memory of Python's numbers.
         for start in range(0, n_ratings, 500_000):
             part = (column[start : start + 500_000].tolist() for column in columns)
             file.write("".join(f"{u},{i},{r},{t}\n" for u, i, r, t in zip(*part, strict=True)))

@@ -128,6 +128,7 @@ def measure(client, data, n_rounds=N_ROUNDS, kernel_pause=0.0, engine=None):
         unregister_pickle_by_value(here)
     (first_used, first_written, first), (used, written, last) = looks
     sockets = {address for address, _ in written}  # of client and scheduler, for connections in both directions
+    # Totals are this process plus all workers, from the end of the first round to the end of the last.
     for name, worker in last.items():
         first_used, used = first_used + first[name]["used"], used + worker["used"]
         first_written, written = first_written + first[name]["written"], written + worker["written"]
@@ -135,6 +136,7 @@ def measure(client, data, n_rounds=N_ROUNDS, kernel_pause=0.0, engine=None):
     # Bytes pass the scheduler if one end of the connection belongs to it.
     passed = sum(n for ends_of, n in written.items() if sockets.intersection(ends_of))
     spans = [worker["spans"] for worker in last.values()]
+    # The kernel's time of a round is the one of its slowest worker.
     kernels = sum(
         max(sum(wall for at, wall, _ in calls if begin <= at < end) for calls in spans) for begin, end in pairwise(ends)
     )
@@ -183,6 +185,7 @@ def _watch(pause, dask_worker):
         time.sleep(pause)
         spans.append((at, time.perf_counter() - wall, time.thread_time() - cpu))
 
+    # The worker holds the records and the undo function, since later calls run in the same process.
     fmf_ldp.private_round, counting = timed, _counted_writes()
     dask_worker.spans, dask_worker.written = spans, counting.__enter__()
     dask_worker.unwatch = lambda: (setattr(fmf_ldp, "private_round", kernel), counting.__exit__(None, None, None))
@@ -228,7 +231,7 @@ class Rounds:
             self.client.close()
 
     def _seconds(self, engine):
-        """Return the seconds from the end of the first round, when data are distributed, to that of the last."""
+        """Return the seconds from the end of the first round, when data are distributed, to the end of the last."""
         ends = run_rounds(engine, self.data)[1]
         return ends[-1] - ends[0]
 

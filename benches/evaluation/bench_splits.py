@@ -79,6 +79,7 @@ class Evaluate:
             unseen = np.setdiff1d(np.arange(N_ITEMS), seen, assume_unique=True)
             items = np.append(rng.choice(unseen, 99, replace=False), self.test.indices[user])
             scores = self.model.items[items] @ self.model.users[user]
+            # Ties count half, as in `held_out_ranks`.
             hits += 1 + (scores[:-1] > scores[-1]).sum() + (scores[:-1] == scores[-1]).sum() / 2 <= 10
         return hits / self.data.n_users
 

@@ -29,7 +29,7 @@ def _torch():
 
 def _torch_layers(torch, parameters):
     """Return torch's GRU, the items' layer and the embeddings with the same weights."""
-    # torch orders the gates differently, so the columns of states and biases are permuted.
+    # The kernel's states and state biases have the gates in another order than torch's.
     w = kernel.weights_of.py_func(parameters, WIDTH)
     states = w.states.reshape(WIDTH, 3, WIDTH)[:, [1, 2, 0]].reshape(WIDTH, -1)
     bias = w.state_bias.reshape(3, WIDTH)[[1, 2, 0]].ravel()

@@ -36,6 +36,7 @@ def _outer(p):
     """Return the loss of the query examples after steps by `gradient`, as a function of a client's tensors."""
 
     def outer(gradient, dense, table, user, items, labels, batches):
+        # Steps must create new tensors, so that autograd can differentiate through them.
         for batch in batches:
             d_dense, d_table = gradient(dense, table, user, items[batch], labels[batch])
             dense = [x - steps.RATE * d for x, d in zip(dense, d_dense, strict=True)]

@@ -108,6 +108,7 @@ class _Torch:
             for first in range(0, n_stepped, BATCH)
         ]
 
+    # The network has a layer for each side, a hidden layer on both, and upper layers, with ReLU and a logistic loss.
     def loss(self, dense, table, user, items, labels):
         torch = self.torch
         u = torch.relu(table[user].reshape(-1) @ dense[0] + dense[1])
@@ -171,6 +172,7 @@ def _bmm(*problem):
 
     def run():
         dense, tables = [x.expand(N_CLIENTS, *x.shape).clone() for x in p.dense], p.tables.clone()
+        # Layers are the user's, the item's, the first joint one, and the upper ones.
         layers = list(zip(dense[::2], dense[1::2], strict=True))
         for batch in p.batches:
             n = batch.shape[1]
@@ -187,6 +189,7 @@ def _bmm(*problem):
                 hs.append(torch.baddbmm(b[:, None], hs[-1], w).relu_())
             w, b = layers[-1]
             z = torch.baddbmm(b[:, None], hs[-1], w)
+            # Backward pass: the loss has the gradient sigmoid(z) - label, averaged over the batch.
             dy = (torch.sigmoid(z) - labels[:, :, None]) / n
             for k in range(len(layers) - 1, 2, -1):
                 w, b = layers[k]
@@ -201,6 +204,7 @@ def _bmm(*problem):
             d_item, d_user = torch.bmm(dv, w_i.transpose(1, 2)), torch.bmm(du, w_u.transpose(1, 2))
             add(w_i, b_i, x_item, dv)
             add(w_u, b_u, x_user, du)
+            # An item's genres are averaged, so each gets half of the gradient.
             genre = d_item[:, :, width:] / 2
             steps = torch.stack([d_item[:, :, :width], genre, genre], 2).reshape(N_CLIENTS, -1, width)
             steps = torch.cat([steps, d_user.reshape(N_CLIENTS, 3, width)], 1)

@@ -59,6 +59,7 @@ class Rounds:
             from flwr.supercore.task_identity import TaskIdentity
         from fastfedrec.engines.flower import client_app
 
+        # Flower's messages need an identity, which a deployment assigns.
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
         self.data = generate_implicit(50_000, 5_000, key=Key.from_seed(0))
         shards = self.data.shard(2)

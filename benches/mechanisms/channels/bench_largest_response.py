@@ -27,6 +27,7 @@ class PrivatizeVectors:
         self.values = np.random.default_rng(1).normal(size=(100_000, N_ENTRIES)).astype(np.float32)
         self.values[:, 0] = -9
         entries, signs = self.run(self.values).T
+        # The first entry is reported if it is a candidate of a report that is no clone, and sometimes by a clone.
         clones = self.response.clones / 2**64
         chosen = (1 - clones) * (1 - (1 - 1 / N_ENTRIES) ** N_CANDIDATES)
         share, mean = (entries == 0).mean(), -signs[entries == 0].sum() / len(signs)

@@ -18,7 +18,7 @@ def _floor(case):
 
 @with_ratios("time_privatize_and_estimate", floor=_floor)
 class PrivatizeReals:
-    """Reports of gradient-like values, most of which are small."""
+    """Reports of gradient-like values, which are mostly small."""
 
     param_names = ("impl",)
     params = (("fastfedrec_piecewise", "fastfedrec_hybrid", "numpy_piecewise"),)
@@ -39,7 +39,7 @@ class PrivatizeReals:
         return self.mechanism.estimate(self.mechanism.privatize(values, key=Key.from_seed(0), n_threads=1))
 
     def _numpy(self, values):
-        # Algorithm 2 of Wang et al. 2019 in doubles, whose low digits may reveal more than the guarantee allows.
+        # Algorithm 2 of Wang et al. 2019 in doubles, where low digits may reveal more than the guarantee allows.
         rng, half = np.random.Generator(np.random.PCG64(0)), math.exp(EPSILON / 2)
         width = (half + 1) / (half - 1)
         window_start = (width + 1) / 2 * values - (width - 1) / 2

@@ -22,6 +22,7 @@ def draw_items(n_items, size):
 def check(name, oracle, values, reports):
     """Raise an error if estimates from reports are too far from the items' frequencies."""
     true = np.bincount(values, minlength=oracle.n_values) / len(values)
+    # Seven standard deviations of the most variable estimate are a rare error for a correct oracle.
     worst = abs(oracle.estimate(reports) - true).max()
     if worst > 7 * math.sqrt(oracle.variance(float(true.max()), len(values))):
         raise AssertionError(f"{name} gives a frequency that is off by {worst:.4f}")

@@ -73,6 +73,7 @@ class AddNoise:
         variance = 2 * SCALE**2 if distribution == "laplace" else SCALE**2
         with peer(impl):
             noise = self.run() - self.values
+        # The tolerance covers the discretization and the sampling error of the variance.
         if abs(noise.var() / variance - 1) > 0.01 + 20 / np.sqrt(len(noise)):
             raise AssertionError(f"{impl} adds noise of variance {noise.var():.2f}, not {variance}")
 

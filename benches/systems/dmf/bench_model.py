@@ -46,7 +46,7 @@ class Round:
         self.run()
 
     def _start(self):
-        self.model._start(self.data, self.key)
+        self.model._initialize(self.data, self.key)
         self.users, self.items = self.model._user_factors, self.model._item_factors
 
     def _fastfedrec(self):
@@ -78,6 +78,7 @@ class Round:
                 x -= RATE * (error * (p + q) + 0.01 * x)
                 q -= RATE * (error * old_x + 0.01 * q)
                 p -= RATE * sent[k]
+        # Receivers subtract the weighted gradients of their senders.
         for u in range(N_USERS):
             for k in range(self.heard.indptr[u], self.heard.indptr[u + 1]):
                 sender = self.heard.indices[k]

@@ -43,7 +43,7 @@ def _torch(parameters, entries, neighbors):
         (table.detach()[items].requires_grad_(), torch.tensor(targets), torch.tensor(kinds) == 0, torch.tensor(near))
         for items, targets, kinds, near in zip(
             *(torch.tensor(part).split(N_ENTRIES) for part in (entries.items.astype(np.int64),)),
-            *(np.split(part, N_CLIENTS) for part in (entries.wanted, entries.kinds)), neighbors, strict=True
+            *(np.split(part, N_CLIENTS) for part in (entries.targets, entries.kinds)), neighbors, strict=True
         )
     ]  # fmt: skip
 

@@ -49,6 +49,7 @@ class Round:
             items, is_rated = reported.items[part], reported.kinds[part] == 0
             vectors, old = self.state.item_factors[items], factors[u].copy()
             rated, truth = vectors[is_rated], self.data.values[self.data.indptr[u] : self.data.indptr[u + 1]]
+            # Local steps train a copy, which predicts virtual ratings; the first step is the user's update.
             copy = old
             for step in range(T_LOCAL):
                 copy = copy - 0.8 * ((rated @ copy - truth) @ rated / len(truth) + 0.001 * copy)

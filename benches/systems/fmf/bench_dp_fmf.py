@@ -43,6 +43,7 @@ class RoundSums:
         for start in range(0, len(users), 1_000):
             part = users[start : start + 1_000]
             residual = part @ factors.T - rows[start : start + 1_000].toarray()
+            # A user's gradient has rank one, and its norm is the product of the two lengths.
             lengths = np.linalg.norm(residual, axis=1) * np.linalg.norm(part, axis=1)
             sums += (residual / lengths[:, None]).T @ part
         return sums

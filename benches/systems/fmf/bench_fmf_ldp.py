@@ -27,6 +27,7 @@ def numpy_round(item_factors, shard, seed):
     sums = np.zeros(item_factors.size, dtype=np.int64)
     for user in range(shard.n_users):
         items = shard.indices[shard.indptr[user] : shard.indptr[user + 1]]
+        # The user solves a ridge regression, and answers about random coordinates of the gradient.
         x = inverse @ item_factors[items].sum(axis=0)
         coordinates = rng.integers(item_factors.size, size=N_REPORTS)
         item, factor = np.divmod(coordinates, n_factors)
@@ -238,6 +239,7 @@ class ByUsers:
         """Return the CPU seconds of a round, and its peak memory beyond the peak of a round with few users."""
         model, few = FMFLDP(), datasets.generate_implicit(1_000, 26_744, key=Key.from_seed(1))
         state = model.initial_state(26_744, Key.from_seed(2))
+        # A round with few users first loads and compiles everything.
         model.local_round(state, few, Key.from_seed(3), 0)
         before, data = _peak_bytes(), open_interactions(folders[n_users])
         seconds = []

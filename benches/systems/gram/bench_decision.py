@@ -1,4 +1,4 @@
-"""The decision of DPGram by devices, and that of ShuffledSketchGram by splitting the noise."""
+"""The decisions of DPGram, by devices, and of ShuffledSketchGram, by splitting the noise."""
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class NoiseSplitting:
         key = Key.from_seed(2)
         taste = key.normal("taste", size=30 * N_ITEMS).reshape(N_ITEMS, 30)
         noise = np.triu(key.normal("noise", size=N_ITEMS**2).reshape(N_ITEMS, N_ITEMS), 1)
+        # Noise is symmetric, with standard deviation 1 off the diagonal.
         values = (taste @ taste.T + noise + noise.T).astype(np.float32)
         np.fill_diagonal(values, 0)
         self.pairs = PairMatrix(values, 1.0, np.full(N_ITEMS, 60.0))

@@ -53,6 +53,7 @@ class PairSums:
             z = self.matrix[part].toarray() * self.entries[part, None] - self.mean / SCALE
             square = z * z
             second = square.sum(axis=1)
+            # A user's sum of squared pairs is (|z|^4 - sum of z^4) / 2, and its weight makes it 1.
             weight = np.sqrt(2 / (second**2 - (square * square).sum(axis=1)))
             gram += (z * weight[:, None]).T @ z
         return gram[np.triu_indices(n_items, 1)]

@@ -14,6 +14,7 @@ class DenoisePairs:
     def setup(self, n_items):
         rng = np.random.default_rng(1)
         taste = rng.normal(size=(n_items, 100)) * np.linspace(2, 0.3, 100) / n_items**0.25
+        # The noise is symmetric with an empty diagonal.
         upper = np.triu(rng.normal(size=(n_items, n_items)), 1)
         self.matrix = (taste @ taste.T + upper + upper.T).astype(np.float32)
         clean, estimate = taste @ taste.T, self._denoise()

@@ -25,6 +25,7 @@ def _problem(kind, n_factors):
 
 def _fastfedrec(network, start, examples):
     users, items, labels = examples.astype(np.uint64)
+    # The kernel reads one word for each example: user, item and label.
     coded = users << np.uint64(32) | items << np.uint64(1) | labels
 
     def run():
@@ -45,6 +46,7 @@ def _torch(network, start, examples):
     for width in network.layers:
         sizes += [n_in * width, width]
         n_in = width
+    # Dense parameters are the layers' weights and biases, then the output's.
     parts = np.split(start[1], np.cumsum([*sizes, len(start[1]) - 1 - sum(sizes)]))
 
     def run():

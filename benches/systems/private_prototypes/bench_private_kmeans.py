@@ -70,8 +70,8 @@ class EqualEpsilon:
 
     # The space "projected" has the centres of 6,040 rows in 4 dimensions, in a ball for ours (`private_lloyd`) and in
     # the cube around it for the peer.  The space "counts" has prototypes of 10,000 x 100 counts from 0 to 8, as
-    # `PrivatePrototypes` sends them.  The cost is the mean squared distance of rows to the nearest centre, over that of
-    # exact k-means, averaged over 5 seeds.
+    # `PrivatePrototypes` sends them.  The cost is the mean squared distance of rows to the nearest centre, relative to
+    # exact k-means, and averaged over 5 seeds.
 
     param_names = ("space", "epsilon")
     params = (["projected", "counts"], [1.0, 10.0])
@@ -84,6 +84,7 @@ class EqualEpsilon:
         threadpoolctl.threadpool_limits(1)
         if space == "projected":
             data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(1))
+            # A row of MAX_ENTRIES ones has this norm, the radius of the ball.
             self.reach = MAX_ENTRIES**0.5
             self.rows = project_rows(data, N_DIMENSIONS, self.reach, key=Key.from_seed(1), round=0, n_threads=1)
             self.bounds = (-self.reach, self.reach)
@@ -143,6 +144,7 @@ class EqualEpsilon:
         from diffprivlib.models import KMeans
 
         n_dimensions = self.rows.shape[1]
+        # `weight` is c of the module's docstring, and `nominal` makes the true epsilon equal to `epsilon`.
         weight = np.cbrt(4 * n_dimensions * 0.225**2)
         nominal = epsilon * (n_dimensions + weight) / (1 + n_dimensions * weight)
         model = KMeans(N_GROUPS, epsilon=nominal, bounds=self.bounds, random_state=seed)

@@ -60,6 +60,7 @@ class ProjectionSums:
         def of(values):
             return scipy.sparse.csr_array((values, self.rows.indices, self.rows.indptr), shape=self.rows.shape)
 
+        # A user's norm excludes the pairs of an item with itself, which the cubes and fourth powers remove.
         squares = np.square(encoder).sum(axis=1)
         projections = of(owns) @ encoder - mean @ encoder
         cubes = of((owns - means) ** 3 + means**3) @ encoder - mean**3 @ encoder
