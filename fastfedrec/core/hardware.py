@@ -1,9 +1,8 @@
-"""Instruction sets: which the vector code of the kernels can use here, and which it uses.
+"""Instruction sets that the kernels' vector code can use, and the one in use.
 
-Every kernel with vector code is built for several instruction sets, and the best that the processor runs is chosen at
-import.  Integer results (random words, reports, ranks) do not depend on the choice.  Floating-point results differ
-between instruction sets in their last digits: where machines of different kinds must agree bit for bit, choose one
-set that all of them run.
+Every kernel with vector code is built for several instruction sets, and at import the best one of the processor is
+selected.  Integer results (random words, reports, ranks) do not depend on it.  Floating-point results differ between
+instruction sets in their last digits.  For equal bits on different machines, select a set that all of them have.
 """
 
 import importlib
@@ -17,18 +16,19 @@ from fastfedrec.core.check import check_choice
 
 __all__ = ["instruction_set", "instruction_sets", "use_instruction_set"]
 
-_NAMES = ("plain", "x86-64-v3", "x86-64-v4")  # by level; "plain" is what every processor of the architecture runs
+# Names by level.  "plain" is the baseline of the architecture, which every processor has.
+_NAMES = ("plain", "x86-64-v3", "x86-64-v4")
 
 _level = _kernel.best_level()
 
 
 def instruction_sets() -> tuple[str, ...]:
-    """Name the instruction sets that this build and this processor have in common.
+    """Return the names of the instruction sets that both this build and this processor have.
 
     Returns
     -------
     tuple of str
-        From "plain" to the best; "x86-64-v3" has AVX2 and fused multiply-add, "x86-64-v4" has AVX-512.
+        Names from "plain" to the best.  "x86-64-v3" has AVX2 and fused multiply-add, "x86-64-v4" has AVX-512.
 
     Examples
     --------
@@ -40,12 +40,12 @@ def instruction_sets() -> tuple[str, ...]:
 
 
 def instruction_set() -> str:
-    """Name the instruction set in use.
+    """Return the name of the instruction set in use.
 
     Returns
     -------
     str
-        The best there is, unless another was chosen.
+        Name of the best instruction set, or of the one in `use_instruction_set`.
     """
     return _NAMES[_level]
 
@@ -57,17 +57,17 @@ def use_instruction_set(name: str) -> Iterator[None]:
     Parameters
     ----------
     name : str
-        One of `instruction_sets()`.
+        Name from `instruction_sets()`.
 
     Yields
     ------
     None
-        The previous choice is restored on exit.
+        The previous instruction set is restored on exit.
 
     Raises
     ------
     ValueError
-        The build or the processor does not have it.
+        The build or the processor does not have the instruction set.
 
     Examples
     --------
@@ -78,15 +78,21 @@ def use_instruction_set(name: str) -> Iterator[None]:
     """
     check_choice("name", name, instruction_sets())
     previous = _level
-    _use_level(_NAMES.index(name))
+    # An interrupt may come before any line, once: if it stops the first `finally`, the second one restores the level.
     try:
-        yield
+        try:
+            _use_level(_NAMES.index(name))
+            yield
+        finally:
+            _use_level(previous)
     finally:
-        _use_level(previous)
+        if _level != previous:
+            _use_level(previous)
 
 
 def _use_level(level: int) -> None:
     global _level
+    # Each kernel module has its own level, which only its own function sets.
     for module in pkgutil.walk_packages(_kernels.__path__, f"{_kernels.__name__}."):
         kernel = importlib.import_module(module.name)
         if hasattr(kernel, "use_level"):

@@ -1,4 +1,4 @@
-"""Plain-text tables as wide as a terminal is, and an epsilon, infinity included, as text and JSON have it."""
+"""Plain-text tables that fit into a terminal, and epsilons as text and as JSON."""
 
 import decimal
 import json
@@ -25,126 +25,74 @@ __all__ = [
     "tables_within",
 ]
 
-#: Beside every table of scores and epsilons.
+#: Note below every table of scores and epsilons.
 NOT_COVERED = (
     "Scores are computed from the data as they are: no epsilon here covers them, nor a setting that is chosen by them."
 )
 
-#: Columns that a table may take; None: as many as it wants.  Whoever prints knows, and whoever makes a table does not.
+#: Maximum width of a table in columns; None for no limit.  The code that prints a table sets it.
 _COLUMNS: ContextVar[int | None] = ContextVar("columns", default=None)
 _GAP = "  "
-_LONGEST_NAME = 60  # that is compared with what there is: a file may hold millions of letters
-# What a terminal acts on instead of showing it: control characters but the end of a line, and marks that turn the
-# order of letters about, so that a text reads otherwise than it is; and halves of letters, which no file can hold.
+_MAX_NAME_CHARACTERS = 60  # a longer name gets no suggestion, since a file may have names of millions of characters
+# Characters that a terminal interprets: control characters except the newline, and marks that reverse the order of
+# characters and so disguise a text.  Surrogates are included, because no file in UTF-8 can contain them.
 _ACTS = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 @contextmanager
 def tables_within(columns: int | None) -> Iterator[None]:
-    """Let tables that are made within take so many columns, where their words allow it.
-
-    Parameters
-    ----------
-    columns : int or None
-        Of the terminal; None for no limit.
-    """
-    token = _COLUMNS.set(columns)
+    """Limit the width of tables that are made in the block to `columns`; None for no limit."""
+    # A table with a long word may still be wider.
+    previous = _COLUMNS.get()
     try:
+        _COLUMNS.set(columns)  # It is set inside, since an interrupt may come between two lines.
         yield
     finally:
-        _COLUMNS.reset(token)
+        _COLUMNS.set(previous)
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal would act on, but for ends of lines.
-
-    Parameters
-    ----------
-    text : str
-        Any, such as an id of somebody's file.
-
-    Returns
-    -------
-    str
-        The same where nothing is to escape.
-    """
-    return _ACTS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    """Escape the characters of an untrusted text that a terminal would interpret, except ends of lines."""
+    return _ACTS.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def fold(text: str, columns: int | None) -> str:
-    """Break lines that are longer than a terminal is wide between words, each part indented as its line.
-
-    Parameters
-    ----------
-    text : str
-        Lines.
-    columns : int or None
-        Of the terminal; None for no limit.
-
-    Returns
-    -------
-    str
-        More lines.
-    """
+    """Break lines that are wider than `columns` between words, with the indentation of each line; None for no limit."""
     if columns is None:
         return text
     return "\n".join(part for line in text.split("\n") for part in _parts(line, columns))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Name what may have been meant, to stand in an error's message behind what was given.
+    """Return a suggestion for an unknown name as " (did you mean 'epsilon'?)", or "" if no known name is similar."""
+    import difflib  # slow to import, and needed only for an error
 
-    Parameters
-    ----------
-    name : str
-        What nobody knows.
-    known : iterable of str
-        What there is.
-
-    Returns
-    -------
-    str
-        As " (did you mean 'epsilon'?)"; empty where nothing is alike.
-    """
-    import difflib  # slow to import, and only an error needs it
-
-    if len(name) > _LONGEST_NAME:
+    if len(name) > _MAX_NAME_CHARACTERS:
         return ""
     spellings: dict[str, str] = {}
     for word in known:
         spellings.setdefault(str(word).lower().replace("_", "-"), str(word))
-    found = difflib.get_close_matches(name.lower().replace("_", "-"), spellings, n=1)
-    return f" (did you mean {spellings[found[0]]!r}?)" if found else ""
+    matches = difflib.get_close_matches(name.lower().replace("_", "-"), spellings, n=1)
+    return f" (did you mean {spellings[matches[0]]!r}?)" if matches else ""
 
 
 def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Lay out rows under a header, numbers to the right.
-
-    Parameters
-    ----------
-    header : sequence of str
-        Column names.
-    rows : iterable of sequences
-        Cells; anything `str` can show.
-
-    Returns
-    -------
-    str
-        One line a row, without a final newline; more where `tables_within` asks for it: then cells are broken between
-        words, and where that is not enough each row is a list of its cells.
-    """
+    """Return a plain-text table, with numbers aligned to the right and without a final newline."""
+    # A limit by `tables_within` breaks cells between words.  If that is not enough, each row becomes a list of cells.
     header, *body = ([_one_line(cell) for cell in row] for row in (header, *rows))
     columns = list(zip(header, *body, strict=True))
     widths = [max(map(_width, column)) for column in columns]
     right = [bool(body) and all(_numeric(cell) for cell in column[1:]) for column in columns]
     limit = _COLUMNS.get()
     if limit is not None:
-        least = [max(_width(word) for cell in column for word in cell.split() or [""]) for column in columns]
-        if sum(least) + len(_GAP) * (len(least) - 1) > limit:
+        # A column cannot be narrower than its longest word.
+        min_widths = [max(_width(word) for cell in column for word in cell.split() or [""]) for column in columns]
+        if sum(min_widths) + len(_GAP) * (len(min_widths) - 1) > limit:
             return _as_lists(header, body, limit)
         while sum(widths) + len(_GAP) * (len(widths) - 1) > limit:
-            broken = max((w, i) for i, w in enumerate(widths) if w > least[i])[1]
-            widths[broken] -= 1
+            # The widest column that can still shrink loses one character.
+            shrunk = max((w, i) for i, w in enumerate(widths) if w > min_widths[i])[1]
+            widths[shrunk] -= 1
 
     def lines(cells: Sequence[str]) -> Iterator[str]:
         parts = [
@@ -190,7 +138,7 @@ def _one_line(cell: object) -> str:
 
 
 def _width(text: str) -> int:
-    """Columns of a terminal: letters of East Asia take two, and marks upon letters none."""
+    """Return a text's width on a terminal: two columns for a wide East Asian character, none for a combining mark."""
     if text.isascii():
         return len(text)
     return sum(
@@ -203,79 +151,36 @@ def _numeric(cell: str) -> bool:
     return cell in ("", "-", "none") or cell.replace(".", "", 1).replace(",", "").lstrip("+-").isdigit()
 
 
-_LEAST_WRITTEN_OUT = 1e-12
+_MIN_FIXED_POINT = 1e-12  # a smaller epsilon is written with an exponent
 
 
 def format_epsilon(epsilon: float) -> str:
-    """Show a privacy cost: rounded up at the digits shown (beyond a relative 1e-9); "none" where nothing is guaranteed.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0, in nats.
-
-    Returns
-    -------
-    str
-        Four or five digits; below 1e-12 with an exponent.
-    """
+    """Format an epsilon (in nats) with 4 or 5 digits, rounded up (beyond a relative 1e-9); "none" for infinity."""
     if math.isinf(epsilon):
         return "none"
     if epsilon == 0:
         return "0"
-    if epsilon < _LEAST_WRITTEN_OUT:  # a power of ten that would bring its digits before the point need be no float
+    # For a tiny epsilon the power of ten that scales its digits could exceed the range of floats.
+    if epsilon < _MIN_FIXED_POINT:
         four = decimal.Context(prec=4, rounding=decimal.ROUND_CEILING)
         return f"{four.create_decimal(decimal.Decimal(epsilon * (1 - 1e-9))):.3e}"
     digits = max(0, 4 - math.ceil(math.log10(epsilon)))
-    # The tolerance keeps 2.50000000001 from showing as 2.5001.
+    # The tolerance prevents 2.50000000001 from becoming 2.5001.
     return f"{math.ceil(epsilon * (1 - 1e-9) * 10**digits) / 10**digits:.{digits}f}"
 
 
 def epsilon_to_json(epsilon: float) -> float | str:
-    """A privacy cost as JSON can hold it: "infinite" where nothing is guaranteed, for null means "not set" elsewhere.
-
-    Parameters
-    ----------
-    epsilon : float
-        At least 0, in nats.
-
-    Returns
-    -------
-    float or str
-        A number, or "infinite".
-    """
+    """Return an epsilon as a JSON value, with "infinite" for no guarantee, because null means "not set"."""
     return "infinite" if math.isinf(epsilon) else epsilon
 
 
 def epsilon_from_json(value: float | str) -> float:
-    """What `epsilon_to_json` was given.
-
-    Parameters
-    ----------
-    value : float or str
-        A number, or "infinite".
-
-    Returns
-    -------
-    float
-        In nats.
-    """
+    """Return the epsilon that `epsilon_to_json` converted."""
     return math.inf if value == "infinite" else float(value)
 
 
 def plain(value: Any) -> Any:
-    """The same in types that JSON has: infinity as "infinite", and what it has no word for as Python would write it.
-
-    Parameters
-    ----------
-    value : object
-        Numbers, strings, sequences and mappings, nested.
-
-    Returns
-    -------
-    object
-        Dicts, lists, numbers, strings, booleans and None.
-    """
+    """Convert nested values to JSON types, with infinity as "infinite" and the `repr` of unsupported values."""
 
     def finite(part: Any) -> Any:
         if isinstance(part, dict):

@@ -1,11 +1,8 @@
-"""The only thread policy: how many threads a kernel gets, and BLAS held at one thread around it.
+"""The policy for threads: the number that a kernel gets, and a limit of one thread for BLAS.
 
-Users never need to set an environment variable: OpenBLAS threads inside an OpenMP loop contend, after each product they
-spin for up to 50 ms beside whatever loop comes next, and results change with their number.  So every public function
-that multiplies matrices, or takes the norm of a long vector, does so under `one_blas_thread`.
-
-A forked child runs on one thread.  GCC's OpenMP keeps its threads between loops, a child has none of them, and its
-next loop waits for them for ever; a loop of one thread waits for nobody.
+Users never need to set an environment variable.  OpenBLAS's threads contend inside an OpenMP loop, and they spin for up
+to 50 ms after each product, which slows the next loop.  The results also change with their number.  So every public
+function that multiplies matrices, or takes the norm of a long vector, does so under `one_blas_thread`.
 """
 
 import functools
@@ -17,8 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import threadpoolctl
-from threadpoolctl import OpenBLASController
+from threadpoolctl import LibController, OpenBLASController, ThreadpoolController
 
 from fastfedrec._kernels.core import hardware
 from fastfedrec.core.check import check_integer
@@ -33,13 +29,14 @@ __all__ = [
     "threads_for_rows",
 ]
 
-_MOST_THREADS = 2**15  # more than any machine has; kernels hold memory for each
+_MAX_THREADS = 2**15  # Kernels allocate memory for each thread, and no machine has this number of processors.
+# A child has none of the threads that GCC's OpenMP keeps between loops, and a loop would wait for them for ever.
 _forked = False
 _defaults = threading.local()
 
 
 def check_n_threads(n_threads: int) -> int:
-    """Check a number of threads that is resolved later, perhaps on another machine.
+    """Check a number of threads that is resolved later, maybe on another machine.
 
     Parameters
     ----------
@@ -49,18 +46,18 @@ def check_n_threads(n_threads: int) -> int:
     Returns
     -------
     int
-        The same.
+        The same number.
     """
-    return check_integer("n_threads", n_threads, low=0, high=_MOST_THREADS)
+    return check_integer("n_threads", n_threads, low=0, high=_MAX_THREADS)
 
 
 def resolve_n_threads(n_threads: int) -> int:
-    """Threads a kernel will use: `n_threads`, or as many as the process may use where it is 0.
+    """Compute the number of threads that a kernel uses.
 
     Parameters
     ----------
     n_threads : int
-        From 0 to 32,768; 0 means what an enclosing `default_threads` says, else the least of `thread_limits()`.
+        From 0 to 32,768; 0 means the number of an enclosing `default_threads`, else the minimum of `thread_limits()`.
 
     Returns
     -------
@@ -75,57 +72,62 @@ def resolve_n_threads(n_threads: int) -> int:
 
 @contextmanager
 def default_threads(n_threads: int) -> Iterator[None]:
-    """What 0 threads mean inside a `with` block, in this Python thread.
+    """Set the number of threads that 0 means inside a `with` block, in this Python thread.
 
-    For what a fit calls that takes no `n_threads`, such as a server's step or a mechanism's noise.
+    It reaches the functions without a parameter `n_threads` that a fit calls, such as a mechanism's noise.
 
     Parameters
     ----------
     n_threads : int
-        0 for what it means outside.
+        From 0 to 32,768; 0 keeps the number of the enclosing block.
 
     Yields
     ------
     None
-        The previous meaning is restored after the block.
+        The previous number is restored after the block.
     """
-    outside = getattr(_defaults, "n_threads", 0)
-    _defaults.n_threads = n_threads or outside
+    previous = getattr(_defaults, "n_threads", 0)
+    # An interrupt may come before any line, once: if it stops the first `finally`, the second one restores the number.
     try:
-        yield
+        try:
+            _defaults.n_threads = n_threads or previous
+            yield
+        finally:
+            _defaults.n_threads = previous
     finally:
-        _defaults.n_threads = outside
+        _defaults.n_threads = previous
 
 
 def threads_for_rows(n_rows: int, n_threads: int, *, least: int = 128) -> int:
-    """Fewer threads where there are too few rows: waking one costs more than it saves, and far more on a busy machine.
+    """Reduce the number of threads if there are too few rows for them.
 
     Parameters
     ----------
     n_rows : int
-        That a kernel shares out.
+        Number of rows that a kernel divides among its threads.
     n_threads : int
-        As resolved.
+        Resolved number of threads.
     least : int
-        Rows that are worth a thread.
+        Minimum number of rows for each thread.
 
     Returns
     -------
     int
-        At most one for each `least` rows.
+        At least 1, and at most one thread for each `least` rows.
     """
+    # A thread for fewer rows costs more than it saves, above all on a busy machine.
     return min(n_threads, max(1, n_rows // least))
 
 
 def thread_limits() -> dict[str, int]:
-    """What bounds the number of threads, whether or not the process is a forked child.
+    """List the limits of the number of threads, which are the same in a forked child.
 
     Returns
     -------
     dict
-        "affinity": processors that this thread may run on.  "cgroup": the share of processors that a container is
-        given, rounded up; left out where there is none.  "openmp": what OpenMP would give a loop here and now, which
-        follows `threadpoolctl`, a joblib worker's settings, `OMP_NUM_THREADS` and an enclosing parallel loop.
+        "affinity": processors that this thread may run on.  "cgroup": a container's share of the processors, rounded
+        up, if it has one.  "openmp": threads that OpenMP would give a loop at this place, which depends on
+        `threadpoolctl`, a joblib worker's settings, `OMP_NUM_THREADS` and an enclosing parallel loop.
     """
     limits = {"affinity": _affinity(), "openmp": max(hardware.max_threads(), 1)}
     if (share := _cgroup_share()) is not None:
@@ -134,7 +136,7 @@ def thread_limits() -> dict[str, int]:
 
 
 def is_forked() -> bool:
-    """Whether this process was forked from one that had imported the package.
+    """Check if this process was forked from a process that had imported the package.
 
     Returns
     -------
@@ -145,38 +147,35 @@ def is_forked() -> bool:
 
 
 def _affinity() -> int:
+    """Return the number of processors that this thread may run on."""
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS and Windows have no affinity mask to read
+    except AttributeError:  # macOS and Windows have no affinity mask.
         return os.cpu_count() or 1
 
 
 @functools.cache
 def _cgroup_share(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Processors that a cgroup grants (version 2, else 1), where a container sees its own; None for all."""
+    """Read a container's number of processors from its cgroup (version 2, else 1); None means no limit."""
     try:
         if (v2 := root / "cpu.max").exists():
             quota, period = v2.read_text().split()
         else:
             quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text() for name in ("quota", "period"))
-        return math.ceil(int(quota) / int(period)) if int(quota) > 0 else None  # version 1 says -1 where all are
-    except (OSError, ValueError):  # no cgroup, or "max"
+        return math.ceil(int(quota) / int(period)) if int(quota) > 0 else None  # Version 1 writes -1 for no limit.
+    except (OSError, ValueError):  # There is no cgroup, or version 2 writes "max" for no limit.
         return None
 
 
-def _blas_libraries() -> tuple[threadpoolctl.ThreadpoolController, threadpoolctl.ThreadpoolController]:
-    """The BLAS libraries with one limit for the whole process, and those with one for each thread.
-
-    NumPy's is always loaded; SciPy may have one of its own, which is not, until `scipy.linalg` is.
-    """
+def _blas_libraries() -> tuple[ThreadpoolController, ThreadpoolController]:
+    """Return the BLAS libraries with one limit for the process, and the libraries with a limit for each thread."""
+    # NumPy's library is always loaded.  SciPy may have another one, which `scipy.linalg` loads.
     return _find_blas_libraries("scipy.linalg" in sys.modules)
 
 
-@functools.cache  # finding them costs milliseconds
-def _find_blas_libraries(
-    with_scipy: bool,
-) -> tuple[threadpoolctl.ThreadpoolController, threadpoolctl.ThreadpoolController]:
-    loaded = threadpoolctl.ThreadpoolController()
+@functools.cache  # A search takes milliseconds.
+def _find_blas_libraries(with_scipy: bool) -> tuple[ThreadpoolController, ThreadpoolController]:
+    loaded = ThreadpoolController()
     paths: tuple[list[str], list[str]] = [], []
     for library in loaded.lib_controllers:
         kind = library.internal_api, getattr(library, "threading_layer", None)
@@ -185,54 +184,79 @@ def _find_blas_libraries(
     return loaded.select(filepath=paths[False]), loaded.select(filepath=paths[True])
 
 
-class _BlasLimit:
-    """BLAS at one thread while any Python thread is inside.
+class _Limit:
+    """A limit of one thread for BLAS libraries while any block is open."""
 
-    Most libraries have one limit for the process.  If each block restored what it found, then of two that overlap the
-    second would restore the first one's limit, for good; so the first one in sets it, and the last one out restores.
+    def __init__(self, *, is_shared: bool) -> None:
+        self._is_shared = is_shared
+        self._previous: list[tuple[LibController, int]] | None = None
+        self._is_set = False
+        self.blocks: set[object] = set()
+
+    def update(self) -> None:
+        """Set the limit if a block is open, else restore the previous numbers; an interrupted call can be repeated."""
+        if self.blocks and not self._is_set:
+            self._clear_control()
+            if self._previous is None:
+                libraries = _blas_libraries()[not self._is_shared].lib_controllers
+                self._previous = [(library, library.get_num_threads()) for library in libraries]
+            # The previous numbers are stored before any changes, so an interrupt from here on loses none.
+            for library, _ in self._previous:
+                library.set_num_threads(1)
+            self._is_set = True
+        elif not self.blocks and self._previous is not None:
+            self._is_set = False
+            self._clear_control()
+            for library, n_threads in self._previous:
+                library.set_num_threads(n_threads)
+            self._clear_control()
+            self._previous = None
+
+    def _clear_control(self) -> None:
+        """Let this thread set the shared limit, since threadpoolctl lets one thread at a time do so."""
+        if self._is_shared:  # The last block may end in another thread than the one that set the limit.
+            OpenBLASController.clear_controlling_thread(force=True)
+
+
+class _ThreadLimit(threading.local, _Limit):
+    """A limit of each thread, which starts without open blocks."""
+
+
+class _BlasLimit:
+    """A limit of one thread for all BLAS libraries while any Python thread has an open block.
+
+    Most libraries have one limit for the process.  If each block restored the limit at its start, the second of two
+    that overlap would restore the first one's limit for good.  So the first block sets it, and the last one restores.
     """
 
     def __init__(self) -> None:
+        # Reentrant, since the garbage collector may end a block of this thread at any line.
         self._lock = threading.RLock()
-        self._inside = 0
-        self._own = threading.local()
+        self._process_limit = _Limit(is_shared=True)
+        self._thread_limit = _ThreadLimit(is_shared=False)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(
-                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._forget_others
+                before=self._lock.acquire, after_in_parent=self._lock.release, after_in_child=self._drop_other_threads
             )
 
-    def enter(self) -> None:
-        depth = self._own_depth()
+    def enter(self, block: object) -> None:
+        """Open a block."""
         with self._lock:
-            self._set_inside(self._inside + 1)
-            if depth == 0:
-                self._own.limiter = _blas_libraries()[1].limit(limits=1)
-            self._own.depth = depth + 1
+            for limit in (self._process_limit, self._thread_limit):
+                limit.blocks.add(block)
+                limit.update()
 
-    def leave(self) -> None:
+    def leave(self, block: object) -> None:
+        """Close a block, if it is open, also after an interrupt of `enter` or of an earlier call."""
         with self._lock:
-            self._own.depth -= 1
-            if self._own.depth == 0:
-                self._own.limiter.restore_original_limits()
-            self._set_inside(self._inside - 1)
+            for limit in (self._thread_limit, self._process_limit):
+                limit.blocks.discard(block)
+                limit.update()
 
-    def _own_depth(self) -> int:
-        return getattr(self._own, "depth", 0)
-
-    def _set_inside(self, inside: int) -> None:
-        if bool(inside) != bool(self._inside):
-            # threadpoolctl obeys one thread at a time, and the last one out may be another than the first one in.
-            OpenBLASController.clear_controlling_thread(force=True)
-            if inside:
-                self._limiter = _blas_libraries()[0].limit(limits=1)
-            else:
-                self._limiter.restore_original_limits()
-                OpenBLASController.clear_controlling_thread(force=True)
-        self._inside = inside
-
-    def _forget_others(self) -> None:
-        """In a forked child: threads that were inside are gone, and will not leave."""
-        self._set_inside(self._own_depth())
+    def _drop_other_threads(self) -> None:
+        """Close the blocks of all threads that a forked child does not have."""
+        self._process_limit.blocks &= self._thread_limit.blocks
+        self._process_limit.update()
         self._lock.release()
 
 
@@ -241,21 +265,26 @@ _blas_limit = _BlasLimit()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS at one thread inside a `with` block; the caller's own setting is restored after it.
+    """Limit BLAS to one thread inside a `with` block, and restore the caller's setting after it.
 
-    Other Python threads that multiply matrices meanwhile are held as well: BLAS libraries have one setting for all.
-    Who calls `scipy.linalg` must have loaded it before the block, or its library is not held.
+    The limit also holds in other Python threads at that time, since most BLAS libraries have one setting for all.
+    A caller of `scipy.linalg` must import it before the block, otherwise its library has no limit.
 
     Yields
     ------
     None
-        The previous limits are restored when the last block ends that any thread is in.
+        The previous limits are restored when the last open block of all threads ends.
     """
-    _blas_limit.enter()
+    block = object()
+    # An interrupt may come before any line, once: if it stops the first call of `leave`, the second one does the work.
     try:
-        yield
+        try:
+            _blas_limit.enter(block)
+            yield
+        finally:
+            _blas_limit.leave(block)
     finally:
-        _blas_limit.leave()
+        _blas_limit.leave(block)
 
 
 def _after_fork_in_child() -> None:

@@ -1,11 +1,13 @@
 """One thread of BLAS inside of blocks, and its own number again behind them: of threads, errors and forked children."""
 
 import threading
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import threadpoolctl
 from support import parallel_calls
+from support.interruptions import Interrupt
 from support.patience import HANG
 from support.thread_case import needs_fork, needs_linux, needs_openmp, needs_two, run_python
 
@@ -59,6 +61,56 @@ def test_blas_has_its_own_again_after_an_error(three_blas_threads):
     with pytest.raises(ValueError, match="must be small enough"):
         als.solve_users(parallel_calls.data(), np.full((60, 2), 1e200), regularization=1.0, confidence_weight=1.0)
     assert blas_threads() == {3}
+
+
+@contextmanager
+def entered_before_the_try():
+    """Open a block before the `try`, and close it once: an interrupt in either leaves it open."""
+    block = object()
+    threads._blas_limit.enter(block)
+    try:
+        yield
+    finally:
+        threads._blas_limit.leave(block)
+
+
+def lines_whose_interrupt_lasts(make_block):
+    """Return the number of lines of the package, and those before which an interrupt leaves BLAS limited."""
+
+    def use(line=None):
+        with Interrupt(line) as lines, make_block():
+            pass
+        return lines.n_lines
+
+    def take_the_lock():
+        is_free.append(threads._blas_limit._lock.acquire(blocking=False))
+        if is_free[-1]:
+            threads._blas_limit._lock.release()
+
+    use()  # the libraries are found
+    n_lines, lasting = use(), []
+    for line in range(1, n_lines + 1):
+        is_free = []
+        with pytest.raises(KeyboardInterrupt):
+            use(line)
+        other = threading.Thread(target=take_the_lock)
+        other.start()
+        other.join()
+        if blas_threads() != {3} or is_free != [True]:
+            lasting.append(line)
+        for block in [None, *threads._blas_limit._process_limit.blocks]:  # None, since a limit may last without a block
+            threads._blas_limit.leave(block)
+    return n_lines, lasting
+
+
+def test_an_interrupt_before_any_line_leaves_blas_as_it_was(three_blas_threads):
+    n_lines, lasting = lines_whose_interrupt_lasts(one_blas_thread)
+    assert n_lines > 50
+    assert lasting == []
+
+
+def test_the_interrupt_test_sees_a_block_that_is_entered_before_its_try(three_blas_threads):
+    assert len(lines_whose_interrupt_lasts(entered_before_the_try)[1]) > 10
 
 
 def overlap(make_block):

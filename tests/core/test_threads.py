@@ -8,12 +8,13 @@ import re
 import pytest
 import threadpoolctl
 from support import parallel_calls
+from support.interruptions import Interrupt
 from support.patience import HANG
 from support.thread_case import TESTS, needs_fork, needs_linux, needs_openmp, needs_two, run_python
 
 from fastfedrec._kernels.core import hardware as kernel
 from fastfedrec.core import threads
-from fastfedrec.core.threads import resolve_n_threads, thread_limits, threads_for_rows
+from fastfedrec.core.threads import default_threads, resolve_n_threads, thread_limits, threads_for_rows
 
 KERNELS = TESTS.parent / "_kernels"
 START_METHODS = multiprocessing.get_all_start_methods()
@@ -36,6 +37,21 @@ def test_zero_is_the_least_of_all_limits(monkeypatch):
     assert resolve_n_threads(0) == 5
     monkeypatch.setattr(kernel, "max_threads", lambda: 0)  # a build without OpenMP
     assert resolve_n_threads(0) == 1
+
+
+def test_an_interrupt_before_any_line_restores_what_zero_means():
+    def use(line=None):
+        with Interrupt(line) as lines, default_threads(3):
+            assert resolve_n_threads(0) == 3
+        return lines.n_lines
+
+    outside = resolve_n_threads(0)
+    n_lines = use()
+    assert n_lines > 5
+    for line in range(1, n_lines + 1):
+        with pytest.raises(KeyboardInterrupt):
+            use(line)
+        assert resolve_n_threads(0) == outside
 
 
 def test_few_rows_take_few_threads():

@@ -1,5 +1,7 @@
 """Causes that end a fit early: an engine that dies in a round, and an interruption before any line of the package."""
 
+import dis
+import functools
 import sys
 
 import fastfedrec
@@ -36,6 +38,18 @@ class Dying(LocalEngine):
         super()._collect(*arguments)
 
 
+@functools.cache
+def _ends_of_with(code):
+    """Return the offsets at which a `with` statement's exit begins: CPython handles no signal between body and exit."""
+    instructions = list(dis.get_instructions(code))
+    offsets = set()
+    for start, instruction in enumerate(instructions):
+        next_three = [(i.opname, i.argval) for i in instructions[start : start + 3]]
+        if next_three == [("LOAD_CONST", None)] * 3 or any(name == "WITH_EXCEPT_START" for name, _ in next_three[:2]):
+            offsets.add(instruction.offset)
+    return offsets
+
+
 class Interrupt:
     """Counts the lines of the package, or of some functions of it, and interrupts the process before one of them."""
 
@@ -46,7 +60,7 @@ class Interrupt:
         code = frame.f_code
         if not code.co_filename.startswith(OURS) or (self.functions and code.co_qualname not in self.functions):
             return None
-        if event == "line":
+        if event == "line" and frame.f_lasti not in _ends_of_with(code):
             self.n_lines += 1
             if self.n_lines == self.line:
                 sys.settrace(None)
