@@ -148,7 +148,7 @@ def fedrec(n):
 _REACH = layered_reach()
 _GAUSSIAN, _gaussian = grid("gaussian", 1e-6)
 _LAPLACE, _laplace = grid("laplace", 1e-6)
-_PUBLISHED = FedGNN("published", clip=1e6, noise_scale=1e-6)._noise(1).most
+_PUBLISHED = FedGNN("published", clip=1e6, noise_scale=1e-6)._noise(1).max_steps
 _TWO_40 = 2**40
 
 SUMS = [

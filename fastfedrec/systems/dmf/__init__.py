@@ -1,3 +1,3 @@
-"""DMF: matrix factorisation without a server, whose users send each other gradients, and what neighbours learn."""
+"""DMF: matrix factorisation without a server, in which users exchange gradients, and attacks by neighbours."""
 
 __all__: list[str] = []

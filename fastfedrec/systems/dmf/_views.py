@@ -1,4 +1,4 @@
-"""What users of DMF sent each other in a round, recorded for tests and attacks."""
+"""The messages of DMF users in a round, recorded for tests and attacks."""
 
 from dataclasses import dataclass
 
@@ -8,20 +8,20 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class SentRound:
-    """Everything that users sent each other in one round; whoever hears a user has all of that user's.
+    """All messages of one round; a receiver of a user's messages has all gradients of this user.
 
     Parameters
     ----------
     round : int
-        Which one.
+        Number of the round.
     senders : ndarray of shape (n,), int64
         Rows of the data, ascending.
     items : ndarray of shape (n,), int32
-        Of which item each gradient is.
+        Item of each gradient.
     gradients : ndarray of shape (n, n_factors), float32
-        As sent.
+        Gradients.
     n_negatives : int
-        Everybody knows it.
+        Public number of negatives for each item.
     """
 
     round: int

@@ -1,6 +1,6 @@
-"""DMF: decentralised matrix factorisation, as it is among users without a server (Chen, Liu, Zhao, Zhou, Li 2018).
+"""DMF: decentralised matrix factorisation among users without a server (Chen, Liu, Zhao, Zhou, Li 2018).
 
-What the paper leaves open, or needs places of people for, is decided in docs/explanation/systems/dmf/dmf.md.
+docs/explanation/systems/dmf/dmf.md decides what the paper leaves open or derives from users' locations.
 """
 
 from collections.abc import Collection, Mapping
@@ -33,53 +33,54 @@ __all__ = ["DMF"]
 _USERS = "dmf.user_factors"
 _ITEMS = "dmf.item_factors"
 _EXAMPLES = "dmf.examples"
-_START_SCALE = 0.6  # of uniform first factors: each vector's norm is about .35, whatever their number
+_START_SCALE = 0.6  # of uniform first factors: each vector's norm is about .35 for any number of factors
 
 
 @dataclass(repr=False, eq=False)
 class DMF(Baseline):
-    """Matrix factorisation whose users have a model each, and send gradients of items to their neighbours.
+    """Matrix factorisation in which each user has a model, and sends gradients of items to neighbours.
 
-    **Guarantee.** None, and the ledger says "none": no server sees anything, but everybody whom a user's random walks
-    reach receives the exact gradients of its items, which tell what it has
-    (`fastfedrec.attacks.neighbor_gradients`).
+    **Guarantee.** None, and the ledger says "none".  There is no server, but all users that a user's random walks reach
+    receive exact gradients that reveal the user's items (`fastfedrec.attacks.neighbor_gradients`).
 
     Parameters
     ----------
     n_factors : int
-        1 to 256.
+        Number of factors, from 1 to 256.
     n_rounds : int
-        In each, every user passes over its own examples, and then hears its neighbours.
+        Number of rounds, in each of which a user passes over the user's examples and then receives gradients.
     n_negatives : int
-        Items that the user does not have, drawn anew for each that it has in each round; each counts 1 / n_negatives.
+        Number of items that the user does not have for each one that the user has, drawn anew in each round; each has
+        the weight 1 / n_negatives.
     learning_rate : float
-        Of all factors.  A listener takes a step along each gradient that it hears: where it hears hundreds, less.
+        Step size of all factors, above 0.  A receiver takes a step along each gradient, so hundreds of them need a
+        smaller one.
     regularization : float
-        Of users' factors.
+        L2 penalty of users' factors, at least 0.
     global_regularization : float
-        Of the factors of items that neighbours move along.
+        L2 penalty of the items' global factors, which neighbours' gradients change.
     local_regularization : float
-        Of those that stay with their user.  A large one leaves the global factors alone.
+        L2 penalty of the items' local factors, which stay with their user; a large one disables them.
     n_neighbors : int
-        Whom a user may send to directly, where `fit` gets no graph; drawn at random.
+        Number of users to whom a user may send directly, drawn at random, if `fit` gets no graph.
     walk_length : int
-        Most steps of a random walk, at whose end a gradient is heard; 0: everybody learns alone.
+        Largest number of steps of a random walk, at the end of which a gradient is received; 0 for no messages.
 
     Attributes
     ----------
     user_scores_ : ndarray of shape (n_users, n_items), float32
-        Each user's own model's, which the user alone has.
+        Scores of each user's model, which only the user has.
     item_counts_ : ndarray of shape (n_items,), float64
-        Users of each item, which nobody could know: for users without items alone.
+        Number of users of each item, for users without items; in a real deployment no user knows it.
     records_ : list of SentRound
-        What was sent in the rounds that `fit` was asked to record; of this fit, and not saved.
+        Messages in the rounds of ``fit(record_views=...)``; `save` does not write them.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release, and what a neighbour learns.
+        Ledger with one unprotected release, and notes on the knowledge of a neighbour.
 
     Raises
     ------
     DivergenceError
-        From `fit`, where a factor left the finite numbers.
+        From `fit`, if a factor is not finite.
 
     See Also
     --------
@@ -87,7 +88,7 @@ class DMF(Baseline):
 
     Notes
     -----
-    A simulation: all users' models are in one memory, of ``8 n_users n_items n_factors`` bytes.
+    This is a simulation: all users' models are in one memory, of ``8 n_users n_items n_factors`` bytes.
 
     References
     ----------
@@ -140,34 +141,34 @@ class DMF(Baseline):
         graph: Any = None,
         record_views: Collection[int] = (),
     ) -> Self:
-        """Let all users learn and hear, round by round.
+        """Train all users' models, round by round.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            As `fastfedrec.data.conversion.as_interactions` takes it.  Entries with value 0 are no interactions, and
-            values below 0 are refused; others count alike.
+            Users' data, see `fastfedrec.data.conversion.as_interactions`.  Entries with value 0 are no interactions,
+            and negative values are refused; all others count alike.
         graph : sparse array or matrix, or array_like, of shape (n_users, n_users), or None
-            Public weights of at least 0, by the users' order in the data: from each, a walk steps on by its row.  None
-            draws `n_neighbors` for each user.
+            Public weights of at least 0, in the users' order in the data; a walk steps from a user by the user's row.
+            None draws `n_neighbors` for each user.
         record_views : collection of int
-            Rounds of which everything that was sent is kept in `records_`, and attacked: what a neighbour learns from
-            the first and the last of them, and from all together, goes into the ledger.
+            Rounds for which all messages are kept in `records_`, and attacked: the ledger states the results for a
+            neighbour in the first and the last of them, and in all of them.
 
         Raises
         ------
         ValueError
-            `graph` has another shape, or a weight that is negative or not finite; or all users' models together do not
-            fit into memory.
+            `graph` has another shape, or a weight that is negative or not finite; or all users' models do not fit into
+            memory.
 
         Warns
         -----
         UserWarning
-            Values vary.
+            Values vary, and DMF ignores them.
         """
         recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
-        begun = self._begin(interactions, key, n_threads, show_progress, ledger)
-        self._fit(*begun, graph=graph, recorded=recorded)
+        arguments = self._begin(interactions, key, n_threads, show_progress, ledger)
+        self._fit(*arguments, graph=graph, recorded=recorded)
         return self
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -189,13 +190,15 @@ class DMF(Baseline):
         edges = draw_graph(users, self.n_neighbors, key) if graph is None else check_graph(graph, data.n_users)
         self._walks = walk_weights(edges, self.walk_length)
         self._note_claims(key)
-        self._start(data, key)
+        self._initialize(data, key)
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
-        heard = self._walks.T.tocsr()
-        heard.sort_indices()
-        who = heard.indptr.astype(np.int64), heard.indices.astype(np.int32), heard.data.astype(np.float32)
-        own = data.interactions_per_user()
-        starts = np.append(0, np.cumsum(own * np.where(own < data.n_items, 1 + self.n_negatives, 1)))
+        # Transposed, so that each receiver's senders are one row.
+        received = self._walks.T.tocsr()
+        received.sort_indices()
+        walks = received.indptr.astype(np.int64), received.indices.astype(np.int32), received.data.astype(np.float32)
+        lengths = data.interactions_per_user()
+        # A user who has all items has no negatives.
+        starts = np.append(0, np.cumsum(lengths * np.where(lengths < data.n_items, 1 + self.n_negatives, 1)))
         examples = np.empty(starts[-1], dtype=np.uint32)
         sent = np.empty((len(examples), self.n_factors), dtype=np.float32)
         rates = self.learning_rate, self.regularization, self.global_regularization, self.local_regularization
@@ -209,7 +212,7 @@ class DMF(Baseline):
                 senders = np.repeat(np.arange(data.n_users), np.diff(starts))
                 items = (examples >> np.uint32(1)).astype(np.int32)
                 self.records_.append(SentRound(number, senders, items, sent.copy(), self.n_negatives))
-            _kernel.hear(starts, examples, sent, *who, self._item_factors, self.learning_rate, n_threads)
+            _kernel.hear(starts, examples, sent, *walks, self._item_factors, self.learning_rate, n_threads)
             if not (np.isfinite(self._user_factors).all() and np.isfinite(sent).all()):
                 raise DivergenceError(
                     f"training diverged in round {number}: lower learning_rate ({self.learning_rate})"
@@ -218,18 +221,20 @@ class DMF(Baseline):
         self._score_all()
         self._attack(data)
 
-    def _start(self, data: Interactions, key: Key) -> None:
-        """All begin with the same global factors, and without local ones."""
+    def _initialize(self, data: Interactions, key: Key) -> None:
+        """Set the first factors: the same global ones for all users, and zeros for local ones."""
         width = _START_SCALE / np.sqrt(self.n_factors)
-        own = as_uniform(key.words_by_user(_USERS, data.global_user_ids, size=self.n_factors))
+        user_draws = as_uniform(key.words_by_user(_USERS, data.global_user_ids, size=self.n_factors))
         common = as_uniform(key.words(_ITEMS, size=data.n_items * self.n_factors))
-        self._user_factors: NDArray[np.float32] = (width * own).astype(np.float32)
+        self._user_factors: NDArray[np.float32] = (width * user_draws).astype(np.float32)
         self._item_factors: NDArray[np.float32] = np.zeros(
             (data.n_users, data.n_items, 2, self.n_factors), dtype=np.float32
         )
+        # Index 0 is the global part of an item's factors, and index 1 the local one.
         self._item_factors[:, :, 0] = (width * common).reshape(data.n_items, self.n_factors)
 
     def _score_all(self) -> None:
+        """Set the scores of all users' models, or raise if they are not finite."""
         products = np.einsum("uf,uisf->ui", self._user_factors, self._item_factors)
         if not np.isfinite(products).all():
             raise DivergenceError(f"training diverged in the last round: lower learning_rate ({self.learning_rate})")
@@ -238,6 +243,7 @@ class DMF(Baseline):
     # ---- the ledger ---------------------------------------------------------------------------------------------
 
     def _note_claims(self, key: Key) -> None:
+        """Record the release of gradients, with notes on the receivers."""
         listeners = np.diff(self._walks.indptr)
         self.ledger_.record(
             Unprotected("each user's gradients of items, sent to other users"), simulation=key.is_simulation
@@ -252,6 +258,7 @@ class DMF(Baseline):
         )
 
     def _attack(self, data: Interactions) -> None:
+        """Run the attacks on the recorded messages, and note their results in the ledger."""
         if not self.records_:
             self.ledger_.note("what that attack reaches on these data is measured, and stated here, by record_views")
             return

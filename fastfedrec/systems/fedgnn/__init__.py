@@ -1,3 +1,3 @@
-"""FedGNN: federated graph attention whose clients hide behind pseudo items and local noise, or a server's."""
+"""FedGNN: federated graph attention, protected by pseudo items and local noise, or by noise of the server."""
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""What a ledger says of FedGNN's published variant: what its noise gives, and what each party learns."""
+"""The ledger's notes on FedGNN's published variant: the effect of its noise, and the knowledge of each party."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from fastfedrec.systems.fedgnn.attacks import pseudo_item_intersection, pseudo_i
 
 
 def note_published_claims(ledger: Ledger, system: FedGNNRounds, data: Interactions, *, n_neighbors: int) -> None:
-    """Put into the ledger what the rounds' own event cannot say."""
+    """Note in the ledger the claims that the rounds' event does not state."""
     noise = system.noise
     assert isinstance(noise, PublishedNoise)
     ledger.note(
@@ -44,7 +44,7 @@ def note_published_claims(ledger: Ledger, system: FedGNNRounds, data: Interactio
 
 
 def note_attacks(ledger: Ledger, records: Sequence[Messages], data: Interactions) -> None:
-    """Put into the ledger what the attacks reach on what was recorded."""
+    """Note in the ledger the results of the attacks on the recorded messages."""
     if not records:
         ledger.note("what attacks on these data reach is measured, and stated here, by fit(record_views=...)")
         return

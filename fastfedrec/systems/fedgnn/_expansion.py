@@ -1,4 +1,4 @@
-"""The third party of FedGNN's published variant, simulated: it matches users by items whose names it cannot read."""
+"""The simulated third party of FedGNN's published variant, which matches users by items under encrypted names."""
 
 from dataclasses import dataclass
 
@@ -10,21 +10,15 @@ from fastfedrec.data.interactions import Interactions
 
 _NAMES = "fedgnn.item_names"
 _MATCHES = "fedgnn.matches"
-_TRIES = 4  # draws for each place of a neighbour
+_TRIES = 4  # draws for each neighbour
 
 
 @dataclass(frozen=True)
 class Upload:
-    """All that the third party receives, of everybody.
+    """All messages to the third party.
 
-    Parameters
-    ----------
-    indptr : ndarray of shape (n_users + 1,), int64
-        Where each user's items begin.
-    names : ndarray of shape (n_interactions,), int64
-        The items under names that are the same for everybody, and tell nothing without the recommender's key.
-    embeddings : ndarray of shape (n_users, n_factors), float64
-        Each user's own.
+    `names` are the users' items under names that are the same for all users, and reveal no item without the
+    recommender's key.  `embeddings` are the users' own.
     """
 
     indptr: NDArray[np.int64]
@@ -33,48 +27,24 @@ class Upload:
 
 
 def encrypt_items(data: Interactions, embeddings: np.ndarray, key: Key) -> Upload:
-    """What users send the third party (Algorithm 2, lines 2 to 4), by a renaming in place of a cipher.
+    """Return the users' messages to the third party (Algorithm 2, lines 2 to 4), with new names instead of a cipher.
 
-    Parameters
-    ----------
-    data : Interactions
-        Of all users.
-    embeddings : ndarray of shape (n_users, n_factors), float64
-        Each user's own.
-    key : Key
-        Draws the new names; the third party does not have it.
-
-    Returns
-    -------
-    Upload
-        A deterministic cipher's image of each list of items: equal items have equal names.
+    A deterministic cipher also gives equal items equal names; the third party does not have the key.
     """
     names = key.permutation(_NAMES, size=data.n_items)
     return Upload(data.indptr, names[data.indices], embeddings)
 
 
 def find_neighbors(upload: Upload, users: np.ndarray, n_neighbors: int, key: Key) -> NDArray[np.float64]:
-    """The embeddings that the third party sends each user (line 5): of others who share an item with it.
+    """Return the embeddings that the third party sends each user (line 5): of other users who share an item.
 
-    Parameters
-    ----------
-    upload : Upload
-        Of all users.
-    users : ndarray of shape (n_users,), uint64
-        Names the draws of each.
-    n_neighbors : int
-        Places for each user; whoever shares more items has the better chance of one.
-    key : Key
-        The third party's.
-
-    Returns
-    -------
-    ndarray of shape (n_users, n_neighbors, n_factors), float64
-        Without names; an empty place is all zeros.
+    A user who shares more items is more likely to be drawn.  The result (n_users, n_neighbors, n_factors) is padded
+    with zeros.
     """
     n_users, d = upload.embeddings.shape
-    found = np.zeros((n_users, n_neighbors, d))
+    embeddings = np.zeros((n_users, n_neighbors, d))
     lengths = np.diff(upload.indptr)
+    # Users sorted by item name, so that each name's users are consecutive.
     order = np.argsort(upload.names, kind="stable")
     owners = np.repeat(np.arange(n_users), lengths)[order]
     firsts = np.searchsorted(upload.names[order], np.arange(upload.names.max(initial=-1) + 2))
@@ -85,19 +55,20 @@ def find_neighbors(upload: Upload, users: np.ndarray, n_neighbors: int, key: Key
         block = rows[start : start + 4096]
         high, low = words[block] >> np.uint64(32), words[block] & np.uint64(2**32 - 1)
         # One of the user's items, then one of the item's users.
-        places = upload.indptr[block, None] + _scaled(high, lengths[block, None])
-        names = upload.names[places]
-        others = owners[firsts[names] + _scaled(low, firsts[names + 1] - firsts[names])]
-        first_seen = np.ones(others.shape, dtype=bool)
+        positions = upload.indptr[block, None] + _scaled(high, lengths[block, None])
+        names = upload.names[positions]
+        candidates = owners[firsts[names] + _scaled(low, firsts[names + 1] - firsts[names])]
+        first_seen = np.ones(candidates.shape, dtype=bool)
+        # A repeated candidate keeps its first draw only.
         for column in range(1, tries):
-            first_seen[:, column] = (others[:, :column] != others[:, column, None]).all(axis=1)
-        fresh = first_seen & (others != block[:, None])
-        place = np.cumsum(fresh, axis=1) - 1
-        row, tried = np.nonzero(fresh & (place < n_neighbors))
-        found[block[row], place[row, tried]] = upload.embeddings[others[row, tried]]
-    return found
+            first_seen[:, column] = (candidates[:, :column] != candidates[:, column, None]).all(axis=1)
+        fresh = first_seen & (candidates != block[:, None])
+        slot = np.cumsum(fresh, axis=1) - 1
+        row, column_numbers = np.nonzero(fresh & (slot < n_neighbors))
+        embeddings[block[row], slot[row, column_numbers]] = upload.embeddings[candidates[row, column_numbers]]
+    return embeddings
 
 
 def _scaled(words: np.ndarray, sizes: np.ndarray) -> NDArray[np.int64]:
-    """Numbers from 0 to sizes - 1, by 32 random bits."""
+    """Return numbers from 0 to sizes - 1, from 32 random bits each."""
     return (words * sizes.astype(np.uint64) >> np.uint64(32)).astype(np.int64)

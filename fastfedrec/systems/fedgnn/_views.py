@@ -1,4 +1,4 @@
-"""What the server of FedGNN's published variant receives of each client."""
+"""The messages of single clients to the server of FedGNN's published variant."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,26 +9,26 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Messages:
-    """What the server of the published variant receives of some users, each by itself, and what it knows beside it.
+    """Messages of some users to the server of the published variant, with the server's parameters.
 
     Parameters
     ----------
     round : int
-        Of the messages.
+        Number of the round.
     users : ndarray of shape (n_users,), uint64
         Global ids of the senders.
     indptr : ndarray of shape (n_users + 1,), int64
-        Where each user's rows begin.
+        Start of each user's rows.
     items : ndarray of shape (n_rows,), int64
-        Columns of the items that rows are of, ascending for each user: own items and others.
+        Items of the rows, ascending for each user: the user's items and others.
     rows : ndarray of shape (n_rows, n_factors), int64
-        Clipped gradients with noise, in steps.
+        Clipped gradients of item embeddings with noise, in steps.
     shared : ndarray of shape (n_users, n_factors ** 2 + 2 * n_factors), int64
-        Those by W and the attention.
+        Clipped gradients of W and of the attention with noise, in steps.
     weights : ndarray of shape (n_factors, n_factors), float64
-        W, as the server sent it.
+        Broadcast weights W.
     attention : ndarray of shape (2, n_factors), float64
-        As the server sent it.
+        Broadcast attention vectors.
     """
 
     round: int
@@ -42,17 +42,17 @@ class Messages:
 
     @classmethod
     def joined(cls, parts: "Sequence[Messages]") -> "Messages":
-        """The messages of several groups of users in one round.
+        """Join the messages of several groups of users in one round.
 
         Parameters
         ----------
         parts : sequence of Messages
-            At least one.
+            At least one group.
 
         Returns
         -------
         Messages
-            One group after the other.
+            All messages, in the order of the groups.
         """
         lengths = np.concatenate([np.diff(part.indptr) for part in parts])
         return replace(

@@ -1,7 +1,8 @@
 """FedGNN: federated graph attention on each client's own graph (Wu et al. 2021).
 
-Each round some clients send the gradients of their predictions; as published each hides them alone, by pseudo items and
-Laplace noise, which gives no guarantee.  Decisions and corrections: docs/explanation/systems/fedgnn/fedgnn.md.
+In each round some clients send the gradients of their predictions.  In the published variant each client protects them
+by pseudo items and Laplace noise, which gives no guarantee.  docs/explanation/systems/fedgnn/fedgnn.md has decisions
+and corrections.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,74 +37,75 @@ from fastfedrec.systems.rating_model import STARS, RatingModel, check_ratings, w
 __all__ = ["FedGNN", "FedGNNState"]
 
 _START = "fedgnn.start"
-_LARGEST_PARAMETER = 1e3  # beyond, predictions have left every scale
-_SERVED_BLOCK = 256  # users whose scores are in memory together, where pairs are asked for
+_MAX_PARAMETER = 1e3  # larger parameters mean that training has diverged
+_SERVED_BLOCK = 256  # users with scores in memory at a time when pairs are scored
 
 
 @dataclass(repr=False, eq=False)
 class FedGNN(OwnRows, RatingModel):
     """Federated ratings, or rankings, by one layer of graph attention over each client's own graph.
 
-    **Guarantee.** ``variant="guaranteed"``: everything that is released is (`epsilon`, `delta`)-differentially private
-    for replacing all data of one user ("replace", privacy unit "user"), the whole run together, if the server is
-    trusted with clipped gradients and with the secret of who is asked ("central").  ``variant="published"``: none, and
-    the ledger says so: which items a gradient is of shows items that a user does not have, and the noise is worth the
-    paper's epsilon for one number of a gradient, not for the thousands of a message.
+    **Guarantee.** ``variant="guaranteed"``: all releases of the whole run are (`epsilon`, `delta`)-differentially
+    private for replacing all data of one user ("replace", privacy unit "user"), if the server is trusted with clipped
+    gradients and with the secret choice of clients ("central").  ``variant="published"``: none, as the ledger states.
+    The items of a gradient reveal items that a user does not have, and the noise gives the paper's epsilon to one
+    number of a gradient, not to the thousands of a message.
 
     Parameters
     ----------
     variant : {"guaranteed", "published"}
-        Noise of the server on sums of clipped gradients; or the paper's: every client clips, hides and perturbs alone,
-        and has neighbours.
+        "guaranteed": noise of the server on sums of clipped gradients.  "published": as in the paper, every client
+        clips, adds pseudo items and noise, and has neighbours.
     epsilon, delta : float
-        Of the whole run, guaranteed.
+        Guaranteed: epsilon and delta of the whole run.
     clip_norm : float
-        Guaranteed: of a client's whole gradient, in l2.
+        Guaranteed: L2 bound of a client's whole gradient.
     clip, noise_scale : float
-        Published: of each number of a gradient, in absolute value; scale of the Laplace noise on it, 0 for none.
+        Published: bound of the absolute value of each number of a gradient; scale of its Laplace noise, 0 for none.
     n_pseudo_items : int
-        Published: items without an interaction that a client sends rows of.
+        Published: number of items without an interaction for which a client sends rows.
     n_neighbors : int
-        Published: anonymous users in a client's graph, whose embeddings a third party sends; 0 for no third party.
+        Published: number of anonymous users in a client's graph, whose embeddings a third party sends; 0 for no third
+        party.
     expansion_round : int
-        Published: the first round with neighbours.
+        Published: first round with neighbours.
     n_factors : int
-        Of embeddings and hidden states, 1 to 256.
+        Size of embeddings and hidden states, from 1 to 256.
     n_rounds, cohort_size : int
-        How often the server asks, and how many clients, drawn without replacement; all where there are fewer.
+        Number of rounds; number of clients in each, drawn without replacement, or all users if there are fewer.
     learning_rate : float
-        Of the server's steps, which are Adam's.
+        Learning rate of the server's Adam.
     user_learning_rate : float
-        Of a user's own embedding, which its device finds anew.
+        Step size of a user's own embedding, which the device computes anew.
     user_steps : int
-        Steps in which it does.
+        Number of these steps.
     negatives : int
-        Other items that are predicted as the least of `grid`, beside each of the user's own: 0 for ratings.
+        Number of other items for each item of the user that are predicted as the lowest value of `grid`: 0 for ratings.
     init_scale : float
-        Standard deviation of items' first embeddings.
+        Standard deviation of the first item embeddings.
     grid : sequence of float
-        The values there are; predictions are cut off at its ends.
+        Possible values, increasing; predictions are clipped to its ends.
 
     Attributes
     ----------
     weights_ : ndarray of shape (n_factors, n_factors), float64
-        W of the layer, released.
+        Weights W of the layer, released.
     attention_ : ndarray of shape (2, n_factors), float64
-        Of a node that looks, and of one that is looked at; released.
+        Attention vectors of the attending and the attended node, released.
     item_factors_ : ndarray of shape (n_items, n_factors), float64
         Embeddings of items, released.
     user_neighbors_ : ndarray of shape (n_users, n_neighbors, n_factors), float64
-        What the third party sent each device; an empty place is all zeros.
+        Embeddings that the third party sent each device, padded with zeros.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user, and in its notes what each party learns.
+        Privacy cost of the run for each user, with notes on the knowledge of each party.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user received and sent.
+        Traffic of each user.
     records_ : list of Messages
-        What the server received in the rounds that `fit` was asked to record; of this fit, and not saved.
+        Messages to the server in the rounds of ``fit(record_views=...)``; `save` does not write them.
 
     Notes
     -----
-    A device scores with its user's own items and neighbours.  Users that `with_users` serves have no neighbours.
+    A device scores with its user's items and neighbours.  Users of `with_users` have no neighbours.
 
     References
     ----------
@@ -157,8 +159,8 @@ class FedGNN(OwnRows, RatingModel):
             raise ValueError(f"noise_scale must be 0 or at least 1e-06, got {self.noise_scale}")
         for name in ("learning_rate", "user_learning_rate"):
             setattr(self, name, check_real(name, getattr(self, name), low=0.0, exclusive=True))
-        least = {"n_pseudo_items": 0, "n_neighbors": 0, "expansion_round": 1, "n_rounds": 1, "cohort_size": 1}
-        for name, low in least.items():
+        lows = {"n_pseudo_items": 0, "n_neighbors": 0, "expansion_round": 1, "n_rounds": 1, "cohort_size": 1}
+        for name, low in lows.items():
             setattr(self, name, check_integer(name, getattr(self, name), low=low, high=2**31 - 1))
         self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=256)
         self.user_steps = check_integer("user_steps", self.user_steps, low=0, high=2**15)
@@ -170,8 +172,8 @@ class FedGNN(OwnRows, RatingModel):
         return self.variant == "published"
 
     @property
-    def _n_places(self) -> int:
-        """Of neighbours in a graph."""
+    def _n_graph_neighbors(self) -> int:
+        """Number of neighbours in a graph."""
         return self.n_neighbors if self._is_published else 0
 
     # ---- training -----------------------------------------------------------------------------------------------
@@ -188,26 +190,26 @@ class FedGNN(OwnRows, RatingModel):
         record_views: Collection[int] = (),
         engine: Engine | None = None,
     ) -> Self:
-        """Train by `n_rounds` federated rounds.
+        """Train in `n_rounds` federated rounds.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Ratings as values, cut off at the ends of `grid`.  Guaranteed, or with `negatives`, data without values are
-            not refused, and each counts as 1.
+            Ratings as values, clipped to the ends of `grid`.  In the guaranteed variant, or with `negatives`, data
+            without values are accepted as values of 1.
         record_views : collection of int
-            Published: rounds of which all that the server received is kept in `records_`; 8 n_factors bytes a row.  The
-            attacks of `fastfedrec.attacks` are then carried out on it, and what they reach is put into the ledger.
+            Published: rounds for which all messages to the server are kept in `records_`, with 8 n_factors bytes per
+            row.  The attacks of `fastfedrec.attacks` then run on them, and the ledger states the results.
 
         Raises
         ------
         DivergenceError
-            The parameters left the range in which predictions mean anything.
+            The parameters left the usable range.
 
         Warns
         -----
         UserWarning
-            Published: ratings beyond the ends of the grid.
+            Published: ratings are beyond the ends of the grid.
         """
         self._check_parameters()
         takes_ones = not self._is_published or self.negatives > 0
@@ -215,7 +217,7 @@ class FedGNN(OwnRows, RatingModel):
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
         recorded = frozenset(check_integer("record_views", number, low=0) for number in record_views)
         if recorded and not self._is_published:
-            raise ValueError("record_views must be empty where variant is 'guaranteed': the server sees sums alone")
+            raise ValueError("record_views must be empty if variant is 'guaranteed': the server receives sums only")
         if self._is_published:
             warn_beyond_ends(data, self.grid, "are cut off there", stacklevel=3)
         phases = self._plan(data, fit.key)
@@ -224,8 +226,10 @@ class FedGNN(OwnRows, RatingModel):
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         if self._is_published:
             system.mean_rows = min(data.n_items, (1 + self.negatives) * _mean_length(data) + self.n_pseudo_items)
-            note_published_claims(self.ledger_, system, data, n_neighbors=self._n_places if len(phases) > 1 else 0)
-        self.user_neighbors_ = np.zeros((data.n_users, self._n_places, self.n_factors))
+            note_published_claims(
+                self.ledger_, system, data, n_neighbors=self._n_graph_neighbors if len(phases) > 1 else 0
+            )
+        self.user_neighbors_ = np.zeros((data.n_users, self._n_graph_neighbors, self.n_factors))
         done = 0
         for phase in phases:
             if done:
@@ -235,22 +239,22 @@ class FedGNN(OwnRows, RatingModel):
                 after_round=self._check_convergence,
             )  # fmt: skip
             done += phase.n_rounds
-        self._take_over(state)
+        self._set_parameters(state)
         self.records_ = system.records()
         if self._is_published:
             note_attacks(self.ledger_, self.records_, data)
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """One phase, or those before and after the neighbours come; on public numbers alone."""
+        """Return one phase, or those before and after the neighbours arrive, by public numbers only."""
         cohort_size = min(self.cohort_size, data.n_users)
         local = LocalTraining(self._bounds, self.negatives, self.user_learning_rate, self.user_steps)
         system = FedGNNRounds(
             data.global_user_ids, cohort_size, data.n_items, self.n_factors, local, self._noise(data.n_users),
             self.learning_rate, key,
         )  # fmt: skip
-        state = system.initial_state(self._start(data.n_items, key))
-        if self._n_places and self.expansion_round < self.n_rounds:
+        state = system.initial_state(self._first_parameters(data.n_items, key))
+        if self._n_graph_neighbors and self.expansion_round < self.n_rounds:
             return [
                 Phase(system, state, self.expansion_round),
                 Phase(system, state, self.n_rounds - self.expansion_round),
@@ -258,16 +262,18 @@ class FedGNN(OwnRows, RatingModel):
         return [Phase(system, state, self.n_rounds)]
 
     def _noise(self, n_users: int) -> PublishedNoise | GridNoise:
+        """Return the noise of the variant, calibrated to the budget or checked for exact sums."""
         if self._is_published:
             noise = PublishedNoise(self.clip, self.noise_scale, self.n_pseudo_items)
-            most, remedy = max_summands(noise.most, INT64_LIMIT), "use a larger noise_scale, or a smaller cohort_size"
-            check_summands("noise_scale", self.noise_scale, min(self.cohort_size, n_users), most, remedy)
+            max_clients = max_summands(noise.max_steps, INT64_LIMIT)
+            remedy = "use a larger noise_scale, or a smaller cohort_size"
+            check_summands("noise_scale", self.noise_scale, min(self.cohort_size, n_users), max_clients, remedy)
             return noise
         event = Gaussian(
             1.0, neighboring="replace", sampling="without_replacement", n_users=n_users,
             cohort_size=min(self.cohort_size, n_users),
         )  # fmt: skip
-        # A part in a million less: room for the rounding of the grid and for the delta of the table.
+        # The reduction by a millionth covers the rounding of the grid and the delta of the noise table.
         multiplier = calibrate_noise_multiplier(
             event, epsilon=self.epsilon * (1 - 1e-6), delta=self.delta * (1 - 1e-6), count=self.n_rounds,
             accountant=PLDAccountant,
@@ -275,33 +281,41 @@ class FedGNN(OwnRows, RatingModel):
         check_grid_sums("gaussian", self.clip_norm, multiplier, min(self.cohort_size, n_users))
         return GridNoise.calibrated("gaussian", self.clip_norm, multiplier)
 
-    def _start(self, n_items: int, key: Key) -> NDArray[np.float64]:
+    def _first_parameters(self, n_items: int, key: Key) -> NDArray[np.float64]:
+        """Return the first parameters, which are public."""
         d = self.n_factors
         normal = key.normal(_START, size=2 * d + n_items * d)
         attention, embeddings = normal[: 2 * d] / np.sqrt(d), self.init_scale * normal[2 * d :]
         return Parameters(np.eye(d), attention.reshape(2, d), embeddings.reshape(-1, d)).flat()
 
     def _expand(self, system: FedGNNRounds, state: FedGNNState, data: Interactions, fit: Fit) -> None:
-        """Algorithm 2: every user sends its embedding and its encrypted items, and gets its neighbours' embeddings."""
+        """Run Algorithm 2: users send embeddings and encrypted items, and receive their neighbours' embeddings."""
         parameters = Parameters.of(state.parameters, self.n_factors)
         entries = draw_entries(data, self._bounds, self.negatives, None)
-        alone = np.zeros((data.n_users, 0, self.n_factors))
-        own, _ = find_states(
-            parameters, entries, alone, self.user_learning_rate, self.user_steps, resolve_n_threads(fit.n_threads)
+        no_neighbors = np.zeros((data.n_users, 0, self.n_factors))
+        user_embeddings, _ = find_states(
+            parameters,
+            entries,
+            no_neighbors,
+            self.user_learning_rate,
+            self.user_steps,
+            resolve_n_threads(fit.n_threads),
         )
-        upload = encrypt_items(data, own, fit.key)
-        self.user_neighbors_ = find_neighbors(upload, data.global_user_ids, self._n_places, fit.key)
+        upload = encrypt_items(data, user_embeddings, fit.key)
+        self.user_neighbors_ = find_neighbors(upload, data.global_user_ids, self._n_graph_neighbors, fit.key)
         system.give_neighbors(data.global_user_ids, self.user_neighbors_)
 
     def _check_convergence(self, round_number: int, state: FedGNNState) -> None:
+        """Raise if the parameters have diverged."""
         largest = float(np.abs(state.parameters).max())
-        if not largest <= _LARGEST_PARAMETER:
+        if not largest <= _MAX_PARAMETER:
             raise DivergenceError(
                 f"training diverged in round {round_number}: the largest parameter is {largest:.3g}; lower "
                 f"learning_rate (now {self.learning_rate!r})"
             )
 
-    def _take_over(self, state: FedGNNState) -> None:
+    def _set_parameters(self, state: FedGNNState) -> None:
+        """Set the released parameters of a state."""
         self.weights_, self.attention_, self.item_factors_ = (
             part.copy() for part in Parameters.of(state.parameters, self.n_factors)
         )
@@ -311,7 +325,7 @@ class FedGNN(OwnRows, RatingModel):
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
-        model.user_neighbors_ = np.zeros((data.n_users, self._n_places, self.n_factors))
+        model.user_neighbors_ = np.zeros((data.n_users, self._n_graph_neighbors, self.n_factors))
         return model
 
     # ---- scoring ------------------------------------------------------------------------------------------------
@@ -321,8 +335,8 @@ class FedGNN(OwnRows, RatingModel):
         return Parameters(self.weights_, self.attention_, self.item_factors_)
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
-        entries = draw_entries(own, self._bounds, self.negatives, None)
+        user_rows = self.interactions_._take_users(users)
+        entries = draw_entries(user_rows, self._bounds, self.negatives, None)
         embeddings, hidden = find_states(
             self._parameters, entries, self.user_neighbors_[users], self.user_learning_rate, self.user_steps,
             resolve_n_threads(0),
@@ -331,6 +345,7 @@ class FedGNN(OwnRows, RatingModel):
         with one_blas_thread():
             looks, looked_at = self.attention_ @ projected.T
             z = embeddings @ self.weights_.T
+            # Attention of the user's node on an item's node, against that on itself: a softmax of two logits.
             shares = _bend(looks + looked_at) - _bend(looks + (z @ self.attention_[1])[:, None])
             shares = 1 / (1 + np.exp(-np.clip(shares, -700, 700)))
             by_user = np.einsum("uf,uf->u", hidden, z)[:, None]
@@ -338,11 +353,11 @@ class FedGNN(OwnRows, RatingModel):
 
     def _score_pairs(self, users: np.ndarray, items: np.ndarray) -> np.ndarray:
         scores = np.empty(len(users))
-        asked, place = np.unique(users, return_inverse=True)
-        for start in range(0, len(asked), _SERVED_BLOCK):
-            block = self._score_block(asked[start : start + _SERVED_BLOCK])
-            here = np.flatnonzero((place >= start) & (place < start + _SERVED_BLOCK))
-            scores[here] = block[place[here] - start, items[here]]
+        rows, row_numbers = np.unique(users, return_inverse=True)
+        for start in range(0, len(rows), _SERVED_BLOCK):
+            block = self._score_block(rows[start : start + _SERVED_BLOCK])
+            in_block = np.flatnonzero((row_numbers >= start) & (row_numbers < start + _SERVED_BLOCK))
+            scores[in_block] = block[row_numbers[in_block] - start, items[in_block]]
         return scores
 
     def _popularity(self) -> np.ndarray | None:
@@ -360,13 +375,14 @@ class FedGNN(OwnRows, RatingModel):
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
         (n_users, n_items), d = self.interactions_.shape, self.n_factors
         shapes: dict[str, Any] = {"weights_": (d, d), "attention_": (2, d), "item_factors_": (n_items, d)}
-        return rules_of(np.float64, **shapes, user_neighbors_=(n_users, self._n_places, d))
+        return rules_of(np.float64, **shapes, user_neighbors_=(n_users, self._n_graph_neighbors, d))
 
 
 def _bend(x: np.ndarray) -> np.ndarray:
-    """The leaky rectifier of the kernel."""
+    """Apply the kernel's leaky rectifier."""
     return np.where(x > 0, x, 0.2 * x)
 
 
 def _mean_length(data: Interactions) -> float:
+    """Return the mean number of items of a user."""
     return data.n_interactions / max(data.n_users, 1)

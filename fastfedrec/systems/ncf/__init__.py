@@ -1,3 +1,3 @@
-"""NCF: neural collaborative filtering, trained centrally, as it is without privacy."""
+"""NCF: neural collaborative filtering, trained centrally without privacy."""
 
 __all__: list[str] = []

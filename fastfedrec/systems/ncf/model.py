@@ -1,4 +1,4 @@
-"""Neural collaborative filtering, trained centrally: GMF, MLP, and NeuMF, which is both (He et al. 2017)."""
+"""Neural collaborative filtering, trained centrally: GMF, MLP, and NeuMF, which combines both (He et al. 2017)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,79 +23,80 @@ from fastfedrec.systems.ncf._network import Network, Trainer, fuse
 __all__ = ["NCF"]
 
 _KINDS = ("neumf", "gmf", "mlp")
-_WIDEST = 2**14
-_MOST_ROWS = 2**31  # of users and items, whose numbers have 32 bits
+_MAX_WIDTH = 2**14
+_MAX_ROWS = 2**31  # users and items together, since their numbers have 32 bits
 
 Parameters = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(repr=False, eq=False)
 class NCF(EpochBaseline):
-    """Neural collaborative filtering: a network that knows every user and item by an embedding of their own.
+    """Neural collaborative filtering: a network with an embedding for each user and item.
 
-    **Guarantee.** None: the exact data of all users are in the network, and the ledger says so.
+    **Guarantee.** None: the network is trained on the exact data of all users, as the ledger states.
 
     Parameters
     ----------
     n_factors : int
-        Width of the embeddings whose product GMF takes; 1 to 16384.
+        Width of the embeddings in GMF's product, from 1 to 16384.
     layers : tuple of int or None
-        Widths of MLP's hidden layers, each 1 to 16384; its embeddings are as wide as the first.  None is the tower of
-        the authors: ``(4 * n_factors, 2 * n_factors, n_factors)``.  GMF has none.
+        Widths of MLP's hidden layers, each from 1 to 16384; its embeddings have the width of the first.  None is the
+        authors' tower, ``(4 * n_factors, 2 * n_factors, n_factors)``.  GMF has no layers.
     kind : {"neumf", "gmf", "mlp"}
-        Which network: the product of embeddings, weighted; layers on both embeddings; or both halves, added up.
+        Network: weighted product of embeddings ("gmf"), layers on both embeddings ("mlp"), or the sum of both.
     n_negatives : int
-        Items that the user does not have, drawn anew for each positive in each epoch.
+        Number of items without an interaction that are drawn for each positive, anew in each epoch.
     n_epochs : int
-        Passes over all positives; with pretraining, of each of the three trainings.
+        Number of passes over all positives; with pretraining, in each of the three trainings.
     learning_rate : float
-        Adam's.
+        Learning rate of Adam, above 0.
     batch_size : int
-        Examples of a step, of all users in random order.
+        Number of examples in a step, in random order over all users.
     regularization : float
-        Half of it times the squared length of all parameters that an example's score is made of, both embeddings and
-        all weights, is added to the example's loss; 0 or more.
+        L2 penalty, at least 0: half of it times the squared norm of an example's parameters, both embeddings and all
+        weights, is added to the example's loss.
     pretrain : bool
-        Train GMF and MLP by themselves, start NeuMF from both, and go on by SGD, which needs no moments; otherwise
-        NeuMF is trained by Adam from a random start.  Only NeuMF has halves to pretrain.
+        Whether to train GMF and MLP separately, start NeuMF from both, and continue with SGD, which has no moments.
+        Otherwise NeuMF is trained by Adam from a random start.  It applies to NeuMF only.
     fusion_learning_rate : float
-        Of that SGD, along the mean gradient of a batch.
+        Learning rate of this SGD along the mean gradient of a batch, above 0.
     threshold : float
-        An interaction with a value above it is positive; all others are only never drawn as negatives.
+        An interaction with a value above it is positive; other interactions are only excluded from the negatives.
 
     Attributes
     ----------
     user_embeddings_ : ndarray of shape (n_users, width), float32
-        One row a user: `n_factors` of the product, then ``layers[0]`` of the layers, where the network has them.
+        A row for each user: `n_factors` entries for the product, then ``layers[0]`` for the layers, if the network has
+        them.
     item_embeddings_ : ndarray of shape (n_items, width), float32
-        One row an item.
+        A row for each item.
     weights_ : ndarray of shape (n_dense,), float32
-        Of each layer the weights, of shape (inputs, outputs), and the biases; then the output's weights, those of the
-        product before those of the last layer, and its bias.
+        For each layer the weights, of shape (inputs, outputs), and the biases; then the output's weights, for the
+        product before those for the last layer, and its bias.
     item_counts_ : ndarray of shape (n_items,), float64
-        Users with each item as a positive: what somebody without positives is offered.
+        Number of users with each item as a positive, which ranks the items for a user without positives.
     loss_ : ndarray of shape (n_epochs,), float64
-        Mean logistic loss of each epoch's examples, each before its step, where `fit` was asked for it; of this fit,
-        and not saved.  Of pretraining and `regularization` it has nothing.
+        Mean logistic loss of each epoch's examples, each before its step, if `fit` tracks it; `save` does not write it.
+        It excludes pretraining and `regularization`.
     ledger_ : fastfedrec.accounting.Ledger
-        One unprotected release.
+        Ledger with one unprotected release.
 
     Raises
     ------
     DivergenceError
-        From `fit`, where the parameters left the finite numbers.
+        From `fit`, if the parameters are not finite.
 
     See Also
     --------
-    fastfedrec.ImplicitALS : A dot product instead of a network, most often better and faster.
+    fastfedrec.ImplicitALS : Inner products instead of a network, most often better and faster.
 
     Notes
     -----
-    `fit` takes a fitted NCF of the same kind and widths as its `warm_start`: layers keep their weights, nothing is
-    pretrained then, and Adam starts anew.  Values matter only with `threshold`.
+    `fit` accepts a fitted NCF of the same kind and widths as `warm_start`: layers keep their weights, there is no
+    pretraining, and Adam starts anew.  Values are ignored unless `threshold` is above 0.
 
-    Adam is that of all parameters in every step, as in the authors' code; embeddings that a batch does not use catch up
-    when one does (`docs/explanation/systems/ncf/ncf.md`).  Steps follow one another, so that training uses one thread.
+    Adam updates all parameters in every step, as in the authors' code; embeddings that a batch does not use catch up
+    when a later batch does (`docs/explanation/systems/ncf/ncf.md`).  Steps are sequential, so training uses one thread.
 
     References
     ----------
@@ -132,7 +133,7 @@ class NCF(EpochBaseline):
     threshold: float = 0.0
 
     def _check_parameters(self) -> None:
-        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=_WIDEST)
+        self.n_factors = check_integer("n_factors", self.n_factors, low=1, high=_MAX_WIDTH)
         if self.layers is not None:
             if (
                 not isinstance(self.layers, list | tuple | np.ndarray)
@@ -141,7 +142,7 @@ class NCF(EpochBaseline):
             ):
                 raise ValueError(f"layers must be None or hold at least one width, got {self.layers!r}")
             self.layers = tuple(
-                check_integer(f"layers[{k}]", width, low=1, high=_WIDEST) for k, width in enumerate(self.layers)
+                check_integer(f"layers[{k}]", width, low=1, high=_MAX_WIDTH) for k, width in enumerate(self.layers)
             )
         self.kind = check_choice("kind", self.kind, _KINDS)
         self.n_negatives = check_integer("n_negatives", self.n_negatives, low=0, high=2**20)
@@ -165,7 +166,7 @@ class NCF(EpochBaseline):
         self, data: Interactions, key: Key, n_threads: int, show_progress: bool, warm_start: object, tracks: bool
     ) -> None:
         network = self._network(data)
-        start = None if warm_start is None else self._warm(network, data, key, warm_start)
+        start = None if warm_start is None else self._warm_parameters(network, data, key, warm_start)
         self.ledger_.record(
             Unprotected("a network trained on exact data, and counts of items"), simulation=key.is_simulation
         )
@@ -205,58 +206,60 @@ class NCF(EpochBaseline):
         name: str,
         adam: bool = True,
     ) -> tuple[Parameters, list[float]]:
-        """Parameters after `n_epochs`, and the loss of each."""
+        """Return the parameters after `n_epochs`, and the loss of each epoch."""
         rate_name = "learning_rate" if adam else "fusion_learning_rate"
         rate = getattr(self, rate_name)
         trainer = Trainer(network, *start, learning_rate=rate, regularization=self.regularization, adam=adam)
-        room = np.empty(positives.n_interactions * (1 + self.n_negatives), dtype=np.uint64)
+        examples = np.empty(positives.n_interactions * (1 + self.n_negatives), dtype=np.uint64)
         losses = []
         for epoch in progress_rounds(self.n_epochs, show=show_progress, description=f"NCF {name}", unit="epoch"):
             n_examples = _kernel.draw_examples(
                 positives.indptr, positives.indices, data.indptr, data.indices, data.global_user_ids,
-                key.subkey(f"ncf.{name}.negatives"), key.subkey(f"ncf.{name}.order"), room, data.n_items,
+                key.subkey(f"ncf.{name}.negatives"), key.subkey(f"ncf.{name}.order"), examples, data.n_items,
                 self.n_negatives, epoch,
             )  # fmt: skip
-            losses.append(trainer.train(room[:n_examples], self.batch_size))
+            losses.append(trainer.train(examples[:n_examples], self.batch_size))
             if not np.isfinite(losses[-1]):
                 raise DivergenceError(f"{name} diverged in epoch {epoch}: lower {rate_name} ({rate})")
             log_done(type(self).__name__, epoch + 1, self.n_epochs, unit="epoch")
         parameters = trainer.parameters()
-        if not all(np.isfinite(part).all() for part in parameters):  # by the last step, whose loss nobody asks for
+        if not all(np.isfinite(part).all() for part in parameters):  # the loss does not include the last step
             raise DivergenceError(f"{name} diverged in epoch {self.n_epochs - 1}: lower {rate_name} ({rate})")
         return parameters, losses
 
-    def _warm(self, network: Network, data: Interactions, key: Key, given: object) -> Parameters:
-        """The parameters of another model, by id."""
-        if not isinstance(given, NCF):
-            raise TypeError(f"warm_start must be a fitted NCF, got {type(given).__name__}")
-        model = given._fitted()
+    def _warm_parameters(self, network: Network, data: Interactions, key: Key, warm_start: object) -> Parameters:
+        """Return the parameters of another model, matched by id."""
+        if not isinstance(warm_start, NCF):
+            raise TypeError(f"warm_start must be a fitted NCF, got {type(warm_start).__name__}")
+        model = warm_start._fitted()
         if (model.kind, model._widths) != (self.kind, self._widths):
             raise ValueError(
-                f"warm_start must be of this kind and these widths, {self.kind} of {self._widths}, got {model.kind} of "
+                f"warm_start must have the same kind and widths, {self.kind} of {self._widths}, got {model.kind} of "
                 f"{model._widths}"
             )
+        # New users and items keep the random start of this key.
         table, _ = network.start(key, f"ncf.{self.kind}.start")
         users, items = places_before(model.interactions_, data)
         sides = (
             (users, model.user_embeddings_, table[: data.n_users]),
             (items, model.item_embeddings_, table[data.n_users :]),
         )
-        for found, embeddings, rows in sides:
-            rows[found >= 0] = embeddings[found[found >= 0]]
+        for old_rows, embeddings, rows in sides:
+            rows[old_rows >= 0] = embeddings[old_rows[old_rows >= 0]]
         return table, model.weights_
 
     # ---- the network --------------------------------------------------------------------------------------------
 
     @property
     def _widths(self) -> tuple[int, tuple[int, ...]]:
-        """Of the product, and of the layers: 0, or none, where the network lacks them."""
+        """Widths of the product and of the layers: 0, or none, if the network lacks them."""
         tower = self.layers or (4 * self.n_factors, 2 * self.n_factors, self.n_factors)
         return self.n_factors if self.kind != "mlp" else 0, tower if self.kind != "gmf" else ()
 
     def _network(self, data: Interactions, n_users: int | None = None) -> Network:
-        if data.n_users + data.n_items >= _MOST_ROWS:
-            raise ValueError(f"interactions must have fewer than {_MOST_ROWS} users and items together")
+        """Return the layout of the network, or raise if there are too many users and items."""
+        if data.n_users + data.n_items >= _MAX_ROWS:
+            raise ValueError(f"interactions must have fewer than {_MAX_ROWS} users and items together")
         return Network(*self._widths, data.n_users if n_users is None else n_users, data.n_items)
 
     def _saved_rules(self) -> Mapping[str, ArrayRule]:
@@ -275,7 +278,7 @@ class NCF(EpochBaseline):
         return self.item_counts_ if self.item_counts_.any() else None
 
     def _lack_scores(self, rows: np.ndarray) -> np.ndarray:
-        # Without a positive, an embedding is what it was before training.
+        # A user without positives has an untrained embedding.
         return self.interactions_._take_users(rows).binarize(self.threshold).interactions_per_user() == 0
 
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:

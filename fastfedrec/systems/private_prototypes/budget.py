@@ -31,8 +31,8 @@ def steps_per_unit(max_summand: float) -> int:
     if max_summand < _MIN_SUMMAND:
         raise ValueError(
             f"`value_range` must let a value add at least {_MIN_SUMMAND:g} to a sum, got "
-            f"{max_summand:g}; express values in a smaller unit. A value adds up to the upper end, or half the length of "
-            "the range with prototypes='masked'"
+            f"{max_summand:g}; express values in a smaller unit. A value adds up to the upper end, or half the length "
+            "of the range with prototypes='masked'"
         )
     return 2 ** max(0, math.ceil(math.log2(_STEPS / max_summand)))
 

@@ -1,3 +1,3 @@
-"""SDCF: two-stage randomized response on which items users speak of, Langevin noise, and FedRec++'s denoisers."""
+"""SDCF: two-stage randomized response on the reported items, Langevin noise, and FedRec++'s denoisers."""
 
 __all__: list[str] = []

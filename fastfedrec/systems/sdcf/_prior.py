@@ -1,4 +1,4 @@
-"""The prior of factors: normal with a precision that is drawn anew in each round, given the item factors."""
+"""The prior of factors: normal, with a precision that is drawn in each round given the item factors."""
 
 import numpy as np
 
@@ -13,10 +13,10 @@ _OFF_DIAGONAL = "sdcf.precision_off_diagonal"
 def draw_precision(
     prior: str, factors: np.ndarray, shape: float, rate: float, key: Key, round_number: int
 ) -> np.ndarray:
-    """Draw Lambda (d, d) given rows from N(0, 1 / Lambda): diagonal with gamma entries, or of Wishart's distribution.
+    """Draw Lambda (d, d) given rows from N(0, 1 / Lambda): diagonal with gamma entries, or Wishart distributed.
 
-    Wishart's is that with 2 shape + d - 1 degrees of freedom and scale I / (2 rate), which for d = 1 is the gamma
-    distribution.  Of factors that are not finite 0: training has diverged, as the model is about to find out.
+    The Wishart distribution has 2 shape + d - 1 degrees of freedom and scale I / (2 rate); for d = 1 it is the gamma
+    distribution.  For factors that are not finite the result is 0, and the model reports that training has diverged.
     """
     from scipy.linalg import solve_triangular
     from scipy.special import gammaincinv
@@ -29,7 +29,7 @@ def draw_precision(
             return np.zeros((d, d))
         if prior == "gamma":
             return np.diag(gammaincinv(shape + n / 2, uniform) / (rate + squares / 2))
-    # Bartlett: L A A' L' with L L' the inverse of `products`, and A lower triangular.
+    # Bartlett decomposition: L A A' L' with L L' the inverse of `products`, and A lower triangular.
     degrees = 2 * shape + d - 1 + n
     lower = np.zeros((d, d))
     lower[np.tril_indices(d, -1)] = key.normal(_OFF_DIAGONAL, round=round_number, size=d * (d - 1) // 2)
@@ -41,11 +41,11 @@ def draw_precision(
 
 
 def shrink(factors: np.ndarray, weights: np.ndarray, precision: np.ndarray) -> np.ndarray:
-    """Rows (1 + weight Lambda)^-1 x: an implicit step along the prior's gradient, stable whatever the weight."""
+    """Return rows (1 + weight Lambda)^-1 x: an implicit step along the prior's gradient, stable for any weight."""
     if not precision[~np.eye(len(precision), dtype=bool)].any():
         return factors / (1 + weights[:, None] * precision.diagonal())
     with one_blas_thread():
         values, axes = np.linalg.eigh(precision)
-    # einsum adds up each row by itself, so that a user's bits do not depend on who else is in the shard.
+    # einsum sums each row separately, so that a user's bits do not depend on the other users of the shard.
     turned = np.einsum("nf,fg->ng", factors, axes) / (1 + weights[:, None] * np.maximum(values, 0.0))
     return np.einsum("ng,fg->nf", turned, axes)

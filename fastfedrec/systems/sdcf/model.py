@@ -1,7 +1,7 @@
 """SDCF: federated rating prediction with two-stage randomized response and Langevin noise (Jiang, Li, Lin 2019).
 
-As FedRec++ (Liang, Pan, Ming 2021) describes it, with that paper's denoisers as an option.  What the source leaves open
-is decided in docs/explanation/systems/sdcf/sdcf.md.
+It follows the description by FedRec++ (Liang, Pan, Ming 2021), with that paper's denoisers as an option.
+docs/explanation/systems/sdcf/sdcf.md decides what the source leaves open.
 """
 
 import functools
@@ -36,81 +36,81 @@ _VIRTUAL_NOISE = "sdcf.virtual_noise"
 _VIRTUAL_ERRORS = "sdcf.virtual_errors"
 _USER_NOISE = "sdcf.user_noise"
 
-_LARGEST_NOISE = 2.0**50  # as an integer that is sent may be
-_MOST_EXACT = 512  # rounds whose epsilon is computed; of more, that of infinitely many
+_MAX_NOISE = 2.0**50  # bound of a standard deviation in steps, as of other integers in messages
+_MAX_EXACT_ROUNDS = 512  # rounds with an exact epsilon; more rounds get the limit of infinitely many
 
 
 @dataclass(frozen=True)
 class SDCFState(FedRecState):
-    """What the server broadcasts; all of it is public.
+    """The state that the server broadcasts; all of it is public.
 
     Parameters
     ----------
     item_factors, learning_rate, global_user_ids, cohort_size, seed, denoisers, weights, divisors : object
-        As for `FedRecState`.
+        See `FedRecState`.
     precision : ndarray of shape (n_factors, n_factors), float64
-        Of the normal prior of users' and items' factors, drawn given the item factors, by the public seed.
+        Precision of the normal prior of users' and items' factors, drawn with the public seed given the item factors.
     """
 
     precision: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 def _precision(state: FedRecState) -> NDArray[np.float64]:
+    """Return the state's precision."""
     return cast(SDCFState, state).precision
 
 
 class SDCF(FedRecPlusPlus):
-    """Federated matrix factorisation of ratings whose users answer twice at random which items they rated.
+    """Federated matrix factorisation of ratings with two stages of randomized response on the rated items.
 
-    **Guarantee.** None for all that a user sends, and the ledger says "none": the server sees the vectors, or with
-    `denoise` their exact sums, and the noise on them is worth no epsilon, because nothing bounds what it is to hide.
-    But *which items a user speaks of*, in all rounds together, is ``epsilon_after(n_rounds)``-differentially private
-    for each item in the local model ("replace", one item of one user), exactly; what it says of them is not.  With
-    `denoise` and ``sharing="additive"`` the server alone, and each denoiser alone, sees uniform numbers besides, as for
-    `FedRecPlusPlus`.
+    **Guarantee.** None for all messages of a user, and the ledger says "none": the server receives the vectors, or with
+    `denoise` their exact sums, and their noise has no epsilon, because the vectors have no bound.  But *the set of
+    items that a user reports*, in all rounds together, is ``epsilon_after(n_rounds)``-differentially private for each
+    item in the local model ("replace", one item of one user), exactly; the vectors of these items are not.  With
+    `denoise` and ``sharing="additive"`` the server alone, and each denoiser alone, otherwise receives uniform numbers,
+    see `FedRecPlusPlus`.
 
     Parameters
     ----------
     denoise : bool
-        Whether FedRec++'s denoisers take out what unrated items added: errors and noise alike, to the bit.
+        Whether FedRec++'s denoisers remove the contributions of unrated items, errors and noise alike, to the bit.
     n_denoisers, sharing, min_clients_per_denoiser : object
-        As for `FedRecPlusPlus`, with `denoise`.
+        See `FedRecPlusPlus`, with `denoise`.
     filling : {"randomized_response", "none"}
-        "none": of what randomized response lets through, rated items alone are sent, which tells them to everybody;
-        what a run with `denoise` is to be compared with.
+        "none": only rated items are sent among those that randomized response reports, which reveals them; a reference
+        for runs with `denoise`.
     keep_probability, add_probability : float
-        First stage, in (0, 1), decided once for each user and item: the answer is yes for a rated item, and for
-        another.
+        First stage, in (0, 1), drawn once for each user and item: the probability of "yes" for a rated item, and for
+        another item.
     report_probability, false_report_probability : float
-        Second stage, in (0, 1), anew in each round: a user speaks of an item whose answer is yes, and of one whose
-        answer is no.
+        Second stage, in (0, 1), drawn in each round: the probability that a user reports an item with "yes", and an
+        item with "no".
     prior : {"gamma", "wishart"}
-        Of the precision of factors: diagonal with gamma entries, or a full matrix.
+        Distribution of the precision of factors: diagonal with gamma entries, or a full matrix.
     prior_shape, prior_rate : float
-        Of the gamma distribution; Wishart's has ``2 prior_shape + n_factors - 1`` degrees of freedom and the scale
-        ``I / (2 prior_rate)``.
+        Shape and rate of the gamma distribution; Wishart's has ``2 prior_shape + n_factors - 1`` degrees of freedom and
+        the scale ``I / (2 prior_rate)``.
     temperature : float
-        Of the Langevin noise, which is normal with variance `temperature` * learning rate on every vector that is sent,
-        as the step that it makes; it stands for ratings with variance temperature / 2 about the model.  0 is gradient
-        descent, without a prior.
+        Temperature of the Langevin noise: every step of a sent vector has normal noise with variance `temperature` *
+        learning rate.  This models ratings with variance temperature / 2.  0 is gradient descent, without a prior.
     client_share, n_factors, n_rounds, learning_rate, learning_rate_decay, grid : object
-        As for `FedRec`.
+        See `FedRec`.
 
     Attributes
     ----------
     channel : Channel or None
-        The first stage, "rated or not" to "yes or no"; what all rounds cost together never exceeds its `epsilon`.
+        First stage, from "rated or not" to "yes or no"; the total cost of all rounds never exceeds its `epsilon`.
     report_channel : Channel
-        The second stage, "yes or no" to "reported of or not".
+        Second stage, from "yes or no" to "reported or not".
     precision_ : ndarray of shape (n_factors, n_factors), float64
-        After `fit`: as last drawn.
+        Precision of the last round.
     user_factors_, item_factors_, n_rounds_, ledger_, communication_, vectors_, records_ : object
-        As for `FedRec`.
+        See `FedRec`.
 
     Notes
     -----
-    The model is one draw from a tempered posterior, not its mean.  Users that `with_users` serves have the most
-    probable factors given the items' and `precision_`.
+    The model is one draw from a tempered posterior, not its mean.  Users of `with_users` get the most probable factors
+    given the items' factors and `precision_`.
 
     References
     ----------
@@ -173,6 +173,7 @@ class SDCF(FedRecPlusPlus):
         )  # fmt: skip
 
     def _check_parameters(self) -> None:
+        """Check SDCF's parameters, then FedRec++'s."""
         self.denoise = check_flag("denoise", self.denoise)
         self.prior = check_choice("prior", self.prior, PRIORS)
         for name in ("prior_shape", "prior_rate"):
@@ -181,6 +182,7 @@ class SDCF(FedRecPlusPlus):
         super()._check_parameters()
 
     def _check_filling(self) -> None:
+        """Check the probabilities of both stages."""
         self.filling = check_choice("filling", self.filling, ("randomized_response", "none"))
         for name in ("keep_probability", "add_probability", "report_probability", "false_report_probability"):
             setattr(self, name, check_real(name, getattr(self, name), low=0.0, high=1.0, exclusive=True))
@@ -188,56 +190,59 @@ class SDCF(FedRecPlusPlus):
             raise ValueError(
                 "keep_probability must differ from add_probability, and report_probability from "
                 f"false_report_probability, got {self.keep_probability}, {self.add_probability}, "
-                f"{self.report_probability} and {self.false_report_probability}: what users speak of would not depend "
-                "on what they rated"
+                f"{self.report_probability} and {self.false_report_probability}: the reported items would not depend "
+                "on the rated ones"
             )
 
     # ---- randomized response ------------------------------------------------------------------------------------
 
     @property
     def _first_stage(self) -> Channel:
+        """First stage of randomized response."""
         return response_channel(float(self.keep_probability or 0), float(self.add_probability or 0))
 
     @property
     def channel(self) -> Channel | None:
-        """The first stage, from "rated" to the answer that lasts; None where rated items alone are reported of."""
+        """First stage, from "rated" to the permanent answer; None if only rated items are reported."""
         return self._first_stage if self.filling == "randomized_response" else None
 
     @property
     def report_channel(self) -> Channel:
-        """The second stage, from the answer that lasts to "reported of in this round"."""
+        """Second stage, from the permanent answer to "reported in this round"."""
         return response_channel(self.report_probability, self.false_report_probability)
 
     def epsilon_after(self, n_rounds: int) -> float:
-        """What a user's answers about one item cost, over so many rounds that it takes part in.
+        """Compute the epsilon of a user's reports on one item, in all rounds of the user.
 
         Parameters
         ----------
         n_rounds : int
-            At least 1.
+            Number of rounds in which the user takes part, at least 1.
 
         Returns
         -------
         float
-            In nats, rounded up; exact up to 512 rounds, and of more that of infinitely many.  Infinite where rated
-            items alone are reported of.
+            Epsilon in nats, rounded up.  It is exact up to 512 rounds, and the limit of infinitely many rounds beyond.
+            It is infinite if only rated items are reported.
 
         Notes
         -----
-        The number of rounds in which an item is reported of says all that the rounds say of it, and its likelihood ratio
-        is monotone: one of "in all rounds" and "in none" is the worst.
+        The number of rounds with a report of the item is a sufficient statistic, and its likelihood ratio is monotone,
+        so "in all rounds" or "in none" is the worst case.
         """
         n_rounds = check_integer("n_rounds", n_rounds, low=1)
         return math.inf if self.channel is None else log_upper(self._likelihood_ratio(n_rounds))
 
     def _likelihood_ratio(self, n_rounds: int) -> Fraction:
+        """Return the largest likelihood ratio of a rated and an unrated item over all rounds, exactly."""
         unrated, rated = (Fraction(row[1], TOTAL) for row in self._first_stage.counts)
         no, yes = (Fraction(row[1], TOTAL) for row in self.report_channel.counts)
         worst = Fraction(1)
         for on_yes, on_no in ((yes, no), (1 - yes, 1 - no)):
-            # Of "in all rounds", and of "in none", the likelihood where the first answer was yes, and no, up to a
-            # factor; the rarer of them is 0 in the limit of many rounds.
-            rarer = (min(on_yes, on_no) / max(on_yes, on_no)) ** n_rounds if n_rounds <= _MOST_EXACT else Fraction(0)
+            # Likelihoods of "in all rounds" and of "in none", after a first "yes" and "no", up to a common factor; the
+            # smaller one tends to 0 with many rounds.
+            ratio = min(on_yes, on_no) / max(on_yes, on_no)
+            rarer = ratio**n_rounds if n_rounds <= _MAX_EXACT_ROUNDS else Fraction(0)
             on_yes, on_no = (Fraction(1), rarer) if on_yes >= on_no else (rarer, Fraction(1))
             ratio = (rated * on_yes + (1 - rated) * on_no) / (unrated * on_yes + (1 - unrated) * on_no)
             worst = max(worst, ratio, 1 / ratio)
@@ -262,49 +267,50 @@ class SDCF(FedRecPlusPlus):
         key: Key,
         round_number: int,
         n_threads: int,
-        last: ReportedItems | None,
+        previous: ReportedItems | None,
     ) -> ReportedItems:
         reported = fill_by_response(shard, self._first_stage, key, n_threads, self.report_channel, round_number)
         if self.filling == "none":
-            kept = reported.kinds != VIRTUAL
-            return ReportedItems(shard.indptr, reported.items[kept], reported.kinds[kept])
+            is_rated = reported.kinds != VIRTUAL
+            return ReportedItems(shard.indptr, reported.items[is_rated], reported.kinds[is_rated])
         return reported
 
     def _redraws_in(self, round_number: int) -> bool:
-        return True  # the second stage; the first reads the same words in every round
+        return True  # draws the second stage; the first stage reads the same words in every round
 
     # ---- Langevin dynamics --------------------------------------------------------------------------------------
 
     def initial_state(self, interactions: Interactions, key: Key) -> SDCFState:
-        """A server that has heard nobody yet.
+        """Return the server's first state, with a denoiser for every user if `denoise` is True.
 
         Parameters
         ----------
         interactions : Interactions
-            Tells who takes part, and the catalogue.
+            Data with all users and the catalogue.
         key : Key
             Source of the first factors, and of the public seed.
 
         Returns
         -------
         SDCFState
-            With `denoise`, with a denoiser for every user.
+            State with the first precision.
         """
-        begin = super().initial_state if self.denoise else functools.partial(FedRec.initial_state, self)
-        state = begin(interactions, key)
+        make_state = super().initial_state if self.denoise else functools.partial(FedRec.initial_state, self)
+        state = make_state(interactions, key)
         return SDCFState(**vars(state), precision=self._draw_precision(state.item_factors, state.seed, 0))
 
     def _draw_precision(self, item_factors: np.ndarray, seed: int, round_number: int) -> np.ndarray:
-        # Item factors and seed are public, and so is this.
+        # The precision is public, since it depends on item factors and seed, which are public.
         key = Key.from_seed(seed)
         return draw_precision(self.prior, item_factors, self.prior_shape, self.prior_rate, key, round_number)
 
     def _langevin(self, state: FedRecState, key: Key) -> tuple[np.ndarray, float]:
         subkeys = [key.subkey(purpose) for purpose in (_NOISE, _VIRTUAL_NOISE, _VIRTUAL_ERRORS)]
-        # The step is learning_rate times what is sent: noise of variance temperature * learning_rate on it.
+        # The step is learning_rate times the vector, so noise of variance temperature * learning_rate on the step needs
+        # this standard deviation on the vector.
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             stddev = self._scale * np.sqrt(np.float64(self.temperature) / state.learning_rate)
-        return np.stack(subkeys), float(min(stddev, _LARGEST_NOISE)) if self.temperature else 0.0
+        return np.stack(subkeys), float(min(stddev, _MAX_NOISE)) if self.temperature else 0.0
 
     def _finish_step(
         self, devices: Devices, state: FedRecState, shard: Interactions, roles: np.ndarray, key: Key, round_number: int
@@ -313,32 +319,33 @@ class SDCF(FedRecPlusPlus):
 
         lengths = shard.interactions_per_user()
         moved = (roles > 0) & (lengths > 0)
-        variance = self.temperature * state.learning_rate / lengths[moved]  # that of the mean of so many gradients
+        variance = self.temperature * state.learning_rate / lengths[moved]  # of the mean over the user's gradients
+        # A step on the user's factors has the noise of the mean gradient, then the prior's implicit step.
         words = key.words_by_user(_USER_NOISE, shard.global_user_ids[moved], round=round_number, size=self.n_factors)
         factors = devices.user_factors[moved] + np.sqrt(variance)[:, None] * ndtri(as_uniform(words))
         devices.user_factors[moved] = shrink(factors, variance / 2, _precision(state))
 
     def apply(self, state: FedRecState, update: Update) -> SDCFState:
-        """Take one step along the mean gradient of each item that somebody spoke of, and one along the prior's.
+        """Take one step along the mean gradient of each reported item, and one along the prior's gradient.
 
         Parameters
         ----------
         state : SDCFState
-            Of the round.
+            State of the round.
         update : Update
-            Merged over all shards.
+            Sum over all shards.
 
         Returns
         -------
         SDCFState
-            With a new precision.
+            State with a new precision.
         """
         moved = cast(SDCFState, super().apply(state, update))
         counts = self.real_sums(update)[:, -1]
-        heard = counts > 0
-        weights = self.temperature * state.learning_rate / (2 * counts[heard])
+        is_reported = counts > 0
+        weights = self.temperature * state.learning_rate / (2 * counts[is_reported])
         factors = moved.item_factors
-        factors[heard] = shrink(factors[heard], weights, _precision(state))
+        factors[is_reported] = shrink(factors[is_reported], weights, _precision(state))
         precision = self._draw_precision(factors, state.seed, update.round + 1)
         return replace(moved, item_factors=factors, precision=precision)
 
@@ -353,17 +360,17 @@ class SDCF(FedRecPlusPlus):
         return FedRecPlusPlus._fields if self.denoise else FedRec._fields
 
     def real_sums(self, update: Update) -> NDArray[np.int64]:
-        """What the server makes of an update: for each item the sum of vectors, in steps, and the count of users.
+        """Decode an update: each item's sum of vectors, in steps, and its count of users.
 
         Parameters
         ----------
         update : Update
-            Merged over all shards.
+            Sum over all shards.
 
         Returns
         -------
         ndarray of shape (n_items, n_factors + 1), int64
-            Exact; with `denoise` of those who rated the item alone.
+            Exact sums; with `denoise` only over users who rated the item.
         """
         return super().real_sums(update) if self.denoise else FedRec.real_sums(self, update)
 
@@ -371,16 +378,16 @@ class SDCF(FedRecPlusPlus):
         return super()._expected_sent(data) if self.denoise else FedRec._expected_sent(self, data)
 
     def _not_protected(self, data: Interactions, state: FedRecState) -> list[str]:
-        told = super()._not_protected if self.denoise else functools.partial(FedRec._not_protected, self)
-        notes = told(data, state)
+        find_notes = super()._not_protected if self.denoise else functools.partial(FedRec._not_protected, self)
+        notes = find_notes(data, state)
         if self.filling == "none":
             notes.append("users speak of what they rated alone, so each item that they speak of is told")
         return notes
 
-    # ---- what is kept -------------------------------------------------------------------------------------------
+    # ---- attributes of the model --------------------------------------------------------------------------------
 
-    def _keep(self, state: FedRecState, n_rounds: int) -> None:
-        super()._keep(state, n_rounds)
+    def _set_factors(self, state: FedRecState, n_rounds: int) -> None:
+        super()._set_factors(state, n_rounds)
         self.precision_ = _precision(state)
 
     @property

@@ -22,7 +22,7 @@ def data_of(n_users=30, n_items=40):
 
 
 def started(model, data, key=KEY):
-    model._start(data, key)
+    model._initialize(data, key)
     return model._user_factors.copy(), model._item_factors[:, :, 0].copy()
 
 

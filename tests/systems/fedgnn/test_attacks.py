@@ -129,7 +129,7 @@ def test_bad_inputs(data, sent):
     for attack, argument in ((attacks.pseudo_item_values, record), (attacks.pseudo_item_intersection, [record])):
         with pytest.raises(ValueError, match="truth must be the data that the model was fitted on"):
             attack(argument, data.select_users(data.user_ids[:5]))
-    with pytest.raises(ValueError, match="record_views must be empty where variant is 'guaranteed'"):
+    with pytest.raises(ValueError, match="record_views must be empty if variant is 'guaranteed'"):
         FedGNN().fit(data, key=KEY, record_views=[0])
     with pytest.raises(ValueError, match="record_views must be at least 0"):
         FedGNN("published").fit(data, key=KEY, record_views=[-1])

@@ -48,7 +48,7 @@ def gradients_of(model, state, data, key, round_number, neighbors):
         near = [q for q in neighbors[c] if q.any()]
         found.append(
             naive.gradients(
-                rows, entries.wanted[own], entries.kinds[own], near, parameters.weights, parameters.attention,
+                rows, entries.targets[own], entries.kinds[own], near, parameters.weights, parameters.attention,
                 model.user_learning_rate, model.user_steps,
             )
         )  # fmt: skip
@@ -111,7 +111,7 @@ def test_scores_equal_naive_twin():
         rows = model.item_factors_[entries.items[own]]
         near = [q for q in model.user_neighbors_[c] if q.any()]
         layer = model.weights_, model.attention_
-        user = naive.tuned(rows, entries.wanted[own], entries.kinds[own], near, *layer, 1.0, model.user_steps)
+        user = naive.tuned(rows, entries.targets[own], entries.kinds[own], near, *layer, 1.0, model.user_steps)
         expected = 3.0 + np.array(naive.score(user, rows, near, model.item_factors_, *layer))
         np.testing.assert_allclose(model.score_items(data.user_ids[[c]])[0], expected, rtol=1e-9, atol=1e-9)
 
@@ -200,8 +200,8 @@ def test_parts_of_a_users_items_and_others():
         assert (np.diff(entries.items[own]) > 0).all()
         np.testing.assert_array_equal(entries.kinds[own] == 2, ~is_own)
         np.testing.assert_array_equal(entries.items[own][is_own], data.indices[mine])
-        np.testing.assert_array_equal(entries.wanted[own][is_own], data.values[mine] - 3)
-        assert (entries.wanted[own][~is_own] == -2).all()
+        np.testing.assert_array_equal(entries.targets[own][is_own], data.values[mine] - 3)
+        assert (entries.targets[own][~is_own] == -2).all()
         assert 0 < (~is_own).sum() <= 2 * is_own.sum()
 
 

@@ -202,7 +202,7 @@ def test_a_warm_start_keeps_parameters_by_id(kind):
     model.interactions_ = model.interactions_._replace(user_ids=data.user_ids.astype(str))
     again = NCF(kind=kind, **SMALL)
     network = again._network(others)
-    table, weights = again._warm(network, others, KEY, model)
+    table, weights = again._warm_parameters(network, others, KEY, model)
     fresh, _ = network.start(KEY, f"ncf.{kind}.start")
     place = {user: row for row, user in enumerate(model.interactions_.user_ids)}
     for row, user in enumerate(others.user_ids):

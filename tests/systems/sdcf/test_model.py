@@ -246,7 +246,7 @@ def test_saved_and_loaded(tmp_path):
         ({"keep_probability": None}, "keep_probability must be"),
         ({"report_probability": 0.0}, "report_probability must be greater than 0"),
         ({"keep_probability": 0.02}, "keep_probability must differ from add_probability"),
-        ({"report_probability": 0.01}, "what users speak of would not depend on what they rated"),
+        ({"report_probability": 0.01}, "the reported items would not depend on the rated ones"),
         ({"n_denoisers": 0}, "n_denoisers must be at least 1"),
     ],
 )
