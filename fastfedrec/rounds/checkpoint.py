@@ -57,7 +57,7 @@ class Checkpoint:
         part.run = self.run
         return part
 
-    def alone(self, *, wait: bool = False) -> FolderLock:
+    def lock(self, *, wait: bool = False) -> FolderLock:
         """Lock the folder against other processes for the time of a ``with`` statement."""
         return FolderLock(self.folder, wait=wait)
 

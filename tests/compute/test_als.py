@@ -130,8 +130,8 @@ def test_every_user_has_its_own_regularization(n_factors, dtype):
 def test_one_regularization_may_be_given_for_each_user(n_factors, solver):
     data, v = ratings(9, 80), factors(80, n_factors)
     arguments = {"confidence_weight": 2.0, "solver": solver}
-    one, each = (als.solve_users(data, v, regularization=r, **arguments) for r in (3, np.full(9, 3)))
-    np.testing.assert_array_equal(one, each)
+    one, per_user = (als.solve_users(data, v, regularization=r, **arguments) for r in (3, np.full(9, 3)))
+    np.testing.assert_array_equal(one, per_user)
 
 
 def test_a_user_whom_float32_cannot_solve_keeps_its_own_regularization():
@@ -246,9 +246,9 @@ def test_without_users_or_interactions():
 def test_an_ill_conditioned_but_regular_system_is_solved(n_factors, weight):
     # V'V has condition 1e8: far from singular in double, and no reason to refuse.
     rng = np.random.default_rng(n_factors)
-    left = np.linalg.qr(rng.standard_normal((2 * n_factors, n_factors)))[0]
+    orthonormal = np.linalg.qr(rng.standard_normal((2 * n_factors, n_factors)))[0]
     right = np.linalg.qr(rng.standard_normal((n_factors, n_factors)))[0]
-    v = np.ascontiguousarray(left * np.geomspace(1, 1e-4, n_factors) @ right)
+    v = np.ascontiguousarray(orthonormal * np.geomspace(1, 1e-4, n_factors) @ right)
     data = ratings(6, 2 * n_factors)
     got = als.solve_users(data, v, regularization=0.0, confidence_weight=weight)
     expected = naive.solve_users(rows_of(data), v, 0.0, weight, False)

@@ -59,14 +59,14 @@ def test_no_rows_have_no_nearest_centre(is_sparse):
 def test_iterations_equal_the_twin(seed, n, m, n_iterations, is_sparse):
     x = rows(n, m, seed) + (0 if is_sparse else np.random.default_rng(seed).random((n, m)))
     start = x[:3] + np.random.default_rng(seed).random((3, m))  # no ties
-    found = kmeans(sparse(x) if is_sparse else x, 3, init=start, n_iterations=n_iterations)
-    labels, centers, objective = naive.lloyd(x, start.astype(found.centers.dtype), n_iterations)
-    if not np.array_equal(found.labels, labels):  # nearer than rounding
+    result = kmeans(sparse(x) if is_sparse else x, 3, init=start, n_iterations=n_iterations)
+    labels, centers, objective = naive.lloyd(x, start.astype(result.centers.dtype), n_iterations)
+    if not np.array_equal(result.labels, labels):  # nearer than rounding
         d = np.sort(naive.distances(x, centers), axis=1)
         assert (d[:, 1] - d[:, 0]).min() < 1e-3
         return
-    np.testing.assert_allclose(found.centers, centers, rtol=1e-5, atol=1e-5)
-    assert found.objective == pytest.approx(objective, rel=1e-4, abs=1e-4)
+    np.testing.assert_allclose(result.centers, centers, rtol=1e-5, atol=1e-5)
+    assert result.objective == pytest.approx(objective, rel=1e-4, abs=1e-4)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -77,10 +77,10 @@ def test_objective_never_rises_and_ends_at_a_fixed_point(seed, init):
     x, key = rows(40, 5, seed), Key.from_seed(seed)
     objectives = [kmeans(x, 4, init=init, n_iterations=n, key=key).objective for n in range(6)]
     assert all(b <= a * (1 + 1e-12) + 1e-9 for a, b in itertools.pairwise(objectives))
-    found = kmeans(x, 4, init=init, n_iterations=200, key=key)
-    assert found.n_iterations < 200
-    for c in set(found.labels.tolist()):
-        np.testing.assert_allclose(found.centers[c], x[found.labels == c].mean(axis=0), atol=1e-12)
+    result = kmeans(x, 4, init=init, n_iterations=200, key=key)
+    assert result.n_iterations < 200
+    for c in set(result.labels.tolist()):
+        np.testing.assert_allclose(result.centers[c], x[result.labels == c].mean(axis=0), atol=1e-12)
 
 
 @pytest.mark.parametrize("is_sparse", [True, False])
@@ -93,10 +93,10 @@ def test_adding_only_rows_that_moved_gives_the_same_bits(unit, is_sparse, monkey
     moved = [kmeans(data, 9, key=Key.from_seed(1), n_iterations=n) for n in range(8)]
     assert moved[-1].n_iterations > 3
     monkeypatch.setattr(clustering._Means, "zeros", lambda *_: dataclasses.replace(means, are_exact=False))
-    for n, found in enumerate(moved):
+    for n, result in enumerate(moved):
         anew = kmeans(data, 9, key=Key.from_seed(1), n_iterations=n)
-        assert found.centers.tobytes() == anew.centers.tobytes()
-        assert found.labels.tobytes() == anew.labels.tobytes()
+        assert result.centers.tobytes() == anew.centers.tobytes()
+        assert result.labels.tobytes() == anew.labels.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_centres_beyond_what_squares_can_be_leave_labels_in_range(value):
 def spots(offset, spread, radius, dtype, n_columns=2, seed=0):
     """Rows around 8 places, and these; positive, so that they may be values of `Interactions`."""
     rng = np.random.default_rng(seed)
-    places = offset + spread * rng.random((8, n_columns))
-    x = places[rng.integers(0, 8, 4_000)] + radius * rng.standard_normal((4_000, n_columns))
-    return x.astype(dtype), places.astype(dtype)
+    locations = offset + spread * rng.random((8, n_columns))
+    x = locations[rng.integers(0, 8, 4_000)] + radius * rng.standard_normal((4_000, n_columns))
+    return x.astype(dtype), locations.astype(dtype)
 
 
 def full(x):
@@ -158,35 +158,35 @@ def test_what_is_taken_from_a_column_rounds_nothing(data, dtype):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("place", AWAY)
-def test_rows_far_away_are_scored_where_scores_tell_them_apart(dtype, place):
-    x, _ = spots(*place, dtype, 3)
+@pytest.mark.parametrize("location", AWAY)
+def test_rows_far_away_are_scored_where_scores_tell_them_apart(dtype, location):
+    x, _ = spots(*location, dtype, 3)
     data = clustering._Rows.of(x)
-    assert np.sqrt(data.norms.max()) <= place[1] + 9 * place[2]
+    assert np.sqrt(data.norms.max()) <= location[1] + 9 * location[2]
     beside = clustering._Rows.of(np.column_stack([x, x[:, :1] - x[:, :1].mean(), np.ones(len(x), dtype=dtype)]))
     assert beside.middle.tolist() == [*data.middle.tolist(), 0.0, 1.0]  # a column around 0 stays
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("place", AWAY)
+@pytest.mark.parametrize("location", AWAY)
 @pytest.mark.parametrize("n_columns", [2, 9])
-def test_the_objective_is_that_of_rows_around_the_origin(dtype, place, n_columns):
-    x, start = spots(*place, dtype, n_columns)
+def test_the_objective_is_that_of_rows_around_the_origin(dtype, location, n_columns):
+    x, start = spots(*location, dtype, n_columns)
     # These numbers are exact in double, and so are their distances to ten digits.
     middle = x.astype(float).mean(axis=0)
     labels, centers, objective = naive.lloyd(x - middle, start - middle, 30)
     for rows_of_them in (x, full(x)):
-        found = kmeans(rows_of_them, 8, init=start, n_iterations=30)
-        assert found.objective == pytest.approx(objective, rel=1e-9)
-        assert (found.labels != labels).sum() == 0
-        np.testing.assert_allclose(found.centers - middle, centers, rtol=1e-6, atol=1e-6 * place[2])
+        result = kmeans(rows_of_them, 8, init=start, n_iterations=30)
+        assert result.objective == pytest.approx(objective, rel=1e-9)
+        assert (result.labels != labels).sum() == 0
+        np.testing.assert_allclose(result.centers - middle, centers, rtol=1e-6, atol=1e-6 * location[2])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("place", AWAY)
-def test_the_objective_is_scikit_learns(dtype, place):
+@pytest.mark.parametrize("location", AWAY)
+def test_the_objective_is_scikit_learns(dtype, location):
     cluster = pytest.importorskip("sklearn.cluster")
-    x, start = spots(*place, dtype)
+    x, start = spots(*location, dtype)
     theirs = cluster.KMeans(8, init=start, n_init=1, max_iter=300, tol=0).fit(x)
     ours = kmeans(x, 8, init=start, n_iterations=300)
     assert ours.objective == pytest.approx(theirs.inertia_, rel=1e-5)
@@ -212,10 +212,10 @@ def test_first_centres_follow_distances_away_from_the_origin(is_sparse, dtype):
     x = np.array([0.0, 1.0, 3.0, 4.0])[:, None] + np.zeros(3)
     for offset in (0.0, 2.0**20):
         data = full((x + offset).astype(dtype)) if is_sparse else (x + offset).astype(dtype)
-        found = [kmeans(data, 3, n_iterations=0, key=Key.from_seed(s)).centers - offset for s in range(40)]
+        result = [kmeans(data, 3, n_iterations=0, key=Key.from_seed(s)).centers - offset for s in range(40)]
         if not offset:
-            expected = found
-    assert np.array_equal(found, expected)
+            expected = result
+    assert np.array_equal(result, expected)
 
 
 @given(seed=seeds(), shift=st.sampled_from([0.0, 1e3, 1e7]), scale=st.sampled_from([1e-4, 1.0]))
@@ -250,9 +250,9 @@ def test_a_row_far_from_centres_far_away_keeps_ten_digits():
 
 
 def test_an_empty_cluster_keeps_its_centre():
-    found = kmeans(np.array([[0.0], [1.0]]), 2, init=np.array([[0.5], [99.0]]))
-    assert found.centers.tolist() == [[0.5], [99.0]]
-    assert found.labels.tolist() == [0, 0]
+    result = kmeans(np.array([[0.0], [1.0]]), 2, init=np.array([[0.5], [99.0]]))
+    assert result.centers.tolist() == [[0.5], [99.0]]
+    assert result.labels.tolist() == [0, 0]
 
 
 def test_first_centres_are_rows_even_where_all_rows_are_equal():
@@ -270,7 +270,7 @@ def test_no_row_is_drawn_twice_by_plus_plus():
 
 # ---- centres in 8 bits ----------------------------------------------------------------------------------------------
 
-VECTORS = [each for each in hardware.instruction_sets() if each != "plain"]
+VECTORS = [entry for entry in hardware.instruction_sets() if entry != "plain"]
 
 
 def multiples(n, m, unit, seed):
@@ -325,8 +325,8 @@ def test_labels_are_those_of_all_sums_in_near_ties(instruction_set, seed, n, m, 
     if not len(data.indices):
         return
     with hardware.use_instruction_set(instruction_set):
-        expected, found, _ = both_labels(data, centers)
-    assert found is None or found.tolist() == expected.tolist()
+        expected, result, _ = both_labels(data, centers)
+    assert result is None or result.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("instruction_set", VECTORS)
@@ -336,11 +336,11 @@ def test_near_ties_are_left_open_and_would_be_wrong_otherwise(instruction_set, n
     rng = np.random.default_rng(n_clusters)
     centers = (rng.random((n_clusters, 300)) * 0.05 + rng.random(300)).astype(np.float32)
     with hardware.use_instruction_set(instruction_set):
-        expected, found, rounded = both_labels(data, centers)
-        assert found.tolist() == expected.tolist()
+        expected, result, rounded = both_labels(data, centers)
+        assert result.tolist() == expected.tolist()
         assert not rounded.pays
-        _, found, _ = both_labels(data, centers, totals=np.zeros_like(rounded.totals))  # no margin
-        assert found.tolist() != expected.tolist()
+        _, result, _ = both_labels(data, centers, totals=np.zeros_like(rounded.totals))  # no margin
+        assert result.tolist() != expected.tolist()
 
 
 @pytest.mark.parametrize("instruction_set", VECTORS)
@@ -367,8 +367,8 @@ def test_long_rows_fit_into_their_sums(instruction_set):
     levels = np.append(np.linspace(-33, 10, 19), 31)  # to both ends of 8 bits
     centers = (levels[:, None] * np.ones((1, m))).astype(np.float32)
     with hardware.use_instruction_set(instruction_set):
-        expected, found, rounded = both_labels(data, centers)
-    assert found.tolist() == expected.tolist() == [19] * 3
+        expected, result, rounded = both_labels(data, centers)
+    assert result.tolist() == expected.tolist() == [19] * 3
     assert rounded.pays
 
 
@@ -377,13 +377,13 @@ def test_long_rows_fit_into_their_sums(instruction_set):
 def test_8_bits_do_not_change_a_bit_of_k_means(instruction_set, n_iterations, monkeypatch):
     data = sparse(rows(400, 30, 5, np.float32))
     with hardware.use_instruction_set(instruction_set):
-        found = [kmeans(data, 40, key=Key.from_seed(3), n_iterations=n_iterations, n_threads=n) for n in (1, 4)]
+        result = [kmeans(data, 40, key=Key.from_seed(3), n_iterations=n_iterations, n_threads=n) for n in (1, 4)]
         monkeypatch.setattr(clustering._Rounded, "of", lambda *_: None)
         expected = kmeans(data, 40, key=Key.from_seed(3), n_iterations=n_iterations)
-    for each in found:
-        assert each.labels.tobytes() == expected.labels.tobytes()
-        assert each.centers.tobytes() == expected.centers.tobytes()
-        assert (each.objective, each.n_iterations) == (expected.objective, expected.n_iterations)
+    for entry in result:
+        assert entry.labels.tobytes() == expected.labels.tobytes()
+        assert entry.centers.tobytes() == expected.centers.tobytes()
+        assert (entry.objective, entry.n_iterations) == (expected.objective, expected.n_iterations)
 
 
 def test_8_bits_are_left_where_they_do_not_pay_or_do_not_fit():

@@ -53,7 +53,7 @@ def shuffled(matrix):
     return scipy.sparse.csr_array((matrix.data[order], matrix.indices[order], matrix.indptr), shape=matrix.shape)
 
 
-def twice(matrix):
+def doubled(matrix):
     """The same in COO, with each value in two parts."""
     coo = matrix.tocoo()
     halves = np.concatenate([coo.data - 0.5, np.full(coo.nnz, 0.5, dtype=coo.dtype)])
@@ -79,7 +79,7 @@ def with_room(matrix):
 CSR = scipy.sparse.csr_array(DENSE)
 MATRICES = {
     "csr array": CSR, "csr matrix": scipy.sparse.csr_matrix(CSR), "csc": CSR.tocsc(), "coo": CSR.tocoo(),
-    "coo matrix": scipy.sparse.coo_matrix(CSR), "64 bits": wide(CSR), "shuffled": shuffled(CSR), "twice": twice(CSR),
+    "coo matrix": scipy.sparse.coo_matrix(CSR), "64 bits": wide(CSR), "shuffled": shuffled(CSR), "twice": doubled(CSR),
     "integers": CSR.astype(np.int8), "float64": CSR.astype(np.float64), "with room": with_room(CSR),
 }  # fmt: skip
 ARRAYS = {"array": DENSE, "fortran": np.asfortranarray(DENSE), "dlpack": Exported(DENSE), "__array__": Converted(DENSE)}
@@ -96,8 +96,8 @@ def test_a_matrix_of_any_layout_is_as_interactions(name, layout):
     if got.dtype == expected.dtype:
         np.testing.assert_array_equal(got, expected)
     else:  # a matrix of floats keeps its own type
-        own = MATRICES[layout].dtype
-        assert got.dtype == (own if own.kind == "f" else np.float64)
+        layout_dtype = MATRICES[layout].dtype
+        assert got.dtype == (layout_dtype if layout_dtype.kind == "f" else np.float64)
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 

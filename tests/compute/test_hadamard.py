@@ -26,9 +26,9 @@ def test_every_level_equals_the_definition(instruction_set, kind):
     with hardware.use_instruction_set(instruction_set):
         for n_passes in (1, 4, 5, 8):
             values = integers(n_passes)
-            found = hadamard_transform(values.astype(kind))
-            assert found.dtype == kind
-            assert found.tolist() == [naive.transform(row) for row in values.tolist()]
+            result = hadamard_transform(values.astype(kind))
+            assert result.dtype == kind
+            assert result.tolist() == [naive.transform(row) for row in values.tolist()]
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------

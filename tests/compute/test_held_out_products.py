@@ -16,12 +16,13 @@ N_USERS, N_ITEMS = 70, 90
 def test_ranks_among_every_number_of_items_equal_naive(instruction_set, n_factors, dtype):
     rng = np.random.default_rng(13)
     users, items = (rng.integers(-9, 10, (n, n_factors)).astype(dtype) for n in (N_USERS, N_ITEMS))
-    others, held_out = rng.integers(0, N_ITEMS, (N_USERS, N_USERS)), rng.integers(0, N_ITEMS, N_USERS)
+    other_items, held_out = rng.integers(0, N_ITEMS, (N_USERS, N_USERS)), rng.integers(0, N_ITEMS, N_USERS)
     counts = rng.permutation(N_USERS)
     with hardware.use_instruction_set(instruction_set):
-        ranks = held_out_ranks_factors(users, items, held_out, others, counts)
+        ranks = held_out_ranks_factors(users, items, held_out, other_items, counts)
     expected = [
-        naive.held_out_ranks_factors(users[r], items, [held_out[r]], others[r, : counts[r]])[0] for r in range(N_USERS)
+        naive.held_out_ranks_factors(users[r], items, [held_out[r]], other_items[r, : counts[r]])[0]
+        for r in range(N_USERS)
     ]
     assert ranks.tolist() == expected
 
@@ -33,7 +34,7 @@ def test_a_score_beyond_what_is_compared_equals_naive(instruction_set, sign):
     rng = np.random.default_rng(14)
     users, items = (rng.integers(1, 10, (n, 20)).astype(np.float64) for n in (3, 30))
     items[0] = np.ldexp(items[0], 900) * sign
-    others = rng.integers(1, 30, (3, 21))
+    other_items = rng.integers(1, 30, (3, 21))
     with hardware.use_instruction_set(instruction_set):
-        ranks = held_out_ranks_factors(users, items, [0, 0, 0], others, [21, 5, 0])
+        ranks = held_out_ranks_factors(users, items, [0, 0, 0], other_items, [21, 5, 0])
     assert ranks.tolist() == ([22.0, 6.0, 1.0] if sign < 0 else [1.0, 1.0, 1.0])

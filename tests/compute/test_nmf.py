@@ -98,9 +98,9 @@ def test_a_row_too_long_for_the_cache_takes_the_same_steps():
 def test_one_epoch_with_many_sweeps_is_two_exact_halves(seed, dtype, n_factors):
     x, _, _, weights = problem(12, 9, n_factors, seed, dtype)
     key = Key.from_seed(seed)
-    found = fit_nmf(x, n_factors, regularization=1.0, n_epochs=1, n_sweeps=5_000, weights=weights, key=key)
-    again = solve_rows_nonnegative(x.T.copy(), found.row_factors, regularization=1.0, weights=weights.T.copy())
-    np.testing.assert_allclose(found.item_factors, again, atol=1e-2 if dtype == np.float32 else 1e-4)
+    result = fit_nmf(x, n_factors, regularization=1.0, n_epochs=1, n_sweeps=5_000, weights=weights, key=key)
+    repeated = solve_rows_nonnegative(x.T.copy(), result.row_factors, regularization=1.0, weights=weights.T.copy())
+    np.testing.assert_allclose(result.item_factors, repeated, atol=1e-2 if dtype == np.float32 else 1e-4)
 
 
 @given(
@@ -140,13 +140,15 @@ def test_an_epoch_of_multiplicative_steps_is_those_steps(
 def test_multiplicative_epochs_are_those_of_scikit_learn():
     decomposition = pytest.importorskip("sklearn.decomposition")
     x = np.random.default_rng(1).random((30, 20)) + 0.1
-    started, found = (fit_nmf(x, 4, regularization=0.6, n_epochs=n, solver="mu", key=Key.from_seed(1)) for n in (1, 11))
+    started, result = (
+        fit_nmf(x, 4, regularization=0.6, n_epochs=n, solver="mu", key=Key.from_seed(1)) for n in (1, 11)
+    )
     theirs = decomposition.NMF(
         4, solver="mu", init="custom", max_iter=10, tol=0, alpha_W=0.6 / 20, alpha_H=0.6 / 30, l1_ratio=0
     )
     rows = theirs.fit_transform(x, W=started.row_factors, H=started.item_factors.T.copy())
-    np.testing.assert_allclose(found.row_factors, rows, rtol=1e-9)
-    np.testing.assert_allclose(found.item_factors, theirs.components_.T, rtol=1e-9)
+    np.testing.assert_allclose(result.row_factors, rows, rtol=1e-9)
+    np.testing.assert_allclose(result.item_factors, theirs.components_.T, rtol=1e-9)
 
 
 def test_a_multiplicative_step_is_that_of_cornac():
@@ -154,7 +156,7 @@ def test_a_multiplicative_step_is_that_of_cornac():
     cornac = pytest.importorskip("cornac")
     x = np.random.default_rng(1).integers(1, 6, (12, 9)).astype(np.float32)
     everywhere = np.ones(x.shape, dtype=bool)
-    started, found = (
+    started, result = (
         fit_nmf(observed(x, everywhere), 4, regularization=0.9, n_epochs=n, solver="mu", key=Key.from_seed(1))
         for n in (1, 2)
     )
@@ -162,10 +164,10 @@ def test_a_multiplicative_step_is_that_of_cornac():
     first = {"U": started.row_factors.copy(), "V": started.item_factors.copy()}
     theirs = cornac.models.NMF(k=4, max_iter=1, lambda_u=0.9 / 9, lambda_v=0.9 / 12, init_params=first, seed=1)
     theirs.fit(cornac.data.Dataset.from_uir(entries))
-    np.testing.assert_allclose(found.row_factors, theirs.u_factors, rtol=1e-5)
+    np.testing.assert_allclose(result.row_factors, theirs.u_factors, rtol=1e-5)
     items = naive.multiply_rows(x.T, everywhere.T, started.item_factors, started.row_factors, 0.9)
     np.testing.assert_allclose(items, theirs.i_factors, rtol=1e-5)
-    assert np.abs(found.item_factors / items - 1).max() > 1e-3
+    assert np.abs(result.item_factors / items - 1).max() > 1e-3
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -185,12 +187,12 @@ def test_loss_never_rises_and_factors_stay_nonnegative(seed, form, regularizatio
     w = held.astype(float) if form == "sparse" else weights if "weighted" in form else np.ones_like(x)
     losses = []
     for n_epochs in (1, 2, 4, 8):
-        found = fit_nmf(
+        result = fit_nmf(
             data, 3, regularization=regularization, n_epochs=n_epochs, key=Key.from_seed(seed),
             weights=weights if "weighted" in form else None, solver=solver,
         )  # fmt: skip
-        assert min(found.row_factors.min(), found.item_factors.min()) >= 0
-        losses.append(naive.loss(x, w, found.row_factors, found.item_factors, regularization))
+        assert min(result.row_factors.min(), result.item_factors.min()) >= 0
+        losses.append(naive.loss(x, w, result.row_factors, result.item_factors, regularization))
     assert all(b <= a * (1 + 1e-5) + 1e-6 for a, b in itertools.pairwise(losses))
 
 
@@ -214,8 +216,8 @@ def test_loss_rises_where_both_sides_move_by_old_factors():
 def test_a_matrix_of_low_rank_is_found(solver, n_epochs):
     rng = np.random.default_rng(1)
     x = rng.random((40, 3)) @ rng.random((3, 30))
-    found = fit_nmf(x, 3, regularization=0.0, n_epochs=n_epochs, solver=solver, key=Key.from_seed(1))
-    assert np.abs(found.row_factors @ found.item_factors.T - x).max() < 0.05
+    result = fit_nmf(x, 3, regularization=0.0, n_epochs=n_epochs, solver=solver, key=Key.from_seed(1))
+    assert np.abs(result.row_factors @ result.item_factors.T - x).max() < 0.05
 
 
 def test_weights_of_zero_are_missing_entries_and_empty_rows_get_zeros():
@@ -237,10 +239,10 @@ def test_interactions_that_hold_every_item_are_an_array(solver):
     assert fit_nmf(whole, 4, **options).row_factors.tobytes() == fit_nmf(x, 4, **options).row_factors.tobytes()
     order = np.random.default_rng(2).permuted(np.tile(np.arange(20, dtype=np.int32), (30, 1)), axis=1)
     mixed = whole._replace(indices=order.ravel(), values=np.take_along_axis(x, order.astype(int), axis=1).ravel())
-    found = fit_nmf(mixed, 4, **options)
-    np.testing.assert_allclose(found.row_factors, fit_nmf(x, 4, **options).row_factors, rtol=1e-3, atol=1e-5)
-    once_twice = whole._replace(indices=np.where(order == 19, 18, order).ravel())  # as many entries
-    other = fit_nmf(once_twice, 4, **options)
+    result = fit_nmf(mixed, 4, **options)
+    np.testing.assert_allclose(result.row_factors, fit_nmf(x, 4, **options).row_factors, rtol=1e-3, atol=1e-5)
+    duplicated = whole._replace(indices=np.where(order == 19, 18, order).ravel())  # as many entries
+    other = fit_nmf(duplicated, 4, **options)
     assert not np.allclose(other.item_factors, fit_nmf(x, 4, **options).item_factors, rtol=1e-3)
 
 
@@ -254,22 +256,22 @@ def test_multiplicative_steps_have_zeros_where_nothing_was_liked(form, regulariz
     held[2, 0] = True
     if form != "sparse":
         x[4], x[:, 1] = 0, 0
-    found = fit_nmf(
+    result = fit_nmf(
         observed(x, held) if form == "sparse" else x, 3, regularization=regularization, n_epochs=5, solver="mu",
         key=Key.from_seed(1), weights=weights if "weighted" in form else None,
     )  # fmt: skip
-    assert (found.row_factors[[2, 4]] == 0).all()
-    assert (found.item_factors[[1, 5]] == 0).all()
-    assert np.isfinite(found.row_factors).all()
-    assert np.isfinite(found.item_factors).all()
-    assert found.row_factors[0].min() > 0
+    assert (result.row_factors[[2, 4]] == 0).all()
+    assert (result.item_factors[[1, 5]] == 0).all()
+    assert np.isfinite(result.row_factors).all()
+    assert np.isfinite(result.item_factors).all()
+    assert result.row_factors[0].min() > 0
 
 
 def test_a_start_at_the_solution_stays():
     x, _, v, _ = problem(5, 20, 3, 2)
     first = solve_rows_nonnegative(x, v, regularization=1.0, tolerance=1e-12, max_sweeps=10_000)
-    again = solve_rows_nonnegative(x, v, regularization=1.0, start=first, max_sweeps=1)
-    np.testing.assert_allclose(again, first, atol=1e-9)
+    repeated = solve_rows_nonnegative(x, v, regularization=1.0, start=first, max_sweeps=1)
+    np.testing.assert_allclose(repeated, first, atol=1e-9)
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -28,10 +28,10 @@ def cases(draw):
 
 
 def expected_places(scores, held_out, seen):
-    found = [
+    results = [
         naive.places(scores[u], np.flatnonzero(held_out[u]), set(np.flatnonzero(seen[u]))) for u in range(len(seen))
     ]
-    return [place for row in found for place in row]
+    return [rank for row in results for rank in row]
 
 
 def numpy_places(scores, held_out, seen):

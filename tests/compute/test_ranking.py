@@ -33,14 +33,14 @@ def tied_scores(draw):
 @given(tied_scores(), st.data())
 @settings(deadline=None)
 def test_held_out_ranks_equal_naive(block, data):
-    others, _ = block
-    n_rows, n = others.shape
+    other_items, _ = block
+    n_rows, n = other_items.shape
     counts = data.draw(st.lists(st.integers(0, n), min_size=n_rows, max_size=n_rows))
     rows = data.draw(st.lists(st.integers(0, n_rows - 1), max_size=9))
-    held_out = others[rows, 0] if rows else np.empty(0, dtype=others.dtype)
-    ranks = held_out_ranks(held_out, others, counts, rows=rows)
+    held_out = other_items[rows, 0] if rows else np.empty(0, dtype=other_items.dtype)
+    ranks = held_out_ranks(held_out, other_items, counts, rows=rows)
     assert ranks.dtype == np.float64
-    assert ranks.tolist() == [naive.rank(s, others[r, : counts[r]]) for s, r in zip(held_out, rows, strict=True)]
+    assert ranks.tolist() == [naive.rank(s, other_items[r, : counts[r]]) for s, r in zip(held_out, rows, strict=True)]
 
 
 @given(tied_scores(), st.data())
@@ -80,18 +80,18 @@ def test_held_out_places_and_ranks_of_factors_equal_naive(seed, mask, n_factors,
     users, items = exact_factors(seed, *mask.shape, n_factors, dtype)
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 12, len(users))
-    others = rng.integers(0, len(items), (len(users), 11))
-    others[np.arange(11) >= counts[:, None]] = -1
+    other_items = rng.integers(0, len(items), (len(users), 11))
+    other_items[np.arange(11) >= counts[:, None]] = -1
     rows = rng.integers(0, len(users), rng.integers(0, 9))
     held_out = rng.integers(0, len(items), len(rows))
-    ranks = held_out_ranks_factors(users, items, held_out, others, counts, rows=rows)
+    ranks = held_out_ranks_factors(users, items, held_out, other_items, counts, rows=rows)
     assert ranks.tolist() == [
-        naive.held_out_ranks_factors(users[r], items, [item], others[r, : counts[r]])[0]
+        naive.held_out_ranks_factors(users[r], items, [item], other_items[r, : counts[r]])[0]
         for r, item in zip(rows, held_out, strict=True)
     ]
-    above, same = held_out_places_factors(users, items, held_out, others, counts, rows=rows)
+    above, same = held_out_places_factors(users, items, held_out, other_items, counts, rows=rows)
     assert list(zip(above.tolist(), same.tolist(), strict=True)) == [
-        naive.held_out_places_factors(users[r], items, [item], others[r, : counts[r]])[0]
+        naive.held_out_places_factors(users[r], items, [item], other_items[r, : counts[r]])[0]
         for r, item in zip(rows, held_out, strict=True)
     ]
 
@@ -122,18 +122,18 @@ def test_long_lists_of_sorted_tied_and_signed_scores_equal_naive(instruction_set
 def test_other_items_may_be_of_any_integer_type(dtype):
     rng = np.random.default_rng(10)
     users, items = (rng.standard_normal((n, 5)) for n in (20, 300))
-    others = rng.integers(0, 100, (20, 9))
-    expected = held_out_ranks_factors(users, items, np.arange(20), others.astype(np.int32), [9] * 20)
-    assert (held_out_ranks_factors(users, items, np.arange(20), others.astype(dtype), [9] * 20) == expected).all()
+    other_items = rng.integers(0, 100, (20, 9))
+    expected = held_out_ranks_factors(users, items, np.arange(20), other_items.astype(np.int32), [9] * 20)
+    assert (held_out_ranks_factors(users, items, np.arange(20), other_items.astype(dtype), [9] * 20) == expected).all()
 
 
 @pytest.mark.parametrize("n_factors", [1, 8, 16, 17, 32, 48, 64, 100, 128, 130])
 def test_ranks_of_every_number_of_lines_equal_naive(n_factors):
     users, items = exact_factors(11, 40, 60, n_factors, np.float32)
     rng = np.random.default_rng(11)
-    held_out, others = rng.integers(0, 60, 40), rng.integers(0, 60, (40, 21))
-    expected = [naive.held_out_ranks_factors(users[r], items, [held_out[r]], others[r])[0] for r in range(40)]
-    assert held_out_ranks_factors(users, items, held_out, others, [21] * 40).tolist() == expected
+    held_out, other_items = rng.integers(0, 60, 40), rng.integers(0, 60, (40, 21))
+    expected = [naive.held_out_ranks_factors(users[r], items, [held_out[r]], other_items[r])[0] for r in range(40)]
+    assert held_out_ranks_factors(users, items, held_out, other_items, [21] * 40).tolist() == expected
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -149,12 +149,16 @@ def test_ranks_of_close_equal_huge_and_tiny_items_equal_naive(instruction_set, n
     users[10:30] = np.ldexp(users[10:30], rng.integers(-50, 51, (20, 1)))
     users[7], items[[3, 60, 250]] = 0, 0
     held_out = rng.integers(0, 300, (40, 3))
-    others = rng.integers(0, 300, (40, 141))
-    others[:, :99] = np.where(held_out[:, :1] < 200, held_out[:, :1] % 100 + 100 * (np.arange(99) % 2), others[:, :99])
+    other_items = rng.integers(0, 300, (40, 141))
+    other_items[:, :99] = np.where(
+        held_out[:, :1] < 200, held_out[:, :1] % 100 + 100 * (np.arange(99) % 2), other_items[:, :99]
+    )
     counts = rng.integers(98, 142, 40)
     with hardware.use_instruction_set(instruction_set):
-        ranks = held_out_ranks_factors(users, items, held_out.ravel(), others, counts, rows=np.arange(120) // 3)
-    expected = [naive.held_out_ranks_factors(users[r], items, held_out[r], others[r, : counts[r]]) for r in range(40)]
+        ranks = held_out_ranks_factors(users, items, held_out.ravel(), other_items, counts, rows=np.arange(120) // 3)
+    expected = [
+        naive.held_out_ranks_factors(users[r], items, held_out[r], other_items[r, : counts[r]]) for r in range(40)
+    ]
     assert ranks.tolist() == np.concatenate(expected).tolist()
     assert len(set(ranks.tolist())) > 50
 
@@ -195,10 +199,10 @@ def test_recommended_scores_are_within_the_stated_bound(instruction_set, n, dtyp
     assert (np.abs(scores - np.take_along_axis(exact, got, 1)) <= np.take_along_axis(bound, got, 1)).all()
     assert not np.take_along_axis(seen, got, 1).any()
     assert (np.diff(scores, axis=1) <= 0).all()
-    left_out = exact.copy()
-    left_out[seen] = -np.inf
-    np.put_along_axis(left_out, got, -np.inf, 1)
-    assert (left_out <= scores[:, -1:] + bound).all()
+    masked = exact.copy()
+    masked[seen] = -np.inf
+    np.put_along_axis(masked, got, -np.inf, 1)
+    assert (masked <= scores[:, -1:] + bound).all()
     assert np.abs(scores - np.take_along_axis(exact, got, 1)).max() > 0  # the bound is of rounding that takes place
 
 
@@ -213,11 +217,11 @@ def test_a_users_items_do_not_depend_on_the_other_users(n):
     rng = np.random.default_rng(6)
     users, items = (rng.standard_normal((size, 19), dtype=np.float32) for size in (101, 130))
     seen = rng.random((101, 130)) < 0.4
-    together = recommend_factors(users, items, n, seen=interactions_of(seen))
+    combined = recommend_factors(users, items, n, seen=interactions_of(seen))
     for u in (0, 5, 6, 47, 48, 100):
-        alone = recommend_factors(users[u : u + 1], items, n, seen=interactions_of(seen[u : u + 1]))
-        assert (alone[0][0] == together[0][u]).all()
-        assert alone[1][0].tobytes() == together[1][u].tobytes()
+        separate = recommend_factors(users[u : u + 1], items, n, seen=interactions_of(seen[u : u + 1]))
+        assert (separate[0][0] == combined[0][u]).all()
+        assert separate[1][0].tobytes() == combined[1][u].tobytes()
 
 
 @pytest.mark.every_instruction_set
@@ -254,8 +258,8 @@ def test_strided_and_read_only_input():
     block = np.random.default_rng(0).random((8, 20))
     block.flags.writeable = False
     items, scores = top_k(block[::2, ::2], 3)
-    again, best = top_k(block[::2, ::2].copy(), 3)
-    assert (items == again).all()
+    copied_block, best = top_k(block[::2, ::2].copy(), 3)
+    assert (items == copied_block).all()
     assert (scores == best).all()
     assert held_out_ranks(block[::2, 0], block[::2], [20] * 4).tolist() == [
         naive.rank(row[0], row) for row in block[::2]
@@ -269,8 +273,8 @@ def test_empty_input():
     assert held_out_ranks(np.empty(0), np.empty((0, 3)), []).shape == (0,)
     assert top_k(np.empty((0, 3)), 2)[0].shape == (0, 2)
     assert recommend_factors(np.empty((0, 2)), np.ones((3, 2)), 2)[0].shape == (0, 2)
-    nobody = np.empty((0, 4), dtype=int)
-    assert held_out_ranks_factors(np.empty((0, 2)), np.ones((3, 2)), nobody[:, 0], nobody, []).shape == (0,)
+    no_users = np.empty((0, 4), dtype=int)
+    assert held_out_ranks_factors(np.empty((0, 2)), np.ones((3, 2)), no_users[:, 0], no_users, []).shape == (0,)
     assert held_out_ranks_factors([[1.0]], [[1.0]], [0], np.empty((1, 0), dtype=int), [0]).tolist() == [1.0]
 
 

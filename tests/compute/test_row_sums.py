@@ -49,10 +49,10 @@ def test_sparse_equals_dense_and_scipy(n_kept, n_columns, seed):
     data = interactions(12, 40, seed=seed % 7)
     rng = np.random.default_rng(seed)
     sparse = scipy.sparse.random_array((40, n_columns), density=n_kept / 60, format="csr", random_state=rng)
-    found = sum_rows(data, sparse)
+    result = sum_rows(data, sparse)
     weights = scipy.sparse.csr_array((data.values_or_ones(), data.indices, data.indptr), shape=data.shape)
-    np.testing.assert_array_equal(found, sum_rows(data, sparse.toarray()))
-    np.testing.assert_array_equal(found, (weights @ sparse).toarray())
+    np.testing.assert_array_equal(result, sum_rows(data, sparse.toarray()))
+    np.testing.assert_array_equal(result, (weights @ sparse).toarray())
 
 
 def test_weights_take_the_place_of_values():
@@ -68,17 +68,17 @@ def test_weights_take_the_place_of_values():
 def test_a_row_has_the_same_bits_whoever_else_is_asked_for():
     data = interactions()
     for matrix in (matrix_of(70, 50), scipy.sparse.csc_array(matrix_of(70, 50))):
-        together = sum_rows(data, matrix)
+        combined = sum_rows(data, matrix)
         for user in range(data.n_users):
-            alone = sum_rows(data.select_users(np.array([user])), matrix)
-            np.testing.assert_array_equal(alone[0], together[user])
+            separate = sum_rows(data.select_users(np.array([user])), matrix)
+            np.testing.assert_array_equal(separate[0], combined[user])
 
 
 def test_empty_shapes():
     data = interactions()
-    nobody, nothing = data.select_users(np.array([], dtype=int)), data.select_users(np.array([0]))
+    no_users, nothing = data.select_users(np.array([], dtype=int)), data.select_users(np.array([0]))
     for kind in (np.asarray, scipy.sparse.csr_array):
-        assert sum_rows(nobody, kind(np.ones((70, 5)))).shape == (0, 5)
+        assert sum_rows(no_users, kind(np.ones((70, 5)))).shape == (0, 5)
         assert sum_rows(nothing, kind(np.ones((70, 5)))).tolist() == [[0.0] * 5]
         assert sum_rows(data, kind(np.ones((70, 0)))).shape == (30, 0)
 

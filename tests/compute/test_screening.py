@@ -28,9 +28,9 @@ def from_every_score(users, items, n, seen, n_threads=1):
 def screened(users, items, n, seen, n_threads=1):
     """Return the results of `recommend_factors` and their users; -1 and NaN for other users."""
     out, scores = np.full((len(users), n), -1, np.int32), np.full((len(users), n), np.nan, users.dtype)
-    left = np.ones(len(users), np.int8)
-    kernel.recommend_screened(users, items, *seen, out, scores, left, np.zeros(n_threads, np.int64), n_threads)
-    return out, scores, left == 0
+    is_open = np.ones(len(users), np.int8)
+    kernel.recommend_screened(users, items, *seen, out, scores, is_open, np.zeros(n_threads, np.int64), n_threads)
+    return out, scores, is_open == 0
 
 
 def compared(users, items, n, seen):
@@ -91,10 +91,10 @@ def hard_cases():
 def test_hard_cases_have_the_bits_of_every_score(instruction_set, dtype, n):
     seen = random_seen(np.random.default_rng(3), 70, 900, 0.2)
     with hardware.use_instruction_set(instruction_set):
-        for name, users, items, least, greatest in hard_cases():
+        for name, users, items, smallest, greatest in hard_cases():
             share, same = compared(users.astype(dtype), items.astype(dtype), n, seen)
             assert same, name
-            assert least <= share <= greatest if instruction_set != "plain" else share == 0, name
+            assert smallest <= share <= greatest if instruction_set != "plain" else share == 0, name
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -73,8 +73,8 @@ def test_fit_factors_equals_the_twin(
         **shared,
     )
     assert got.stopped == "epochs"
-    for value, wanted in zip((got.mean, *(getattr(got, name) for name in ARRAYS)), expected, strict=False):
-        np.testing.assert_allclose(value, wanted, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    for value, expected_value in zip((got.mean, *(getattr(got, name) for name in ARRAYS)), expected, strict=False):
+        np.testing.assert_allclose(value, expected_value, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
     np.testing.assert_allclose(got.train_losses, expected[-1], rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
     assert all(getattr(got, name).dtype == dtype for name in ARRAYS)
 
@@ -83,14 +83,14 @@ def one_rating(loss, prediction, rating, rate=0.0, end=kernel.USABLE):
     """The loss of one rating that a user's bias alone predicts, and that bias after a step."""
     arrays = [in_lines(np.zeros(shape)) for shape in ((8, 8), (8, 8), 8, 8)]
     arrays[2][0] = prediction
-    kept = [np.empty_like(x) for x in arrays]
+    backup = [np.empty_like(x) for x in arrays]
     records = np.array([(0, 0, rating, 1)], dtype=blocks.record_type(np.float64)).view(np.uint8)
     model = *arrays, kernel.BIASES_BESIDE, kernel.LOSSES[loss], 0, 0.0
     losses, failed = np.empty(1), np.zeros(2)
     arrivals = np.zeros((1, kernel.COUNTERS_A_LINE), dtype=np.int64)
     starts = np.array([0, 1], dtype=np.uint64)
     rates = rate, 0.0, 0.0
-    assert kernel.run_epoch(records, starts, *model, True, losses, *rates, *kept, 1e9, arrivals, 0, 0, failed) == end
+    assert kernel.run_epoch(records, starts, *model, True, losses, *rates, *backup, 1e9, arrivals, 0, 0, failed) == end
     return losses[0], arrays[2][0]
 
 
@@ -173,7 +173,7 @@ def visits(n_tasks, n_blocks, waits):
         records[naive.morton(j ^ k, j)] = length * j, length * k, n_blocks * j + k, 1.0
     n_rows = length * n_blocks
     arrays = [in_lines(np.zeros(shape)) for shape in ((n_rows, 8), (n_rows, 8), n_rows, n_rows)]
-    kept = [np.empty_like(x) for x in arrays]
+    backup = [np.empty_like(x) for x in arrays]
     losses, failed = np.empty(n_blocks**2), np.zeros((n_tasks, 2))
     arrivals = np.zeros((n_tasks, kernel.COUNTERS_A_LINE), dtype=np.int64)
     met, of_others, deadline = [], n_blocks**2 - n_blocks**2 // n_tasks, time.monotonic() + HANG
@@ -190,8 +190,8 @@ def visits(n_tasks, n_blocks, waits):
     model = *arrays, kernel.BIASES_BESIDE, kernel.OWN_LOSS, ctypes.cast(called, ctypes.c_void_p).value, 0.0
 
     def run(task):
-        rest = *kept, 1e9, arrivals, 0 if waits else -1000, task, failed[task]
-        return kernel.run_epoch(records.view(np.uint8), starts, *model, True, losses, 0.1, 0.0, 0.0, *rest)
+        arguments = *backup, 1e9, arrivals, 0 if waits else -1000, task, failed[task]
+        return kernel.run_epoch(records.view(np.uint8), starts, *model, True, losses, 0.1, 0.0, 0.0, *arguments)
 
     with ThreadPoolExecutor(n_tasks) as pool:
         assert list(pool.map(run, range(n_tasks))) == [kernel.USABLE] * n_tasks

@@ -174,17 +174,17 @@ def test_patience_stops_and_the_best_epoch_is_kept():
     if model.epoch:
         assert best == pytest.approx(model.validation_losses[model.epoch - 1], rel=1e-12)
     assert (model.validation_losses >= best * (1 - 1e-12)).all()
-    again = fit(data, n_epochs=model.epoch, learning_rate=0.05, regularization=0.0)
-    assert (again.user_factors == model.user_factors).all()
+    repeated = fit(data, n_epochs=model.epoch, learning_rate=0.05, regularization=0.0)
+    assert (repeated.user_factors == model.user_factors).all()
 
 
 def test_a_share_is_held_out_with_its_weights():
     users, items, ratings = rating_list(30, 20, 300)
     weights = np.random.default_rng(3).random(300)
     held_out = np.sort(Key.from_seed(1).permutation("sgd.validation", size=300)[:60])
-    rest = np.setdiff1d(np.arange(300), held_out)
+    train_rows = np.setdiff1d(np.arange(300), held_out)
     model = fit((users, items, ratings), validation=0.2, weights=weights, n_epochs=3)
-    same = fit((users[rest], items[rest], ratings[rest]), weights=weights[rest], n_epochs=3)
+    same = fit((users[train_rows], items[train_rows], ratings[train_rows]), weights=weights[train_rows], n_epochs=3)
     np.testing.assert_array_equal(model.train_losses, same.train_losses)
     errors = (same.predict(users[held_out], items[held_out]) - ratings[held_out]) ** 2 / 2
     assert model.validation_losses[-1] == pytest.approx(np.average(errors, weights=weights[held_out]), rel=1e-12)

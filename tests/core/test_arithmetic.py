@@ -23,8 +23,8 @@ def changed(**environment):
 
 def test_it_is_the_same_in_every_process_and_for_every_number_of_threads():
     first = described(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
-    again = described(f"import scipy.linalg, scipy.sparse.linalg, numba; {DESCRIBE}", OPENBLAS_NUM_THREADS="2")
-    assert first == again
+    repeated = described(f"import scipy.linalg, scipy.sparse.linalg, numba; {DESCRIBE}", OPENBLAS_NUM_THREADS="2")
+    assert first == repeated
     assert all(type(text) is str for text in first.values())
 
 

@@ -13,7 +13,7 @@ RATINGS = Interactions.from_arrays([0, 0, 1, 2], [0, 1, 1, 2], [1.0, 2.0, 3.0, 4
 SEED = Key.from_seed(0)
 
 #: Functions of an array, with their arguments and the name of the array.
-DOORS = {
+FUNCTIONS = {
     "solve_users": (lambda x: als.solve_users(RATINGS, x, regularization=0.1, confidence_weight=1.0),
                     np.ones((3, 2)), "item_factors"),
     "fit_nmf": (lambda x: nmf.fit_nmf(x, 2, regularization=0.1, key=SEED).row_factors, np.ones((4, 3)), "ratings"),
@@ -37,9 +37,9 @@ DOORS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_what_a_mask_hides_is_refused_and_swapped_bytes_are_taken_rightly(name):
-    function, array, called = DOORS[name]
+    function, array, called = FUNCTIONS[name]
     expected = function(array)
     np.testing.assert_array_equal(function(array.astype(array.dtype.newbyteorder(">"))), expected)
     np.testing.assert_array_equal(function(np.ma.array(array, mask=False)), expected)
@@ -171,9 +171,9 @@ ROWS_OF_USERS = {
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_arrays_that_do_not_let_their_numbers_out_are_refused_at_once(name, kind):
-    function, array, called = DOORS[name]
+    function, array, called = FUNCTIONS[name]
     with pytest.raises(TypeError, match=rf"{called}.*{REFUSED[kind]}"):
         function(kind(array))
 
@@ -214,8 +214,8 @@ def test_dense_rows_of_narrow_types_are_those_of_wider_ones(called, kind):
 
 
 def answer(called, rows):
-    found = ROWS_OF_USERS[called](rows)
-    return [found.user_factors, found.item_factors] if called == "users" else found
+    result = ROWS_OF_USERS[called](rows)
+    return [result.user_factors, result.item_factors] if called == "users" else result
 
 
 def test_values_of_half_precision_are_kept():

@@ -30,17 +30,17 @@ NO_NUMBERS += [np.array([5]), np.timedelta64(5, "s"), np.ma.masked, np.ma.array(
 @pytest.mark.parametrize("kind", INTEGERS)
 def test_integers_of_every_width(kind):
     for value in (kind(5), np.array(5, dtype=kind), np.array(5, dtype=kind).astype(">" + np.dtype(kind).str[1:])):
-        found = check_integer("x", value), check_real("x", value), check_exact("x", value)
-        assert found == (5, 5.0, Fraction(5))
-        assert [type(v) for v in (*found, found[2].numerator)] == [int, float, Fraction, int]
+        result = check_integer("x", value), check_real("x", value), check_exact("x", value)
+        assert result == (5, 5.0, Fraction(5))
+        assert [type(v) for v in (*result, result[2].numerator)] == [int, float, Fraction, int]
 
 
 @pytest.mark.parametrize("kind", FLOATS)
 def test_floats_of_every_width(kind):
     for value in (kind(0.375), np.array(0.375, dtype=kind)):
-        found = check_real("x", value), check_exact("x", value)
-        assert found == (0.375, Fraction(3, 8))
-        assert [type(v) for v in (*found, found[1].numerator)] == [float, Fraction, int]
+        result = check_real("x", value), check_exact("x", value)
+        assert result == (0.375, Fraction(3, 8))
+        assert [type(v) for v in (*result, result[1].numerator)] == [float, Fraction, int]
         with pytest.raises(TypeError, match="x must be an integer, got"):
             check_integer("x", value)
 

@@ -37,11 +37,11 @@ def fit(self, interactions, key=None, strength=1, ledger=None):
 def test_what_is_not_said_is_added_in_the_order_of_the_signature():
     whole = FunctionDoc(fit, doc=complete_docstring(fit, SHARED, "str\n    What came out."))
     assert whole["Summary"] == ["Fit some."]
-    said = {each.name: each.desc for each in whole["Parameters"]}
+    said = {entry.name: entry.desc for entry in whole["Parameters"]}
     assert list(said) == ["interactions", "key", "strength", "ledger"]
     assert said["interactions"] == ["Of what there is,", "", "in two paragraphs."]
     assert said["key"] == ["Of what is drawn."]
-    assert [(each.type, each.desc) for each in whole["Returns"]] == [("str", ["What came out."])]
+    assert [(entry.type, entry.desc) for entry in whole["Returns"]] == [("str", ["What came out."])]
     assert len(whole["See Also"]) == 1
     assert not FunctionDoc(fit, doc=complete_docstring(fit, SHARED))["Returns"]
 
@@ -55,14 +55,14 @@ def test_without_docstrings_there_is_nothing_to_add_to():
 
 def test_every_fit_tells_of_each_of_its_parameters():
     assert len(FITS) >= 11
-    for each in FITS:
-        whole = FunctionDoc(each)
-        assert [one.name for one in whole["Parameters"]] == list(inspect.signature(each).parameters)[1:]
-        assert [one.type for one in whole["Returns"]] == [each.__qualname__.split(".")[0]]
+    for entry in FITS:
+        whole = FunctionDoc(entry)
+        assert [one.name for one in whole["Parameters"]] == list(inspect.signature(entry).parameters)[1:]
+        assert [one.type for one in whole["Returns"]] == [entry.__qualname__.split(".")[0]]
 
 
 def test_a_fit_s_own_words_stay():
-    of = {each.__qualname__: inspect.getdoc(each) for each in FITS}
+    of = {entry.__qualname__: inspect.getdoc(entry) for entry in FITS}
     assert "Source of the public signs and of every report" in of["ShuffledSketchGram.fit"]
     assert "Source of every draw" not in of["ShuffledSketchGram.fit"]
     assert "Source of every draw" in of["LaplaceRRSVD.fit"]

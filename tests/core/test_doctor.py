@@ -30,41 +30,41 @@ HEALTHY = {
 }
 
 
-def problems(found):
-    return [problem for conflicts in CONFLICTS for problem, _ in conflicts(found)]
+def problems(facts):
+    return [problem for conflicts in CONFLICTS for problem, _ in conflicts(facts)]
 
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
 
 
 def test_it_says_what_is_there():
-    found = doctor.report()
-    assert found["version"] == __version__
-    assert found["instruction_sets"] == {
+    facts = doctor.report()
+    assert facts["version"] == __version__
+    assert facts["instruction_sets"] == {
         "available": list(hardware.instruction_sets()),
         "in_use": hardware.instruction_set(),
     }
-    assert found["build"] == {"openmp": kernel.max_threads() > 0, "levels": kernel.n_levels()}
-    assert found["threads"]["n"] == threads.resolve_n_threads(0)
-    assert found["threads"]["limits"] == threads.thread_limits()
-    assert found["threads"]["forked"] is False
-    assert found["packages"]["numpy"] == np.__version__
-    assert set(found["packages"]) >= {"numpy", "scipy", "numba", "threadpoolctl"}
-    assert set(found["extras"]) >= {"plot", "cli"}
-    assert not {"dev", "docs", "bench", "bench-lenskit"} & set(found["extras"])
-    assert found["numba"]["version"] == metadata.version("numba")
+    assert facts["build"] == {"openmp": kernel.max_threads() > 0, "levels": kernel.n_levels()}
+    assert facts["threads"]["n"] == threads.resolve_n_threads(0)
+    assert facts["threads"]["limits"] == threads.thread_limits()
+    assert facts["threads"]["forked"] is False
+    assert facts["packages"]["numpy"] == np.__version__
+    assert set(facts["packages"]) >= {"numpy", "scipy", "numba", "threadpoolctl"}
+    assert set(facts["extras"]) >= {"plot", "cli"}
+    assert not {"dev", "docs", "bench", "bench-lenskit"} & set(facts["extras"])
+    assert facts["numba"]["version"] == metadata.version("numba")
 
 
 def test_it_lists_the_loaded_libraries_and_their_threads():
     if not any(library["user_api"] == "blas" for library in threadpoolctl.threadpool_info()):
         pytest.skip("no BLAS here that can be seen")
     with threadpoolctl.threadpool_limits(1):
-        found = doctor.report()
-    assert found["threads"]["n"] == 1
+        facts = doctor.report()
+    assert facts["threads"]["n"] == 1
     for kind in ("blas", "openmp"):
         files = {library["filepath"] for library in threadpoolctl.threadpool_info() if library["user_api"] == kind}
-        assert {library["file"] for library in found[kind]} == files
-        assert all(library["threads"] == 1 for library in found[kind])
+        assert {library["file"] for library in facts[kind]} == files
+        assert all(library["threads"] == 1 for library in facts[kind])
 
 
 def test_it_shows_another_instruction_set_in_use():
@@ -111,7 +111,7 @@ def test_a_healthy_machine_has_none(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "problem"),
+    ("path", "value", "problem"),
     [
         (["build", "openmp"], False, "without OpenMP"),
         (["build", "levels"], 1, "without code for AVX2"),
@@ -126,26 +126,26 @@ def test_a_healthy_machine_has_none(monkeypatch):
         (["environment", "NUMBA_DISABLE_JIT"], "1", "NUMBA_DISABLE_JIT is set"),
     ],
 )
-def test_each_conflict_is_named_once(monkeypatch, where, value, problem):
+def test_each_conflict_is_named_once(monkeypatch, path, value, problem):
     monkeypatch.setattr("platform.machine", lambda: "x86_64")
-    found = copy.deepcopy(HEALTHY)
-    place = found
-    for step in where[:-1]:
-        place = place[step]
-    place[where[-1]] = value
-    named = problems(found)
+    facts = copy.deepcopy(HEALTHY)
+    target = facts
+    for step in path[:-1]:
+        target = target[step]
+    target[path[-1]] = value
+    named = problems(facts)
     assert len(named) == (problem is not None)
     assert all(problem in text for text in named)
 
 
 def test_a_bound_thread_is_named():
-    found = copy.deepcopy(HEALTHY)
-    found["threads"]["limits"]["affinity"] = 1
-    assert problems(found) == []  # taskset: as wanted
-    found["environment"] = {"OMP_PROC_BIND": "false"}
-    assert problems(found) == []
-    found["environment"] = {"OMP_PROC_BIND": "close"}
-    assert problems(found) == ["OMP_PROC_BIND binds this thread to 1 of 8 processors, and n_threads=0 uses no others."]
+    facts = copy.deepcopy(HEALTHY)
+    facts["threads"]["limits"]["affinity"] = 1
+    assert problems(facts) == []  # taskset: as wanted
+    facts["environment"] = {"OMP_PROC_BIND": "false"}
+    assert problems(facts) == []
+    facts["environment"] = {"OMP_PROC_BIND": "close"}
+    assert problems(facts) == ["OMP_PROC_BIND binds this thread to 1 of 8 processors, and n_threads=0 uses no others."]
 
 
 def test_other_processors_need_no_avx(monkeypatch):
@@ -187,11 +187,11 @@ def test_packages_that_are_missing_are_none(monkeypatch, capsys):
         return version(name)
 
     monkeypatch.setattr(metadata, "version", without)
-    found = doctor.report()
-    assert found["packages"]["numba"] is None
-    assert found["numba"]["version"] is None
-    assert found["extras"]["cli"]["tqdm"] is None
-    assert "pip install numba" in [conflict["remedy"] for conflict in found["conflicts"]]
+    facts = doctor.report()
+    assert facts["packages"]["numba"] is None
+    assert facts["numba"]["version"] is None
+    assert facts["extras"]["cli"]["tqdm"] is None
+    assert "pip install numba" in [conflict["remedy"] for conflict in facts["conflicts"]]
     assert main(["doctor"]) == 0
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "tqdm missing" in line)
     assert line.startswith("extra [cli]")
@@ -203,18 +203,18 @@ def test_it_works_on_a_copy_that_was_never_installed(monkeypatch):
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "requires", missing)
-    found = doctor.report()
-    assert found["packages"]["numpy"] == np.__version__
-    assert found["extras"] == {}
+    facts = doctor.report()
+    assert facts["packages"]["numpy"] == np.__version__
+    assert facts["extras"] == {}
 
 
 def test_numba_that_cannot_write_is_found(monkeypatch, tmp_path):
     file = tmp_path / "file"
     file.touch()
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(file / "below"))
-    found = doctor.report()
-    assert (found["numba"]["cache"], found["numba"]["writable"]) == (str(file / "below"), False)
-    assert any("cannot write" in conflict["problem"] for conflict in found["conflicts"])
+    facts = doctor.report()
+    assert (facts["numba"]["cache"], facts["numba"]["writable"]) == (str(file / "below"), False)
+    assert any("cannot write" in conflict["problem"] for conflict in facts["conflicts"])
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "new" / "folder"))
     assert doctor.report()["numba"]["writable"] is True
 
@@ -236,8 +236,8 @@ def test_the_command_prints_the_report(capsys, monkeypatch):
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     assert main(["doctor"]) == 0
     text = capsys.readouterr().out
-    found = __version__, hardware.instruction_set(), np.__version__
-    assert all(part in text for part in (*found, "threads", "affinity", "Numba", "extra [plot]"))
+    facts = __version__, hardware.instruction_set(), np.__version__
+    assert all(part in text for part in (*facts, "threads", "affinity", "Numba", "extra [plot]"))
     assert "Known conflicts:" in text
     assert "Remedy: unset NUMBA_DISABLE_JIT." in text
     assert main(["doctor", "--json"]) == 0
@@ -245,8 +245,8 @@ def test_the_command_prints_the_report(capsys, monkeypatch):
 
 
 def test_the_command_says_where_nothing_is_wrong(capsys, monkeypatch):
-    monkeypatch.setattr(doctor, "_thread_conflicts", lambda found: ())
-    monkeypatch.setattr(doctor, "_build_conflicts", lambda found: ())
-    monkeypatch.setattr(doctor, "_package_conflicts", lambda found: ())
+    monkeypatch.setattr(doctor, "_thread_conflicts", lambda facts: ())
+    monkeypatch.setattr(doctor, "_build_conflicts", lambda facts: ())
+    monkeypatch.setattr(doctor, "_package_conflicts", lambda facts: ())
     assert main(["doctor"]) == 0
     assert capsys.readouterr().out.endswith("\nNo known conflict.\n")

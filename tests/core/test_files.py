@@ -103,7 +103,7 @@ def test_a_folder_that_is_not_there_is_named_and_not_what_stands_for_the_file_in
 
 DATA = Interactions.from_arrays(["ann", "bob"], [1, 2])
 #: Everything that is given a path: the argument's name, and a call.
-DOORS = {
+FUNCTIONS = {
     "save": ("path", lambda path: Popularity().fit(DATA).save(path)),
     "load": ("path", load),
     "store_interactions": ("folder", lambda path: store_interactions(DATA, path)),
@@ -114,9 +114,9 @@ DOORS = {
 
 
 @pytest.mark.parametrize("wrong", [0, 5, 1.5, b"a\0b", "a\0b", "", ["x"], ...], ids=repr)
-@pytest.mark.parametrize("door", DOORS)
-def test_what_is_no_path_is_refused_by_name(door, wrong):
-    name, function = DOORS[door]
+@pytest.mark.parametrize("function_name", FUNCTIONS)
+def test_what_is_no_path_is_refused_by_name(function_name, wrong):
+    name, function = FUNCTIONS[function_name]
     with pytest.raises((TypeError, ValueError), match=rf"^{name} must be (a path|the path of a file)"):
         function(wrong)
 

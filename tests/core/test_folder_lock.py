@@ -32,7 +32,7 @@ CASES = {
     """,
     "a node": """
         from fastfedrec.engines.deployment.node_memory import NodeMemory
-        with NodeMemory(folder, 1).alone():
+        with NodeMemory(folder, 1).lock():
             stay()
     """,
 }
@@ -60,7 +60,7 @@ def data():
 
 
 @pytest.fixture
-def stranger():
+def other_process():
     """Another process that stays where it is."""
     made = []
 
@@ -78,10 +78,10 @@ def stranger():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_second_process_is_sent_away_until_the_first_is_killed(tmp_path, data, stranger, case):
-    first = stranger(case, tmp_path / "run")
+def test_a_second_process_is_sent_away_until_the_first_is_killed(tmp_path, data, other_process, case):
+    first = other_process(case, tmp_path / "run")
     before = sorted((path.name, path.read_bytes()) for path in (tmp_path / "run").iterdir())
-    with pytest.raises(FolderInUseError, match=rf"run' is in use by process {first.pid} on .*take another folder"):
+    with pytest.raises(FolderInUseError, match=rf"run' is in use by process {first.pid} on .*pass another folder"):
         come_too(case, tmp_path / "run", data)
     assert sorted((path.name, path.read_bytes()) for path in (tmp_path / "run").iterdir()) == before
     os.kill(first.pid, signal.SIGKILL)
@@ -100,10 +100,10 @@ def test_a_node_waits_for_its_other_message(tmp_path):
     memory, came = NodeMemory(tmp_path, 1), threading.Event()
 
     def second():
-        with memory.alone():
+        with memory.lock():
             came.set()
 
-    with memory.alone():
+    with memory.lock():
         waiting = threading.Thread(target=second)
         waiting.start()
         assert not came.wait(0.3)

@@ -80,29 +80,29 @@ def test_the_previous_one_is_used_again_after_an_error():
 
 
 def test_every_kernel_with_vector_code_can_be_told_its_level():
-    found = {}
+    result = {}
     for name, path in kernels():
         module = importlib.import_module(f"fastfedrec._kernels.{name}")
-        found[name] = (uses_vector_code(path), hasattr(module, "use_level"))
-    assert {name for name, (uses, told) in found.items() if uses != told} == set()
-    assert found["core.randomness"] == (True, True)
-    assert found["data.interactions"] == (False, False)
+        result[name] = (uses_vector_code(path), hasattr(module, "use_level"))
+    assert {name for name, (uses, informed) in result.items() if uses != informed} == set()
+    assert result["core.randomness"] == (True, True)
+    assert result["data.interactions"] == (False, False)
 
 
 def test_a_processor_that_splits_vectors_is_known_by_its_family():
     path = Path("/proc/cpuinfo")
-    found = dict(re.findall(r"^(vendor_id|cpu family)\s*: (\S+)$", path.read_text() if path.exists() else "", re.M))
-    if len(found) < 2:
+    result = dict(re.findall(r"^(vendor_id|cpu family)\s*: (\S+)$", path.read_text() if path.exists() else "", re.M))
+    if len(result) < 2:
         pytest.skip("needs Linux on x86-64")
-    assert kernel.splits_vectors() is (found == {"vendor_id": "AuthenticAMD", "cpu family": "25"})
+    assert kernel.splits_vectors() is (result == {"vendor_id": "AuthenticAMD", "cpu family": "25"})
 
 
 def test_forcing_reaches_every_kernel_in_every_folder(monkeypatch):
-    expected, told = {name for name, path in kernels() if uses_vector_code(path)}, []
+    expected, informed = {name for name, path in kernels() if uses_vector_code(path)}, []
     for name in expected:
-        monkeypatch.setattr(f"fastfedrec._kernels.{name}.use_level", lambda level, name=name: told.append(name))
+        monkeypatch.setattr(f"fastfedrec._kernels.{name}.use_level", lambda level, name=name: informed.append(name))
     with hardware.use_instruction_set("plain"):
-        assert sorted(told) == sorted(expected)
+        assert sorted(informed) == sorted(expected)
     assert len(expected) >= 25
 
 
@@ -151,8 +151,8 @@ def shared_between_levels(sources, folder):
             # DW.ref.*: the address of the C++ runtime's exception handler, a constant without code of ours.
             defined.setdefault(level, set()).update(name for name in names if not name.startswith("DW.ref."))
     assert all(defined.values())
-    first, *others = defined.values()
-    return {name for i, names in enumerate((first, *others)) for other in others[i:] for name in names & other}
+    first, *remaining = defined.values()
+    return {name for i, names in enumerate((first, *remaining)) for other in remaining[i:] for name in names & other}
 
 
 needs_levels = pytest.mark.skipif(
@@ -162,13 +162,13 @@ needs_levels = pytest.mark.skipif(
 
 def included(source):
     """Headers that a source includes, directly or through headers of this project, by name."""
-    found, to_read = set(), [source]
+    result, to_read = set(), [source]
     while to_read:
-        for name in set(re.findall(r'^#\s*include [<"]([^>"]+)[>"]', to_read.pop().read_text(), re.MULTILINE)) - found:
-            found.add(name)
+        for name in set(re.findall(r'^#\s*include [<"]([^>"]+)[>"]', to_read.pop().read_text(), re.MULTILINE)) - result:
+            result.add(name)
             if name.startswith("_kernels/"):
                 to_read.append(KERNELS.parent / name)
-    return found
+    return result
 
 
 WITH_AN_INLINE_FUNCTION = (
@@ -182,10 +182,10 @@ WITH_AN_INLINE_FUNCTION = (
 
 def test_vector_code_includes_no_header_that_may_hold_inline_functions(tmp_path):
     sources = sorted(KERNELS.rglob("_*.cpp"))
-    found = set().union(*map(included, sources))
+    result = set().union(*map(included, sources))
     assert len(sources) >= 15
-    assert {"_kernels/core/_levels.h", "_kernels/core/_lanes.h", "cstdint"} <= found
-    assert {name for name in found if not name.startswith("_kernels/")} <= {"cstdint", "cstddef", "immintrin.h"}
+    assert {"_kernels/core/_levels.h", "_kernels/core/_lanes.h", "cstdint"} <= result
+    assert {name for name in result if not name.startswith("_kernels/")} <= {"cstdint", "cstddef", "immintrin.h"}
     bad = tmp_path / "bad.cpp"
     bad.write_text(WITH_AN_INLINE_FUNCTION)
     assert included(bad) == {"algorithm"}
@@ -221,7 +221,7 @@ def test_a_processor_without_avx_runs_every_kernel_and_draws_the_same():
         "print(json.dumps([hardware.instruction_sets(), digests]))"
     )
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_")}
-    sets, found = [], []
+    sets, result = [], []
     for command in ([], [emulator, "-cpu", "Nehalem"]):
         printed = subprocess.run(
             [*command, sys.executable, "-P", "-c", code],
@@ -231,10 +231,10 @@ def test_a_processor_without_avx_runs_every_kernel_and_draws_the_same():
         ).stdout
         names, digests = json.loads(printed)
         sets.append(names)
-        found.append(digests)
+        result.append(digests)
     assert sets == [list(hardware.instruction_sets()), ["plain"]]
-    assert found[0] == found[1]
-    assert len(found[0]) >= 10
+    assert result[0] == result[1]
+    assert len(result[0]) >= 10
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------

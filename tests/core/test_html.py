@@ -54,10 +54,10 @@ class Reader(HTMLParser):
 
 
 def read(text):
-    found = Reader(text)
-    assert found.attributes == []
-    assert "".join(found.others).strip() == ""
-    return found
+    result = Reader(text)
+    assert result.attributes == []
+    assert "".join(result.others).strip() == ""
+    return result
 
 
 # ---- oracle ----------------------------------------------------------------------------------------------------------
@@ -77,9 +77,9 @@ def test_a_card_by_hand():
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_are_shown_as_they_are(text):
-    found = read(html_card(text, {text: text}, html_table([text], [(text,)])))
-    assert set(found.opened) == {"div", "strong", "table", "thead", "tbody", "tr", "th", "td"}
-    assert found.cells == [text] * 5
+    result = read(html_card(text, {text: text}, html_table([text], [(text,)])))
+    assert set(result.opened) == {"div", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+    assert result.cells == [text] * 5
 
 
 def test_the_reader_sees_a_text_that_was_not_escaped():
@@ -87,9 +87,9 @@ def test_the_reader_sees_a_text_that_was_not_escaped():
         read(f"<table><tr><td>{HOSTILE[1]}</td></tr></table>")
 
 
-def shown(thing):
+def shown(value):
     """The facts of a card: cells, in pairs."""
-    title, *cells = read(thing._repr_html_()).cells
+    title, *cells = read(value._repr_html_()).cells
     return title, dict(zip(cells[::2], cells[1::2], strict=True))
 
 
@@ -114,8 +114,8 @@ def test_what_is_shown_are_sizes_parameters_and_figures():
     timed = Interactions.from_arrays([1], [2], [3.5], timestamps=[4])
     assert shown(timed)[1]["values"] == "float32"
     assert shown(timed)[1]["timestamps"] == "with each interaction"
-    nobody = data.select_users(np.zeros(0, dtype=np.int64))
-    assert shown(nobody)[1]["interactions"] == "0, 0.00% of all"
+    no_users = data.select_users(np.zeros(0, dtype=np.int64))
+    assert shown(no_users)[1]["interactions"] == "0, 0.00% of all"
     assert shown(Popularity()) == ("Popularity", {"data": "not fitted"})
     model = FMFLDP(n_rounds=2, n_reports=3).fit(data, key=Key.from_seed(1))
     cells = read(model._repr_html_()).cells
@@ -128,9 +128,9 @@ def test_what_is_shown_are_sizes_parameters_and_figures():
 
 @given(st.lists(st.lists(st.text(max_size=200).map(lambda text: text.replace("\r", "")), min_size=2, max_size=2)))
 def test_every_cell_is_read_back(rows):
-    found = read(html_table(["one", "two"], rows))
-    assert found.cells == ["one", "two", *(cell for row in rows for cell in row)]
-    assert found.opened.count("td") == 2 * len(rows)
+    result = read(html_table(["one", "two"], rows))
+    assert result.cells == ["one", "two", *(cell for row in rows for cell in row)]
+    assert result.opened.count("td") == 2 * len(rows)
 
 
 def test_what_is_long_is_cut():

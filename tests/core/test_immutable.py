@@ -72,9 +72,9 @@ def test_nothing_that_a_mechanism_claims_can_be_changed(name):
     for method in ("privatize", "epsilon", "variance", "sample"):
         if callable(getattr(type(mechanism), method, None)):
             assert_stays(mechanism, method, lambda *_: 0.0)
-    for again in (copied(mechanism) for copied in COPIES):
-        assert vars(again).keys() == vars(mechanism).keys()
-        assert_stays(again, next(iter(vars(again))), 1)
+    for duplicate in (copied(mechanism) for copied in COPIES):
+        assert vars(duplicate).keys() == vars(mechanism).keys()
+        assert_stays(duplicate, next(iter(vars(duplicate))), 1)
 
 
 def parts_of(made):
@@ -89,7 +89,7 @@ def parts_of(made):
         if isinstance(part, Mapping):
             waiting += [(f"{way}[{name!r}]", value) for name, value in part.items()]
         elif isinstance(part, tuple | list | set | frozenset):
-            waiting += [(f"{way}[{place}]", value) for place, value in enumerate(part)]
+            waiting += [(f"{way}[{number}]", value) for number, value in enumerate(part)]
         elif isinstance(part, np.ndarray):
             waiting += [(f"{way}.base", part.base)] * (part.base is not None)
         elif not isinstance(part, Fraction):
@@ -142,16 +142,16 @@ def assert_read_only(made):
 def test_no_array_of_a_mechanism_can_be_written_to(name):
     mechanism = used(name)
     n_arrays = assert_read_only(mechanism)
-    for again in COPIES:
-        assert_read_only(again(mechanism))
+    for make_copy in COPIES:
+        assert_read_only(make_copy(mechanism))
     assert n_arrays or not isinstance(mechanism, mechanisms.Channel)
 
 
 def test_no_array_of_a_network_can_be_written_to():
     for network in networks():
         assert assert_read_only(network) or isinstance(network, GRUEncoder)
-        for again in COPIES:
-            assert_read_only(again(network))
+        for make_copy in COPIES:
+            assert_read_only(make_copy(network))
 
 
 def test_arrays_that_can_be_written_to_are_found():
@@ -206,16 +206,16 @@ def test_rows_that_kernels_add_updates_to_cannot_be_changed():
 
 def test_items_cannot_be_renumbered_past_the_check(data):
     for field in ("indptr", "indices", "values", "timestamps", "user_ids", "item_ids", "global_user_ids"):
-        found = getattr(data, field)
+        result = getattr(data, field)
         with pytest.raises(AttributeError, match=f"'{field}' of {type(data).__name__} cannot be changed"):
-            setattr(data, field, found[1:])
+            setattr(data, field, result[1:])
         with pytest.raises(AttributeError, match="cannot be changed"):
             delattr(data, field)
         with pytest.raises(ValueError, match="read-only"):
-            found[:1] = found[:1]
+            result[:1] = result[:1]
         with pytest.raises(ValueError, match="WRITEABLE"):
-            found.flags.writeable = True
-        assert getattr(data, field) is found
+            result.flags.writeable = True
+        assert getattr(data, field) is result
     assert_same(data, interactions())
 
 
@@ -241,15 +241,15 @@ def test_rows_of_a_log_are_its_own():
             rows[0] = 10**9
 
 
-@pytest.mark.parametrize("again", COPIES, ids=["copy", "deep", "pickle"])
-def test_copies_are_whole_and_cannot_be_changed_either(data, again):
-    made = again(data)
+@pytest.mark.parametrize("make_copy", COPIES, ids=["copy", "deep", "pickle"])
+def test_copies_are_whole_and_cannot_be_changed_either(data, make_copy):
+    made = make_copy(data)
     assert_same(made, data)
     assert made.user_features["age"].tolist() == [20, 30]
     with pytest.raises(AttributeError, match="cannot be changed"):
         made.indices = data.indices + 1
     log = InteractionLog.from_arrays(["ann", "bob"], [10, 10], {"hour": [1, 2]})
-    assert again(log).contexts["hour"].tolist() == [1, 2]
+    assert make_copy(log).contexts["hour"].tolist() == [1, 2]
 
 
 class _Checked(Immutable):

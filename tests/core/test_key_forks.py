@@ -51,9 +51,9 @@ def test_a_fork_makes_keys_of_its_own_and_its_parent_keeps_its_key():
     if child == 0:  # without pytest's machinery: only the exit status comes back
         status = 1
         try:
-            own = Key.from_entropy()
-            own.claim("child.fit")
-            status = 0 if len(own.words("test", size=1)) == 1 else 2
+            new_key = Key.from_entropy()
+            new_key.claim("child.fit")
+            status = 0 if len(new_key.words("test", size=1)) == 1 else 2
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -29,10 +29,10 @@ def resolve(name):
     parts = ["fastfedrec", *name.split(".")]
     for length in range(len(parts), 0, -1):
         try:
-            found = importlib.import_module(".".join(parts[:length]))
+            result = importlib.import_module(".".join(parts[:length]))
         except ImportError:
             continue
-        return functools.reduce(getattr, parts[length:], found)
+        return functools.reduce(getattr, parts[length:], result)
     raise AssertionError(name)
 
 
@@ -40,8 +40,8 @@ def calls():
     """Every (name, case): functions, classes and methods; systems from their defaults and the numbers given."""
     for prefix, cases in zip(PREFIXES, CASES, strict=True):
         for name, case in cases.items():
-            for each in case if isinstance(case, list) else [case]:
-                yield prefix + name, each
+            for entry in case if isinstance(case, list) else [case]:
+                yield prefix + name, entry
 
 
 CALLS = list(calls())
@@ -82,7 +82,7 @@ def complete(target, case):
     return bind, {name: number for name, number in (("n_threads", 1), ("round", 2)) if name in named} | arguments
 
 
-def each(value, kind):
+def entry(value, kind):
     """A number, or each of a tuple of numbers, in a type."""
     return tuple(kind(v) for v in value) if isinstance(value, tuple) else kind(value)
 
@@ -98,15 +98,15 @@ def misfits(target, case):
         labels = set.intersection(*({label for label, _ in kinds_of(v)} for v in whole))
         for label in sorted(labels):
             try:
-                found = run(target, case, **{name: each(value, lambda v, k=label: dict(kinds_of(v))[k])})
+                result = run(target, case, **{name: entry(value, lambda v, k=label: dict(kinds_of(v))[k])})
             except Exception as error:
                 yield name, label, repr(error)
                 continue
-            if found != expected:
+            if result != expected:
                 yield name, label, f"not what Python's {value!r} gives"
         for label, _ in wrong_kinds(whole[0]):
             try:
-                run(target, case, **{name: each(value, lambda v, k=label: dict(wrong_kinds(v))[k])})
+                run(target, case, **{name: entry(value, lambda v, k=label: dict(wrong_kinds(v))[k])})
                 yield name, label, "accepted"
             except (TypeError, ValueError) as error:
                 if not re.search(rf"\b{name}\b", str(error)):
@@ -120,7 +120,10 @@ def misfits(target, case):
 
 @pytest.mark.parametrize(
     ("name", "case"),
-    [pytest.param(*each, marks=[pytest.mark.slow] * (each[0] in numbers_exempt.SLOW), id=each[0]) for each in CALLS],
+    [
+        pytest.param(*entry, marks=[pytest.mark.slow] * (entry[0] in numbers_exempt.SLOW), id=entry[0])
+        for entry in CALLS
+    ],
 )
 def test_a_number_of_any_type_is_the_same_number(name, case):
     assert list(misfits(resolve(name), case)) == []
@@ -321,7 +324,9 @@ def test_responses_that_say_nothing_are_refused_by_name(name):
 
 
 @pytest.mark.parametrize("wrong", [None, "a secret", 7, np.uint64(3)], ids=repr)
-@pytest.mark.parametrize(("name", "case"), [pytest.param(*each, id=each[0]) for each in CALLS if "key" in each[1][1]])
+@pytest.mark.parametrize(
+    ("name", "case"), [pytest.param(*entry, id=entry[0]) for entry in CALLS if "key" in entry[1][1]]
+)
 def test_what_is_no_key_is_refused_by_name(name, case, wrong):
     bind, arguments = case
     target = resolve(name)
@@ -364,7 +369,7 @@ def inherited_methods():
                 parts = plain.__module__.split(".")
                 if parts[0] == "fastfedrec" and any(part.startswith("_") for part in parts):
                     names.setdefault(plain, []).append(f"{name.removeprefix('fastfedrec.')}.{method}")
-    return [(found, method) for method, found in names.items()]
+    return [(result, method) for method, result in names.items()]
 
 
 def called_parameters():
@@ -388,7 +393,7 @@ def test_everything_public_that_takes_a_number_is_called():
 def test_what_public_classes_inherit_is_called():
     called = called_parameters()
     for names, method in inherited_methods():
-        given = set().union(*(each for name in names for each in called.get(name, [])), ["n_threads", "round"])
+        given = set().union(*(entry for name in names for entry in called.get(name, [])), ["n_threads", "round"])
         missing = set(numeric_parameters(method)) - given
         assert not missing or method.__name__ in numbers_exempt.CALLED_BY_ENGINES, (names, missing)
 
@@ -406,7 +411,7 @@ def test_a_wrapped_number_is_seen():
         return Fraction(n) * Fraction(n) if not isinstance(n, bool) else 0
 
     with np.errstate(over="ignore"):
-        found = {(label, what) for _, label, what in misfits(wraps, numbers_calls.call(n=100))}
-    assert ("int8", "not what Python's 100 gives") in found
-    assert ("bool", "accepted") in found
-    assert ("nan", "not named: ValueError('cannot convert NaN to integer ratio')") in found
+        result = {(label, what) for _, label, what in misfits(wraps, numbers_calls.call(n=100))}
+    assert ("int8", "not what Python's 100 gives") in result
+    assert ("bool", "accepted") in result
+    assert ("nan", "not named: ValueError('cannot convert NaN to integer ratio')") in result

@@ -92,9 +92,9 @@ def test_rfc_8439_encryption():
 
 @pytest.mark.parametrize("n_blocks", [1, 3, 4, 5, 9])
 def test_blocks_computed_together_are_those_computed_alone(n_blocks):
-    together = keystream(ASCENDING, 7, "00" * 12, 64 * n_blocks)
-    alone = b"".join(keystream(ASCENDING, 7 + i, "00" * 12, 64) for i in range(n_blocks))
-    assert together == alone
+    combined = keystream(ASCENDING, 7, "00" * 12, 64 * n_blocks)
+    separate = b"".join(keystream(ASCENDING, 7 + i, "00" * 12, 64) for i in range(n_blocks))
+    assert combined == separate
 
 
 @given(st.binary(min_size=32, max_size=32), purposes, rounds, users, st.integers(0, 70))
@@ -258,9 +258,9 @@ def test_a_copy_is_the_same_key():
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 def test_only_simulation_keys_are_pickled(protocol):
-    again = pickle.loads(pickle.dumps(Key.from_seed(11), protocol))
-    assert repr(again) == "Key.from_seed(11)"
-    assert again.words("p", size=3).tolist() == Key.from_seed(11).words("p", size=3).tolist()
+    restored = pickle.loads(pickle.dumps(Key.from_seed(11), protocol))
+    assert repr(restored) == "Key.from_seed(11)"
+    assert restored.words("p", size=3).tolist() == Key.from_seed(11).words("p", size=3).tolist()
     with pytest.raises(TypeError, match="an entropy key is never pickled or sent"):
         pickle.dumps(Key.from_entropy(), protocol)
 

@@ -64,31 +64,31 @@ def parts(value):
 def lost(before, after):
     """Public attributes that changed."""
     names = {name for model in (before, after) for name in vars(model) if name.endswith("_") and name[0] != "_"}
-    kept = [{name: parts(value) for name, value in vars(model).items()} for model in (before, after)]
-    return sorted(name for name in names - NOT_SAVED if kept[0].get(name) != kept[1].get(name))
+    original = [{name: parts(value) for name, value in vars(model).items()} for model in (before, after)]
+    return sorted(name for name in names - NOT_SAVED if original[0].get(name) != original[1].get(name))
 
 
 def test_nothing_that_a_fit_found_is_lost(fitted, tmp_path):
     fitted.save(tmp_path / "model")
-    found = load(tmp_path / "model")
-    assert lost(fitted, found) == []
-    assert found.get_params() == fitted.get_params()
-    assert found.interactions_.catalogue == fitted.interactions_.catalogue
+    result = load(tmp_path / "model")
+    assert lost(fitted, result) == []
+    assert result.get_params() == fitted.get_params()
+    assert result.interactions_.catalogue == fitted.interactions_.catalogue
     values = fitted.interactions_.values
     if values is not None:  # ratings among them
-        assert found.interactions_.values.tobytes() == values.tobytes()
+        assert result.interactions_.values.tobytes() == values.tobytes()
 
 
 def test_what_is_lost_would_be_seen(data, tmp_path):
     model = LaplaceRRSVD(None, n_factors=2).fit(data, key=KEY)
     model.n_epochs_ = 7  # of noise it keeps none
     model.save(tmp_path / "model")
-    found = load(tmp_path / "model")
-    assert found.n_epochs_ == 7
-    del found.n_epochs_
-    found.item_biases_[3] += 1e-9
-    found.interactions_ = found.interactions_.binarize()
-    assert lost(model, found) == ["interactions_", "item_biases_", "n_epochs_"]
+    result = load(tmp_path / "model")
+    assert result.n_epochs_ == 7
+    del result.n_epochs_
+    result.item_biases_[3] += 1e-9
+    result.interactions_ = result.interactions_.binarize()
+    assert lost(model, result) == ["interactions_", "item_biases_", "n_epochs_"]
 
 
 def test_every_array_that_is_saved_has_a_rule(fitted):
@@ -116,9 +116,9 @@ def test_a_file_without_users_says_nothing_of_them_and_serves_all_who_come(fitte
 
 def test_values_and_timestamps_are_kept(fitted, data, tmp_path):
     fitted.save(tmp_path / "model")
-    kept, loaded = fitted.interactions_, load(tmp_path / "model").interactions_
-    assert (loaded.values is None) == (kept.values is None)
-    np.testing.assert_array_equal(loaded.values_or_ones(), kept.values_or_ones())
+    original, loaded = fitted.interactions_, load(tmp_path / "model").interactions_
+    assert (loaded.values is None) == (original.values is None)
+    np.testing.assert_array_equal(loaded.values_or_ones(), original.values_or_ones())
 
 
 def test_timestamps_are_kept_beside_their_interactions(tmp_path):
@@ -203,8 +203,8 @@ def test_values_of_features_as_arrays_are_saved(data, tmp_path):
     people = data.with_features(item_features={"genre": genres[np.arange(40) % 2]})
     model = PrivRec({"item": {"genre": genres}}, n_rounds=1, cohort_size=2, n_factors=16, hidden=(16,))
     model.fit(people, key=KEY).save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.recommend(data.user_ids, 3)[1], model.recommend(data.user_ids, 3)[1])
+    reloaded = load(tmp_path / "model")
+    np.testing.assert_array_equal(reloaded.recommend(data.user_ids, 3)[1], model.recommend(data.user_ids, 3)[1])
 
 
 COLUMNS = {
@@ -227,13 +227,13 @@ def test_columns_of_features_are_kept(data, tmp_path):
     Popularity().fit(people, key=KEY).save(tmp_path / "model")
     loaded = load(tmp_path / "model").interactions_
     for axis in ("user_features", "item_features"):
-        kept, back = getattr(people, axis), getattr(loaded, axis)
-        assert list(kept) == list(back)
-        for name in kept:
-            assert back[name].dtype == kept[name].dtype
-            assert repr(back[name].tolist()) == repr(kept[name].tolist())
-            if kept[name].dtype == object:
-                assert [type(entry) for entry in back[name]] == [type(entry) for entry in kept[name]]
+        original, back = getattr(people, axis), getattr(loaded, axis)
+        assert list(original) == list(back)
+        for name in original:
+            assert back[name].dtype == original[name].dtype
+            assert repr(back[name].tolist()) == repr(original[name].tolist())
+            if original[name].dtype == object:
+                assert [type(entry) for entry in back[name]] == [type(entry) for entry in original[name]]
             with pytest.raises(ValueError, match="read-only"):
                 back[name][0] = back[name][1]
     Popularity().fit(people, key=KEY).save(tmp_path / "server", include_users=False)

@@ -11,11 +11,11 @@ from fastfedrec.core.signs import with_signs
 def test_signs_of_what_is_given_make_no_difference(n, n_columns, seed, dtype):
     rng = np.random.default_rng(seed)
     columns = rng.integers(-90, 90, (n, n_columns)).astype(dtype)
-    found = with_signs(columns)
-    assert found.dtype == columns.dtype
-    np.testing.assert_array_equal(np.abs(found), np.abs(columns))
-    np.testing.assert_array_equal(with_signs(columns * rng.choice([-1, 1], n_columns).astype(dtype)), found)
-    np.testing.assert_array_equal(with_signs(found), found)
+    result = with_signs(columns)
+    assert result.dtype == columns.dtype
+    np.testing.assert_array_equal(np.abs(result), np.abs(columns))
+    np.testing.assert_array_equal(with_signs(columns * rng.choice([-1, 1], n_columns).astype(dtype)), result)
+    np.testing.assert_array_equal(with_signs(result), result)
 
 
 def test_columns_that_differ_in_one_sign_alone_stay_two():

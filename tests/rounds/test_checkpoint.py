@@ -135,7 +135,7 @@ def test_every_part_of_the_data_has_a_digest(part, other):
 
 # ---- a key and what its noise is for --------------------------------------------------------------------------------
 
-OTHERS = {
+OTHER_INPUTS = {
     "one entry's item": log(items=changed(ITEMS)),
     "one entry's context": log(hours=changed(np.arange(48) % 5)),
     "a feature of a user": log(ages=AGES[::-1]),
@@ -146,15 +146,15 @@ OTHERS = {
 
 @pytest.mark.parametrize("key", [ENTROPY, Key.from_seed(1)])
 @pytest.mark.parametrize("lost", [(), ("state",), ("message-shard-0",), ("state", "message-shard-0")])
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("other", OTHER_INPUTS)
 def test_a_key_is_used_for_no_other_data_whatever_is_lost(tmp_path, key, lost, other):
     fit(log(), tmp_path, key)
     for name in lost:
         (tmp_path / name).unlink()
-    kept = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    original = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(ValueError, match="holds a run on other data or with other parameters"):
-        fit(OTHERS[other], tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == kept
+        fit(OTHER_INPUTS[other], tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == original
 
 
 def test_a_run_whose_state_is_gone_makes_the_same_noise_for_the_same_data_only(tmp_path):
@@ -181,7 +181,7 @@ def test_a_copied_folder_is_used_for_no_other_features(tmp_path):
 
 def test_files_of_another_run_are_not_mixed_in(tmp_path):
     fit(log(), tmp_path / "a")
-    fit(OTHERS["one entry's item"], tmp_path / "b")
+    fit(OTHER_INPUTS["one entry's item"], tmp_path / "b")
     for name in ("state", "message-shard-0"):
         shutil.copytree(tmp_path / "a", tmp_path / name)
         (tmp_path / name / "state").unlink()
@@ -231,13 +231,13 @@ def test_the_noise_of_a_run_is_added_to_no_sums_of_other_arithmetic(tmp_path, mo
     shutil.copytree(tmp_path / "a", tmp_path / "b")
     for file in lost:
         (tmp_path / "b" / file).unlink()
-    kept = {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
+    original = {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     monkeypatch.setattr(checkpoint, "describe_arithmetic", other_arithmetic(**{name: "another"}))
     with pytest.raises(
         OtherRunError, match=rf"other arithmetic \(key.json: {name} .* and not 'another'\), so its noise"
     ):
         fit(log(), tmp_path / "b")
-    assert {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()} == kept
+    assert {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()} == original
 
 
 @pytest.mark.skipif(len(hardware.instruction_sets()) < 2, reason="the processor has one instruction set")
@@ -281,11 +281,11 @@ def test_a_node_answers_no_round_with_other_arithmetic(tmp_path, monkeypatch):
     memory.key()
     memory.keep_answer(update, 1, {})
     monkeypatch.setattr(checkpoint, "describe_arithmetic", other_arithmetic(NumPy="1.0"))
-    again = NodeMemory(tmp_path, None).of_run("0" * 32, {"run": "1"})
+    restarted = NodeMemory(tmp_path, None).of_run("0" * 32, {"run": "1"})
     with pytest.raises(OtherRunError, match=r"answer: NumPy .* and not '1.0'"):
-        again.answer(0, "node", 1, lambda _: None)
+        restarted.answer(0, "node", 1, lambda _: None)
     with pytest.raises(OtherRunError, match=r"key.json: NumPy .* and not '1.0'"):
-        again.key()
+        restarted.key()
 
 
 @pytest.mark.parametrize("name", [*describe_arithmetic(), "key"])
@@ -308,16 +308,16 @@ def test_files_of_two_runs_alike_but_for_their_names_are_not_mixed(tmp_path):
             fit(log(), tmp_path / f"{name} of b")
 
 
-@pytest.mark.parametrize("left", ["state", "message-shard-0"])
-def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, left):
+@pytest.mark.parametrize("remaining", ["state", "message-shard-0"])
+def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, remaining):
     fit(log(), tmp_path)
     for path in tmp_path.iterdir():
-        if path.name != left:
+        if path.name != remaining:
             path.unlink()
-    missing = rf"{left}' is damaged: the key .* pass another one"
+    missing = rf"{remaining}' is damaged: the key .* pass another one"
     with pytest.raises((DamagedFileError, OtherRunError), match=missing):  # before there is another key
         fit(log(), tmp_path)
-    assert set(os.listdir(tmp_path)) == {left, "lock"}
+    assert set(os.listdir(tmp_path)) == {remaining, "lock"}
 
 
 @pytest.mark.ignores_values
@@ -462,7 +462,7 @@ def test_arrays_are_looked_at_as_a_server_looks_at_a_strangers(tmp_path, monkeyp
         fit(log(), tmp_path)
 
 
-def kept_files(folder):
+def run_files(folder):
     """Each kind of file that a run finds again, and how it is read."""
     bound = digests({"x": 1})
     run, node = Checkpoint(folder / "run", bound), NodeMemory(folder / "node", 1).of_run("a" * 32, bound)
@@ -484,7 +484,7 @@ def kept_files(folder):
 
 @pytest.mark.parametrize("at", range(5))
 def test_a_file_that_was_cut_at_any_byte_is_damaged(tmp_path, at):
-    path, read = list(kept_files(tmp_path).items())[at]
+    path, read = list(run_files(tmp_path).items())[at]
     whole = path.read_bytes()
     read()
     for length in range(len(whole)):
@@ -498,10 +498,10 @@ def test_a_file_that_was_cut_at_any_byte_is_damaged(tmp_path, at):
 @pytest.mark.parametrize("name", ["run/key.json", "shuffler/released.json"])
 def test_a_document_in_which_a_disk_has_changed_one_character_is_damaged(tmp_path, name):
     # Another digit of a secret is another key, and of a round's number a round that is released twice.
-    read, path = kept_files(tmp_path)[tmp_path / name], tmp_path / name
+    read, path = run_files(tmp_path)[tmp_path / name], tmp_path / name
     whole = path.read_bytes()
-    for place in range(len(whole)):
-        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    for position in range(len(whole)):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         with pytest.raises(DamagedFileError, match=path.name):
             read()
 
@@ -516,7 +516,7 @@ def test_a_list_of_released_rounds_of_the_first_version_is_read(tmp_path):
 
 @pytest.mark.parametrize("at", range(5))
 def test_a_link_or_a_folder_in_the_place_of_a_file_is_not_taken_for_a_new_run(tmp_path, at):
-    path, read = list(kept_files(tmp_path).items())[at]
+    path, read = list(run_files(tmp_path).items())[at]
     path.unlink()
     path.mkdir()
     with pytest.raises((DamagedFileError, OSError)):

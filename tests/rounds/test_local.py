@@ -165,11 +165,11 @@ def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name
 
 
 def test_a_resumed_run_counts_the_rounds_of_before(data):
-    heard, deaf = LocalEngine(), Deaf()
+    local, deaf = LocalEngine(), Deaf()
     options = {"key": Key.from_seed(0), "n_rounds": 3, "communication": CommunicationLedger()}
     state = np.zeros(data.n_items, dtype=np.int64)
     ledger = Ledger()
-    state = heard.run(Adder(), state, data, **(options | {"n_rounds": 1}), ledger=ledger)
+    state = local.run(Adder(), state, data, **(options | {"n_rounds": 1}), ledger=ledger)
     np.testing.assert_array_equal(deaf.run(Adder(), state, data, **options, first_round=1, ledger=ledger), state)
     assert len(ledger.notes) == 2
     ledger = Ledger()

@@ -38,23 +38,23 @@ def test_good_messages_are_added():
 
 def test_receivers_of_one_round_are_joined():
     """The partial results of several receivers add up to the result of one."""
-    b, stranger = Update(4, "b", 7, {"sum": np.array([0, 2, 2])}), message(sender="c")
-    alone, parts = receiver(), [receiver() for _ in range(3)]
-    for part, each in zip(parts, (message(), b, stranger), strict=True):
-        assert part.receive(each) == alone.receive(each)
+    b, unexpected = Update(4, "b", 7, {"sum": np.array([0, 2, 2])}), message(sender="c")
+    single, parts = receiver(), [receiver() for _ in range(3)]
+    for part, answer in zip(parts, (message(), b, unexpected), strict=True):
+        assert part.receive(answer) == single.receive(answer)
     server = receiver()
     for part in parts:
         server.add(part.heard())
-    assert server.close().arrays["sum"].tolist() == alone.close().arrays["sum"].tolist() == [1, 2, 7]
-    assert server.rejections == alone.rejections
+    assert server.close().arrays["sum"].tolist() == single.close().arrays["sum"].tolist() == [1, 2, 7]
+    assert server.rejections == single.rejections
     assert not server.receive(b)  # it has answered
     for wrong in (parts[0].heard(), RoundReceiver(Adder(), STATE, 5, {"a": 5}).heard()):
         with pytest.raises(ValueError, match="heard must be of round 4"):
             server.add(wrong)
-    stranger_heard = RoundReceiver(Adder(), STATE, 4, {"z": 5})
-    assert stranger_heard.receive(message(sender="z"))
+    unexpected_partial = RoundReceiver(Adder(), STATE, 4, {"z": 5})
+    assert unexpected_partial.receive(message(sender="z"))
     with pytest.raises(ValueError, match="heard must be of round 4"):
-        receiver().add(stranger_heard.heard())
+        receiver().add(unexpected_partial.heard())
 
 
 class Boom:

@@ -257,7 +257,7 @@ class PrivRec(_TwoTowerRecommender):
         settings.check_draws(visited.n_items, self.batch_size)
         described = data, public, settings, engine.n_shards
         folder = None if checkpoint is None else Checkpoint(checkpoint, self._run_of(*described))
-        with nullcontext() if folder is None else folder.alone():
+        with nullcontext() if folder is None else folder.lock():
             key = resolve_key(key if folder is None else folder.resolve_key(key))
             ledger = resolve_ledger(ledger, self.delta)
             key.claim(f"{type(self).__name__}.fit")

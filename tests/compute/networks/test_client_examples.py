@@ -36,12 +36,12 @@ def test_positives_are_the_events_and_negatives_are_unseen(seed, negatives, n_us
         for k, row in enumerate(rows):
             got, drawn, contexts = parts(examples, k)
             seen = data.to_scipy()[row].indices
-            own = np.flatnonzero(users == data.user_ids[row])
-            assert got == (data.item_index(items[own]).tolist() if log else seen.tolist())
+            of_user = np.flatnonzero(users == data.user_ids[row])
+            assert got == (data.item_index(items[of_user]).tolist() if log else seen.tolist())
             assert len(drawn) == min(negatives * len(got), data.n_items - len(seen))
             assert len(set(drawn)) == len(drawn)
             assert not set(drawn) & set(seen.tolist())
-            expected = [own[j % len(own)] for j in range(len(contexts))] if log else [0] * len(contexts)
+            expected = [of_user[j % len(of_user)] for j in range(len(contexts))] if log else [0] * len(contexts)
             assert contexts.tolist() == [*expected[: len(got)], *expected[: len(drawn)]]
 
 
@@ -52,9 +52,9 @@ def test_draws_are_the_first_of_a_shuffle():
         unseen = [i for i in range(5) if i not in data.to_scipy()[row].indices]
         n = min(len(unseen), data.interactions_per_user()[row])
         words = KEY.words("client_examples.negatives", round=3, user=row, size=n).tolist()
-        for place, word in enumerate(words):
-            other = place + ((word >> 32) * (len(unseen) - place) >> 32)
-            unseen[place], unseen[other] = unseen[other], unseen[place]
+        for number, word in enumerate(words):
+            other = number + ((word >> 32) * (len(unseen) - number) >> 32)
+            unseen[number], unseen[other] = unseen[other], unseen[number]
         assert parts(examples, k)[1] == unseen[:n]
 
 
@@ -67,8 +67,8 @@ def test_a_client_does_not_depend_on_the_others_or_on_its_shard(data, negatives)
     all_of_them = draw_examples(data, events, np.arange(data.n_users), negatives, key=KEY)
     for row in range(data.n_users):
         shard = data.select_users(np.array([row]))
-        alone = draw_examples(shard, Events.from_interactions(shard), [0], negatives, key=KEY)
-        assert parts(alone, 0)[:2] == parts(all_of_them, row)[:2]
+        separate = draw_examples(shard, Events.from_interactions(shard), [0], negatives, key=KEY)
+        assert parts(separate, 0)[:2] == parts(all_of_them, row)[:2]
 
 
 def test_rounds_purposes_and_keys_name_the_draws():

@@ -52,8 +52,8 @@ def test_an_update_that_is_not_finite_is_rejected_and_named():
         assert not updates.values.any()
     lengths = np.diff(case.examples.indptr)
     some = case.train(learning_rate=1e30, n_epochs=1, batch_size=int(lengths.max()))
-    again = case.train(learning_rate=1e30, n_epochs=1, batch_size=int(lengths.max()))
-    assert (some.values.tobytes(), some.rejected.tobytes()) == (again.values.tobytes(), again.rejected.tobytes())
+    repeated = case.train(learning_rate=1e30, n_epochs=1, batch_size=int(lengths.max()))
+    assert (some.values.tobytes(), some.rejected.tobytes()) == (repeated.values.tobytes(), repeated.rejected.tobytes())
 
 
 def test_updates_do_not_depend_on_the_other_clients_and_nothing_else_changes():
@@ -63,10 +63,10 @@ def test_updates_do_not_depend_on_the_other_clients_and_nothing_else_changes():
     assert (case.parameters == before).all()
     a, b = case.examples.indptr[3:5]
     e = case.examples
-    alone = ClientExamples(
+    separate = ClientExamples(
         e.users[3:4], e.global_user_ids[3:4], np.array([0, b - a]), e.items[a:b], e.labels[a:b], e.contexts[a:b]
     )
-    assert case.spread(case.train(examples=alone), 0).tobytes() == case.spread(updates, 3).tobytes()
+    assert case.spread(case.train(examples=separate), 0).tobytes() == case.spread(updates, 3).tobytes()
     rows = updates.rows[updates.row_starts[3] : updates.row_starts[4]]
     assert rows.tolist() == sorted({r for side in case.client(3)[:2] for f in side for rows in f for r in rows})
 

@@ -163,27 +163,27 @@ def test_updates_do_not_depend_on_the_other_clients_and_nothing_else_changes():
     assert (case.parameters == before).all()
     a, b = e.indptr[0:2]
     first, last = e.starts[5 * a], e.starts[5 * b]
-    alone = ContrastiveExamples(
+    separate = ContrastiveExamples(
         e.global_user_ids[:1], np.array([0, b - a]), e.items[first:last], e.starts[5 * a : 5 * b + 1] - first,
         e.candidates[a:b],
     )  # fmt: skip
-    assert case.spread(case.train(examples=alone), 0).tobytes() == case.spread(updates, 0).tobytes()
+    assert case.spread(case.train(examples=separate), 0).tobytes() == case.spread(updates, 0).tobytes()
     used = {i for sequences, candidates in case.client(0) for part in (*sequences, candidates) for i in part}
     assert updates.rows[: updates.row_starts[1]].tolist() == sorted(used)
-    nobody = ContrastiveExamples(
+    no_clients = ContrastiveExamples(
         e.global_user_ids[:2], np.zeros(3, dtype=int), e.items[:0], e.starts[:1], e.candidates[:0]
     )
-    assert case.train(examples=nobody).total().tolist() == [0] * case.encoder.n_parameters
+    assert case.train(examples=no_clients).total().tolist() == [0] * case.encoder.n_parameters
 
 
 def test_encodings_do_not_depend_on_the_other_sequences():
     case = Case(n_examples=60, dtype=np.float32)
     starts, items = case.examples.starts, case.examples.items
-    together = case.encoder.encode_sequences(case.parameters, items, starts)
+    combined = case.encoder.encode_sequences(case.parameters, items, starts)
     for s in (0, 17, len(starts) - 2):
-        own = items[starts[s] : starts[s + 1]]
-        alone = case.encoder.encode_sequences(case.parameters, own, [0, len(own)])
-        assert alone[0].tobytes() == together[s].tobytes()
+        sequence = items[starts[s] : starts[s + 1]]
+        separate = case.encoder.encode_sequences(case.parameters, sequence, [0, len(sequence)])
+        assert separate[0].tobytes() == combined[s].tobytes()
     assert case.encoder.encode_sequences(case.parameters, [], [0]).shape == (0, 16)
 
 
@@ -279,12 +279,12 @@ def test_planted_orders_are_learnt():
 
     def examples_of(sequences):
         """Item examples: the masked sequence is one item short; segments have weight 0."""
-        others = rng.integers(0, n_items, (len(sequences), 8))
+        negatives = rng.integers(0, n_items, (len(sequences), 8))
         lengths = np.tile([length - 1, 1, 1, 1], len(sequences))
         items = np.column_stack([sequences[:, :-1], sequences[:, :3]]).ravel()
         return ContrastiveExamples(
             np.arange(10, dtype=np.uint64), len(sequences) // 10 * np.arange(11), items, np.r_[0, np.cumsum(lengths)],
-            np.column_stack([sequences[:, -1], others]),
+            np.column_stack([sequences[:, -1], negatives]),
         )  # fmt: skip
 
     def hits(sequences):

@@ -126,11 +126,11 @@ def test_without_weight_the_network_is_trained_as_alone():
     case = Case()
     joint = case.train(contrastive_weight=0.0)
     options = {name: case.options[name] for name in ("learning_rate", "n_epochs", "batch_size")}
-    alone = case.network.train_clients(
+    separate = case.network.train_clients(
         case.joint.network_part(case.parameters), case.examples, key=KEY, purpose="joint_loss.order", **options
     )
     total = joint.total()
-    np.testing.assert_allclose(case.joint.network_part(total), alone.total(), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(case.joint.network_part(total), separate.total(), rtol=0, atol=1e-14)
     assert not total[case.network.n_dense : case.joint.n_dense].any()
     moved = np.abs(case.train().total() - total)
     assert moved[case.network.n_dense : case.joint.n_dense].max() > 0.01
@@ -207,7 +207,7 @@ def test_threads_do_not_change_a_bit():
 def test_updates_do_not_depend_on_the_other_clients():
     case = Case(n_users=6)
     updates = case.train()
-    alone = draw_examples(case.data, Events.from_interactions(case.data), [3], 2, key=Key.from_seed(0))
+    separate = draw_examples(case.data, Events.from_interactions(case.data), [3], 2, key=Key.from_seed(0))
     masked = draw_contrastive_examples(case.data, [3], length=4, n_negatives=2, key=Key.from_seed(0))
-    single = case.train(examples=alone, masked=masked)
+    single = case.train(examples=separate, masked=masked)
     assert case.spread(single, 0).tobytes() == case.spread(updates, 3).tobytes()

@@ -130,19 +130,19 @@ def test_every_width_of_vectors_gives_the_same(instruction_set):
 
 def test_devices_step_at_the_rates_that_were_learnt():
     case = MetaCase("meta-sgd")
-    found = case.meta.adapt_clients(case.all, case.examples, n_epochs=EPOCHS, batch_size=4, key=KEY)
+    result = case.meta.adapt_clients(case.all, case.examples, n_epochs=EPOCHS, batch_size=4, key=KEY)
     for k in range(3):
         parts = case.client(k)
         user = int(case.examples.global_user_ids[k])
         words = KEY.words("meta_learning.order", user=user, size=EPOCHS * len(parts[2]))
         after = naive.adapt(case.parameters, case.rates, case.unpacked(), parts, words, **case.twin_options())
-        np.testing.assert_allclose(spread(case.network, found, k), after - case.parameters, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(spread(case.network, result, k), after - case.parameters, rtol=0, atol=1e-11)
     # With one rate for all parameters the steps equal those of the network's own clients.
     same = case.meta.join(case.parameters)
-    found = case.meta.adapt_clients(
+    result = case.meta.adapt_clients(
         same, case.examples, n_epochs=EPOCHS, batch_size=4, key=KEY, purpose="network.order"
     )
-    np.testing.assert_allclose(found.values, case.train().values, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(result.values, case.train().values, rtol=0, atol=1e-12)
 
 
 def test_without_steps_both_orders_send_the_gradient_of_the_query_loss():
@@ -177,8 +177,8 @@ def test_gradients_equal_double_backward(name):
                 (slope,) = torch.autograd.grad(loss(moved, batch), moved, create_graph=True)
                 moved = moved - rates * slope
         expected = torch.autograd.grad(loss(moved, query), (theta, rates))
-        for got, found in zip(case.sent(updates, k), expected, strict=True):
-            np.testing.assert_allclose(got, -found.numpy(), rtol=0, atol=1e-10)
+        for got, result in zip(case.sent(updates, k), expected, strict=True):
+            np.testing.assert_allclose(got, -result.numpy(), rtol=0, atol=1e-10)
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
@@ -192,9 +192,9 @@ def test_no_client_sends_more_than_the_bound(method, clip_order):
     norms = [np.linalg.norm(part, clip_order) for part in np.split(free.values, free.starts[1:-1])]
     assert min(norms) > bound  # so that each is cut, and the bound reached
     clipped = case.send(clip_norm=bound, clip_order=clip_order)
-    found = np.array([np.linalg.norm(part, clip_order) for part in np.split(clipped.values, clipped.starts[1:-1])])
-    assert (found <= bound).all()
-    np.testing.assert_allclose(found, bound, rtol=1e-6)
+    result = np.array([np.linalg.norm(part, clip_order) for part in np.split(clipped.values, clipped.starts[1:-1])])
+    assert (result <= bound).all()
+    np.testing.assert_allclose(result, bound, rtol=1e-6)
     # An update within the bound is unchanged; with rates, the norm covers both parts.
     np.testing.assert_array_equal(case.send(clip_norm=2 * max(norms), clip_order=clip_order).values, free.values)
     if case.meta.has_rates:
@@ -204,15 +204,15 @@ def test_no_client_sends_more_than_the_bound(method, clip_order):
 @pytest.mark.parametrize("method", METHODS)
 def test_bits_do_not_depend_on_threads_or_on_other_clients(method):
     case = MetaCase(method, n_users=12, n_items=30, n_events=200, dtype=np.float32, batch_size=16)
-    together = case.send()
-    assert all(case.send(n_threads=n).values.tobytes() == together.values.tobytes() for n in (2, 0))
+    combined = case.send()
+    assert all(case.send(n_threads=n).values.tobytes() == combined.values.tobytes() for n in (2, 0))
     e = case.examples
     for k in (0, 7):
         a, b = e.indptr[k : k + 2]
         own = np.array([0, b - a]), e.items[a:b], e.labels[a:b], e.contexts[a:b]
-        alone = ClientExamples(e.users[k : k + 1], e.global_user_ids[k : k + 1], *own)
-        found = case.send(examples=alone, n_support=case.n_support[k : k + 1]).values
-        assert found.tobytes() == together.values[together.starts[k] : together.starts[k + 1]].tobytes()
+        separate = ClientExamples(e.users[k : k + 1], e.global_user_ids[k : k + 1], *own)
+        result = case.send(examples=separate, n_support=case.n_support[k : k + 1]).values
+        assert result.tobytes() == combined.values[combined.starts[k] : combined.starts[k + 1]].tobytes()
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -234,11 +234,11 @@ def test_clients_without_a_query_set_send_zeros_and_those_that_diverge_leave_not
     updates = case.send()
     assert updates.rejected[0]
     assert not case.sent(updates, 0)[0].any()
-    others = [k for k, user in enumerate(case.examples.users) if [row] not in case.fields("user", user)]
+    other_clients = [k for k, user in enumerate(case.examples.users) if [row] not in case.fields("user", user)]
     case.all = case.meta.join(case.parameters, case.rates)
-    for k in others:
+    for k in other_clients:
         np.testing.assert_array_equal(case.sent(updates, k)[0], case.sent(case.send(), k)[0])
-    assert others
+    assert other_clients
 
 
 def test_a_split_keeps_negatives_with_their_positives():
@@ -258,8 +258,8 @@ def test_a_split_keeps_negatives_with_their_positives():
             assert len(chosen) == np.ceil(0.3 * n)
         seen.append(n_support[k])
     assert len(set(seen)) > 2
-    again = split_examples(case.examples, key=KEY, support_share=0.3)[0]
-    np.testing.assert_array_equal(again.items, split.items)
+    repeated = split_examples(case.examples, key=KEY, support_share=0.3)[0]
+    np.testing.assert_array_equal(repeated.items, split.items)
     assert (split_examples(case.examples, key=KEY, support_share=0.3, round=1)[0].items != split.items).any()
     everything, n_support = split_examples(case.examples, key=KEY, support_share=1.0)
     np.testing.assert_array_equal(everything.items, case.examples.items)
@@ -268,8 +268,8 @@ def test_a_split_keeps_negatives_with_their_positives():
 
 def test_a_split_of_nobody_or_of_users_without_positives():
     case = Case()
-    nobody = draw_examples(case.data, Events.from_interactions(case.data), [], 2, key=KEY)
-    assert split_examples(nobody, key=KEY)[1].tolist() == []
+    no_clients = draw_examples(case.data, Events.from_interactions(case.data), [], 2, key=KEY)
+    assert split_examples(no_clients, key=KEY)[1].tolist() == []
     none = Events.from_interactions(case.data.binarize(1e9))
     split, n_support = split_examples(draw_examples(case.data, none, [0, 1], 2, key=KEY), key=KEY)
     assert n_support.tolist() == [0, 0]

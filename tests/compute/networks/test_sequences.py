@@ -33,9 +33,9 @@ def history(data, user):
 def unpacked(examples, k):
     """[(sequences, candidates)] of client k."""
     sequences = [examples.items[a:b].tolist() for a, b in itertools.pairwise(examples.starts)]
-    each = len(sequences) // max(len(examples.candidates), 1)
+    n_each = len(sequences) // max(len(examples.candidates), 1)
     first, last = examples.indptr[k : k + 2]
-    return [(sequences[each * x : each * (x + 1)], examples.candidates[x].tolist()) for x in range(first, last)]
+    return [(sequences[n_each * x : n_each * (x + 1)], examples.candidates[x].tolist()) for x in range(first, last)]
 
 
 # ---- oracle -----------------------------------------------------------------------------------------------------
@@ -72,26 +72,26 @@ def test_a_mask_takes_away_what_is_to_be_found(seed, length, n_negatives):
     assert len(examples.candidates) >= 1
     for user in range(data.n_users):
         items = history(data, user)
-        for (strange_item, strange_segment, segment, *others), (true, *candidates) in unpacked(examples, user):
+        for (strange_item, strange_segment, segment, *negatives), (true, *candidates) in unpacked(examples, user):
             assert true not in strange_item  # an item occurs once in a history
             assert true not in candidates
             assert candidates[0] in strange_item
             assert len(strange_segment) == len(strange_item) <= length
-            assert segment != others[0]
-            assert {len(s) for s in (segment, *others)} == {max(len(strange_item) // 4, 1)}
+            assert segment != negatives[0]
+            assert {len(s) for s in (segment, *negatives)} == {max(len(strange_item) // 4, 1)}
             joined = " ".join(map(str, ["", *items, ""]))
-            assert all(" " + " ".join(map(str, s)) + " " in joined for s in (segment, *others))
+            assert all(" " + " ".join(map(str, s)) + " " in joined for s in (segment, *negatives))
 
 
 def test_a_user_draws_the_same_alone_and_short_histories_give_nothing():
     data = Interactions.from_arrays([0] * 7 + [1] + [2] * 2, [*range(7), 0, 0, 1], timestamps=range(10))
-    together = draw_contrastive_examples(data, [0, 1, 2], length=3, key=KEY)
-    assert together.indptr.tolist() == [0, 2, 2, 3]  # the seventh item alone is no sequence
-    alone = draw_contrastive_examples(data.select_users([2]), [0], length=3, key=KEY)
-    assert unpacked(alone, 0) == unpacked(together, 2)
-    assert unpacked(draw_contrastive_examples(data, [0], length=3, key=KEY, round=1), 0) != unpacked(together, 0)
-    nobody = draw_contrastive_examples(data, [], key=KEY)
-    assert (nobody.indptr.tolist(), nobody.starts.tolist(), nobody.candidates.shape) == ([0], [0], (0, 5))
+    combined = draw_contrastive_examples(data, [0, 1, 2], length=3, key=KEY)
+    assert combined.indptr.tolist() == [0, 2, 2, 3]  # the seventh item alone is no sequence
+    separate = draw_contrastive_examples(data.select_users([2]), [0], length=3, key=KEY)
+    assert unpacked(separate, 0) == unpacked(combined, 2)
+    assert unpacked(draw_contrastive_examples(data, [0], length=3, key=KEY, round=1), 0) != unpacked(combined, 0)
+    no_clients = draw_contrastive_examples(data, [], key=KEY)
+    assert (no_clients.indptr.tolist(), no_clients.starts.tolist(), no_clients.candidates.shape) == ([0], [0], (0, 5))
 
 
 # ---- bad inputs -------------------------------------------------------------------------------------------------

@@ -121,9 +121,9 @@ def test_scores_equal_the_twin(name, dtype):
         got = case.network.score(case.parameters, users, contexts=contexts, n_threads=1, **answers)
         assert got.dtype == dtype
         for q, user in enumerate(users):
-            own = case.spread(updates, clients[q]).astype(float) if answers else 0
+            client_part = case.spread(updates, clients[q]).astype(float) if answers else 0
             user_fields = case.fields("user", user) + (case.fields("context", contexts[q]) if n_contexts else [])
-            expected = naive.scores(*case.unpacked(case.parameters + own), user_fields, items)
+            expected = naive.scores(*case.unpacked(case.parameters + client_part), user_fields, items)
             scale = 1 + np.abs(expected).max()
             np.testing.assert_allclose(got[q], expected, rtol=0, atol=20 * TOLERANCE[dtype] * scale)
             assert expected.std() > 1e-3
@@ -153,10 +153,10 @@ def test_a_client_without_data_and_one_with_one_item():
     assert not case.spread(updates, 2).any()
     assert np.diff(updates.row_starts).tolist()[::2] == [0, 0]
     assert case.spread(updates, 1).any()
-    nobody = ClientExamples(
+    no_clients = ClientExamples(
         e.users[:0], e.global_user_ids[:0], np.array([0]), e.items[:0], e.labels[:0], e.contexts[:0]
     )
-    assert case.train(examples=nobody).total().tolist() == [0] * case.network.n_parameters
+    assert case.train(examples=no_clients).total().tolist() == [0] * case.network.n_parameters
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -167,16 +167,16 @@ def test_a_client_that_diverges_leaves_nothing_to_the_next(seed):
     longest = np.argmax(np.diff(e.indptr))
     row = case.fields("user", e.users[longest])[0][0]
     case.parameters[case.network.n_dense :].reshape(-1, case.network.n_factors)[row] = 1e200
-    others = [k for k, user in enumerate(e.users) if [row] not in case.fields("user", user)]
-    assert others
-    together = case.train()
-    assert together.rejected[longest]
-    for k in others:
+    other_clients = [k for k, user in enumerate(e.users) if [row] not in case.fields("user", user)]
+    assert other_clients
+    combined = case.train()
+    assert combined.rejected[longest]
+    for k in other_clients:
         a, b = e.indptr[k : k + 2]
-        own = np.array([0, b - a]), e.items[a:b], e.labels[a:b], e.contexts[a:b]
-        alone = case.train(examples=ClientExamples(e.users[k : k + 1], e.global_user_ids[k : k + 1], *own))
-        assert (together.values[together.starts[k] : together.starts[k + 1]] == alone.values).all()
-        assert alone.values.any()
+        client_part = np.array([0, b - a]), e.items[a:b], e.labels[a:b], e.contexts[a:b]
+        separate = case.train(examples=ClientExamples(e.users[k : k + 1], e.global_user_ids[k : k + 1], *client_part))
+        assert (combined.values[combined.starts[k] : combined.starts[k + 1]] == separate.values).all()
+        assert separate.values.any()
 
 
 def test_rounds_and_purposes_name_the_order():
@@ -240,8 +240,8 @@ def test_labels_of_any_type_are_the_same_labels():
     expected = case.train().values
     labels = case.examples.labels
     for other in (labels.astype(int), labels.astype(np.uint8), labels.astype(">f4"), np.repeat(labels, 2)[::2]):
-        found = case.train(examples=replace(case.examples, labels=other)).values
-        np.testing.assert_array_equal(found, expected)
+        result = case.train(examples=replace(case.examples, labels=other)).values
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_bad_networks_are_named():
