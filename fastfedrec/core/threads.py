@@ -36,34 +36,12 @@ _defaults = threading.local()
 
 
 def check_n_threads(n_threads: int) -> int:
-    """Check a number of threads that is resolved later, maybe on another machine.
-
-    Parameters
-    ----------
-    n_threads : int
-        From 0 to 32,768.
-
-    Returns
-    -------
-    int
-        The same number.
-    """
+    """Check a number of threads, from 0 to 32,768, that is resolved later, maybe on another machine."""
     return check_integer("n_threads", n_threads, low=0, high=_MAX_THREADS)
 
 
 def resolve_n_threads(n_threads: int) -> int:
-    """Compute the number of threads that a kernel uses.
-
-    Parameters
-    ----------
-    n_threads : int
-        From 0 to 32,768; 0 means the number of an enclosing `default_threads`, else the minimum of `thread_limits()`.
-
-    Returns
-    -------
-    int
-        At least 1; always 1 in a forked child.
-    """
+    """Return the number of threads of a kernel, at least 1: for 0 the default or the minimum of `thread_limits()`."""
     n_threads = check_n_threads(n_threads)
     if _forked:
         return 1
@@ -72,20 +50,8 @@ def resolve_n_threads(n_threads: int) -> int:
 
 @contextmanager
 def default_threads(n_threads: int) -> Iterator[None]:
-    """Set the number of threads that 0 means inside a `with` block, in this Python thread.
-
-    It reaches the functions without a parameter `n_threads` that a fit calls, such as a mechanism's noise.
-
-    Parameters
-    ----------
-    n_threads : int
-        From 0 to 32,768; 0 keeps the number of the enclosing block.
-
-    Yields
-    ------
-    None
-        The previous number is restored after the block.
-    """
+    """Set the number of threads that 0 means in this Python thread inside a ``with`` block; 0 changes nothing."""
+    # It affects functions without a parameter `n_threads` that a fit calls, such as a mechanism's noise.
     previous = getattr(_defaults, "n_threads", 0)
     # An interrupt may come before any line, once: if it stops the first `finally`, the second one restores the number.
     try:
@@ -98,37 +64,17 @@ def default_threads(n_threads: int) -> Iterator[None]:
         _defaults.n_threads = previous
 
 
-def threads_for_rows(n_rows: int, n_threads: int, *, least: int = 128) -> int:
-    """Reduce the number of threads if there are too few rows for them.
-
-    Parameters
-    ----------
-    n_rows : int
-        Number of rows that a kernel divides among its threads.
-    n_threads : int
-        Resolved number of threads.
-    least : int
-        Minimum number of rows for each thread.
-
-    Returns
-    -------
-    int
-        At least 1, and at most one thread for each `least` rows.
-    """
+def threads_for_rows(n_rows: int, n_threads: int, *, min_rows: int = 128) -> int:
+    """Reduce a resolved number of threads, but not below 1, to one for each `min_rows` rows."""
     # A thread for fewer rows costs more than it saves, above all on a busy machine.
-    return min(n_threads, max(1, n_rows // least))
+    return min(n_threads, max(1, n_rows // min_rows))
 
 
 def thread_limits() -> dict[str, int]:
-    """List the limits of the number of threads, which are the same in a forked child.
-
-    Returns
-    -------
-    dict
-        "affinity": processors that this thread may run on.  "cgroup": a container's share of the processors, rounded
-        up, if it has one.  "openmp": threads that OpenMP would give a loop at this place, which depends on
-        `threadpoolctl`, a joblib worker's settings, `OMP_NUM_THREADS` and an enclosing parallel loop.
-    """
+    """Return the limits of the number of threads by name, which are the same in a forked child."""
+    # "affinity": processors that this thread may run on.  "cgroup": a container's share of the processors, rounded up,
+    # if it has one.  "openmp": threads that OpenMP would give a loop at this place, which depends on `threadpoolctl`, a
+    # joblib worker's settings, `OMP_NUM_THREADS` and an enclosing parallel loop.
     limits = {"affinity": _affinity(), "openmp": max(hardware.max_threads(), 1)}
     if (share := _cgroup_share()) is not None:
         limits["cgroup"] = share
@@ -136,13 +82,7 @@ def thread_limits() -> dict[str, int]:
 
 
 def is_forked() -> bool:
-    """Check if this process was forked from a process that had imported the package.
-
-    Returns
-    -------
-    bool
-        Never true after "spawn", which starts a new interpreter.
-    """
+    """Return whether this process was forked from one that had imported the package; never true after "spawn"."""
     return _forked
 
 
@@ -223,11 +163,10 @@ class _ThreadLimit(threading.local, _Limit):
 
 
 class _BlasLimit:
-    """A limit of one thread for all BLAS libraries while any Python thread has an open block.
+    """A limit of one thread for all BLAS libraries while any Python thread has an open block."""
 
-    Most libraries have one limit for the process.  If each block restored the limit at its start, the second of two
-    that overlap would restore the first one's limit for good.  So the first block sets it, and the last one restores.
-    """
+    # Most libraries have one limit for the process.  If each block restored the limit at its start, the second of two
+    # that overlap would restore the first one's limit for good.  So the first block sets it, and the last one restores.
 
     def __init__(self) -> None:
         # Reentrant, since the garbage collector may end a block of this thread at any line.
@@ -265,16 +204,9 @@ _blas_limit = _BlasLimit()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread inside a `with` block, and restore the caller's setting after it.
-
-    The limit also holds in other Python threads at that time, since most BLAS libraries have one setting for all.
-    A caller of `scipy.linalg` must import it before the block, otherwise its library has no limit.
-
-    Yields
-    ------
-    None
-        The previous limits are restored when the last open block of all threads ends.
-    """
+    """Limit BLAS to one thread inside a ``with`` block, and restore the limits when the blocks of all threads end."""
+    # The limit also holds in other Python threads at that time, since most BLAS libraries have one setting for all.  A
+    # caller of `scipy.linalg` must import it before the block, otherwise its library has no limit.
     block = object()
     # An interrupt may come before any line, once: if it stops the first call of `leave`, the second one does the work.
     try:

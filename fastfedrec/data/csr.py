@@ -74,7 +74,7 @@ def are_in_order(
 def _find_fault(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray | None, n_columns: int, rising: bool
 ) -> tuple[int, int]:
-    n_threads = threads_for_rows(len(indices), resolve_n_threads(0), least=_MIN_ENTRIES)
+    n_threads = threads_for_rows(len(indices), resolve_n_threads(0), min_rows=_MIN_ENTRIES)
     return _kernel.find_fault(indptr, indices, _NO_VALUES if values is None else values, n_columns, rising, n_threads)
 
 

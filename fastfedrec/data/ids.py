@@ -259,7 +259,7 @@ def _encode_dense(ids: np.ndarray, n_ids: int) -> tuple[np.ndarray, np.ndarray]:
     # One pass marks the ids that occur, and a second one looks up their ranks.
     native = ids.dtype if ids.dtype.itemsize >= 4 else np.dtype(np.int32)
     entries, present = np.ascontiguousarray(ids, dtype=native.newbyteorder("=")), np.zeros(n_ids, dtype=np.uint8)
-    n_threads = threads_for_rows(len(entries), resolve_n_threads(0), least=_MIN_ENTRIES)
+    n_threads = threads_for_rows(len(entries), resolve_n_threads(0), min_rows=_MIN_ENTRIES)
     _kernel.mark_ids(entries, present, n_threads)
     ranks = _narrow(np.cumsum(present, dtype=np.int64) - 1)
     rows = np.empty(len(entries), dtype=ranks.dtype)

@@ -117,7 +117,7 @@ def sort_pairs(
     dtype = np.int32 if max(n, n_users) <= np.iinfo(np.int32).max else np.int64
     order, scratch, indptr = np.empty(n, dtype=dtype), np.empty((n, 2), dtype=dtype), np.zeros(n_users + 1, np.int64)
     # Each thread has counters for all users and items, which few pairs per thread would not be worth.
-    n_threads = threads_for_rows(n, resolve_n_threads(n_threads), least=max(_MIN_PAIRS, n_users + n_items))
+    n_threads = threads_for_rows(n, resolve_n_threads(n_threads), min_rows=max(_MIN_PAIRS, n_users + n_items))
     moved = _kernel.sort_pairs(user_rows, item_rows, order, scratch, indptr, n_items, n_threads)
     return indptr, order if moved else None
 
@@ -129,6 +129,6 @@ def in_order(array: np.ndarray, order: np.ndarray) -> np.ndarray:
     if word is None:
         return array[order]
     out = np.empty(len(order), dtype=array.dtype)
-    n_threads = threads_for_rows(len(order), resolve_n_threads(0), least=_MIN_PAIRS)
+    n_threads = threads_for_rows(len(order), resolve_n_threads(0), min_rows=_MIN_PAIRS)
     _kernel.look_up_ids(order, np.ascontiguousarray(array).view(word), out.view(word), n_threads)
     return out

@@ -172,5 +172,5 @@ def _no_marks(n_clients: int) -> np.ndarray:
 
 def _marked_clients(marked: np.ndarray, n_marked: int, n_threads: int) -> np.ndarray:
     cohort = np.empty(n_marked, dtype=np.int64)
-    _kernel.list_marked(marked, cohort, threads_for_rows(n_marked, n_threads, least=_MIN_MARKED_PER_THREAD))
+    _kernel.list_marked(marked, cohort, threads_for_rows(n_marked, n_threads, min_rows=_MIN_MARKED_PER_THREAD))
     return cohort

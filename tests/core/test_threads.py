@@ -56,7 +56,7 @@ def test_an_interrupt_before_any_line_restores_what_zero_means():
 
 def test_few_rows_take_few_threads():
     assert [threads_for_rows(n, 4) for n in (0, 1, 255, 256, 383, 384, 511, 512, 10**6)] == [1, 1, 1, 2, 2, 3, 3, 4, 4]
-    assert [threads_for_rows(n, 4, least=10) for n in (0, 19, 20, 100)] == [1, 1, 2, 4]
+    assert [threads_for_rows(n, 4, min_rows=10) for n in (0, 19, 20, 100)] == [1, 1, 2, 4]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def fit_biases(
     A bias is shrunk towards a line in the logarithm of the number of ratings, since frequent items have higher ratings.
     The line counts as residual variance / bias variance ratings.
     """
-    n_threads = threads_for_rows(len(values), n_threads, least=500_000)
+    n_threads = threads_for_rows(len(values), n_threads, min_rows=500_000)
     mean = float(values.mean()) if len(values) else 0.0
     biases = [np.zeros(n_users), np.zeros(n_items)]
     groups = (users, items)
