@@ -162,7 +162,7 @@ def test_monotone_in_everything():
     assert shuffled(2.5, 8, 100, 10_000, honest_fraction=0.5).get_epsilon(1e-6) == base
 
 
-@pytest.mark.parametrize(("name", "value"), [("_CELLS", 8), ("_LEVELS", 16), ("_PER_STDDEV", 2), ("_MOST_STDDEV", 100)])
+@pytest.mark.parametrize(("name", "value"), [("_CELLS", 8), ("_LEVELS", 16), ("_PER_STDDEV", 2), ("_MAX_STDDEV", 100)])
 def test_coarse_grids_only_lose_tightness(monkeypatch, name, value):
     fine = shuffled(2.5, 8, 300, 5000).get_epsilon(1e-6)
     module._curves.cache_clear()

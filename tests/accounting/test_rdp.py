@@ -81,7 +81,7 @@ def test_poisson_is_not_below_quadrature_and_hardly_above(order, q, z):
 
 
 def test_what_needs_too_many_points_is_bounded_by_whole_orders(monkeypatch):
-    monkeypatch.setattr(_renyi, "_MOST_POINTS", 0)
+    monkeypatch.setattr(_renyi, "_MAX_POINTS", 0)
     for order in (1.3, 2.7, 7.5):
         exact, bound = poisson_oracle(order, 0.1, 1.0), poisson_divergence(order, 0.1, 1.0)
         assert exact <= bound <= exact * 1.8

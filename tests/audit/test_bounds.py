@@ -282,7 +282,7 @@ def test_bad_values(arguments, message):
         ({"mechanism": 3}, "mechanism must be a Channel, have privatize, add_noise or randomise, be an OpenDP"),
         (
             {"mechanism": lambda x: x},
-            r"mechanism must be callable as mechanism\(x, n\), and return n outputs; one that",
+            r"mechanism must be callable as mechanism\(x, n\), and return n outputs; for one that",
         ),
         ({"mechanism": lambda x, n: [object()] * n}, "mechanism must return numbers, text"),
         ({"mechanism": BinaryResponse(1.0), "x0": -1.0}, "x0 must be an integer"),
