@@ -162,10 +162,8 @@ def test_bits_do_not_depend_on_threads(dtype, n_blocks):
 
 
 def visits(n_tasks, n_blocks, waits):
-    """(task, users' block, items' block) in the order in which an epoch meets them, the first task a slow one.
-
-    Where tasks do not wait for each other, all others are sure to be done before its second visit.
-    """
+    """Return (task, users' block, items' block) in the order of an epoch's visits, with a slow first task."""
+    # If tasks do not wait for each other, all other tasks end before the second visit of the first one.
     starts = np.arange(n_blocks**2 + 1, dtype=np.uint64)  # one rating for each pair, which is its value
     records = np.empty(n_blocks**2, dtype=blocks.record_type(np.float64))
     length = 8  # rows of a block, so that biases too are whole lines of cache

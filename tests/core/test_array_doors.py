@@ -117,14 +117,14 @@ class Unreadable:
 
 
 class LikeJax(Unreadable):
-    """Stand-in for BCOO and BCSR of JAX."""
+    """Substitute for BCOO and BCSR of JAX."""
 
     def todense(self):
         raise AssertionError("the array was made dense")
 
 
 class LikePyData(LikeJax):
-    """Stand-in for COO of PyData's sparse."""
+    """Substitute for COO of PyData's sparse."""
 
     def to_scipy_sparse(self):
         raise AssertionError("the array was made another one")
@@ -134,7 +134,7 @@ class LikePyData(LikeJax):
 
 
 class OnMeta:
-    """Stand-in for a PyTorch tensor on the meta device, which has no memory."""
+    """Substitute for a PyTorch tensor on the meta device, which has no memory."""
 
     def __init__(self, array):
         self.shape, self.ndim, self.dtype = array.shape, array.ndim, array.dtype

@@ -18,13 +18,13 @@ from fastfedrec.core.threads import one_blas_thread
 
 
 def blas_threads():
-    """Of the libraries that the package holds."""
+    """Return the thread numbers of the libraries that the package limits."""
     return {library["num_threads"] for library in threads._blas_libraries()[0].info()}
 
 
 @pytest.fixture
 def three_blas_threads():
-    """So that a limit of one shows, also on one processor."""
+    """Set three threads, so that a limit of one is visible even on one processor."""
     with threadpoolctl.threadpool_limits(3, user_api="blas"):
         if blas_threads() != {3}:
             pytest.skip("no BLAS here that takes a number of threads for the whole process")
@@ -145,7 +145,7 @@ def test_the_overlap_test_sees_limits_that_do_not_know_of_each_other(three_blas_
 
 
 def test_a_limit_that_another_thread_set_for_good_does_not_stop_ours(three_blas_threads):
-    # The fixture's thread holds what threadpoolctl calls control; alone, another thread's limit does nothing.
+    # The fixture's thread has the control of threadpoolctl, so a limit of another thread alone has no effect.
     seen = []
 
     def work():
@@ -202,36 +202,36 @@ def test_a_blas_library_that_is_loaded_later_is_held_too():
 
 
 @needs_openmp
-@pytest.mark.parametrize("own_limits", [False, True])
-def test_limits_that_belong_to_a_thread_are_restored_in_that_thread(monkeypatch, own_limits):
-    # MKL's, OpenBLAS's with OpenMP beneath, and OpenMP's own, which stands for them here.
+@pytest.mark.parametrize("has_thread_limits", [False, True])
+def test_limits_that_belong_to_a_thread_are_restored_in_that_thread(monkeypatch, has_thread_limits):
+    # MKL and OpenBLAS with OpenMP have such limits; OpenMP itself replaces them in this test.
     shared, _ = threads._blas_libraries()
-    libraries = threadpoolctl.ThreadpoolController().select(user_api="openmp" if own_limits else "none")
+    libraries = threadpoolctl.ThreadpoolController().select(user_api="openmp" if has_thread_limits else "none")
     monkeypatch.setattr(threads, "_blas_libraries", lambda: (shared, libraries))
-    inside, leave, seen = threading.Event(), threading.Event(), []
+    entered, leave, seen = threading.Event(), threading.Event(), []
 
     def other():
         with threadpoolctl.threadpool_limits(5, user_api="openmp"):
             with one_blas_thread():
                 seen.append(kernel.max_threads())
-                inside.set()
+                entered.set()
                 leave.wait(HANG)
             seen.append(kernel.max_threads())
 
     holder = threading.Thread(target=other)
     holder.start()
-    inside.wait(HANG)
+    entered.wait(HANG)
     with threadpoolctl.threadpool_limits(4, user_api="openmp"):
         with one_blas_thread(), one_blas_thread():
             seen.append(kernel.max_threads())
             leave.set()
             holder.join()
         seen.append(kernel.max_threads())
-    assert seen == ([1, 1, 5, 4] if own_limits else [5, 4, 5, 4])
+    assert seen == ([1, 1, 5, 4] if has_thread_limits else [5, 4, 5, 4])
 
 
 def print_with_three_blas_threads(code):
-    """What a process of its own prints, in which BLAS has three threads and `t` is this module."""
+    """Return the output of a new process with three BLAS threads, in which `t` is this module."""
     printed = run_python(
         "-c",
         "import os, threading, threadpoolctl, numpy, core.test_blas_threads as t\n"

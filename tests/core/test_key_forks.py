@@ -37,7 +37,7 @@ def test_a_fork_draws_from_a_seed():
 @needs_fork
 @forks
 def test_a_fork_of_the_same_number_is_another_process(monkeypatch):
-    # Numbers of processes come again: that of a parent which is gone may be its grandchild's.
+    # Process numbers are reused: a grandchild may have the number of a parent that has ended.
     monkeypatch.setattr(os, "getpid", lambda: 7)
     assert "drawn" not in outcomes_in_a_fork(Key.from_entropy).values()
     assert len(Key.from_entropy().words("test", size=1)) == 1

@@ -128,7 +128,7 @@ def test_neighbors_of_items_take_no_memory_for_all_pairs():
     ItemKNN(5).fit(data, key=KEY)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 4 * 6000**2  # a third of what all pairs would take
+    assert peak < 4 * 6000**2  # a third of the memory of all pairs
 
 
 def test_a_sketch_that_does_not_fit_says_what_to_do(monkeypatch):

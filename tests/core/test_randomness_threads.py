@@ -43,7 +43,7 @@ def test_equal_words_keep_their_order_and_last_bits_count(halves, n_threads):
 
 
 def test_words_of_one_part_are_sorted_too():
-    # Words unlike those of a stream: most of them are in few parts, and some are equal.
+    # Words unlike a stream: most of them are in few parts, and some are equal.
     words = np.r_[np.arange(20_000)[::-1], np.zeros(20_000, dtype=np.int64), np.arange(9)].astype(np.uint64)
     words[20_000:] += np.uint64(2**63)
     for n_threads in (1, 3):

@@ -1,4 +1,4 @@
-"""How many threads run: what bounds them, in forked and spawned children, and beside other libraries with threads."""
+"""Numbers of threads: their limits, forked and spawned children, and other libraries with threads."""
 
 import importlib.util
 import json
@@ -113,7 +113,7 @@ def test_a_parallel_loop_around_is_respected():
         pytest.skip(f"needs GNU OpenMP, once; found {len(runtimes)}")
     limits = []
     body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: limits.append(thread_limits()["openmp"]))
-    # What a compiler makes of "omp parallel num_threads(2)" around the function.
+    # A compiler generates this call for "omp parallel num_threads(2)" around the function.
     ctypes.CDLL(runtimes.pop()).GOMP_parallel(body, None, 2, 0)
     assert limits == [1, 1]
 
@@ -128,7 +128,7 @@ def test_kernels_start_no_thread_beyond_the_limit(limit, more):
         "calls.start_thread_of_scipy()\n"
         f"with threadpoolctl.threadpool_limits({limit}):\n"
         "    before = calls.count_threads()\n"
-        # "evaluation" is always asked for 0; the rest for 0 or for what was allowed.
+        # "evaluation" always takes 0; the other calls take 0 or the limit.
         f"    calls.run_all({0 if limit == 1 else 2})\n"
         "print(calls.count_threads() > before)"
     )
