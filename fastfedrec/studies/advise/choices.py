@@ -14,6 +14,7 @@ from typing import Any
 
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.files import write_text
+from fastfedrec.core.record_files import format_records
 from fastfedrec.core.text import format_table, plain
 from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.sweep.cells import Cell
@@ -123,10 +124,7 @@ def choose_again(path: Path) -> dict[str, Any]:
 def write_choices(folder: Path, document: dict[str, Any]) -> None:
     """Write ``choices.json`` with a line for each cell, and create its folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    # One line per cell keeps the file readable and its versions comparable.
-    head = json.dumps(document | {"cells": []}, indent=1, allow_nan=False)
-    lines = ",\n".join(json.dumps(cell, allow_nan=False) for cell in document["cells"])
-    write_text(folder / "choices.json", head.replace('"cells": []', f'"cells": [\n{lines}\n ]') + "\n")
+    write_text(folder / "choices.json", format_records(document))
 
 
 def _settings(data: GeneratedData, epsilons: Iterable[float]) -> list[Setting]:

@@ -1,13 +1,13 @@
 """Sweeps on generated data with the figures that `advise` reads: ``fastfedrec sweep --advice --out DIR``."""
 
 import itertools
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fastfedrec.accounting.views import TRUST_VIEWS
 from fastfedrec.core.files import write_text
+from fastfedrec.core.record_files import format_records
 from fastfedrec.core.text import plain
 from fastfedrec.evaluation import Sampled
 from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, sweep
@@ -106,10 +106,7 @@ def measure(
         "rows": rows,
     }
     folder.mkdir(parents=True, exist_ok=True)
-    # One line per row keeps the file readable and its versions comparable.
-    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
-    head = json.dumps({**document, "rows": []}, indent=1, allow_nan=False)
-    write_text(folder / "advice.json", head.replace('"rows": []', f'"rows": [\n{lines}\n ]') + "\n")
+    write_text(folder / "advice.json", format_records(document))
     return document, tuple(failures)
 
 

@@ -118,7 +118,7 @@ def test_every_form_states_protocol_relation_and_both_epsilons(tmp_path):
     assert "| DPGram | 1 (2.12) | 0.210 ± 0.014 | 0.200 ± 0.000 | 2 |" in page
     assert "| EASE | none |" in page
     for form in (text, page):
-        for words in ("zero_out", "for replacing one user", "rating of 4 or more", "not trained on"):
+        for words in ("zero_out", "for replacing one user", "rating of 4 or more", "users is held out"):
             assert words in form
 
 

@@ -105,7 +105,7 @@ class MembershipTable(SideBySide):
         # At chance, one in 40 of the two-sided 95% intervals is above .5.
         lines = [
             f"The whole interval is above .5 for: {'; '.join(cells_above_chance) or 'none'}.",
-            f"By chance alone {len(cells) / 40:.1f} of {len(cells)} intervals would be, on average.",
+            f"By chance alone {len(cells) / 40:.1f} of {len(cells)} intervals would be above .5, on average.",
         ]
         for name, row in self.rows.items():
             cell = row["attacks"].get(AS_PUBLISHED)

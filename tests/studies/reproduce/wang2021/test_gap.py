@@ -120,7 +120,7 @@ def test_what_is_shown(tiny, tmp_path):
     chosen = next(row for row in result.rows if (row["what"], row["ranked"]) == (CHOSEN, TEXT))
     assert len(chosen["hits"]["10"]) == 2
     assert f"Hits@10 {np.mean(chosen['hits']['10']) - 0.168:+.3f} compared with PrivRec as published" in text
-    assert "Of the 14 printed rows of Tables 2 and 3, 14 have" in text
+    assert "14 of the 14 printed rows of Tables 2 and 3 have" in text
     popularity = next(row for row in result.rows if (row["what"], row["ranked"]) == ("popularity", "all items"))
     assert len(popularity["hits"]) == 4
     assert gap_table(movies(), n_seeds=2, quick=True, folder=tmp_path).rows == result.rows
