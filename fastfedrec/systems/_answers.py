@@ -168,7 +168,7 @@ class Answers(ABC):
         -----
         A user without items gets the most popular items according to the released arrays: noisy counts or means, or
         the mean inner product with all items' factors.  The data are not counted again, so this has no privacy cost.
-        A user whose row is on a device or node counts as a user without items here: `with_users` serves it there.
+        A user with a row on a device or node counts as a user without items here: `with_users` serves it there.
         """
         model = self._fitted()
         data = model.interactions_
@@ -391,7 +391,7 @@ class Answers(ABC):
         raise TypeError(f"the scores of {name} are no sums over a user's items, so they cannot be explained")
 
     def _bring(self, read_rows: Callable[[], InteractionsLike]) -> Any:
-        """Return a model that serves the users whose rows a function reads."""
+        """Return a model that serves the users of the rows that a function reads."""
         raise TypeError(f"{type(self).__name__} serves only the users it was fitted on; fit it again with the others")
 
     # ---- ranking -----------------------------------------------------------------------------------------------------

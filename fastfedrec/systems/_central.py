@@ -1,4 +1,4 @@
-"""Base class of models whose server adds Gaussian noise to sums over all users, within one budget per fit."""
+"""Base class of models with Gaussian noise of a server on sums over all users, within one budget per fit."""
 
 import math
 from abc import abstractmethod

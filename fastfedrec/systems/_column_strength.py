@@ -11,7 +11,7 @@ _ROWS = 4096  # rows of a block that is converted to float64
 def strength_of(sums: np.ndarray, encoder: np.ndarray, diagonal: np.ndarray, n_users: int) -> float:
     """Return kappa > 0, the factor by which the sums C of a round exceed hollow(A) E.
 
-    `sums` is C in units of the L2 bound, `encoder` is E (not 0), `diagonal` is that of A, `n_users` is public.
+    `sums` is C in units of the L2 bound, `encoder` is E (not 0), `diagonal` is A's diagonal, `n_users` is public.
     """
     # A user contributes w z p' less its diagonal, with p = E'z and w = 1 / (|z| |p|).  If |p| / |z| = c for all users,
     # then kappa = 1 / c, and trace(E'(C + kappa diag(A) E)) = c n_users.  With q = sum_i A_ii |E_i|^2 this becomes

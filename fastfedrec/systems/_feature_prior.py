@@ -121,7 +121,7 @@ def squares(factors: np.ndarray) -> NDArray[np.float64]:
 
 def strongest(factors: np.ndarray, max_columns: int) -> NDArray[np.float64]:
     """Return the at most `max_columns` eigenvectors of G G' with the largest values, in falling order."""
-    # G'G has the same nonzero eigenvalues as G G', and its eigenvectors u give those of G G' as G u / sqrt(value).
+    # G'G has the same nonzero eigenvalues as G G', and an eigenvector u of it gives the eigenvector G u / sqrt(value).
     with one_blas_thread():
         values, turn = np.linalg.eigh(factors.T @ factors)
         min_value = float(values.max(initial=0.0)) * len(values) * np.finfo(float).eps * 16

@@ -12,7 +12,7 @@ from fastfedrec.systems._answers import Answers
 
 
 class FactorScores(Answers):
-    """A model whose scores are inner products of stored factors, which are ranked without an array of all scores."""
+    """A model that scores by inner products of stored factors, which are ranked without an array of all scores."""
 
     user_factors_: FloatArray
     item_factors_: FloatArray
@@ -98,7 +98,7 @@ def explain_least_squares(
 ) -> NDArray[np.float64]:
     """Return the contribution of each item of one user to a score with factors from `fastfedrec.als.solve_users`.
 
-    The arguments are those of `solve_users`; the result is 0 if the user's system is singular.
+    The arguments are as in `solve_users`; the result is 0 if the user's system is singular.
     """
     # The score of item j is v_j' A^-1 sum_i c_i v_i, a sum over the user's items i.
     factors = item_factors.astype(np.float64, copy=False)

@@ -105,7 +105,7 @@ class NoisySum(FederatedSystem):
         return Update(round, "nobody", 0, {self._field: np.zeros(self._shape(state), dtype=np.int64)})
 
     def rules(self, state: Any, n_clients: int) -> Mapping[str, ArrayRule]:
-        """Return the rules of an update, whose entries are at most the number of clients times the L2 bound."""
+        """Return the rules of an update: entries are at most the number of clients times the L2 bound."""
         max_sum = n_clients * self._unit
         return {self._field: ArrayRule(np.int64, self._shape(state), -max_sum, max_sum)}
 

@@ -234,8 +234,8 @@ class Recommender(Answers):
             Whether to write users' data as well: ids, interactions with values and timestamps, user factors, and the
             columns of user and item features (with a warning if a file cannot hold one).  No guarantee covers this
             part, so only the file's owner can read the file.  With False the file holds the server's knowledge, which
-            may be given away (including the features that the model learned from), and serves users whose rows
-            `with_users` supplies.  A pickle always holds the users.
+            may be given away (including the features that the model learned from), and serves users by the
+            rows that `with_users` supplies.  A pickle always holds the users.
 
         Raises
         ------

@@ -379,7 +379,7 @@ CENTRAL = [
     Mutant(
         "dpfmf-no-noise-after-first", "DPFMF adds noise in its first round only", "GradientRound.apply",
         "rate * noisy",
-        "length * (noisy if update.round == 0 else update.arrays['gradients'])",
+        "rate * (noisy if update.round == 0 else update.arrays['gradients'])",
         (f"{WIDTH}[DPFMF]",),
     ),
     Mutant(

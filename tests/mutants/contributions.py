@@ -151,7 +151,7 @@ CONTRIBUTIONS = [
     Mutant(
         "support-same-words", "all items of a prototype are chosen by the same words", "_support",
         "draw_loss(-row[remaining_items], item_epsilon, two_words, sensitivity)",
-        "draw_loss(-row[left], each, words[0], sensitivity)",
+        "draw_loss(-row[remaining_items], item_epsilon, words[0], sensitivity)",
         (CHOSEN,),
     ),
     Mutant(

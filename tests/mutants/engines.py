@@ -208,7 +208,7 @@ ENGINES = [
     ),
     Mutant(
         "checkpoint-is-shared", "two processes resume one checkpoint at once", "PrivRec.fit",
-        "folder.alone()",
+        "folder.lock()",
         "nullcontext()",
         ("test_a_second_process_is_sent_away_until_the_first_is_killed",),
     ),
@@ -245,13 +245,13 @@ ENGINES = [
     ),
     Mutant(
         "server-forgets-its-rounds", "a server that comes back asks again", "RoundRecords.recall",
-        "found is None",
+        "stored is None",
         "True",
         ("test_a_server_recalls_what_it_heard",),
     ),
     Mutant(
         "node-names-collide", "users of two nodes have the same names", "FitDeployment.name_users",
-        "np.uint64(own) + np.arange(shard.n_users, dtype=np.uint64)",
+        "np.uint64(prefix) + np.arange(shard.n_users, dtype=np.uint64)",
         "np.arange(shard.n_users, dtype=np.uint64)",
         ("test_nodes_name_their_users_by_names_that_no_other_node_has",),
     ),
@@ -263,7 +263,7 @@ ENGINES = [
     ),
     Mutant(
         "entity-sends-more", "an entity sends as many prototypes as a server wants", "PrototypesDeployment.objection",
-        "asked == own",
+        "requested == expected",
         "True",
         ("test_an_entity_sends_no_more_prototypes_than_its_budget_is_for",),
     ),
@@ -276,7 +276,7 @@ ENGINES = [
     ),
     Mutant(
         "node-speaks-for-others", "a node's message may be about another node's users", "FitDeployment.impersonation",
-        "not np.isin(users, own).all()",
+        "not np.isin(users, user_ids).all()",
         "False",
         ("test_nodes_name_their_users_by_names_that_no_other_node_has",),
     ),
@@ -315,8 +315,8 @@ ENGINES = [
     # ---- the shuffler -----------------------------------------------------------------------------------------------
     Mutant(
         "small-batches", "a batch of fewer users than agreed is released", "Shuffler.release",
-        "heard < max(self.min_crowd, n_users)",
-        "heard < max(self.min_crowd - 1, n_users)",
+        "n_received < max(self.min_crowd, n_users)",
+        "n_received < max(self.min_crowd - 1, n_users)",
         ("test_users_count_and_not_reports",),
     ),
     Mutant(
@@ -375,8 +375,8 @@ ENGINES = [
     ),
     Mutant(
         "stale-reports-released", "reports of a round that was given up come with the next", "Shuffler.open",
-        "self._open, self._reports, self._batch = asked, {}, None",
-        "self._open, self._batch = asked, None",
+        "self._open, self._reports, self._batch = name, {}, None",
+        "self._open, self._batch = name, None",
         ("test_reports_of_a_round_that_was_given_up_are_in_no_later_batch",),
     ),
 ]  # fmt: skip

@@ -36,7 +36,7 @@ FEDGNN = [
         "FedGNN's clip forgets the rows of items",
         "clip_factors",
         "np.where(np.diff(indptr) > 0, client_squares, 0.0)",
-        "0 * of_rows",
+        "0 * client_squares",
         ("test_a_guaranteed_client_moves_the_sum_by_no_more_than_its_bound",),
     ),
     Mutant(

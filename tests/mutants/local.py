@@ -332,7 +332,7 @@ LOCAL = [
     Mutant(
         "lloyd-steps-not-limited", "users move sums of Lloyd rounds as far as they like", "private_lloyd",
         "limit_steps(clipped / radius - centers[labels], max_step)",
-        "np.rint((inside / radius - centers[labels]) * _STEPS).astype(np.int64)",
+        "np.rint((clipped / radius - centers[labels]) * _STEPS).astype(np.int64)",
         ("test_every_release_of_lloyd_is_within_its_sensitivity",),
     ),
     Mutant(

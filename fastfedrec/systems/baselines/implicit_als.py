@@ -38,7 +38,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
     n_factors : int
         Number of factors, from 1 to 256.
     n_epochs : int
-        Number of epochs, each of which solves for all users, then for all items.
+        Number of epochs; each solves for all users, then for all items.
     regularization : float
         Weight of the L2 penalty of factors, above 0.
     regularization_scaling : float
@@ -196,6 +196,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
         self, data: Interactions, key: Key, n_threads: int, show_progress: bool, warm_start: object, tracks: bool
     ) -> None:
         users, items = self._initial_factors(data, key, warm_start)
+        # A larger weight could overflow a sum over all rows and columns.
         largest = 1.0 if data.values is None else float(data.values.max())
         if largest * self._weight > float(np.finfo(self.dtype).max) / (data.n_users + data.n_items):
             raise ValueError(
@@ -203,6 +204,7 @@ class ImplicitALS(FactorScores, EpochBaseline):
                 f"got {largest:g}; scale them down, or lower confidence_weight"
             )
         self.ledger_.record(Unprotected("factors of items, computed from exact data"))
+        # The items' half of an epoch is the users' half on the transposed data.
         by_item = Interactions.from_scipy(data.to_scipy().T.tocsr())
         losses = []
         for epoch in progress_rounds(self.n_epochs, show=show_progress, description="ImplicitALS", unit="epoch"):

@@ -177,7 +177,7 @@ class ItemKNN(NeighborModel, ExactModel):
     -----
     Two items with n and m users, k of them in common, have similarity ``k / (sqrt(n m) + shrinkage)``; values are
     ignored.  A user's score of item i is the sum of similarities of i to the user's items that are among the
-    `n_neighbors` most similar to i, without normalisation.  Neighbours are those of the candidate; implicit's
+    `n_neighbors` most similar to i, without normalisation.  Neighbours belong to the candidate; implicit's
     ``CosineRecommender`` stores neighbours of the user's items instead, and has no shrinkage.
 
     The fit counts pairs of items from the users' rows, for a block of items at a time.  Memory grows with the number of
@@ -209,6 +209,7 @@ class ItemKNN(NeighborModel, ExactModel):
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         n_items = data.n_items
         self.item_counts_ = data.interactions_per_item().astype(np.float64)
+        # Norms of binary columns.
         lengths = np.sqrt(self.item_counts_)
         users = data.to_scipy().astype(np.float64)
         items = users.T.tocsr()
@@ -242,6 +243,7 @@ class ItemKNN(NeighborModel, ExactModel):
         """Return the neighbours of some items by sorting the nonzero pairs, if these are few."""
         pairs = items @ users
         owners = np.repeat(np.arange(len(rows)), np.diff(pairs.indptr))
+        # An item is not its own neighbour.
         is_other = pairs.indices != rows[owners]
         owners, columns = owners[is_other], pairs.indices[is_other].astype(np.int32, copy=False)
         similarities = pairs.data[is_other] / (lengths[rows[owners]] * lengths[columns] + self.shrinkage)

@@ -84,6 +84,7 @@ class UserKNN(ExactModel):
     def _compute(self, data: Interactions, n_threads: int, show_progress: bool) -> None:
         n_users = data.n_users
         n_neighbors = min(self.n_neighbors, n_users - 1)
+        # Norms of binary rows.
         lengths = np.sqrt(data.interactions_per_user())
         by_item = data.to_scipy().T.tocsr()
         neighbors, similarities = np.empty((n_users, n_neighbors), dtype=np.int32), np.empty((n_users, n_neighbors))

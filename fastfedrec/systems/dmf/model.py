@@ -48,7 +48,7 @@ class DMF(Baseline):
     n_factors : int
         Number of factors, from 1 to 256.
     n_rounds : int
-        Number of rounds, in each of which a user passes over the user's examples and then receives gradients.
+        Number of rounds; in each a user passes over the user's examples and then receives gradients.
     n_negatives : int
         Number of items that the user does not have for each one that the user has, drawn anew in each round; each has
         the weight 1 / n_negatives.
@@ -62,9 +62,9 @@ class DMF(Baseline):
     local_regularization : float
         L2 penalty of the items' local factors, which stay with their user; a large one disables them.
     n_neighbors : int
-        Number of users to whom a user may send directly, drawn at random, if `fit` gets no graph.
+        Number of direct receivers of a user, drawn at random, if `fit` gets no graph.
     walk_length : int
-        Largest number of steps of a random walk, at the end of which a gradient is received; 0 for no messages.
+        Largest number of steps of a random walk, which ends at the receiver of a gradient; 0 for no messages.
 
     Attributes
     ----------
@@ -211,6 +211,7 @@ class DMF(Baseline):
             if number in recorded:
                 senders = np.repeat(np.arange(data.n_users), np.diff(starts))
                 items = (examples >> np.uint32(1)).astype(np.int32)
+                # A copy, since the next round overwrites `sent`.
                 self.records_.append(SentRound(number, senders, items, sent.copy(), self.n_negatives))
             _kernel.hear(starts, examples, sent, *walks, self._item_factors, self.learning_rate, n_threads)
             if not (np.isfinite(self._user_factors).all() and np.isfinite(sent).all()):

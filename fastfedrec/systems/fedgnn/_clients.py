@@ -75,6 +75,7 @@ def draw_entries(
         key, users = _SERVING_KEY, np.zeros(shard.n_users, dtype=np.uint64)
     lengths = shard.interactions_per_user()
     middle = sum(grid) / 2
+    # One random bit per item: joined items form the graph, and hidden ones are predicted from it.
     parts, _ = key.ragged_words(_PARTS, users, lengths, round=round_number)
     targets = np.clip(shard.values_or_ones(np.float64), *grid) - middle
     rows, n_items = np.repeat(np.arange(shard.n_users), lengths), shard.n_items
@@ -82,11 +83,13 @@ def draw_entries(
     kinds = np.where(parts >> np.uint64(63), HIDDEN, JOINED).astype(np.uint8)
     if negatives:
         words, _ = key.ragged_words(_NEGATIVES, users, negatives * lengths, round=round_number)
+        # The high half of a product with 32 random bits is uniform up to n_items / 2^32.
         drawn = ((words >> np.uint64(32)) * np.uint64(n_items) >> np.uint64(32)).astype(np.int64)
         negative_codes = np.setdiff1d(np.repeat(np.arange(shard.n_users), negatives * lengths) * n_items + drawn, codes)
         codes = np.concatenate([codes, negative_codes])
         targets = np.concatenate([targets, np.full(len(negative_codes), grid[0] - middle)])
         kinds = np.concatenate([kinds, np.full(len(negative_codes), OTHER, dtype=np.uint8)])
+    # Sorted by user and then by item.
     order = np.argsort(codes, kind="stable")
     rows, items = np.divmod(codes[order], n_items)
     indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shard.n_users))])
@@ -168,6 +171,7 @@ def draw_pseudo_rows(
     divisors = np.maximum(counts, 1)[:, None]
     sums = np.add.reduceat(np.vstack([gradients.rows, np.zeros((1, d))]), entries.indptr[:-1], axis=0)
     means = np.where(counts[:, None] > 0, sums, 0.0) / divisors
+    # The covariance is E[x x'] less the product of the means.
     covariances = gradients.moments / divisors[:, :, None] - means[:, :, None] * means[:, None, :]
     words, starts = key.ragged_words(_PSEUDO_ROWS, users, n_drawn * d, round=round_number)
     normal = ndtri(as_uniform(words)).reshape(-1, d)

@@ -35,6 +35,7 @@ class PublishedNoise:
         """Step of the grid of sent numbers; a power of two with noise."""
         if not self.scale:
             return self.clip / _EXACT_STEPS
+        # With a power of two, products with the step are exact.
         return 2.0 ** np.ceil(np.log2(self.scale / _LAPLACE_STEPS))
 
     @cached_property

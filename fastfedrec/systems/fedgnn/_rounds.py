@@ -140,6 +140,7 @@ class FedGNNRounds(FederatedSystem):
             mean = total / self.cohort_size
             means = _BETA_1 * state.means + (1 - _BETA_1) * mean
             squares = _BETA_2 * state.squares + (1 - _BETA_2) * mean * mean
+            # Adam's correction for moments that start at zero.
             unbiased = [part / (1 - b ** (update.round + 1)) for part, b in ((means, _BETA_1), (squares, _BETA_2))]
             step = self.learning_rate * unbiased[0] / (np.sqrt(unbiased[1]) + _TINY)
             return FedGNNState(state.parameters - step, means, squares, self._cohort(update.round + 1))
@@ -178,8 +179,10 @@ class FedGNNRounds(FederatedSystem):
         entries, gradients = self._gradients(state, shard._take_users(rows), neighbors, key, round_number, n_threads)
         factors = clip_factors(gradients, entries.indptr, self.noise.clip_norm)
         with np.errstate(invalid="ignore"):
+            # A gradient that is not finite has factor 0, and the product NaN becomes 0.
             of_rows = np.nan_to_num(gradients.rows * np.repeat(factors, entries.counts())[:, None])
             of_shared = np.nan_to_num(gradients.shared * factors[:, None])
+        # Truncation to whole steps never raises a norm, and makes sums exact.
         steps = self.noise.to_grid(of_rows.ravel()).reshape(of_rows.shape).astype(np.int64)
         np.add.at(items, entries.items, steps)
         shared += self.noise.to_grid(of_shared.ravel()).reshape(of_shared.shape).astype(np.int64).sum(axis=0)
@@ -292,6 +295,7 @@ class FedGNNRounds(FederatedSystem):
     def rules(self, state: FedGNNState, n_clients: int) -> Mapping[str, ArrayRule]:
         """Return type, shape and range of the arrays of an update."""
         max_sum = self.noise.max_steps if isinstance(self.noise, PublishedNoise) else int(self.noise.radius)
+        # Only clients of the cohort send a message.
         max_sum *= min(n_clients, self.cohort_size)
         return {"total": ArrayRule(np.int64, (self.n_parameters,), -max_sum, max_sum)}
 
@@ -300,6 +304,7 @@ class FedGNNRounds(FederatedSystem):
         """Return why a sum exceeds the clipped gradients of a whole cohort, or None."""
         if isinstance(self.noise, PublishedNoise):
             return None
+        # Clipped gradients have bounded norms, so the triangle inequality bounds the norm of their sum.
         norm = float(np.linalg.norm(update.arrays["total"].astype(np.float64)))
         max_norm = min(update.n_clients, self.cohort_size) * self.noise.radius
         if norm > max_norm * (1 + 1e-9):

@@ -65,7 +65,7 @@ class FedGNN(OwnRows, RatingModel):
     n_pseudo_items : int
         Published: number of items without an interaction for which a client sends rows.
     n_neighbors : int
-        Published: number of anonymous users in a client's graph, whose embeddings a third party sends; 0 for no third
+        Published: number of anonymous users in a client's graph, with embeddings from a third party; 0 for no third
         party.
     expansion_round : int
         Published: first round with neighbours.
@@ -345,9 +345,10 @@ class FedGNN(OwnRows, RatingModel):
         with one_blas_thread():
             looks, looked_at = self.attention_ @ projected.T
             z = embeddings @ self.weights_.T
-            # Attention of the user's node on an item's node, against that on itself: a softmax of two logits.
+            # Attention of an item's node on itself, against the user's node: a softmax of two logits.
             shares = _bend(looks + looked_at) - _bend(looks + (z @ self.attention_[1])[:, None])
             shares = 1 / (1 + np.exp(-np.clip(shares, -700, 700)))
+            # The item's state mixes the projections of the user and of the item by this attention.
             by_user = np.einsum("uf,uf->u", hidden, z)[:, None]
             return sum(self._bounds) / 2 + by_user + shares * (hidden @ projected.T - by_user)
 

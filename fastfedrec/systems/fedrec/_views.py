@@ -25,7 +25,7 @@ class Messages:
     items : ndarray of shape (n,), int32
         Columns of the reported items.
     values : ndarray of shape (n, n_factors + 1), uint64
-        Messages: integers modulo 2^64, the last of which counts the user.
+        Messages: integers modulo 2^64; the last one counts the user.
     """
 
     senders: NDArray[np.uint64]

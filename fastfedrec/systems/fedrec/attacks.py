@@ -153,6 +153,7 @@ def group_sums(record: RecordedRound, truth: InteractionsLike) -> AttackResult:
     """
     record, truth = check_record(record, truth)
     server = record.server
+    # The server knows each user's denoiser, since it made the assignment.
     known, first = np.unique(record.denoisers.senders, return_index=True)
     receivers = record.denoisers.receivers[first]
     grouped = np.isin(server.senders, known)  # a user who sent a denoiser no message is in no group
@@ -216,7 +217,9 @@ def gradients(
     truth = as_interactions("truth", truth)
     views = [_unpacked(*check_record(record, truth)) for record in (first, second)]
     (cells, sizes, products, directions), (other_cells, other_sizes, other_products, _) = views
+    # Each pair of both rounds gives one equation.
     common, one, two = np.intersect1d(cells, other_cells, assume_unique=True, return_indices=True)
+    # c_1 y'v_1 - a_1 / c_1 = c_2 y'v_2 - a_2 / c_2, with the unknowns c_1, 1 / c_1, c_2 and 1 / c_2.
     equations = np.column_stack([products[one], -sizes[one], -other_products[two], other_sizes[two]])
     lengths = [np.full(truth.n_users, np.nan) for _ in views]
     users, equation_user = np.unique(common // truth.n_items, return_inverse=True)
@@ -238,6 +241,7 @@ def gradients(
         computed[part] *= sign[row]
         length *= sign
     computed = computed[positions]
+    # A claim needs a computed rating on the grid.
     nearest = stars[np.abs(computed[:, None] - stars).argmin(axis=1)]
     distance = np.abs(computed - nearest)
     claims = np.where(distance < _TOLERANCE, 1, -1).astype(np.int8)
@@ -287,6 +291,7 @@ def run_attacks(
             results += [value_matching(first, truth, colluding=colluding) for colluding in (True, False)]
             results.append(group_sums(first, truth))
         counts = np.zeros(first.n_items, dtype=np.uint64)
+        # Modulo 2^64 the denoisers' counts cancel the virtual items' counts.
         np.add.at(counts, first.server.items, first.server.values[:, -1])
         np.subtract.at(counts, first.denoisers.items, first.denoisers.values[:, -1])
         results.append(popularity(first, truth, counts))

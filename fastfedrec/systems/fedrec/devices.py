@@ -90,6 +90,7 @@ def unpack_devices(arrays: Mapping[str, np.ndarray], next_round: int, shard: Int
             raise ValueError(f"devices' {name} {violation}")
     fields = {name: np.array(array) for name, array in arrays.items()}
     reported = ReportedItems(fields["indptr"], fields["items"], fields["kinds"])
+    # The lists must be valid CSR rows over the catalogue.
     ends = reported.indptr[[0, -1]].tolist()
     if (
         ends != [0, len(reported.items)]
@@ -132,6 +133,7 @@ def fill_hybrid(
         return ReportedItems(shard.indptr, shard.indices, np.full(shard.n_interactions, RATED, dtype=np.uint8))
     if previous is None:
         lengths = shard.interactions_per_user()
+        # A user without ratings reports no items.
         sizes = np.minimum((1 + rho) * lengths, np.where(lengths > 0, shard.n_items, 0))
         previous = _empty_lists(sizes)
     indptr, items, kinds = previous.indptr, previous.items, previous.kinds
@@ -146,6 +148,7 @@ def fill_hybrid(
 
 def response_channel(keep: float, add: float) -> Channel:
     """Return randomized response as the kernel runs it, from "rated" (input 1) to "reported" (output 1)."""
+    # Probabilities in units of 1 / TOTAL, neither 0 nor 1, so that epsilon is finite.
     kept, added = (min(max(int(Fraction(p) * TOTAL), 1), TOTAL - 1) for p in (keep, add))
     return Channel([[TOTAL - added, added], [TOTAL - kept, kept]], inputs=[0, 1], outputs=[0, 1])
 

@@ -233,7 +233,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             accepted as ratings of 1, since an error would reveal whether all ratings are 1.
         record_views : collection of int
             Rounds for which all messages are kept in `records_`, with 8 (n_factors + 1) bytes per vector.  The attacks
-            of `fastfedrec.attacks`, most of which need two rounds, then run on them, and the ledger states the results.
+            of `fastfedrec.attacks`, which mostly need two rounds, then run on them, and the ledger states the results.
 
         Warns
         -----
@@ -267,6 +267,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
             warnings.warn(str(error), RuntimeWarning, stacklevel=3)
             self._count_planned_rounds(system.round_event(system.count_clients(data)), fit.key)
         self.records_ = [
+            # Shards record separately, and their parts of a round are joined.
             RecordedRound.of_shards([part for part in self._records if part.round == number])
             for number in sorted({part.round for part in self._records})
         ]
@@ -293,6 +294,7 @@ class FedRec(OwnRows, RatingModel, FedRecRounds):
 
     def _set_factors(self, state: FedRecState, n_rounds: int) -> None:
         """Set the factors of a round, or raise if they diverged."""
+        # Before the first round the users' factors are zeros.
         users = self.device_factors(state) if n_rounds else np.zeros((self.interactions_.n_users, self.n_factors))
         checked_factors = [state.item_factors]
         if self.noise is None:

@@ -81,6 +81,7 @@ class FedRecState:
     def rows(self, users: np.ndarray) -> np.ndarray:
         """Return the positions of global ids among all users."""
         order = np.argsort(self.global_user_ids)
+        # Ids need not be sorted, so the search goes through their order.
         return order[np.searchsorted(self.global_user_ids, users, sorter=order)]
 
     def roles(self, users: np.ndarray, round_number: int) -> np.ndarray:
@@ -139,6 +140,7 @@ class FedRecRounds(FederatedSystem):
         """Steps of a gradient of 1; fewer than 2^32 if the noise would not fit into its table."""
         if self.clip_norm is None:
             return 2.0**_SCALE_BITS
+        # The largest power of two for which the noise fits into its table.
         max_bits = math.floor(math.log2(_MAX_STDDEV / (self.noise_multiplier * self.clip_norm)))
         return 2.0 ** min(max_bits, _SCALE_BITS)
 
@@ -225,9 +227,11 @@ class FedRecRounds(FederatedSystem):
         n_threads = min(resolve_n_threads(n_threads), -(-shard.n_users // _CHUNK)) or 1  # each thread has work
         key.claim_message(_ROUND, round_number, sender)
         devices = self._devices_in(sender, shard, key, round_number)
+        # Reported items are drawn in the first round, and again if the variant redraws them.
         if devices.reported is None or self._redraws_in(round_number):
             devices.reported = self._select_reported(state, shard, key, round_number, n_threads, devices.reported)
         reported, roles = devices.reported, state.roles(shard.global_user_ids, round_number)
+        # Integers modulo 2^64, in which shares and virtual ratings cancel exactly.
         sums = np.zeros((len(self._fields), shard.n_items, self.n_factors + 1), dtype=np.uint64)
         records = round_number in self._recorded
         messages = np.zeros((2 * records, len(reported.items), self.n_factors + 1), dtype=np.uint64)
@@ -273,6 +277,7 @@ class FedRecRounds(FederatedSystem):
             divisors = state.divisors
         is_reported = divisors > 0
         step = np.zeros(sums.shape)
+        # Items without a report keep their factors.
         step[is_reported] = sums[is_reported] / (self._scale * divisors[is_reported, None])
         with np.errstate(over="ignore", invalid="ignore"):  # `fit` reports divergence
             factors = state.item_factors - state.learning_rate * step
@@ -303,6 +308,7 @@ class FedRecRounds(FederatedSystem):
         if counts.min() < 0 or counts.max() > update.n_clients:
             return f"it counts {counts.min()} to {counts.max()} users per item, and has {update.n_clients} users"
         limit = self._limit(len(state.global_user_ids))
+        # Each counted user adds at most `limit` to a coordinate.
         if (np.abs(total[:, :-1]) > counts[:, None] * limit).any():
             return "its sums are larger than the number of users allows"
         return None
@@ -341,6 +347,7 @@ class FedRecRounds(FederatedSystem):
     def traffic(self, state: FedRecState, n_clients: int) -> RoundTraffic:
         """Return the traffic of a participating user in one round, as the mean over users."""
         width = state.item_factors.shape[1]
+        # A vector has n_factors numbers and a count of 8 bytes each, and an item number of 4 bytes.
         return RoundTraffic(
             download=8 * state.item_factors.size,
             upload=round(self._mean_sent * (8 * (width + 1) + 4)),

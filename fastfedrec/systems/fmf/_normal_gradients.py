@@ -73,6 +73,7 @@ class NormalGradient:
     ) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
         """Return V and the signs as columns padded with zeros, and the matrix that mixes factors, for the kernel."""
         columns, signs = (np.zeros((self.n_factors, self.length), dtype=np.float32) for _ in range(2))
+        # Zeros pad each column to the length that the kernel needs.
         columns[:, : self.n_items], signs[:, : self.n_items] = item_factors.T, self.signs().T
         mix = np.eye(self.shape[1], dtype=np.float64)
         if self.rotation is not None:
@@ -84,5 +85,6 @@ class NormalGradient:
         """Return the gradient of these coordinates; a rotation keeps its norm except for the padding."""
         if self.rotation is None:
             return numbers.reshape(self.shape)
+        # The Hadamard matrix is its own inverse up to the factor `size`, and so are the signs.
         turned = hadamard_transform(numbers).reshape(self.shape) / math.sqrt(self.size)
         return turned[: self.n_items, : self.n_factors] * self.signs()

@@ -52,7 +52,7 @@ class DPFMF(CentralModel):
     n_factors : int
         Number of factors, from 1 to 256 and at most the number of items.
     n_rounds : int
-        Number of rounds, in each of which all users take part; they share the budget.
+        Number of rounds with all users, which share the budget.
     regularization : float
         L2 penalty of the users' factors, above 0 and below 1e100.
     n_users : int or None

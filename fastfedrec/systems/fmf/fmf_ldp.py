@@ -54,7 +54,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     n_reports : int
         Number of gradient coordinates that each user reports in a round, drawn uniformly with replacement.
     n_rounds : int
-        Number of rounds, in each of which all users report.
+        Number of rounds; all users report in each.
     server_steps : int
         Gradient steps on each round's estimate; they have no privacy cost.
     learning_rate, init_scale, confidence_weight : float or "auto"
@@ -197,6 +197,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note_claims(fit.ledger)
         history: list[dict[str, Any]] = []
+        # The number of clipped values is a figure of raw data, so only diagnostics count it.
         self._clipped = 0 if diagnostics else None
 
         def after_round(round_number: int, state: FMFState) -> None:

@@ -36,9 +36,10 @@ __all__ = [
 UNIT = 2**28  # norm of one user's contribution; its square and sums of squares are exact in int64
 #: Users who rank an item, about: the error of a share of so many is .004.
 _MAX_MEASURED = 16_384
-_MAX_RANK = 96  # of the models that are compared: the strongest directions decide
+_MAX_RANK = 64  # of the models that are compared: the strongest directions decide
 # Weights of the personal part and ridges; tuned, see "Settings" on the page.  The first is the reference of the others.
-_CANDIDATES = ((2.5, 2.0), (1.0, 0.5), (1.0, 8.0), (2.5, 8.0), (6.0, 2.0), (6.0, 8.0), (6.0, 30.0))
+# The first three have one weight each: they decide whether any personal model is better than popularity.
+_CANDIDATES = ((2.5, 2.0), (1.0, 8.0), (6.0, 8.0), (1.0, 0.5), (2.5, 8.0), (6.0, 2.0), (6.0, 30.0))
 _N_SAMPLED, _N_TOP = 99, 10  # the metric is nDCG@10 of an item among 99 others
 _MAX_MEAN_NOISE = 0.25  # of the square of the mean; tuned, see "Settings" on the page
 _NOISIER = "dp_gram.noisier_mean"  # a public stream

@@ -25,6 +25,7 @@ __all__ = ["alternatives", "exit_number", "planned_phase", "planned_rounds", "pr
 _PAIR_SHARE = 0.55
 _N_ROUNDS, _N_BEFORE = 4, 2  # of columns, in all and before the first measurement
 _MEASUREMENT_SHARE = 0.015
+_N_FIRST_CANDIDATES = 3  # number of candidates at the first of two measurements, which can only select popularity
 _MORE_MEAN_SHARE = 0.18  # of the budget that the first mean leaves, for a second one
 
 
@@ -75,8 +76,8 @@ def planned_rounds(
         state = SubspaceState((zeros + 1).astype(np.int32), encoder)
         return _Kind(CrossSum, state, column_share, {"number": number})
 
-    def hits(number: int) -> _Kind:
-        options = {"number": number, "stride": measured_stride(n_users), "candidates": candidates}
+    def hits(number: int, compared: Sequence[Candidate]) -> _Kind:
+        options = {"number": number, "stride": measured_stride(n_users), "candidates": compared}
         return _Kind(HitSum, MeasurementState.planned(n_items), measured, options)
 
     mean = _Kind(ShareSum, GramState(zeros), mean_share, {})
@@ -84,10 +85,11 @@ def planned_rounds(
     if n_items == 1:
         kinds = [mean._replace(share=1.0)]
     elif n_users > MAX_COLUMN_USERS:
-        kinds = [mean, pairs._replace(share=rest - measured), hits(0)]
+        kinds = [mean, pairs._replace(share=rest - measured), hits(0, candidates)]
     else:
         rounds = [columns(number) for number in range(_N_ROUNDS)]
-        kinds = [mean, pairs, *rounds[:_N_BEFORE], hits(0), *rounds[_N_BEFORE:], hits(1)]
+        first = hits(0, candidates[:_N_FIRST_CANDIDATES])
+        kinds = [mean, pairs, *rounds[:_N_BEFORE], first, *rounds[_N_BEFORE:], hits(1, candidates)]
     return [planned_phase(kind, state, mu * math.sqrt(share), key, **options) for kind, state, share, options in kinds]
 
 

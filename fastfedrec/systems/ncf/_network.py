@@ -54,6 +54,7 @@ class Network:
     def _dense_positions(self) -> np.ndarray:
         """Position of each dense weight in the padded array."""
         positions, at = [], 0
+        # The first layer reads two embeddings, each padded to whole vectors.
         inputs = np.concatenate([np.arange(self.tower), _padded(self.tower) + np.arange(self.tower)])
         n_in = 2 * _padded(self.tower)
         for width in self.layers:
@@ -123,6 +124,7 @@ def fuse(
     (product_weights, product_bias), (layer_weights, last_weights, last_bias) = (
         np.split(gmf[1], [-1]), np.split(mlp[1], [-1 - n_last, -1]),
     )  # fmt: skip
+    # Half of the weights of both outputs gives the mean of their logits.
     output = np.concatenate([product_weights, last_weights, product_bias + last_bias]) / 2
     return np.concatenate([gmf[0], mlp[0]], axis=1), np.concatenate([layer_weights, output.astype(layer_weights.dtype)])
 

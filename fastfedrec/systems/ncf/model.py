@@ -182,6 +182,7 @@ class NCF(EpochBaseline):
                     ("mlp", Network(0, network.layers, *data.shape)),
                 )
             )
+            # As in the paper, plain SGD continues from the pretrained halves.
             start, adam = fuse(gmf, mlp, network.layers[-1]), False
         else:
             start, adam = start or network.start(key, f"ncf.{self.kind}.start"), True

@@ -71,6 +71,7 @@ class _EntityModels(ValueModel):
         by_item = by_item._replace(values=by_item.values_or_ones())
         is_observed = by_item.interactions_per_user() > 0
         factors = self.item_factors_
+        # Alternating nonnegative least squares from the server's factors.
         for _ in range(_REFINING_EPOCHS):
             user_factors = solve_rows_nonnegative(clipped, factors, **options)
             new_factors = solve_rows_nonnegative(by_item, user_factors, start=factors, **options)

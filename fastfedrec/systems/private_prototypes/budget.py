@@ -72,7 +72,9 @@ def plan(
     shares["support"] = SHARES["support"] * (support_size is not None)
     counts = {"grid": GRID_DEPTH, "swaps": N_SWAPS + 1, "support": support_size or 1}
     pure = delta is None
+    # The budget is in epsilon, or in the largest rho that the accountant allows.
     total = Fraction(epsilon) if pure else Fraction(_rho(epsilon, float(delta or 0) * (1 - _TABLE_SHARE)))
+    # Group privacy over the rows of a user.
     of_row = total / (max_rows if pure else max_rows**2)
     spent = Fraction(0)
     part_costs: dict[str, float | None] = dict.fromkeys(counts)
@@ -85,6 +87,7 @@ def plan(
         factor = 2 if part == "grid" else 8
         part_costs[part] = draw_cost = draw_cost if pure else math.sqrt(factor * draw_cost)
         spent += counts[part] * (Fraction(draw_cost) if pure else Fraction(draw_cost) ** 2 / factor)
+    # Exact rationals make sure that the parts never exceed the whole.
     remaining = float(of_row - spent) * (1 - 2.0**-50)
     support_epsilon = None if part_costs["support"] is None else part_costs["support"] * (support_size or 0)
     noisy = replace(

@@ -120,6 +120,7 @@ def private_kmeans(
     check_instance("key", key, Key, _KEY_REMEDY)
     round_number = check_integer("round", round, low=0, high=2**32 - 1)
     n_threads = resolve_n_threads(n_threads)
+    # Grid levels of all squared distances, which serve every swap.
     distances = np.empty((len(points), len(candidates)), dtype=np.uint16)
     _kernel.grid_distances(points, candidates, distances, LEVELS / (2 * radius) ** 2, n_threads)
     chosen = key.permutation("private_kmeans.start", round=round_number, size=len(candidates))[:n_clusters]
@@ -165,7 +166,7 @@ def selection_weights(losses: np.ndarray, epsilon: float, sensitivity: int = LEV
     Parameters
     ----------
     losses : ndarray of shape (n,), int64
-        Losses, all of which one user moves in the same direction.
+        Losses; one user moves all of them in the same direction.
     epsilon : float
         Epsilon of one draw, at least 2^-16.
     sensitivity : int

@@ -78,7 +78,7 @@ def private_lloyd(
     Notes
     -----
     All releases are integers with exact discrete Laplace noise, and the centres are post-processing.  A tenth of
-    epsilon goes to mean and spread, and the epsilon of a round is 1.5 times that of the round before.
+    epsilon goes to mean and spread, and the epsilon of a round is 1.5 times the epsilon of the round before.
 
     References
     ----------
@@ -114,6 +114,7 @@ def private_lloyd(
         max_step = min(
             2 * _l1_radius(points.shape[1]), math.ceil(_MAX_STEP_SPREADS * Fraction(spread) * points.shape[1] * _STEPS)
         )
+        # Steps of at most a few spreads keep the sensitivity, and so the noise, small.
         steps = limit_steps(clipped / radius - centers[labels], max_step)
         centers = _into_ball(
             centers + _noisy_steps(steps, labels, n_clusters, max_step, part, key, round_number << 8 | number)
@@ -220,6 +221,7 @@ def limit_steps(differences: np.ndarray, farthest: int) -> NDArray[np.int64]:
     steps = np.rint(differences * _STEPS).astype(np.int64)
     sizes = np.abs(steps)
     totals = np.maximum(sizes.sum(axis=1, keepdims=True), 1)
+    # Integer division rounds towards zero, so the bound holds exactly.
     return np.where(totals > farthest, np.sign(steps) * (sizes * farthest // totals), steps)
 
 
@@ -236,6 +238,7 @@ def _mean_and_spread(points: np.ndarray, epsilon: Fraction, key: Key, stream: in
     squares = np.rint(np.minimum(np.einsum("nf,nf->n", points, points), 1.0) * max_step).astype(np.int64)
     exact = np.array([*limit_steps(points, max_step).sum(axis=0), squares.sum(), len(points) * count_steps])
     noisy = _release(exact, 2 * max_step + count_steps, epsilon, key, "private_lloyd.spread", stream)
+    # The noisy number of users divides the sums, so it must not be near 0.
     n_users = max(noisy[-1] / count_steps, 1.0)
     mean = _into_ball(noisy[None, :n_dimensions] / (n_users * _STEPS))[0]
     # E|x|^2 - |mean|^2 is the total variance over all coordinates.

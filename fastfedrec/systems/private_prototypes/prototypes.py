@@ -189,6 +189,7 @@ class Recovery:
     def sensitivity(self) -> Fraction:
         """Largest sum of absolute changes of all sums and counts by one user, in steps."""
         q, step = self.released_entries, self.steps_per_unit
+        # Zero-filled prototypes have q values and one count of a user, masked ones q values and q counts.
         return Fraction(q * self.largest + step if self.kind == "zero_filled" else q * (self.largest + step))
 
     @property
@@ -352,6 +353,7 @@ def recover_prototypes(
     summands = np.rint((values - float(recovery.center)) * steps).astype(np.int64)
     summands = np.clip(summands, -recovery.largest, recovery.largest)
     rows = np.repeat(labels.astype(np.int64), interactions.interactions_per_user())
+    # One number for each (cluster, item); users with label -1 are left out.
     cells, summands = (rows * shape[1] + interactions.indices)[rows >= 0], summands[rows >= 0]
     sums = _sums(cells, summands, shape)
     entries = _sums(cells, None, shape) if recovery.kind == "masked" else None
@@ -363,6 +365,7 @@ def recover_prototypes(
         counts = np.take_along_axis(entries, items, axis=1)
     else:
         counts = np.bincount(labels[labels >= 0], minlength=n_clusters)[:, None]
+    # Counts are on the same grid as sums, so that one noise fits both.
     counts = counts * steps
     if noise := recovery.noise:
         sums, counts = (
@@ -386,6 +389,7 @@ def _support(scores: np.ndarray, are_sums: bool, recovery: Recovery, key: Key, r
     item_epsilon, sensitivity = recovery.support_epsilon / size, recovery.largest if are_sums else 1
     chosen = np.empty((len(scores), size), dtype=np.int64)
     for cluster, row in enumerate(scores):
+        # Two words for each draw, for any scores.
         words = key.words("prototypes.support", round=round_number, user=cluster, size=2 * size).reshape(-1, 2)
         remaining_items = np.arange(len(row))
         for draw, two_words in enumerate(words):

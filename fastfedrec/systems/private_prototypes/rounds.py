@@ -121,6 +121,7 @@ class PrototypeRounds(FederatedSystem):
         """Return the division of each entity's budget; None without privacy."""
         if self.epsilon is None or not self._is_private:
             return None
+        # A single cluster needs no private choice of centres.
         clusters = self.grouping == "kmeans" and self.n_prototypes != 1
         delta = None if self.delta is None else float(self.delta)
         max_prototypes = MAX_PROTOTYPES if isinstance(self.n_prototypes, str) else self.n_prototypes
@@ -238,6 +239,7 @@ class PrototypeRounds(FederatedSystem):
     def traffic(self, state: PrototypeState, n_clients: int) -> RoundTraffic:
         """Return the mean traffic of an entity: 8 bytes per number up, item factors of 4 bytes per number down."""
         n_support = self._n_support(state.n_items)
+        # A masked prototype has a count for each sum, and a zero-filled one has a single count.
         numbers = 2 * n_support if self.prototypes == "masked" else n_support + 1
         numbers += n_support if self.support == "gumbel" else 0
         mean = sum(state.n_prototypes) / len(state.n_prototypes)
@@ -256,6 +258,7 @@ class PrototypeRounds(FederatedSystem):
     def _group(self, shard: Interactions, n_prototypes: int, key: Key, entity: int, n_threads: int) -> np.ndarray:
         """Return the group of each user; -1 for none."""
         if self.grouping == "exemplars":
+            # A random user for each prototype, and no group for the others.
             order = key.permutation(f"{_GROUPS}.{entity}", size=shard.n_users)
             labels = np.full(shard.n_users, -1, dtype=np.int64)
             labels[order[:n_prototypes]] = np.arange(len(order[:n_prototypes]))
@@ -277,6 +280,7 @@ class PrototypeRounds(FederatedSystem):
         budget = self.budget(shard.n_items)
         swap_epsilon = (budget and budget.swap_epsilon) or 0.0
         level_epsilon = (budget and budget.level_epsilon) or 0.0
+        # L2 bound of a row after the limit on entries.
         radius = float(self.value_range[1]) * min(self.max_entries, shard.n_items) ** 0.5
         n_candidates = max(N_CANDIDATES, 2 * n_prototypes)  # public, and enough for swaps
         points = project_rows(shard, N_DIMENSIONS, radius, key=key, round=entity, n_threads=n_threads)

@@ -100,7 +100,7 @@ def factorize(
 ) -> NDArray[np.float64]:  # fmt: skip
     """Return nonnegative item factors on the scale that a factorisation of the users' rows would have.
 
-    `regularization` is per user; the other arguments are those of `fit_nmf`, and `seed` is public.
+    `regularization` is per user; the other arguments are as in `fit_nmf`, and `seed` is public.
     """
     all_alike = weights.max() == weights.min()
     scale = (float(weights.max()) if all_alike else 0.0) or 1.0  # the maximum is 0 without users and noise
@@ -112,6 +112,7 @@ def factorize(
     row_scale = np.sqrt((factorization.row_factors**2).mean(axis=0))
     item_scale = np.sqrt((factorization.item_factors**2).mean(axis=0))
     balance = np.sqrt(np.divide(row_scale, item_scale, out=np.ones(n_factors), where=item_scale > 0))
+    # Multiplying items and dividing rows by the same balance keeps their products.
     return factorization.item_factors * balance
 
 

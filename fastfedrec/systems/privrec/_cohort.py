@@ -140,6 +140,7 @@ class CohortRounds(FederatedSystem):
                 step, moments = self.server_learning_rate / self.cohort_size * total, state.moments
             else:
                 mean = total / self.cohort_size
+                # Adam's moments are decayed means of the gradient and of its square.
                 powers = [(1 - decay) * mean**power for power, decay in enumerate(_DECAYS, 1)]
                 moments = np.array(_DECAYS)[:, None] * state.moments + powers
                 # Adam's correction for moments that start at zero.

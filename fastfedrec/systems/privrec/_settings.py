@@ -237,6 +237,7 @@ def _calibrate(
 
     stage1_multiplier = None
     if parameters["stage1"] == "dp" and stage1 is not None:
+        # Without rounds stage one has the whole budget.
         share = parameters["stage1_share"] if numbers["n_rounds"] else 1.0
         stage1_multiplier = smallest_multiplier(
             share * budget, stage1["cohort_size"], stage1["n_rounds"], PLDAccountant

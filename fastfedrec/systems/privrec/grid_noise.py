@@ -72,6 +72,7 @@ class GridNoise:
         limits = np.finfo(values.dtype)
         if not (float(limits.tiny) <= steps_per_unit and max(steps_per_unit, 2 * self.radius) <= float(limits.max)):
             values = values.astype(np.float64)
+        # In blocks, so that the second operation finds the values in the cache.
         for start in range(0, len(values), _BLOCK):
             block = values[start : start + _BLOCK]
             np.multiply(block, steps_per_unit, out=block)

@@ -135,7 +135,7 @@ class PrivRec(_TwoTowerRecommender):
     learning_rates_ : ndarray of shape (n_parameters,), float32, or None
         Learning rate of each parameter, with which devices fine-tune; None unless `meta` is "meta-sgd".
     features_ : fastfedrec.data.features.Features
-        Values of every feature, including those of the users.
+        Values of every feature, also of the users' features.
     noise_multiplier_ : float or None
         Noise multiplier of the run; None without noise.
     ledger_ : fastfedrec.accounting.Ledger

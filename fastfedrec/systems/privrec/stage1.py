@@ -177,6 +177,7 @@ def with_embeddings(
     rows = np.array([row_of.get(item, -1) for item in sequences.item_ids.tolist()])
     known = rows >= 0
     out = parameters.copy()
+    # Embeddings follow the dense weights.
     embeddings = out[network.n_dense :].reshape(-1, network.n_factors)
     # Embeddings of user and context features precede those of items.
     first_id = network.features.user.n_values + network.features.context.n_values

@@ -86,6 +86,7 @@ def popularity_start(network: TwoTower, parameters: np.ndarray, counts: np.ndarr
     logits = np.log(np.maximum(counts, max(_MIN_COUNT_SHARE * mean, 1.0)) / (max(negatives, 1) * mean))
     lowest, span = float(logits.min()), float(np.ptp(logits)) or 1.0
     out = parameters.astype(np.float64)
+    # The channel begins in the embeddings of item ids, scaled to [0, 1].
     embeddings = out[network.n_dense :].reshape(-1, network.n_factors)
     # Embeddings of user and context features precede those of items, and the id is an item's first feature.
     first_id = network.features.user.n_values + network.features.context.n_values

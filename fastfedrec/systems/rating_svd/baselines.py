@@ -214,7 +214,7 @@ class BiasedMF(LaplaceRRSVD):
     Parameters
     ----------
     grid : sequence of float
-        Possible ratings, increasing, of which only the ends matter.  Ratings beyond them count as the nearest end.
+        Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.
     n_factors : int
         Number of factors in addition to the biases, at least 0.
     n_epochs : int or "auto"
@@ -276,7 +276,7 @@ class RatingItemKNN(RatingBaseline):
     shrinkage : float
         Number of users, at least 0; a similarity from n common users is multiplied by n / (n + shrinkage).
     grid : sequence of float
-        Possible ratings, increasing, of which only the ends matter.  Ratings beyond them count as the nearest end.
+        Possible ratings, increasing; only the ends matter.  Ratings beyond them count as the nearest end.
 
     Attributes
     ----------

@@ -275,6 +275,7 @@ class LaplaceRRSVD(OwnRows, AdditiveModel, RatingRounds):
             biases = fit_hidden_biases(users, items, rated, products, *shape, scale=(low, high))
             factors = np.zeros((shape[0], 0)), np.zeros((shape[1], 0)), 0
         else:
+            # Without privacy the reports are values.
             values = state.reports if decoder is None else decoder.decode()
             variance = decoder.variance if decoder is not None else float(values.var()) if len(values) else 0.0
             biases = fit_biases(users, items, values, *shape, n_threads)
