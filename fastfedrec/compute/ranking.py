@@ -58,7 +58,7 @@ def sample_unseen(
     n : int
         Number of items for each user, from 0 to the number of items.
     key : Key
-        Key of the random draws, which does not become used by them.
+        Key of the random draws; the call does not claim it.
     purpose : str
         Purpose of the draws.  Each user's stream is (purpose, round 0, global user id), so a user's items do not depend
         on the other rows, on shards or on threads.

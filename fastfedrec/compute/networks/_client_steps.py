@@ -37,7 +37,7 @@ clip_norm : float or None
 clip_order : int
     Order of the norm: 2 for the Euclidean norm, 1 for the sum of absolute values.
 key : Key
-    Key of the order of examples, which does not become used by it.
+    Key of the order of examples; the call does not claim it.
 purpose : str
     Purpose of the draws.  A client's stream is (purpose, round, global user id), so its update does not depend on the
     other clients.
@@ -48,7 +48,7 @@ n_threads : int
 
 _START = """\
 key : Key
-    Key of the random draws, which does not become used by them.
+    Key of the random draws; the call does not claim it.
 purpose : str
     Purpose of the draws, which names the stream.
 dtype : dtype

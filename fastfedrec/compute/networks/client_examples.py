@@ -197,7 +197,7 @@ def draw_examples(
         Number of negatives for each positive, at least 0.  Negatives are distinct within a client, so a client with few
         unvisited items has fewer.  A negative has the context of its positive.
     key : Key
-        Key of the random draws, which does not become used by them.
+        Key of the random draws; the call does not claim it.
     purpose : str
         Purpose of the draws.  A client's stream is (purpose, round, global user id), so its draws do not depend on the
         other clients.

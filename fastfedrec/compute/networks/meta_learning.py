@@ -42,7 +42,7 @@ def split_examples(
     examples : ClientExamples
         Examples of `draw_examples`, with a client's positives first.  A negative stays with its positive.
     key : Key
-        Key of the random draws, which does not become used by them.
+        Key of the random draws; the call does not claim it.
     support_share : float
         Share of a client's positives in the support set, above 0 and at most 1.  Their number is rounded up, so a
         client with one positive has an empty query set and an update of zeros.

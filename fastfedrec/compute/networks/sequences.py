@@ -44,7 +44,7 @@ def draw_contrastive_examples(
     n_negatives : int
         Number of negative items and of negative segments of each sequence, at least 1.
     key : Key
-        Key of the random draws, which does not become used by them.
+        Key of the random draws; the call does not claim it.
     purpose : str
         Purpose of the draws; a user's stream is (purpose, round, global user id).
     round : int
