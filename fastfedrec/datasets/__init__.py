@@ -1,6 +1,6 @@
-"""Readers of the publishers' own files, and generators.
+"""Loaders of published data sets and of tables, and generators of synthetic data.
 
-What they return is in `data`; splits are in `evaluation`.
+The containers that they return are in `data`; splits are in `evaluation`.
 """
 
 from fastfedrec.datasets.adjacency import load_adjacency

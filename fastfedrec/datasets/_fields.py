@@ -1,4 +1,4 @@
-"""What a place in every line may hold, and one field of it as Python reads it: the rule that all reading follows."""
+"""Kinds of fields of text files, and their reference parser, with which all faster parsers agree."""
 
 import math
 import re
@@ -10,7 +10,7 @@ from typing import Any
 
 from fastfedrec.data.times import DIGITS, MISSING_TIMESTAMP
 
-_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # as Python writes one: what is written in two ways is two ids
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")  # canonical form, because 7 and 007 are different ids
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _DECIMAL = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 _CLOCK = re.compile(
@@ -18,9 +18,9 @@ _CLOCK = re.compile(
     r"(?P<zone>Z|(?P<sign>[-+])(?P<hours>[0-9]{2})(:?(?P<minutes>[0-9]{2}))?)?)?"
 )
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_MOST = 2**63 - 1
+_MAX_INT64 = 2**63 - 1
 _EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
-#: Formats that messages name where a text fits them; where two fit, the reader of the message must choose.
+#: Formats that error messages suggest if they fit a text; of several that fit, the user must choose one.
 _COMMON_FORMATS = (
     "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M:%S", "%d/%m/%Y %H:%M:%S", "%m/%d/%Y", "%d/%m/%Y",
     "%m/%d/%y %H:%M", "%d/%m/%y %H:%M", "%m/%d/%y", "%d/%m/%y", "%m/%d/%Y %I:%M:%S %p", "%d.%m.%Y", "%d.%m.%Y %H:%M",
@@ -30,49 +30,45 @@ _COMMON_FORMATS = (
     "%Y-%m-%d %H:%M:%S UTC", "%Y-%m-%d %H:%M:%S.%f UTC", "%Y-%m-%d %H:%M:%S %z", "%Y%m%dT%H%M%S", "%Y%m%dT%H%M%SZ",
     "%b %d, %Y %H:%M", "%b %d, %Y %I:%M %p", "%m/%d/%Y %I:%M %p", "%d-%m-%Y %H:%M:%S",
 )  # fmt: skip
-NULL = "\\N"  # of MySQL and IMDb, for an empty field
-BYTE_ORDER_MARK = "\ufeff"  # of a file that was put behind another: no part of an id
-#: Around a field that stands in no quotes they are no part of it: the tab, and Unicode's spaces (category Zs).
+NULL = "\\N"  # empty field in files of MySQL and IMDb
+BYTE_ORDER_MARK = "\ufeff"  # occurs inside of concatenated files; not a part of an id
+#: Blanks that are removed around a field without quotes: the tab, and Unicode's spaces (category Zs).
 BLANKS = "\t \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
 
 
 class Kind(Enum):
-    """What a field holds."""
+    """Kind of the contents of a field."""
 
-    SKIP = "nothing that is read"
+    SKIP = "a field that is skipped"
     ID = "a whole number of at most 63 bits as Python writes it"
     WHOLE = "a whole number of at most 63 bits"
     DECIMAL = "a finite number"
-    ISO = "a date or date and time of ISO 8601, as a number since 1970, in UTC where it names no zone"
-    STATED = "a time in the form that is stated, as a number since 1970"
+    ISO = "a date or date and time of ISO 8601, as a number since 1970, in UTC unless it has a time zone"
+    STATED = "a time in a given format, as a number since 1970"
     TEXT = "text, not empty"
 
 
 @dataclass(frozen=True)
 class Field:
-    """What stands in one place of every line, and in words what it must be.
-
-    Numbers are from `low` to `high`, and multiples of `step` where that is not 0; dates and times become numbers of
-    `unit`, which cuts no part of them; `time_format` is the form of a stated one.  What is `optional` may be empty.
-    """
+    """Description of a field that every line has."""
 
     name: str
     kind: Kind = Kind.SKIP
-    rule: str = ""
-    optional: bool = False
+    rule: str = ""  # description of valid contents in error messages
+    optional: bool = False  # whether the field may be empty
     low: float = -math.inf
     high: float = math.inf
-    step: float = 0.0
-    unit: str = "s"
-    time_format: str = ""
+    step: float = 0.0  # numbers must be multiples of it, unless it is 0
+    unit: str = "s"  # of the numbers that dates and times become; it must not truncate them
+    time_format: str = ""  # of the kind STATED
 
     def allows(self, number: float) -> bool:
-        """Whether a number is in the limits."""
+        """Return whether a number is in the limits."""
         return self.low <= number <= self.high and (not self.step or number % self.step == 0)
 
 
 class FieldError(ValueError):
-    """A field that is not what it should be: `index` and `text` of it."""
+    """Invalid field, with its position `index` in the line and its `text`."""
 
     def __init__(self, message: str, index: int, text: str):
         super().__init__(message)
@@ -80,22 +76,9 @@ class FieldError(ValueError):
 
 
 def parse_field(field: Field, text: str) -> int | float | str | None:
-    """Read one field.
-
-    Parameters
-    ----------
-    field : Field
-        What it must be.
-    text : str
-        What stands there, without the quotes around it.
-
-    Returns
-    -------
-    int, float, str or None
-        `MISSING_TIMESTAMP` for what is empty and may be, for text the empty one; None where the field is not what it
-        should be.
-    """
-    if field.kind not in (Kind.TEXT, Kind.ID):  # in quotes, blanks are a part of ids alone
+    """Parse the text of a field without quotes; return its value, or None if it is invalid."""
+    # An empty optional field is `MISSING_TIMESTAMP`, or "" for text.  Blanks in quotes belong to ids and texts only.
+    if field.kind not in (Kind.TEXT, Kind.ID):
         text = text.strip(BLANKS)
     if text == NULL:
         text = ""
@@ -112,18 +95,18 @@ def parse_field(field: Field, text: str) -> int | float | str | None:
     elif field.kind is Kind.WHOLE:
         number = int(text) if _WHOLE.fullmatch(text) else math.nan
     else:
-        number = float(text) + 0.0 if _DECIMAL.fullmatch(text) else math.nan  # no negative zeros
+        number = float(text) + 0.0 if _DECIMAL.fullmatch(text) else math.nan  # + 0.0 removes negative zeros
         return number if math.isfinite(number) and field.allows(number) else None
-    return number if -_MOST <= number <= _MOST and field.allows(number) else None
+    return number if -_MAX_INT64 <= number <= _MAX_INT64 and field.allows(number) else None
 
 
 def _parse_iso(text: str, unit: str) -> int | None:
     day, clock = iso_day(text[:10], unit), iso_clock(text[10:], unit)
-    return None if day is None or clock is None or not -_MOST <= day + clock <= _MOST else day + clock
+    return None if day is None or clock is None or not -_MAX_INT64 <= day + clock <= _MAX_INT64 else day + clock
 
 
 def check_time_format(time_format: Any) -> str:
-    """A unit of numbers, or a format of `datetime.strptime`."""
+    """Return a unit of numbers or a format of `datetime.strptime`, or raise for other values."""
     if not isinstance(time_format, str) or not (time_format in DIGITS or "%" in time_format):
         raise ValueError(
             "time_format must be 's', 'ms', 'us' or 'ns' for numbers since 1970, or a format of datetime.strptime, got "
@@ -140,10 +123,11 @@ def check_time_format(time_format: Any) -> str:
 
 
 def stated_moment(text: str, time_format: str, unit: str) -> int | None:
-    """Units from 1970 to a time in a stated form; None where it has another form, or a part that the unit would cut."""
+    """Return a time in a given format as units since 1970, or None for another format or a truncated part."""
     if time_format in DIGITS:
         if not _DECIMAL.fullmatch(text):
             return None
+        # Fractions are exact, so a part that the unit would truncate shows in the denominator.
         exact = Fraction(text) * Fraction(10) ** (DIGITS[unit] - DIGITS[time_format])
     else:
         try:
@@ -153,16 +137,16 @@ def stated_moment(text: str, time_format: str, unit: str) -> int | None:
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=UTC)
         exact = Fraction((moment - _EPOCH) // _MICROSECOND, 10**6) * 10 ** DIGITS[unit]
-    return int(exact) if exact.denominator == 1 and abs(exact) <= _MOST else None
+    return int(exact) if exact.denominator == 1 and abs(exact) <= _MAX_INT64 else None
 
 
 def fitting_formats(text: str) -> list[str]:
-    """The common formats that read a text."""
-    return [each for each in _COMMON_FORMATS if stated_moment(text, each, "us") is not None]
+    """Return the common formats that fit a text."""
+    return [common for common in _COMMON_FORMATS if stated_moment(text, common, "us") is not None]
 
 
 def iso_day(text: str, unit: str) -> int | None:
-    """Units from 1970 to a day such as 2009-02-13; None for what is none."""
+    """Return a day such as 2009-02-13 as units since 1970, or None for other text."""
     if not _DAY.fullmatch(text):
         return None
     try:
@@ -172,10 +156,8 @@ def iso_day(text: str, unit: str) -> int | None:
 
 
 def iso_clock(text: str, unit: str) -> int | None:
-    """Units from a day's begin in UTC to what follows its date: such as T23:31, " 23:31:30.25+01:00" or nothing.
-
-    None where it is none of these, or has a part that the unit would cut.
-    """
+    """Return the text after a date as units since midnight in UTC, or None for other text or a truncated part."""
+    # Valid texts are "T23:31", " 23:31:30.25+01:00" and the empty text.
     match = _CLOCK.fullmatch(text)
     if match is None:
         return None
@@ -185,6 +167,7 @@ def iso_clock(text: str, unit: str) -> int | None:
     part, digits = (match["part"] or "").rstrip("0"), DIGITS[unit]
     if hour > 23 or minute > 59 or second > 59 or hours > 23 or minutes > 59 or len(part) > digits:
         return None
+    # A time east of UTC is later on the clock, so its offset is subtracted.
     offset = 3600 * hours + 60 * minutes
     seconds = 3600 * hour + 60 * minute + second - (-offset if match["sign"] == "-" else offset)
     return seconds * 10**digits + int(part.ljust(digits, "0") or 0)

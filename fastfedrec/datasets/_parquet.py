@@ -1,4 +1,4 @@
-"""Columns of a table in Parquet, whole or in batches."""
+"""Columns of a Parquet table, as a whole or in batches."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,19 +16,19 @@ from fastfedrec.datasets.table_files import Layout
 
 
 def read_parquet(layout: Layout) -> dict[str, Any]:
-    """Each role's column."""
+    """Read the column of each role."""
     polars = import_polars(str(layout.path))
     with reading_parquet(layout.path):
         table = polars.read_parquet(layout.path, columns=_parquet_names(layout))
     if not len(table):
         raise ValueError(f"{layout.path}: the file ends without a single row")
-    kept = _with_ids(layout, table)
-    warn_of_dropped(layout, len(table) - len(kept), len(kept))
-    return _parquet_arrays(layout, kept)
+    rows = _with_ids(layout, table)
+    warn_of_dropped(layout, len(table) - len(rows), len(rows))
+    return _parquet_arrays(layout, rows)
 
 
 def _with_ids(layout: Layout, table: Any) -> Any:
-    """Return the table with null for empty text and NaN among ids, without such rows where these are dropped."""
+    """Replace empty text and NaN in ids by null, and drop rows without an id if the layout states it."""
     polars = import_polars(str(layout.path))
     ids = [layout.named("user"), layout.named("item")]
     for name in ids:
@@ -40,7 +40,7 @@ def _with_ids(layout: Layout, table: Any) -> Any:
 
 
 def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:
-    """The same of so many rows at a time, and of none where there are none."""
+    """Read the columns in batches of `n_rows` rows; an empty table raises as in `read_parquet`."""
     table = import_polars(str(layout.path)).scan_parquet(layout.path).select(_parquet_names(layout))
     start = n_dropped = 0
     while True:
@@ -50,10 +50,10 @@ def parquet_batches(layout: Layout, n_rows: int) -> Iterator[dict[str, Any]]:
             warn_of_dropped(layout, n_dropped, start - n_dropped)
             return
         start += len(part)
-        kept = _with_ids(layout, part)
-        n_dropped += len(part) - len(kept)
-        if len(kept) or not len(part):
-            yield _parquet_arrays(layout, kept)
+        rows = _with_ids(layout, part)
+        n_dropped += len(part) - len(rows)
+        if len(rows) or not len(part):
+            yield _parquet_arrays(layout, rows)
 
 
 def _parquet_names(layout: Layout) -> list[str]:
@@ -61,37 +61,37 @@ def _parquet_names(layout: Layout) -> list[str]:
 
 
 def _parquet_arrays(layout: Layout, table: Any) -> dict[str, Any]:
-    """Each role's column of a frame."""
+    """Return the column of each role of a frame."""
     if not len(table):
         raise ValueError(f"{layout.path}: the file ends without a single row with ids")
     columns: dict[str, Any] = {}
     for role, name in zip(layout.places, _parquet_names(layout), strict=True):
-        column, where = table[name], f"{layout.path}: column {name!r} ({role})"
+        column, called = table[name], f"{layout.path}: column {name!r} ({role})"
         if column.dtype.is_nested():
-            raise TypeError(f"{where} must hold one number, text or time a row, got {column.dtype}; unpack it first")
+            raise TypeError(f"{called} must hold one number, text or time per row, got {column.dtype}; unnest it first")
         if (n_missing := column.null_count()) and role != "timestamp":
-            raise ValueError(f"{where} has {n_missing} missing entries; drop or fill those rows{remedy(role, '')}")
+            raise ValueError(f"{called} has {n_missing} missing entries; drop or fill those rows{remedy(role, '')}")
         if role == "timestamp":
-            if (times := _parquet_times(layout, column, where)) is not None:
+            if (times := _parquet_times(layout, column, called)) is not None:
                 columns[role] = times
         elif role == "value":
-            columns[role] = check_values(where, column, len(column))
+            columns[role] = check_values(called, column, len(column))
         else:
-            check_one_column(where, column)
+            check_one_column(called, column)
             columns[role] = Coded(*coded(column)) if str(column.dtype) == "String" else column.to_numpy()
             if not isinstance(columns[role], Coded):
-                check_exact(where, columns[role])
+                check_exact(called, columns[role])
     return columns
 
 
-def _parquet_times(layout: Layout, column: Any, where: str) -> np.ndarray | None:
-    """The times of a column; None where it is known as them by its name alone, and holds none."""
+def _parquet_times(layout: Layout, column: Any, called: str) -> np.ndarray | None:
+    """Return the times of a column, or None if only its name suggests times and its entries are not times."""
     is_text = str(column.dtype) == "String"
     if layout.time_format is None and is_text and (times := moments(column, layout.timestamp_unit)) is not None:
         return times
     if layout.time_format is None:
         try:
-            return check_timestamps(column, len(column), unit=layout.timestamp_unit, name=where)
+            return check_timestamps(column, len(column), unit=layout.timestamp_unit, name=called)
         except TypeError as error:
             has_fractions = column.dtype.is_float() and bool((column % 1 > 0).any())
             first = column.drop_nulls().head(1).to_list()[0] if is_text else "0.5" if has_fractions else None
@@ -100,9 +100,10 @@ def _parquet_times(layout: Layout, column: Any, where: str) -> np.ndarray | None
                 raise TypeError(problem) from None
             warn_of_unread_times(layout, problem)
             return None
-    distinct, codes = coded(column.cast(import_polars(where).String))
+    # Each distinct text is parsed once.
+    distinct, codes = coded(column.cast(import_polars(called).String))
     numbers = [stated_moment(text, layout.time_format, layout.timestamp_unit) for text in distinct]
     if None in numbers:
         text = distinct[numbers.index(None)]
-        raise ValueError(f"{where} must hold times of time_format={layout.time_format!r}, got {text!r}")
+        raise ValueError(f"{called} must hold times of time_format={layout.time_format!r}, got {text!r}")
     return np.array([*numbers, MISSING_TIMESTAMP], dtype=np.int64)[codes]

@@ -1,27 +1,28 @@
-"""Public numbers that describe the data sets which `generate_implicit` imitates."""
+"""Presets of `generate_implicit`: public figures of the data sets that it imitates."""
 
 from dataclasses import dataclass
 
 import numpy as np
 import scipy
 
-MAX_LENGTH_SHARE = 0.65  # of the items: no user holds more
+MAX_LENGTH_SHARE = 0.65  # maximum share of all items that a user has
 
 
 @dataclass(frozen=True)
 class QuadraticPopularity:
-    """Log popularity as a parabola in the normal score of an item's rank."""
+    """Popularity with a logarithm that is a parabola in the normal score of an item's rank."""
 
     slope: float
     curvature: float
-    floor: float = 0.0  # added to each weight, in mean weights
-    n_ranked: int | None = None  # items are the top of a catalogue of this size; None: a random subset of it
+    floor: float = 0.0  # added to each weight, as a multiple of the mean weight
+    n_ranked: int | None = None  # size of the catalogue from which the top items are taken; None: a random subset
 
     def of_items(self, n_items: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return normal scores and shares of all interactions, (n_items,) each, from the most popular item on."""
+        """Return normal scores and shares of all interactions, both [n_items], by decreasing popularity."""
         shown = 1.0 if self.n_ranked is None else min(1.0, n_items / self.n_ranked)
+        # `shown` is the share of the catalogue that its top items are.
         z = _normal_scores(n_items, shown)
-        top = np.minimum(z, self.slope / (2 * self.curvature))  # beyond its vertex the parabola would fall again
+        top = np.minimum(z, self.slope / (2 * self.curvature))  # beyond its vertex the parabola would decrease
         weight = np.exp(self.slope * top - self.curvature * top**2)
         weight += self.floor * weight.mean()
         return z, weight / weight.sum()
@@ -29,14 +30,14 @@ class QuadraticPopularity:
 
 @dataclass(frozen=True)
 class RankedPopularity:
-    """Numbers of users of the items at some ranks; between them log users is linear in log rank."""
+    """Popularity by numbers of users at given ranks, with linear interpolation of log users in log rank."""
 
-    n_users_at_rank: tuple[tuple[int, int], ...]  # (rank from 1, users), the last rank being the catalogue's size
+    n_users_at_rank: tuple[tuple[int, int], ...]  # (rank from 1, users); the last rank is the size of the catalogue
 
     def of_items(self, n_items: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return normal scores and shares of all interactions, (n_items,) each, from the most popular item on."""
+        """Return normal scores and shares of all interactions, both [n_items], by decreasing popularity."""
         ranks, users = np.log(np.array(self.n_users_at_rank, dtype=np.float64)).T
-        # Another number of items is a random subset of the catalogue, or a catalogue with more such items.
+        # A smaller number of items is a random subset; a larger number is a larger catalogue of the same shape.
         rank = (np.arange(n_items) + 0.5) / n_items * self.n_users_at_rank[-1][0] + 0.5
         weight = np.exp(np.interp(np.log(rank), ranks, users))
         return _normal_scores(n_items, 1.0), weight / weight.sum()
@@ -44,38 +45,38 @@ class RankedPopularity:
 
 @dataclass(frozen=True)
 class Preset:
-    """Size, activity, popularity and structure of a data set; lengths are in items of a user."""
+    """Size, activity, popularity and structure of a data set; a length is the number of items of a user."""
 
     n_users: int
     n_items: int
     popularity: QuadraticPopularity | RankedPopularity
-    shortest: int
+    shortest: int  # minimum length
     activity_mean: float  # of the logarithm of a length, before truncation
     activity_stddev: float
     n_topics: int = 64
-    item_pull: float = 2.0  # scale of the term by which an item's position moves it between topics
-    user_pull: float = 4.5  # scale of the term by which a user's position does
-    topic_noise: float = 2.25  # standard deviation of a user's liking for a topic that no position explains
-    speciality: float = 4.0  # standard deviation of an item's weight in a topic that no position explains, in log
-    popularity_correlation: float = 0.8  # of an item's first dimension
-    decay: float = 0.5  # the scale of dimension j is j to the power of minus this
-    n_groups: int = 0  # of topics with similar positions, such as the places of a city; at most 2 * N_DIMS
-    nearness: float = 0.0  # share of the variance of a topic's position that its group has in common, from 0 to 1
-    damping: float = 1.0  # exponent of how much less a popular item depends on topics
-    gamma: float = 0.4  # the more items a user holds, the flatter the shares of topics
-    activity_tilt: float = 0.0  # by how much a user's first dimension falls with the log of the number of items
-    n_rounds: int = 8  # of calibration
-    n_pilots: int = 1024  # users by whom the items' weights are calibrated
-    n_pilot_candidates: int = 1024  # users from whom the pilots are selected
+    item_pull: float = 2.0  # scale of the effect of an item's position on its topics
+    user_pull: float = 4.5  # scale of the effect of a user's position on its topics
+    topic_noise: float = 2.25  # standard deviation of a user's preference for a topic, beyond the position
+    speciality: float = 4.0  # standard deviation of an item's log weight in a topic, beyond the position
+    popularity_correlation: float = 0.8  # correlation of an item's first dimension with its popularity
+    decay: float = 0.5  # the scale of dimension j is j ** -decay
+    n_groups: int = 0  # number of groups of topics with similar positions, at most 2 * N_DIMS
+    nearness: float = 0.0  # share in [0, 1] of the variance of a topic's position that its group shares
+    damping: float = 1.0  # exponent by which popularity reduces an item's dependence on topics
+    gamma: float = 0.4  # exponent by which a user's length flattens the shares of topics
+    activity_tilt: float = 0.0  # decrease of a user's first dimension per unit of log length
+    n_rounds: int = 8  # number of rounds of calibration
+    n_pilots: int = 1024  # number of simulated users for the calibration of items' weights
+    n_pilot_candidates: int = 1024  # number of simulated users from which the pilots are selected
 
     @property
     def fewest_items(self) -> int:
-        """The smallest number of items whose allowed share holds `shortest`."""
+        """Minimum number of items, so that a user's maximum share is at least `shortest` items."""
         return int(np.ceil(self.shortest / MAX_LENGTH_SHARE))
 
 
-# The last three were fitted to published statistics and scores of the data.  Two of them also to scores of private
-# systems, which depend on the spectrum (docs/explanation/datasets/generator.md).
+# The last three presets were fitted to published statistics and scores of the data, and two of them also to scores of
+# private systems, which depend on the spectrum (docs/explanation/datasets/generator.md).
 PRESETS = {
     "movielens-1m": Preset(
         n_users=6_040, n_items=3_706, popularity=QuadraticPopularity(1.72, 0.225),
@@ -117,5 +118,5 @@ PRESETS = {
 
 
 def _normal_scores(n_items: int, shown: float) -> np.ndarray:
-    """Standard normal quantiles of the ranks of the top `shown` of a catalogue, falling, (n_items,)."""
+    """Return decreasing standard normal quantiles [n_items] of the ranks of the top share `shown` of a catalogue."""
     return -scipy.special.ndtri((np.arange(n_items) + 0.5) / n_items * shown)

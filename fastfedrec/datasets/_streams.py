@@ -1,4 +1,4 @@
-"""Bytes of a text file made plain: unpacked, in UTF-8 without a mark, each line ended by a line feed."""
+"""Streams of text files as uncompressed UTF-8 without a byte order mark, with a line feed at the end of each line."""
 
 import codecs
 import gzip
@@ -11,10 +11,10 @@ from typing import IO, Any
 
 from fastfedrec.datasets.files import other_kind, refuse, unpacking
 
-_PEEKED = 1 << 16
-#: A line above the rows of SNAP's and KONECT's files; "#user" may be a header.
+_PEEKED = 1 << 16  # bytes at the start of a file that determine its encoding and line ends
+#: Comment before the rows in files of SNAP and KONECT; "#user" is not one, because it may be a header.
 COMMENT_LINE = re.compile(rb"[#%]([#%\s]|$)")
-# Those of UTF-32 first, whose begin is one of UTF-16.
+# UTF-32 comes first, because its little-endian mark begins with the mark of UTF-16.
 _MARKS = {
     codecs.BOM_UTF32_LE: "utf-32-le", codecs.BOM_UTF32_BE: "utf-32-be", codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be",
@@ -23,23 +23,15 @@ _GZIP, _ZST = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 class NotUTF8(ValueError):
-    """Bytes that are no UTF-8."""
+    """Text that is not valid UTF-8."""
 
 
 class PlainText:
-    """What `read` gives of a stream of bytes in some encoding and with any line ends.
-
-    Parameters
-    ----------
-    stream : file
-        Of bytes.
-    encoding : {"utf-8", "latin-1"}
-        Of the stream, where no mark at its begin says another.
-    """
+    """Stream of UTF-8 with line feeds, from bytes in an encoding that a byte order mark can override."""
 
     def __init__(self, stream: IO[bytes], encoding: str = "utf-8"):
         self._stream, self._rest, self._line = stream, b"", b""
-        #: What it begins with.
+        #: First bytes of the stream, before any decoding.
         self.start = start = stream.read(_PEEKED)
         mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
         encoding = _MARKS.get(mark, encoding)
@@ -47,13 +39,13 @@ class PlainText:
         self._start: bytes | None = start[len(mark) :]
         plain = self._start if self._decode is None else self._decode(self._start).encode()
         end = plain.find(b"\r")
-        #: Whether lines end in a carriage return alone, which is told by the first.
+        #: Whether lines end in a single carriage return, which the first line shows.
         self._returns = 0 <= end < len(plain) - 1 and plain[end + 1] != ord("\n") and b"\n" not in plain[:end]
         if self._decode is not None:
             self._decode = codecs.getincrementaldecoder(encoding)().decode
 
     def read(self, size: int) -> bytes:
-        """At least one byte, and about so many, before the end."""
+        """Return about `size` bytes, and at least one byte before the end."""
         if self._line:
             data, self._line = self._line, b""
             return data
@@ -64,6 +56,7 @@ class PlainText:
                 data = self._decode(data, at_end).encode()
             if self._returns:
                 data, self._rest = self._rest + data, b""
+                # The next read may begin with the line feed of this carriage return.
                 if data.endswith(b"\r") and not at_end:
                     data, self._rest = data[:-1], b"\r"
                 data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -71,7 +64,7 @@ class PlainText:
                 return data
 
     def readline(self) -> bytes:
-        """One line with its end."""
+        """Return one line with its line feed."""
         parts, end = [], 0
         while not end and (data := self.read(_PEEKED)):
             end = data.find(b"\n") + 1
@@ -82,25 +75,7 @@ class PlainText:
 
 @contextmanager
 def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
-    """Open a text file, unpacked where it begins as gzip or zstandard, or its name ends in ``.gz`` or ``.zst``.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    encoding : {"utf-8", "latin-1"}
-        As of `PlainText`.
-
-    Yields
-    ------
-    PlainText
-        Its text.
-
-    Raises
-    ------
-    ValueError
-        Damage, or what is no text.
-    """
+    """Open a text file, and decompress gzip or zstandard, which its first bytes or its suffix identify."""
     with unpacking(str(path)), ExitStack() as stack:
         stream: Any = stack.enter_context(open(path, "rb"))
         start = stream.peek(len(_ZST))
@@ -114,11 +89,11 @@ def open_text(path: Path, encoding: str = "utf-8") -> Iterator[PlainText]:
 
 
 def _check_is_text(path: Path, start: bytes) -> None:
-    """Raise for other files, by what they begin with."""
+    """Raise for files that are not text, by their first bytes."""
     if (kind := other_kind(path, start)) is not None:
-        raise ValueError(f"{path} is no text, but {kind}")
+        raise ValueError(f"{path} is not text, but {kind}")
     if b"\0" in start.split(b"\n", 1)[0] and not start.startswith(tuple(_MARKS)):
-        refuse(str(path), 1, "a byte 0, which text has none of; convert the file to UTF-8, or unpack it first")
+        refuse(str(path), 1, "text must not contain the byte 0; convert the file to UTF-8, or unpack it first")
 
 
 @contextmanager
@@ -132,11 +107,11 @@ def _open_zst(stream: IO[bytes]) -> Iterator[Any]:
     try:
         yield _Zst(stream, zstandard)
     except zstandard.ZstdError as error:
-        raise EOFError(str(error)) from error  # as `unpacking` tells it
+        raise EOFError(str(error)) from error  # `unpacking` converts it to a ValueError
 
 
 class _Zst:
-    """What `read` gives of a packed stream; the library's own reader does not tell where a frame is cut short."""
+    """Decompressed stream that raises for a truncated frame, which the library's own reader does not detect."""
 
     def __init__(self, stream: IO[bytes], library: Any):
         self._stream, self._library = stream, library
@@ -144,15 +119,16 @@ class _Zst:
         self._packed = b""
 
     def read(self, size: int) -> bytes:
-        """At least one byte before the end."""
+        """Return at least one byte before the end."""
         while True:
             packed, self._packed = self._packed or self._stream.read(_PEEKED), b""
             if not packed:
                 if self._frame is not None:
-                    raise EOFError("it ends within a frame")
+                    raise EOFError("the file ends within a frame")
                 return b""
             self._frame = self._frame or self._library.ZstdDecompressor().decompressobj()
             data = self._frame.decompress(packed)
+            # A file may consist of several frames.
             if self._frame.eof:
                 self._frame, self._packed = None, self._frame.unused_data
             if data:

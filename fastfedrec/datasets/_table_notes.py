@@ -1,4 +1,4 @@
-"""Ways on where a field of a table is refused, and warnings of columns and rows that are left out."""
+"""Remedies in error messages about fields of a table, and warnings about skipped columns and dropped rows."""
 
 import re
 import warnings
@@ -9,14 +9,14 @@ from fastfedrec.datasets._fields import NULL, Field, Kind, fitting_formats, pars
 
 _FLOAT = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _WHOLE = re.compile("[-+]?[0-9]+")
-_MISSING = {"null", "none", "nan", "nat", "na", "n/a", "-", "?"}  # in small letters
+_MISSING = {"null", "none", "nan", "nat", "na", "n/a", "-", "?"}  # in lower case
 _UNITS = ("s", "ms", "us", "ns")  # the coarsest first
 
 
 def remedy(role: str, text: str) -> str:
-    """The way on where a field is refused."""
+    """Return the remedy for an invalid field, as the last clause of an error message."""
     if role in ("user", "item") and text in ("", NULL):
-        return "; pass missing_ids='drop' to leave out rows without an id (in a shell --drop-missing-ids)"
+        return "; pass missing_ids='drop' to drop rows without an id (in a shell --drop-missing-ids)"
     if role != "timestamp":
         return ""
     if stated_moment(text, "s", "ns") is not None:
@@ -24,46 +24,47 @@ def remedy(role: str, text: str) -> str:
     if _FLOAT.fullmatch(text):
         return "; pass the unit of these numbers as time_format, such as 'ms' or 'ns' (in a shell --time-format)"
     if text.lower() in _MISSING:
-        return f"; write an empty field instead of {text} where a time is missing"
+        return f"; write an empty field instead of {text} for a missing time"
     if unit := next((unit for unit in _UNITS if parse_field(Field("", Kind.ISO, unit=unit), text) is not None), None):
-        # In whole seconds it fits every unit, so other lines of the column have another form, as the rule states.
+        # A time in whole seconds fits every unit, so the fault is a mix of forms in the column, which the rule states.
         return "" if unit == "s" else f"; pass timestamp_unit={unit!r} (in a shell --timestamp-unit {unit})"
-    if formats := " or ".join(f"time_format={each!r}" for each in fitting_formats(text)):
+    if formats := " or ".join(f"time_format={time_format!r}" for time_format in fitting_formats(text)):
         return f"; pass {formats} for times in another form (in a shell --time-format)"
-    return "; pass the form of the times as time_format, such as '%d/%m/%Y %H:%M' (in a shell --time-format)"
+    return "; pass the format of the times as time_format, such as '%d/%m/%Y %H:%M' (in a shell --time-format)"
 
 
 def warn_of_unread_times(layout: Any, problem: str) -> None:
-    """Warn that the column known as the time is left out."""
+    """Warn that a column with a usual name of times is skipped."""
     warnings.warn(
-        f"column {layout.named('timestamp')!r} is known as the time by its name, and is not read: {problem}; or name "
-        "the columns that are wanted",
+        f"column {layout.named('timestamp')!r} has a usual name of times, but is skipped: {problem}; or name the "
+        "columns to read",
         stacklevel=4,
     )
 
 
-def warn_of_dropped(layout: Any, n_dropped: int, n_left: int) -> None:
-    """Warn of the rows without an id that were left out."""
+def warn_of_dropped(layout: Any, n_dropped: int, n_remaining: int) -> None:
+    """Warn that rows without an id were dropped."""
     if n_dropped:
         names = " or no ".join(layout.named(role) for role in ("user", "item"))
         warnings.warn(
-            f"{layout.path}: {n_dropped:,} of {n_dropped + n_left:,} rows have no {names} and were dropped",
+            f"{layout.path}: {n_dropped:,} of {n_dropped + n_remaining:,} rows have no {names} and were dropped",
             stacklevel=4,
         )
 
 
 def check_float_ids(layout: Any, role: str, ids: Sequence[str]) -> None:
-    """Refuse ids that were rounded to floats before they were written, and warn of other floats."""
+    """Raise for ids that were rounded to floats before they were written, and warn about other floats."""
     letters = "\n".join(ids)
     if not any(mark in letters for mark in ".eE"):
         return
     if not all(_FLOAT.fullmatch(text) and float(text).is_integer() for text in ids):
         return
-    where = f"{layout.path}: column {layout.named(role)!r} ({role})"
-    way_on = "write the column as integers (Int64 in pandas)"
+    called = f"{layout.path}: column {layout.named(role)!r} ({role})"
+    advice = "write the column as integers (Int64 in pandas)"
     if large := next((text for text in ids if not _WHOLE.fullmatch(text) and abs(float(text)) >= 2.0**53), None):
-        raise ValueError(f"{where} has ids such as {large!r}, which floats do not hold exactly; {way_on}")
+        raise ValueError(f"{called} has ids such as {large!r}, which floats cannot represent exactly; {advice}")
     if written := next((text for text in ids if not _WHOLE.fullmatch(text)), None):
         warnings.warn(
-            f"{where} has ids such as {written!r}, which are text and not whole numbers; {way_on}", stacklevel=4
+            f"{called} has ids such as {written!r}, which are read as text, not as whole numbers; {advice}",
+            stacklevel=4,
         )

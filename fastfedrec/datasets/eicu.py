@@ -1,4 +1,4 @@
-"""Reader of the eICU Collaborative Research Database: how often each patient got each laboratory test and medicine."""
+"""Loader of the eICU Collaborative Research Database: counts of laboratory tests and medicines per patient."""
 
 import os
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ __all__ = ["load_eicu"]
 _STAY, _PATIENT, _HOSPITAL = "patientunitstayid", "uniquepid", "hospitalid"
 _CANCELLED, _DRUG, _INGREDIENTS = "drugordercancelled", "drugname", "drughiclseqno"
 _LAB = "labname"
-_WANTED = {name: Field(name, Kind.ID, "a whole number", low=0) for name in (_STAY, _HOSPITAL)}
-_WANTED |= {name: Field(name, Kind.TEXT, "text") for name in (_PATIENT, _LAB)}
-_WANTED |= {name: Field(name, Kind.TEXT, "text", optional=True) for name in (_CANCELLED, _DRUG, _INGREDIENTS)}
-_NAMED = 2**30  # code of the first medicine that is told by its name alone; those below are told by their ingredients
-_LOW = 2**32 - 1
-_PENDING = 2**21  # pairs that are counted together, so that memory follows the result and not the file
+_FIELDS = {name: Field(name, Kind.ID, "a whole number", low=0) for name in (_STAY, _HOSPITAL)}
+_FIELDS |= {name: Field(name, Kind.TEXT, "text") for name in (_PATIENT, _LAB)}
+_FIELDS |= {name: Field(name, Kind.TEXT, "text", optional=True) for name in (_CANCELLED, _DRUG, _INGREDIENTS)}
+_NAMED = 2**30  # first code of medicines without ingredients, which their name identifies
+_LOW = 2**32 - 1  # mask of the item's code in a key of a pair
+_PENDING = 2**21  # pairs that are counted at once; bounds the memory by the result and not by the file
 
 
 def load_eicu(
@@ -39,48 +39,49 @@ def load_eicu(
     item_ids: Column | None = None,
     unlisted: str = "error",
 ) -> Interactions:
-    """Read patients or stays x (laboratory tests + medicines) from eICU's own files, demo or full.
+    """Load counts of laboratory tests and medicines per patient or stay from the eICU files, demo or full.
 
-    An entry is how often a test was made or a medicine was ordered; cancelled orders do not count.  A medicine is its
-    ingredients (``drughiclseqno``) where the file knows them, else its name without regard to case; an order with
-    neither is left out.
+    A value is the number of times that a test was made or a medicine was ordered, without cancelled orders.  The
+    ingredients (``drughiclseqno``) identify a medicine, or if they are missing its name, regardless of case.  An order
+    without ingredients and name is dropped.
 
     Parameters
     ----------
     path : str or path-like
-        The folder that holds ``patient``, ``medication`` and ``lab``, each as ``.csv.gz`` or ``.csv``.
+        Path of the folder with ``patient``, ``medication`` and ``lab``, each as ``.csv.gz`` or ``.csv``.
     rows : {"patients", "stays"}
-        What a user is: a patient with all stays in intensive care, or one stay.
+        Meaning of a user: a patient with all stays in intensive care, or one stay.
     item_ids : array_like of str, or None
-        The whole catalogue, such as "lab glucose" and "medication 2812", as in `Interactions.from_arrays`; None takes
-        the tests and medicines that somebody had.
+        Complete catalogue with ids such as "lab glucose" and "medication 2812", see `Interactions.from_arrays`.  None
+        lists the tests and medicines of the data.
     unlisted : {"error", "drop"}
-        What becomes of entries whose item the catalogue does not list.
+        Treatment of an entry with an item that is not in the catalogue.
 
     Returns
     -------
     Interactions
-        Counts as values; every patient or stay of the file, those without any entry included.  User ids are
-        ``uniquepid`` or ``patientunitstayid``.
+        Interactions with counts as values, for every patient or stay of the file, including those without an entry.
+        User ids are ``uniquepid`` or ``patientunitstayid``.
 
-        User features: ``hospital``, the entity that holds the row; a patient of several belongs to the one of the first
-        stay in the file.  ``patient``, which for stays tells whose they are: the unit that a guarantee must protect.
+        The user feature ``hospital`` is the entity that holds the row.  A patient with several hospitals belongs to the
+        hospital of the first stay in the file.  The user feature ``patient`` is the patient of a stay, which is the
+        unit that a guarantee must protect.
 
-        Item ids are "lab glucose" or "medication 2812"; the item features ``kind`` ("lab", "medication") and ``name``
-        tell what they are, the latter by the first name in the file, empty where there is none.
+        Item ids are "lab glucose" or "medication 2812".  The item feature ``kind`` is "lab" or "medication".  The item
+        feature ``name`` is the first name in the file, or empty if the file has no name.
 
     Raises
     ------
     FileNotFoundError
-        Nothing at `path`, or a file is missing.
+        A missing folder, or a missing file.
     KeyError
-        A column is missing.
+        A missing column.
     ValueError
         A malformed file, or a stay that ``patient`` does not list.
 
     Notes
     -----
-    Files are read block by block, and counted as they are read: memory follows the number of different pairs.
+    Files are read and counted in blocks, so the memory depends on the number of distinct pairs.
 
     References
     ----------
@@ -96,16 +97,17 @@ def load_eicu(
     check_choice("rows", rows, ("patients", "stays"))
     folder = check_path("path", path)
     if not folder.is_dir():
-        raise FileNotFoundError(f"path {str(folder)!r} is no folder; pass the one with patient.csv.gz")
+        raise FileNotFoundError(f"path {str(folder)!r} is not a folder; pass the folder with patient.csv.gz")
     stays, user_ids, users, features = _read_users(folder, rows)
     labs = _count(folder, "lab", (_LAB,), stays, users)
     drugs = _count(folder, "medication", (_CANCELLED, _DRUG, _INGREDIENTS), stays, users)
-    found, item_features, columns = _name_items(labs, drugs)
+    data_ids, item_features, columns = _name_items(labs, drugs)
+    # Pairs of both tables get common column numbers before their counts are added.
     keys = np.concatenate([_with_columns(reader.keys, of) for reader, of in zip((labs, drugs), columns, strict=True)])
     keys, counts = _add_up(keys, np.concatenate([labs.counts, drugs.counts]))
-    listed = found if item_ids is None else axis_ids("item_ids", item_ids, None)
+    listed = data_ids if item_ids is None else axis_ids("item_ids", item_ids, None)
     if item_ids is not None:
-        keys, counts, item_features = _on_list(listed, unlisted, found, keys, counts, item_features)
+        keys, counts, item_features = _align_with_list(listed, unlisted, data_ids, keys, counts, item_features)
     return Interactions(
         np.searchsorted(keys >> 32, np.arange(len(user_ids) + 1)),
         (keys & _LOW).astype(np.int32),
@@ -121,15 +123,15 @@ def load_eicu(
 
 
 def _read_users(folder: Path, rows: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Stays in ascending order; user ids; the user's row of each stay; user features."""
+    """Return sorted stays, user ids, the user's row of each stay, and user features."""
     reader = _read(folder, "patient", (_STAY, _HOSPITAL, _PATIENT), _Reader)
     columns = dict(zip(reader.names, reader.columns(), strict=True))
     patients: Coded = columns[_PATIENT]
     names = np.array(patients.ids, dtype=np.str_)[patients.numbers]
     order = np.argsort(columns[_STAY], kind="stable")
     stays = columns[_STAY][order].astype(np.int64)
-    if (again := np.flatnonzero(np.diff(stays) == 0)).size:
-        raise ValueError(f"{_find(folder, 'patient')}: stay {stays[again[0]]} has a second row; remove one")
+    if (repeated := np.flatnonzero(np.diff(stays) == 0)).size:
+        raise ValueError(f"{_find(folder, 'patient')}: stay {stays[repeated[0]]} has a second row; remove one")
     hospitals = columns[_HOSPITAL].astype(np.int64)
     if rows == "stays":
         return stays, stays, np.arange(len(stays)), {"hospital": hospitals[order], "patient": names[order]}
@@ -141,27 +143,27 @@ def _read_users(folder: Path, rows: str) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 class _Reader(ColumnReader):
-    """Columns that know their names."""
+    """Reader of columns with names."""
 
     @property
     def names(self) -> list[str]:
-        return [self._fields[place].name for place in self._kept]
+        return [self._fields[position].name for position in self._read_positions]
 
 
 class _Counter(_Reader):
-    """Counts (user, item) pairs as they are read.
+    """Reader that counts user-item pairs block by block."""
 
-    A pair is one integer: the user's row above, the code of the item in the lower 32 bits.
-    """
+    # A pair is one integer: the user's row in the upper 32 bits, and the item's code in the lower 32 bits.
 
     def begin(self, stays: np.ndarray, users: np.ndarray) -> None:
         self._stays, self._users = stays, users
         self.keys = self.counts = np.zeros(0, dtype=np.int64)
         self._pending: list[np.ndarray] = []
-        self.first_names: dict[int, int] = {}  # by the code of ingredients, the number of the first name
+        self.first_names: dict[int, int] = {}  # code of ingredients -> number of the first name
 
-    def _keep(self, rows: list[np.ndarray]) -> None:
+    def _add_rows(self, rows: list[np.ndarray]) -> None:
         block = dict(zip(self.names, rows, strict=True))
+        # The minimum avoids an index beyond the last stay for unknown larger numbers.
         stays = np.searchsorted(self._stays, block[_STAY])
         known = self._stays[np.minimum(stays, len(self._stays) - 1)] == block[_STAY]
         if not known.all():
@@ -171,21 +173,23 @@ class _Counter(_Reader):
             )
         codes, counted = self._codes(block)
         self._pending.append((self._users[stays] << 32 | codes)[counted])
+        # Pending pairs are folded when they outnumber the distinct keys, so the total cost stays near linear.
         if sum(map(len, self._pending)) >= max(_PENDING, len(self.keys)):
             self.fold()
 
     def _codes(self, block: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """The code of the item of each row, and whether the row counts."""
+        """Return the item's code of each row, and a mask of the rows that count."""
         if _LAB in block:
             return block[_LAB].astype(np.int64), np.ones(len(block[_LAB]), dtype=bool)
         drugs, ingredients = block[_DRUG].astype(np.int64), block[_INGREDIENTS].astype(np.int64)
-        told, named = ingredients >= 0, drugs >= 0
-        yes = np.array([text == "Yes" for text in self.texts(_CANCELLED)] + [False])  # the last for none
-        counted = (told | named) & ~yes[np.maximum(block[_CANCELLED], -1)]
-        found, first = np.unique(ingredients[counted & told & named], return_index=True)
-        for code, drug in zip(found.tolist(), drugs[counted & told & named][first].tolist(), strict=True):
+        has_ingredients, has_name = ingredients >= 0, drugs >= 0  # a missing text has a negative number
+        is_yes = np.array([text == "Yes" for text in self.texts(_CANCELLED)] + [False])  # the last entry is for no text
+        counted = (has_ingredients | has_name) & ~is_yes[np.maximum(block[_CANCELLED], -1)]
+        has_both = counted & has_ingredients & has_name
+        codes, first = np.unique(ingredients[has_both], return_index=True)
+        for code, drug in zip(codes.tolist(), drugs[has_both][first].tolist(), strict=True):
             self.first_names.setdefault(code, drug)
-        return np.where(told, ingredients, _NAMED + drugs), counted
+        return np.where(has_ingredients, ingredients, _NAMED + drugs), counted
 
     def fold(self) -> None:
         keys = np.concatenate([self.keys, *self._pending])
@@ -194,14 +198,15 @@ class _Counter(_Reader):
         self._pending.clear()
 
     def texts(self, column: str) -> list[str]:
-        """The distinct texts of a column."""
-        return list(self._numbering[self._kept[self.names.index(column)]])
+        """Return the distinct texts of a column."""
+        return list(self._numbering[self._read_positions[self.names.index(column)]])
 
 
 def _add_up(keys: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct keys in ascending order, and the sum of the counts of each."""
+    """Return distinct keys in ascending order, and the sum of the counts of each key."""
     order = np.argsort(keys, kind="stable")
     keys, counts = keys[order], counts[order]
+    # Keys are at least 0, so the prepended -1 starts the first run.
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     return keys[starts], np.add.reduceat(counts, starts) if len(starts) else counts
 
@@ -216,9 +221,9 @@ def _count(folder: Path, table: str, columns: Sequence[str], stays: np.ndarray, 
 
 
 def _name_items(labs: _Counter, drugs: _Counter) -> tuple[np.ndarray, dict[str, np.ndarray], list[dict[int, int]]]:
-    """Item ids in order, item features, and by table the column of each code."""
+    """Return sorted item ids, item features, and for each table a mapping from codes to columns."""
     tests, names, ingredients = labs.texts(_LAB), drugs.texts(_DRUG), drugs.texts(_INGREDIENTS)
-    tables: list[dict[int, tuple[str, str, str]]] = [{}, {}]  # by code: id, kind, name
+    tables: list[dict[int, tuple[str, str, str]]] = [{}, {}]  # code -> (id, kind, name)
     for code in np.unique(labs.keys & _LOW).tolist():
         tables[0][code] = (f"lab {tests[code]}", "lab", tests[code])
     for code in np.unique(drugs.keys & _LOW).tolist():
@@ -228,6 +233,7 @@ def _name_items(labs: _Counter, drugs: _Counter) -> tuple[np.ndarray, dict[str, 
         else:
             first = drugs.first_names.get(code)
             tables[1][code] = (f"medication {ingredients[code]}", "medication", "" if first is None else names[first])
+    # The reversed order keeps the first name in the file for an item id that several codes share.
     items = {item[0]: item for table in tables for item in reversed(table.values())}
     order = sorted(items)
     column = {item: n for n, item in enumerate(order)}
@@ -236,35 +242,35 @@ def _name_items(labs: _Counter, drugs: _Counter) -> tuple[np.ndarray, dict[str, 
 
 
 def _with_columns(keys: np.ndarray, column_of: dict[int, int]) -> np.ndarray:
-    """Pairs of a user and a code as pairs of a user and a column."""
+    """Replace the item's code by its column in keys of pairs."""
     codes = np.array(sorted(column_of), dtype=np.int64)
     columns = np.array([column_of[code] for code in codes.tolist()], dtype=np.int64)
     return keys & ~_LOW | columns[np.searchsorted(codes, keys & _LOW)] if len(keys) else keys
 
 
-def _on_list(
+def _align_with_list(
     listed: np.ndarray,
     unlisted: str,
-    found: np.ndarray,
+    data_ids: np.ndarray,
     keys: np.ndarray,
     counts: np.ndarray,
     features: dict[str, np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Pairs, counts and features on a catalogue that is given."""
+    """Return pairs, counts and features on a given catalogue."""
     check_choice("unlisted", unlisted, UNLISTED)
-    check_kinds("item_ids", listed, found, of="the items")
-    places = IdIndex("item", listed).find(found)
-    if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
+    check_kinds("item_ids", listed, data_ids, of="the items")
+    list_positions = IdIndex("item", listed).find(data_ids)
+    if unlisted == "error" and (absent := np.flatnonzero(list_positions < 0)).size:
         raise ValueError(
-            f"item_ids does not list {found[absent[0]].item()!r}, an item of the data ({len(absent)} in all); list it, "
-            "or pass unlisted='drop'"
+            f"item_ids must list all items of the data, but {data_ids[absent[0]].item()!r} is missing "
+            f"({len(absent)} in all); add them, or pass unlisted='drop'"
         )
-    columns = places[keys & _LOW]
-    kept = columns >= 0
-    keys, counts = _add_up(keys[kept] & ~_LOW | columns[kept], counts[kept])
+    columns = list_positions[keys & _LOW]
+    is_listed = columns >= 0
+    keys, counts = _add_up(keys[is_listed] & ~_LOW | columns[is_listed], counts[is_listed])
     kinds = {"kind": np.array([str(item).partition(" ")[0] for item in listed.tolist()], dtype=np.str_)}
-    names = np.zeros(len(listed), dtype=features["name"].dtype)  # empty where nobody had it
-    names[places[places >= 0]] = features["name"][places >= 0]
+    names = np.zeros(len(listed), dtype=features["name"].dtype)  # empty for items without an entry
+    names[list_positions[list_positions >= 0]] = features["name"][list_positions >= 0]
     return keys, counts, kinds | {"name": names}
 
 
@@ -275,17 +281,17 @@ def _find(folder: Path, table: str) -> Path:
     for name in (f"{table}.csv.gz", f"{table}.csv"):
         if (folder / name).is_file():
             return folder / name
-    raise FileNotFoundError(f"{folder / table}.csv.gz is missing (or .csv); download the database again")
+    raise FileNotFoundError(f"{folder / table}.csv.gz (or .csv) is missing; download the database again")
 
 
-def _read(folder: Path, table: str, wanted: Sequence[str], kind: Any, *begin: np.ndarray) -> Any:
-    """Read these columns of a table to its end."""
+def _read(folder: Path, table: str, columns: Sequence[str], kind: Any, *begin: np.ndarray) -> Any:
+    """Read columns of a table with a reader of type `kind`."""
     path = _find(folder, table)
     names = table_columns(path)
-    for column in wanted:
+    for column in columns:
         if column not in names:
             raise KeyError(f"{path} must have the column {column!r}, got {show_names(names)}")
-    fields = [_WANTED[name] if name in wanted else Field(name) for name in names]
+    fields = [_FIELDS[name] if name in columns else Field(name) for name in names]
     reader = kind(fields, ",", quotes=True)
     if begin:
         reader.begin(*begin)

@@ -1,4 +1,4 @@
-"""Member files of a data set, in a folder or inside a zip, and what to say of those that cannot be read."""
+"""Files of a data set in a folder or a zip, and error messages for files that cannot be read."""
 
 import gzip
 import re
@@ -14,7 +14,7 @@ __all__ = ["Files", "other_kind", "reading_parquet", "refuse", "unpacking"]
 
 
 _TO_CSV = "save it as CSV, with pandas for example"
-#: Files that are neither text nor Parquet, by their first bytes: what they are, and the way on.
+#: Files that are neither text nor Parquet, by their first bytes: the kind of file and the remedy.
 _KINDS = {
     b"PK\x03\x04": ("a zip", "unpack it first"),
     b"BZh": ("bzip2", "unpack it first"),
@@ -33,25 +33,13 @@ _KINDS = {
     b"MATLAB 5.0": ("a MATLAB file", "read it with scipy.io.loadmat, and use Interactions.from_scipy"),
     b"RDX": ("data of R", "save them as CSV, with write.csv for example"),
     b"X\n\0\0\0": ("data of R", "save them as CSV, with write.csv for example"),
-    b"PAR1": ("Parquet", "unpack it first where it is packed, and read it with load_table"),
+    b"PAR1": ("Parquet", "unpack it first if it is compressed, and read it with load_table"),
 }
 
 
 def other_kind(path: Path, start: bytes = b"") -> str | None:
-    """Describe a file that is neither text nor Parquet.
-
-    Parameters
-    ----------
-    path : Path
-        A file.
-    start : bytes
-        Its first bytes, where they are known or were packed.
-
-    Returns
-    -------
-    str or None
-        Its kind and the way on; None where it may be text.
-    """
+    """Return the kind of a file that is neither text nor Parquet and the remedy, or None for possible text."""
+    # `start` is given if the first bytes are already read, or are uncompressed ones.
     if not start:
         with open(path, "rb") as file:
             start = file.read(512)
@@ -69,17 +57,17 @@ def other_kind(path: Path, start: bytes = b"") -> str | None:
     if start[257:262] == b"ustar":
         return "a tar archive; unpack it first"
     if re.match(rb"\s*<(!doctype html|html)", start, re.IGNORECASE):
-        return "a page of HTML; download the data instead of the page"
+        return "an HTML page; download the data instead of the page"
     kind = next((kind for mark, kind in _KINDS.items() if start.startswith(mark)), None)
     return None if kind is None else "; ".join(kind)
 
 
 class Files:
-    """The member files of a zip, or of a folder and the folders in it, by their place relative to `path`."""
+    """Files of a zip, or of a folder and its direct subfolders, by their path relative to `path`."""
 
-    def __init__(self, path: Path, what: str):
+    def __init__(self, path: Path, description: str):
         if not path.exists():
-            raise FileNotFoundError(f"path {str(path)!r} does not exist; pass the {what} or its unpacked folder")
+            raise FileNotFoundError(f"path {str(path)!r} does not exist; pass the {description} or its unpacked folder")
         self.path = path
         self._in_zip = not path.is_dir()
         if self._in_zip:
@@ -90,18 +78,18 @@ class Files:
                 with zipfile.ZipFile(path) as archive:
                     self.members = [PurePosixPath(name) for name in archive.namelist()]
             except zipfile.BadZipFile as error:
-                raise ValueError(f"path {str(path)!r} is no readable zip ({error}); download it again") from error
+                raise ValueError(f"path {str(path)!r} is not a readable zip ({error}); download it again") from error
         else:
-            found = (*path.glob("*"), *path.glob("*/*"))
-            self.members = [PurePosixPath(file.relative_to(path).as_posix()) for file in found]
+            paths = (*path.glob("*"), *path.glob("*/*"))
+            self.members = [PurePosixPath(file.relative_to(path).as_posix()) for file in paths]
 
     def name(self, member: PurePosixPath) -> str:
-        """What messages call it."""
+        """Return the name of a file in error messages."""
         return f"{self.path}: {member}" if self._in_zip else str(self.path / member)
 
     @contextmanager
     def open(self, member: PurePosixPath) -> Iterator[IO[bytes]]:
-        """Open one member for reading."""
+        """Open a file for reading."""
         with ExitStack() as stack, unpacking(self.name(member)):
             try:
                 if self._in_zip:
@@ -112,29 +100,26 @@ class Files:
             except (KeyError, FileNotFoundError):
                 missing = f"{self.name(member)} is missing; unpack or download the data again"
                 raise FileNotFoundError(missing) from None
-            except (
-                NotImplementedError,
-                RuntimeError,
-            ) as error:  # packed by a method, or locked, as zipfile cannot read
+            except (NotImplementedError, RuntimeError) as error:  # unsupported compression, or an encrypted file
                 raise zipfile.BadZipFile(str(error)) from error
             yield stream
 
     def read_text(self, member: PurePosixPath, encoding: str) -> str:
-        """All of a small member, with plain line ends, the last line's included."""
+        """Return the text of a small file, in which each line ends with a line feed."""
         with self.open(member) as stream:
             data = stream.read()
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError as error:
             line = data.count(b"\n", 0, error.start) + 1
-            refuse(self.name(member), line, f"not {encoding} text ({error.reason}); download the data again")
+            refuse(self.name(member), line, f"the file is not {encoding} text ({error.reason}); download it again")
         text = text.removeprefix("\ufeff").replace("\r\n", "\n")
         return text if text.endswith("\n") or not text else text + "\n"
 
 
 @contextmanager
 def unpacking(name: str) -> Iterator[None]:
-    """Tell damage that shows while a file is read as such."""
+    """Raise a ValueError with the file's name for damage that shows during reading."""
     try:
         yield
     except (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
@@ -143,7 +128,7 @@ def unpacking(name: str) -> Iterator[None]:
 
 @contextmanager
 def reading_parquet(path: Path) -> Iterator[None]:
-    """Name the file where a library tells of damage in its own way."""
+    """Raise a ValueError with the file's name for any error of the library that reads Parquet."""
     try:
         yield
     except (ImportError, FileNotFoundError):
@@ -154,5 +139,5 @@ def reading_parquet(path: Path) -> Iterator[None]:
 
 
 def refuse(name: str, line: int, reason: str) -> NoReturn:
-    """Raise for one line of a file."""
+    """Raise a ValueError for a line of a file."""
     raise ValueError(f"{name}, line {line}: {reason}")

@@ -1,4 +1,4 @@
-"""Reader of the Frappe log: which app was used by whom, and in which context, with a row for each entry."""
+"""Loader of the Frappe log of app usage, with one row per use and its context."""
 
 import os
 from pathlib import PurePosixPath
@@ -18,7 +18,7 @@ __all__ = ["load_frappe"]
 
 _NAME = "frappe.csv"
 _CONTEXTS = ("daytime", "weekday", "isweekend", "homework", "weather", "country", "city")
-_WORD = "a word"
+_WORD = "a word"  # description of a text field in error messages
 _FIELDS = tuple(
     Field(name, Kind.ID, "a whole number", low=0) if name in ("user", "item") else Field(name, Kind.TEXT, _WORD)
     for name in (
@@ -33,32 +33,32 @@ def load_frappe(
     item_ids: Column | None = None,
     unlisted: str = "error",
 ) -> InteractionLog:
-    """Read Frappe, a log of the use of mobile apps with seven columns of context.
+    """Load Frappe, a log of the use of mobile apps with seven columns of context.
 
-    Every entry of the log counts as one use.  The column ``cnt``, which sums up uses of an app, is left out: a model
-    that sees it is told the answer.
+    Every entry of the log counts as one use.  The column ``cnt``, a count of the uses of an app, is dropped, because it
+    reveals the values that a model predicts.
 
     Parameters
     ----------
     path : str or path-like
-        ``frappe.csv`` (tab separated, 11 columns), or a zip or folder that holds it.
+        Path of ``frappe.csv`` (tab separated, 11 columns), or of a zip or folder with this file.
     item_ids : array_like or None
-        The whole catalogue, as in `Interactions.from_arrays`; None takes the apps of the log.
+        Complete catalogue, see `Interactions.from_arrays`; None lists the apps of the log.
     unlisted : {"error", "drop"}
-        What becomes of an entry whose app the catalogue does not list.
+        Treatment of an entry with an app that is not in the catalogue.
 
     Returns
     -------
     InteractionLog
-        `contexts` has ``daytime``, ``weekday``, ``isweekend``, ``homework``, ``weather``, ``country`` and ``city``, as
-        strings; the items of `interactions` have the feature ``cost`` ("free" or "paid").
+        Log with the `contexts` ``daytime``, ``weekday``, ``isweekend``, ``homework``, ``weather``, ``country`` and
+        ``city``, all strings.  The items of `interactions` have the feature ``cost`` ("free" or "paid").
 
     Raises
     ------
     FileNotFoundError
-        Nothing at `path`, or no ``frappe.csv`` in it.
+        A missing path, or a path without ``frappe.csv``.
     ValueError
-        A malformed file, or an app with two costs; the file, line and reason are named.
+        A malformed file, or an app with two costs.  The message names the file, the line and the reason.
 
     References
     ----------
@@ -76,19 +76,19 @@ def load_frappe(
     """
     path = check_path("path", path)
     files = Files(path.absolute().parent if path.name == _NAME and path.is_file() else path, _NAME)
-    found = sorted(member for member in files.members if member.name == _NAME)
+    members = sorted(member for member in files.members if member.name == _NAME)
     if path.name == _NAME and path.is_file():
-        found = [PurePosixPath(_NAME)]
-    if len(found) != 1:
-        raise FileNotFoundError(f"path {str(path)!r} must hold one {_NAME}, got {len(found)} of them; pass the file")
-    member = found[0]
+        members = [PurePosixPath(_NAME)]
+    if len(members) != 1:
+        raise FileNotFoundError(f"path {str(path)!r} must hold one {_NAME}, got {len(members)} of them; pass the file")
+    member = members[0]
     name = files.name(member)
     reader = ColumnReader(_FIELDS, "\t")
     header = "\t".join(field.name for field in _FIELDS)
     with files.open(member) as stream:
         first = stream.readline().decode("utf-8-sig", errors="replace").rstrip("\r\n")
         if first != header:
-            refuse(name, 1, f"expected the header {header!r}, got {first[:80]!r}")
+            refuse(name, 1, f"expected the header {header!r}, got {first[:80]!r}; download the file again")
         reader.read(stream, name, first_line=2)
     columns = dict(zip((field.name for field in _FIELDS), reader.columns(), strict=True))
     users, items = (columns[role].astype(np.int64) for role in ("user", "item"))
@@ -102,15 +102,16 @@ def _texts(column: Coded) -> np.ndarray:
     return np.array(column.ids, dtype=np.str_)[column.numbers]
 
 
-def _item_column(name: str, what: str, data: Interactions, items: np.ndarray, texts: np.ndarray) -> np.ndarray:
-    """One entry an item; the log repeats it with every use."""
+def _item_column(name: str, feature: str, data: Interactions, items: np.ndarray, texts: np.ndarray) -> np.ndarray:
+    """Return one entry per item, from a log that repeats the entry with every use."""
     rows = find_rows("item", data.item_ids, items)
-    entries = np.flatnonzero(rows >= 0)  # of apps that are listed
+    entries = np.flatnonzero(rows >= 0)  # entries with a listed app
     rows = rows[entries]
-    column = np.zeros(data.n_items, dtype=texts.dtype)  # empty text where nobody has used the app
+    column = np.zeros(data.n_items, dtype=texts.dtype)  # the text is empty for an app without use
     column[rows] = texts[entries]
-    if (other := np.flatnonzero(column[rows] != texts[entries])).size:
-        row = int(entries[other[0]])
-        here, elsewhere = str(texts[row]), str(column[rows[other[0]]])
-        refuse(name, row + 2, f"item {items[row]} has {what} {here!r} here and {elsewhere!r} elsewhere")
+    if (conflicts := np.flatnonzero(column[rows] != texts[entries])).size:
+        row = int(entries[conflicts[0]])
+        text, other_text = str(texts[row]), str(column[rows[conflicts[0]]])
+        # Line 1 is the header, so row 0 is in line 2.
+        refuse(name, row + 2, f"item {items[row]} must have one {feature}, got {text!r} and {other_text!r}")
     return column

@@ -1,4 +1,4 @@
-"""Generated interactions that look like public data sets, at any size (docs/explanation/datasets/generator.md)."""
+"""Generator of interactions that imitate public data sets (docs/explanation/datasets/generator.md)."""
 
 import numpy as np
 
@@ -15,6 +15,7 @@ __all__ = ["PRESET_NAMES", "generate_implicit"]
 PRESET_NAMES = tuple(PRESETS)
 
 _PURPOSES = ("taste", "draw", "race", "rating")
+# The kernel takes these empty tables if no ratings are requested.
 _NO_RATINGS = RatingTables(
     np.empty(0, np.float32),
     np.empty((0, 0), np.float32),
@@ -38,48 +39,50 @@ def generate_implicit(
 ) -> Interactions:
     """Generate interactions with the activity, popularity and low-rank structure of a public data set.
 
-    Items are drawn without repetition, each user's in Plackett-Luce order, from a mixture of topics: 64 broad ones for
-    MovieLens, up to several hundred narrow ones for the other presets.  These are **not** reproduced: drift over time,
-    sessions and new items; MovieLens 100K (neighbour and factor models score .06 to .09 too low); the single most
-    popular item of MovieLens, which is about 10% too rare; the singular values beyond the 32nd, which decay too fast.
+    The items of each user are drawn without repetition in Plackett-Luce order from a mixture of topics: 64 broad topics
+    for MovieLens, up to several hundred narrow topics for the other presets.
+
+    The generator does **not** reproduce drift over time, sessions and new items.  It does not reproduce MovieLens 100K
+    either, for which neighbour and factor models score .06 to .09 too low.  The most popular item of MovieLens is about
+    10% too rare.  The singular values beyond the 32nd decay too fast.
 
     Parameters
     ----------
     n_users : int or None
-        Users of the whole data set.  None takes the preset's number.
+        Number of users of the whole data set.  None takes the preset's number.
     n_items : int or None
-        At least ``shortest / 0.65`` of the preset, because a user holds at most 65% of the items.  None takes the
-        preset's number.
+        Number of items, at least ``shortest / 0.65`` of the preset, because a user has at most 65% of the items.  None
+        takes the preset's number.
     key : Key
-        Names the data set: every draw comes from it, and each user's from streams of that user alone.
+        Key of the data set.  All draws depend on it, and each user's draws come from streams of that user.
     preset : {"movielens-1m", "movielens-20m", "check-ins", "purchases", "catalogue"}
-        The data to imitate; see Notes.
+        Data set to imitate, see Notes.
     ratings : bool
-        Whether to give ratings 1 to 5 as values, in MovieLens 1M's proportions.
+        Whether to draw ratings from 1 to 5 as values, with the proportions of MovieLens 1M.
     timestamps : bool
-        Whether to give the order in which a user's items were drawn, from 0, as timestamps; 8 more bytes an
-        interaction.
+        Whether to store the order of a user's draws, from 0, as timestamps; this takes 8 more bytes per interaction.
     mean_interactions : float or None
-        Items of a user, on average; None takes the preset's.  The fewest and the most that a user may hold stay.
+        Mean number of items per user; None takes the preset's mean.  The minimum and the maximum per user are
+        unchanged.
     users : range or None
-        Make only these users, bit for bit as they stand in the whole; None makes all.
+        Rows of the users to generate, with the same bits as in the whole data set; None generates all users.
     n_threads : int
-        0 for all processors; the result does not depend on it.
+        Number of threads; 0 uses all processors.  The result does not depend on it.
 
     Returns
     -------
     Interactions
-        Users numbered as in the whole, both in `user_ids` and in `global_user_ids`; items 0 to ``n_items - 1``,
-        including any that no user holds.
+        Interactions with the user numbers of the whole data set in `user_ids` and `global_user_ids`.  Items are
+        numbered from 0 to ``n_items - 1``, including items without a user.
 
     Raises
     ------
     ValueError
-        Too few items for the preset, a mean that its activity cannot have, or `users` outside the whole.
+        Too few items for the preset, a mean that the preset's activity cannot have, or `users` outside of the data set.
 
     Notes
     -----
-    A user of each preset holds at least `shortest` items:
+    A user of a preset has at least `shortest` items:
 
     =============  =======  =======  ========  ====  ==========================================================
     preset         n_users  n_items  shortest  mean  items when `n_items` differs
@@ -91,8 +94,8 @@ def generate_implicit(
     catalogue       70,679   24,915         5  11.8  a random subset of the products
     =============  =======  =======  ========  ====  ==========================================================
 
-    Rows of the last three are short and informative: neighbours predict far better than in MovieLens.  Drawing fewer
-    items of a MovieLens preset (`mean_interactions`) does not give such rows.
+    Rows of the last three presets are short and informative: neighbours predict far better than in MovieLens.  A
+    smaller `mean_interactions` of a MovieLens preset does not give such rows.
 
     Examples
     --------
@@ -107,25 +110,26 @@ def generate_implicit(
     >>> generate_implicit(key=Key.from_seed(1), preset="check-ins").shape
     (14066, 1000)
     """
-    chosen = PRESETS[check_choice("preset", preset, PRESETS)]
-    n_users = chosen.n_users if n_users is None else check_integer("n_users", n_users, low=1, high=2**31 - 1)
-    n_items = chosen.n_items if n_items is None else check_integer("n_items", n_items, low=1, high=2**31 - 1)
-    if int(MAX_LENGTH_SHARE * n_items) < chosen.shortest:
+    settings = PRESETS[check_choice("preset", preset, PRESETS)]
+    n_users = settings.n_users if n_users is None else check_integer("n_users", n_users, low=1, high=2**31 - 1)
+    n_items = settings.n_items if n_items is None else check_integer("n_items", n_items, low=1, high=2**31 - 1)
+    if int(MAX_LENGTH_SHARE * n_items) < settings.shortest:
         raise ValueError(
-            f"n_items must be at least {chosen.fewest_items} for preset {preset!r}, got {n_items}: every user holds at "
-            f"least {chosen.shortest} items and at most {MAX_LENGTH_SHARE:.0%} of them"
+            f"n_items must be at least {settings.fewest_items} for preset {preset!r}, got {n_items}; every user has at "
+            f"least {settings.shortest} items and at most {MAX_LENGTH_SHARE:.0%} of all items"
         )
     check_instance("key", key, Key, "use Key.from_seed(n)")
     ratings, timestamps = check_flag("ratings", ratings), check_flag("timestamps", timestamps)
     if mean_interactions is not None:
-        chosen = with_mean(chosen, n_items, check_real("mean_interactions", mean_interactions))
+        settings = with_mean(settings, n_items, check_real("mean_interactions", mean_interactions))
     users = _check_users(users, n_users)
     threads = resolve_n_threads(n_threads)
 
-    tables = build_tables(chosen, n_items, key, ratings, threads)
+    tables = build_tables(settings, n_items, key, ratings, threads)
+    # The number of items of each user is drawn first, because it determines the memory of the rows.
     lengths = np.empty(len(users), dtype=np.int64)
     _kernel.draw_lengths(
-        tables.thresholds, key.subkey("datasets.generate.activity"), lengths, users.start, chosen.shortest, threads
+        tables.thresholds, key.subkey("datasets.generate.activity"), lengths, users.start, settings.shortest, threads
     )
     indptr = np.zeros(len(users) + 1, dtype=np.int64)
     np.cumsum(lengths, out=indptr[1:])
@@ -140,13 +144,14 @@ def generate_implicit(
         rating_tables.log_mean_weights, rating_tables.scales,
         np.stack([key.subkey(f"datasets.generate.{purpose}") for purpose in _PURPOSES]),
         indices, order, values, failed,
-        users.start, chosen.topic_noise, chosen.activity_tilt, chosen.gamma, tables.median, BUDGET, threads,
+        users.start, settings.topic_noise, settings.activity_tilt, settings.gamma, tables.median, BUDGET, threads,
     )  # fmt: skip
     if failed.any():
-        raise MemoryError(f"no memory for the work space of {threads} threads at {n_items} items; use fewer threads")
+        raise MemoryError(f"work space for {threads} threads at {n_items} items exceeds the memory; use fewer threads")
+    # A part of the users has the same ids and random streams as in the whole data set.
     numbers = np.arange(users.start, users.stop, dtype=np.int64)
     for array in (indptr, indices, order, values, numbers):
-        array.flags.writeable = False  # Interactions copies what somebody could still write to
+        array.flags.writeable = False  # `Interactions` copies writable arrays
     return Interactions(
         indptr,
         indices,

@@ -1,4 +1,4 @@
-"""Generated counts: a Poisson draw in every cell, with rates from few factors."""
+"""Generator of counts: a Poisson draw for every user and item, with rates from a low-rank model."""
 
 from dataclasses import dataclass
 
@@ -13,27 +13,27 @@ from fastfedrec.data.interactions import Interactions
 
 __all__ = ["PoissonCounts", "generate_counts"]
 
-_LAWS = ("normal", "gamma")
-_N_FACTORS = {"normal": 100, "gamma": 10}
-_BLOCK_CELLS = 2**22
+_DISTRIBUTIONS = ("normal", "gamma")
+_N_FACTORS = {"normal": 100, "gamma": 10}  # defaults
+_BLOCK_CELLS = 2**22  # cells of the users x items matrix that are drawn at once; bounds the memory
 
 
 @dataclass(frozen=True)
 class PoissonCounts:
-    """Counts, and the rates that they were drawn with.
+    """Poisson counts, and the factors of their rates.
 
     Parameters
     ----------
     interactions : Interactions
-        Counts of at least 1 as values; each user's entity is the user feature ``entity``.
+        Interactions with counts of at least 1 as values; the user feature ``entity`` is the entity of each user.
     user_factors, item_factors : ndarray of shape (n_users, n_factors) and (n_items, n_factors), float64
-        What gave the rates.
+        Factors of the rates.
     law : {"normal", "gamma"}
-        How.
+        Distribution of the factors, see `generate_counts`.
 
     See Also
     --------
-    generate_counts : Makes one.
+    generate_counts : Draw counts.
     """
 
     interactions: Interactions
@@ -42,17 +42,17 @@ class PoissonCounts:
     law: str
 
     def rates(self, rows: slice | np.ndarray) -> NDArray[np.float64]:
-        """The mean of each cell.
+        """Return the Poisson rate of each count.
 
         Parameters
         ----------
         rows : slice or ndarray
-            Of the users.
+            Rows of the users.
 
         Returns
         -------
         ndarray of shape (n_rows, n_items), float64
-            What the best prediction of a count would be.
+            Rates, which are the means of the counts and so the best predictions.
         """
         return _rates(self.user_factors[rows], self.item_factors, self.law)
 
@@ -66,27 +66,28 @@ def generate_counts(
     n_factors: int | None = None,
     n_entities: int = 10,
 ) -> PoissonCounts:
-    """Draw a Poisson count for every user and item, as the paper on private prototypes does, or with more structure.
+    """Draw a Poisson count for every user and item, as in the paper on private prototypes or with more structure.
 
     Parameters
     ----------
     n_users, n_items : int
-        The paper has 100,000 and 500.
+        Number of users and of items; the paper has 100,000 and 500.
     key : Key
-        Names the data set; each user's draws come from streams of that user alone.
+        Key of the data set; each user's draws come from streams of that user.
     law : {"normal", "gamma"}
-        "normal": rates exp(u'v), u and v standard normal and scaled to length 1.  With the paper's 100 factors nearly
-        all rates lie within 1 +- 0.3 (standard deviation 0.1): there is next to nothing to be learnt.  "gamma": rates
-        u'v / n_factors with Gamma(1, 1) entries, so of mean 1 and standard deviation sqrt(3 / n_factors).
+        Distribution of the factors.  "normal": rates are exp(u'v), where u and v are standard normal and scaled to
+        length 1.  With the paper's 100 factors nearly all rates are within 1 +- 0.3 (standard deviation 0.1), so the
+        data have almost no structure.  "gamma": rates are u'v / n_factors with Gamma(1, 1) entries, so their mean is 1
+        and their standard deviation is sqrt(3 / n_factors).
     n_factors : int or None
-        None is 100 ("normal") or 10 ("gamma").
+        Number of factors; None is 100 ("normal") or 10 ("gamma").
     n_entities : int
-        Users are dealt out in turn.
+        Number of entities, from 1 to `n_users`; user i belongs to entity ``i % n_entities``.
 
     Returns
     -------
     PoissonCounts
-        With the rates, to tell the error against the mean from the memory of the noise.
+        Counts with their rates, so that an error can be measured against the rates instead of the noisy counts.
 
     References
     ----------
@@ -103,7 +104,7 @@ def generate_counts(
     """
     n_users = check_integer("n_users", n_users, low=1, high=2**31 - 1)
     n_items = check_integer("n_items", n_items, low=1, high=2**31 - 1)
-    check_choice("law", law, _LAWS)
+    check_choice("law", law, _DISTRIBUTIONS)
     n_factors = _N_FACTORS[law] if n_factors is None else check_integer("n_factors", n_factors, low=1, high=2**16)
     n_entities = check_integer("n_entities", n_entities, low=1, high=n_users)
     check_instance("key", key, Key, "use Key.from_seed(n)")
@@ -111,18 +112,19 @@ def generate_counts(
     user_factors = _factors(key, "datasets.generate_counts.users", users, n_factors, law)
     item_factors = _factors(key, "datasets.generate_counts.items", np.arange(n_items, dtype=np.uint64), n_factors, law)
     lengths, columns, counts = [], [], []
+    # Blocks of users bound the memory of the dense rates.
     step = max(1, _BLOCK_CELLS // n_items)
     for start in range(0, n_users, step):
         rows = slice(start, start + step)
         words = key.words_by_user("datasets.generate_counts.counts", users[rows], size=n_items)
         block = _poisson(_rates(user_factors[rows], item_factors, law), as_uniform(words))
-        found = block > 0
-        lengths.append(found.sum(axis=1))
-        columns.append(np.nonzero(found)[1].astype(np.int32))
-        counts.append(block[found].astype(np.float32))
+        is_positive = block > 0
+        lengths.append(is_positive.sum(axis=1))
+        columns.append(np.nonzero(is_positive)[1].astype(np.int32))
+        counts.append(block[is_positive].astype(np.float32))
     arrays = np.concatenate([[0], *lengths]).cumsum(), np.concatenate(columns), np.concatenate(counts)
     for array in arrays:
-        array.flags.writeable = False  # Interactions copies what somebody could still write to
+        array.flags.writeable = False  # `Interactions` copies writable arrays
     data = Interactions(
         *arrays, None, np.arange(n_users), np.arange(n_items), users,
         user_features={"entity": np.arange(n_users) % n_entities},
@@ -147,7 +149,8 @@ def _rates(user_factors: np.ndarray, item_factors: np.ndarray, law: str) -> np.n
 
 
 def _poisson(rates: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """The inverse distribution function, for all cells at once: 1 for each value whose P(X <= value) is below."""
+    """Return Poisson quantiles: the number of values k with P(X <= k) below the uniform number, for all cells."""
+    # `weight` is P(X = value), and `below` is the sum P(X <= value).
     weight = np.exp(-rates)
     below, counts = weight.copy(), np.zeros(rates.shape, dtype=np.int32)
     open_ = uniform > below
@@ -156,7 +159,8 @@ def _poisson(rates: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         value += 1
         counts += open_
         weight *= rates / value
-        # Beyond the rate, terms too small to move the sum never will: a uniform above the sum as rounded ends there.
+        # Above the rate the terms decrease.  Once a term does not change the rounded sum, no later term does, so a
+        # uniform number above the sum stops here.
         open_ &= (below + weight > below) | (value < rates)
         below += weight
         open_ &= uniform > below

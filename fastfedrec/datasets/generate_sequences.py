@@ -1,4 +1,4 @@
-"""Generated sequences: users who stay with a topic for a while, and then go on to the next one."""
+"""Generator of sequences from a Markov chain over topics."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from fastfedrec.data.interactions import Interactions
 
 __all__ = ["generate_sequences"]
 
-_BLOCK_CELLS = 2**22
+_BLOCK_CELLS = 2**22  # cells of the users x items matrix that are drawn at once; bounds the memory
 
 
 def generate_sequences(
@@ -22,40 +22,41 @@ def generate_sequences(
     stay: float = 0.9,
     popularity: float = 0.5,
 ) -> Interactions:
-    """Draw users' items in an order that tells something: a Markov chain over topics, and items within a topic.
+    """Draw sequences of items with an informative order, from a Markov chain over topics.
 
-    A user starts at a random topic.  Each next item is of the same topic with probability `stay`, else of the topic
-    that follows it, the first after the last.  Within a topic items are drawn without repetition, with weights that
-    fall with their rank.  There is no taste beyond that: in the long run all users are alike, so what a model knows
-    beyond popularity comes from which items are near each other in time.  It is for tests of what learns from order;
-    unlike `generate_implicit` it imitates no data.
+    A user starts at a random topic.  The next item has the same topic with probability `stay`, otherwise the following
+    topic; the first topic follows the last.  Within a topic items are drawn without repetition, with weights that
+    decrease with their rank.  Users have no other preferences and are equal in the long run.  Beyond popularity, a
+    model can only learn which items are close in time.  The data test models of sequences; unlike `generate_implicit`
+    they do not imitate a data set.
 
     Parameters
     ----------
     n_users : int
-        At least 1.
+        Number of users, at least 1.
     n_items : int
-        A multiple of `n_topics`; item j is of topic ``j % n_topics``, and has rank ``j // n_topics`` there.
+        Number of items, a multiple of `n_topics`.  Item j has topic ``j % n_topics`` and rank ``j // n_topics`` in it.
     key : Key
-        Names the data set; each user's draws come from streams of that user alone.
+        Key of the data set; each user's draws come from streams of that user.
     n_topics : int
-        At least 2.
+        Number of topics, at least 2.
     length : int
-        Items of each user; at most as many as a topic has.
+        Number of items per user, from 1 to the number of items of a topic.
     stay : float
-        In [0, 1].
+        Probability in [0, 1] that the next item has the same topic.
     popularity : float
-        Weights are (1 + rank) to the power of minus this; 0 makes all items of a topic alike.
+        Exponent of popularity, at least 0.  Weights are ``(1 + rank) ** -popularity``; 0 gives equal weights.
 
     Returns
     -------
     Interactions
-        Without values; timestamps are places in the sequence, from 0.  The item feature ``topic`` holds each one's.
+        Interactions without values; timestamps are positions in the sequence, from 0.  The item feature ``topic`` is
+        the topic of each item.
 
     Raises
     ------
     ValueError
-        Items that cannot be dealt out evenly, or topics that a user could exhaust.
+        A number of items that is not a multiple of `n_topics`, or sequences that could exhaust a topic.
 
     Examples
     --------
@@ -72,11 +73,15 @@ def generate_sequences(
     n_topics = check_integer("n_topics", n_topics, low=2)
     n_items = check_integer("n_items", n_items, low=n_topics, high=2**31 - 1)
     if n_items % n_topics:
-        raise ValueError(f"n_items must be a multiple of n_topics={n_topics}, got {n_items}")
+        raise ValueError(
+            f"n_items must be a multiple of n_topics={n_topics}, got {n_items}; use {n_items // n_topics * n_topics}"
+        )
     per_topic = n_items // n_topics
     length = check_integer("length", length, low=1)
     if length > per_topic:
-        raise ValueError(f"length must be at most the items of a topic ({per_topic}), got {length}")
+        raise ValueError(
+            f"length must be at most the number of items per topic ({per_topic}), got {length}; use more items"
+        )
     stay = check_real("stay", stay, low=0.0, high=1.0)
     popularity = check_real("popularity", popularity, low=0.0)
     check_instance("key", key, Key, "use Key.from_seed(n)")
@@ -88,23 +93,26 @@ def generate_sequences(
         rows = slice(start, start + step)
         path = _uniform(key, "path", users[rows], length)
         moves = path[:, 1:] >= stay
+        # The topic is the start topic plus the number of moves so far, modulo the number of topics.
         topics = np.column_stack([path[:, 0] * n_topics, moves]).astype(np.int64).cumsum(axis=1) % n_topics
-        # An exponential race within each topic: the order of arrival is a draw without repetition, by weight.
+        # In an exponential race within a topic, the order of arrival is a weighted draw without repetition.
         race = -np.log(_uniform(key, "race", users[rows], n_items)).reshape(-1, per_topic, n_topics)
         arrivals = np.argsort(race / weights[:, None], axis=1)
+        # The k-th visit of a user to a topic takes the k-th arrival of that topic.
         seen = np.cumsum(topics[:, :, None] == np.arange(n_topics), axis=1) - 1
         turn = np.take_along_axis(seen, topics[:, :, None], axis=2)[:, :, 0]
         items[rows] = arrivals[np.arange(len(topics))[:, None], turn, topics] * n_topics + topics
+    # Rows are sorted by item, and the position in the sequence becomes the timestamp.
     order = np.argsort(items, axis=1)
     indices, timestamps = np.take_along_axis(items, order, axis=1).ravel(), order.ravel().astype(np.int64)
     indptr = length * np.arange(n_users + 1, dtype=np.int64)
     for array in (indptr, indices, timestamps):
-        array.flags.writeable = False  # Interactions copies what somebody could still write to
+        array.flags.writeable = False  # `Interactions` copies writable arrays
     return Interactions(
         indptr, indices, None, timestamps, np.arange(n_users), np.arange(n_items), users,
         item_features={"topic": np.arange(n_items) % n_topics},
     )  # fmt: skip
 
 
-def _uniform(key: Key, what: str, users: np.ndarray, size: int) -> np.ndarray:
-    return as_uniform(key.words_by_user(f"datasets.generate_sequences.{what}", users, size=size))
+def _uniform(key: Key, purpose: str, users: np.ndarray, size: int) -> np.ndarray:
+    return as_uniform(key.words_by_user(f"datasets.generate_sequences.{purpose}", users, size=size))

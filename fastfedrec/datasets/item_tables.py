@@ -1,4 +1,4 @@
-"""Reader of a table of items: a row for each, with its id and what is publicly known of it."""
+"""Loader of tables of items, with one row of public features per item."""
 
 import os
 from collections.abc import Sequence
@@ -22,48 +22,48 @@ from fastfedrec.datasets.table_files import first_record, is_parquet
 __all__ = ["load_item_features"]
 
 _ITEM = "item"
-_NUMBERS = Field("", Kind.DECIMAL), Field("", Kind.ISO, unit="us")  # of which a column holds one, or text
+# Kinds of numbers that are tried for a column; a column that fits neither is text.
+_NUMBERS = Field("", Kind.DECIMAL), Field("", Kind.ISO, unit="us")
 _ID = Field("", Kind.ID)
-_NOT_KNOWN = {"N/A", "n/a", "#N/A"}  # of spreadsheets and web pages, for an empty field
-_NO_NUMBERS = {"NA", "NaN", "nan", "NULL", "null", "None", "-"}  # among numbers; in other columns they may be labels
+_MISSING = {"N/A", "n/a", "#N/A"}  # marks of an empty field in spreadsheets and web pages
+_MISSING_NUMBERS = {"NA", "NaN", "nan", "NULL", "null", "None", "-"}  # in columns of numbers; elsewhere possible labels
 
 
 def load_item_features(
     path: str | os.PathLike[str], *, item: str | None = None, separator: str | None = None, quotes: bool = True
 ) -> dict[str, Any]:
-    r"""Read a CSV, TSV or Parquet file with a row for each item, as the parameter `item_features` of models takes it.
+    r"""Load a CSV, TSV or Parquet file with one row per item, for the parameter `item_features` of models.
 
     Parameters
     ----------
     path : str or path-like
-        Text as `load_table` takes it, with a header, or Parquet.
+        Path of a text file with a header, in a format that `load_table` reads, or of a Parquet file.
     item : str or None
-        The column of ids; None takes the one that the header names as publishers do (``item``, ``movieId``,
-        ``item_id:token``).
+        Column of the ids; None selects the column with a usual name (``item``, ``movieId``, ``item_id:token``).
     separator : str or None
-        What stands between two fields, such as ``"\t"``; None finds it in the first line.  Not for Parquet.
+        Separator of two fields, such as ``"\t"``; None infers it from the first line.  Parquet ignores it.
     quotes : bool
-        Whether a field may stand in double quotes; if not, they are a part of the text.  Not for Parquet.
+        Whether a field may be in double quotes; False makes quotes a part of the text.  Parquet ignores it.
 
     Returns
     -------
     dict of str to array_like
-        ``item``: the ids, int64 where every one is written as an integer (as 7, not 007), and text otherwise; then all
-        other columns, in the order of the file.  Of text files: numbers or dates where all fields of the column are
-        such, and text otherwise; what is empty is None, and so are ``\N`` and ``N/A``, and among numbers ``NA``,
-        ``null`` and ``nan``.  A header of RecBole may say so itself: of ``year:token`` the numbers are labels, and
-        ``genre:token_seq`` has labels with spaces between.
+        Columns by name.  ``item`` holds the ids: int64 if every id is written as an integer (as 7, not 007), otherwise
+        text.  The other columns follow in the order of the file.  A column of a text file is numbers or dates if all
+        of its fields are, otherwise text.  None marks an empty field, ``\N`` and ``N/A``, and in columns of numbers
+        also ``NA``, ``null`` and ``nan``.  Headers of RecBole can state the type: the numbers of ``year:token`` are
+        labels, and ``genre:token_seq`` has labels that are separated by spaces.
 
     Raises
     ------
     FileNotFoundError
-        Nothing at `path`.
+        A missing file.
     KeyError
-        No column of ids; the columns that there are get listed.
+        No column of ids.  The message lists the columns of the file.
     ValueError
-        A malformed file, an id that is missing, or a column without a name; the file, line and field are named.
+        A malformed file, a missing id, or a column without a name.  The message names the file, the line and the field.
     ImportError
-        A Parquet file, without polars; the extra ``data`` has it.
+        A Parquet file without an installed polars; the extra ``data`` installs it.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def load_item_features(
     """
     path, quotes = check_path("path", path), check_flag("quotes", quotes)
     if not path.is_file():
-        raise FileNotFoundError(f"path {str(path)!r} is no file; pass a CSV, TSV or Parquet file")
+        raise FileNotFoundError(f"path {str(path)!r} is not a file; pass a CSV, TSV or Parquet file")
     if is_parquet(path):
         return _read_parquet(path, item)
     header, first_line = first_record(path, separator, quotes)
@@ -95,31 +95,34 @@ def load_item_features(
         text, fields, header.separator, quotes, name=str(path), line=first_line, heading=None, headings=False,
         at_end=True,
     )  # fmt: skip
-    found = dict(zip(names, columns, strict=True))
-    others = {split_type(name)[0]: _values(found[name], split_type(name)[1]) for name in names if name != ids}
-    return {_ITEM: _ids(found[ids])} | others
+    texts = dict(zip(names, columns, strict=True))
+    features = {split_type(name)[0]: _values(texts[name], split_type(name)[1]) for name in names if name != ids}
+    return {_ITEM: _ids(texts[ids])} | features
 
 
 def _column_of_ids(path: Path, names: Sequence[str], item: str | None) -> str:
-    """The column of ids; all others must have a name of their own."""
-    called = [split_type(name)[0] for name in names]
-    if not all(called):
-        refuse(str(path), 1, f"column {called.index('') + 1} has no name; name it, or remove it")
-    if len(set(called)) < len(called):
-        refuse(str(path), 1, f"a name stands twice among {show_names(names)}; rename a column")
+    """Return the column of ids; raise unless all columns have distinct names."""
+    stems = [split_type(name)[0] for name in names]  # names without RecBole's types
+    if not all(stems):
+        refuse(str(path), 1, f"column {stems.index('') + 1} must have a name, got none; name it, or remove it")
+    if len(set(stems)) < len(stems):
+        refuse(str(path), 1, f"column names must be distinct, got {show_names(names)}; rename a column")
     if item is None:
         item = known_columns(names, [_ITEM]).get(_ITEM)
         if item is None:
-            raise KeyError(f"item is not given, and none of {show_names(names)} of {path} is known as one; name it")
+            raise KeyError(
+                f"item must be given, because no column of {path} has a usual name of item ids, got "
+                f"{show_names(names)}; name the column of ids"
+            )
     elif item not in names:
         raise KeyError(f"item={item!r} is not a column; {path} has {show_names(names)}")
-    elif split_type(item)[0] != _ITEM in called:
-        refuse(str(path), 1, f"{_ITEM!r} is not the column of ids, which is {item!r}; rename it")
+    elif split_type(item)[0] != _ITEM in stems:
+        refuse(str(path), 1, f"column {_ITEM!r} must hold the ids, which are in {item!r}; rename column {_ITEM!r}")
     return item
 
 
 def _text_from(path: Path, encoding: str, first_line: int) -> str:
-    """All lines from that one on, each with its end; blank last lines are none."""
+    """Return the text from a line on, without blank lines at the end."""
     parts = []
     with open_text(path, encoding) as stream:
         for _ in range(1, first_line):
@@ -136,20 +139,21 @@ def _ids(texts: Sequence[str]) -> NDArray[Any]:
 
 
 def _values(texts: Sequence[str], kind: str) -> NDArray[Any]:
-    """Numbers, text, tuples or None; of a type that the header gives, what that says."""
+    """Return the entries of a column as numbers, text or tuples, or None; `kind` is the type in the header."""
     if kind == "token_seq":
-        texts = ["|".join(text.split()) for text in texts]  # as labels are joined elsewhere
-    there = {text for text in texts if text.strip()} - _NOT_KNOWN
-    values: dict[str, Any] = {text: text for text in there}
+        texts = ["|".join(text.split()) for text in texts]  # `ItemFeatures` separates labels by a bar
+    present = {text for text in texts if text.strip()} - _MISSING
+    values: dict[str, Any] = {text: text for text in present}
     if kind == "float_seq":
-        values = {text: tuple(parse_field(_NUMBERS[0], part) for part in text.split()) for text in there}
+        values = {text: tuple(parse_field(_NUMBERS[0], part) for part in text.split()) for text in present}
     elif not kind.startswith("token"):
+        # A column has one kind of numbers, or all of its fields are text.
         for field in _NUMBERS:
-            numbers = {text: parse_field(field, text) for text in there - _NO_NUMBERS}
+            numbers = {text: parse_field(field, text) for text in present - _MISSING_NUMBERS}
             if numbers and None not in numbers.values():
                 values = {text: float(number) for text, number in numbers.items() if number is not None}
                 break
-    column = np.empty(len(texts), dtype=object)  # NumPy would make a second dimension of tuples
+    column = np.empty(len(texts), dtype=object)  # np.array would convert tuples to a second dimension
     column[:] = [values.get(text) for text in texts]
     return column
 

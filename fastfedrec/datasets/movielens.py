@@ -1,4 +1,4 @@
-"""Reader of the MovieLens files as GroupLens publishes them: one table of layouts, one parser for all."""
+"""Loader of the MovieLens data sets in the formats that GroupLens publishes."""
 
 import csv
 import os
@@ -21,12 +21,12 @@ from fastfedrec.datasets.files import Files, refuse
 
 __all__ = ["load_movielens", "load_movielens_items", "release_year", "zip_regions"]
 
-_MAX_DIGITS = 18  # every such number fits in int64
+_MAX_DIGITS = 18  # every number with at most 18 digits fits in int64
 _NO_GENRES = ("", "(no genres listed)")
-_YEAR = re.compile(r"\((\d{4})(?:\s*[-\u2013]\s*(?:\d{4})?)?\)\s*$")  # of a series, the first
+_YEAR = re.compile(r"\((\d{4})(?:\s*[-\u2013]\s*(?:\d{4})?)?\)\s*$")  # for a range of years, the first one
 _DATE = re.compile(r"-(\d{4})$")
 
-# The order of the 19 flags that end a line of u.item, as the README of MovieLens 100K gives it.
+# Order of the 19 flags at the end of a line of u.item, from the README of MovieLens 100K.
 _GENRES_100K = (
     "unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
     "Film-Noir", "Horror", "Musical", "Mystery", "Romance", "Sci-Fi", "Thriller", "War", "Western",
@@ -35,12 +35,12 @@ _GENRES_100K = (
 
 @dataclass(frozen=True)
 class _Features:
-    """A file of features: the id comes first, then these columns; a column named "" is dropped."""
+    """File of features: the id is the first field, followed by these columns; a column named "" is skipped."""
 
     member: str
     columns: tuple[str, ...]
     integers: tuple[str, ...] = ()
-    genre_flags: tuple[str, ...] = ()  # further columns, 0 or 1 each; otherwise "genres" is a list joined by "|"
+    genre_flags: tuple[str, ...] = ()  # further columns of 0 or 1; without them "genres" is a list joined by "|"
 
     @property
     def n_fields(self) -> int:
@@ -49,16 +49,16 @@ class _Features:
 
 @dataclass(frozen=True)
 class _Layout:
-    """One published form of the data."""
+    """Published format of the data."""
 
     ratings: str
-    separator: str  # of the ratings
+    separator: str  # of the file of ratings
     feature_separator: str
-    step: float  # between two ratings, and the lowest
+    step: float  # between two consecutive ratings; also the smallest rating
     encoding: str
     users: _Features | None
     items: _Features
-    headers: Mapping[str, str]  # first line of the files that have one
+    headers: Mapping[str, str]  # header line by file, for files with a header
 
 
 _MOVIES_DAT = _Features("movies.dat", ("title", "genres"))
@@ -89,41 +89,42 @@ def load_movielens(
     item_ids: str | Column | None = None,
     unlisted: str = "error",
 ) -> Interactions:
-    """Read MovieLens 100K, 1M, 10M, 20M, 25M, 32M, latest or latest-small from the publisher's own files.
+    """Load MovieLens 100K, 1M, 10M, 20M, 25M, 32M, latest or latest-small from the published files.
 
-    Which of them it is, is told by the member files: ``u.data`` (100K), ``ratings.dat`` with ``users.dat`` (1M) or with
-    ``tags.dat`` (10M), ``ratings.csv`` (all others).
+    The names of the files identify the version: ``u.data`` (100K), ``ratings.dat`` with ``users.dat`` (1M) or with
+    ``tags.dat`` (10M), and ``ratings.csv`` (all others).
 
     Parameters
     ----------
     path : str or path-like
-        The zip as downloaded, the unpacked folder, or the folder that holds it.
+        Path of the downloaded zip, of the unpacked folder, or of its parent folder.
     item_ids : "published", array_like or None
-        The catalogue: "published" is all that the publisher's file of movies lists, in its order, and is public; an
-        array_like is a list of these movies' ids.  None takes those that have a rating.
+        Catalogue of movies.  "published" lists all movies of the publisher's file of movies in its order, and is
+        public.  An array_like lists ids of these movies.  None lists the movies with a rating.
     unlisted : {"error", "drop"}
-        What becomes of a rating whose movie the catalogue does not list.
+        Treatment of a rating of a movie that is not in the catalogue.
 
     Returns
     -------
     Interactions
-        Ratings as float32 values: 1 to 5, or from 10M on 0.5 to 5 in half steps.  Timestamps in seconds since 1970,
-        where 0 stands for "not known" and becomes `fastfedrec.data.interactions.MISSING_TIMESTAMP`.  Users are those
-        with a rating, and so are items unless `item_ids` is given, under the publisher's integer ids.
+        Ratings as float32 values, from 1 to 5 in 100K and 1M, and from 0.5 to 5 in half steps in later sets.
+        Timestamps are in seconds since 1970; an unknown time (0 in the file) becomes
+        `fastfedrec.data.interactions.MISSING_TIMESTAMP`.  Ids are the publisher's integers.  Users have at least one
+        rating, and so have items unless `item_ids` is given.
 
-        Item features: ``title`` (with the year), ``genres`` (a tuple of names, empty where none is listed), and in 100K
-        ``release_date`` (a string such as "01-Jan-1995", empty where it is not known).
+        Item features are ``title`` (with the year) and ``genres`` (a tuple of names, which may be empty).  100K also
+        has ``release_date`` (a string such as "01-Jan-1995", empty if unknown).
 
-        User features in 100K and 1M, which later sets do not have: ``gender`` ("F" or "M"), ``age``, ``occupation``,
-        ``zip_code``.  MovieLens 1M codes age groups by their lowest age (1, 18, 25, 35, 45, 50, 56) and occupations by
-        an integer from 0 to 20, explained in its README; in 100K the age is in years and the occupation a word.
+        User features of 100K and 1M are ``gender`` ("F" or "M"), ``age``, ``occupation`` and ``zip_code``; later sets
+        have none.  In 100K the age is in years and the occupation is a word.  MovieLens 1M codes age groups by their
+        minimum age (1, 18, 25, 35, 45, 50, 56) and occupations by integers from 0 to 20, see its README.
 
     Raises
     ------
     FileNotFoundError
-        Nothing at `path`, or a member file is missing.
+        A missing path, or a missing file of the data set.
     ValueError
-        None of these layouts, a damaged zip, or a malformed file; the file, line and reason are named.
+        An unknown format, a damaged zip, or a malformed file.  The message names the file, the line and the reason.
 
     References
     ----------
@@ -141,9 +142,11 @@ def load_movielens(
     folder, layout = _find_layout(files)
     users, items, stars, seconds = _read_ratings(files, folder, layout)
     seconds = seconds.astype(np.int64)
+    # The published files write 0 for an unknown time.
     seconds[seconds == 0] = MISSING_TIMESTAMP
     movies = _read_rows(files, folder, layout, layout.items, "item")
-    if item_ids is not None:  # what is rated and not listed is no reason to overlook a missing row
+    if item_ids is not None:
+        # Every rated movie needs a row, even if the catalogue does not list it: a missing row means a damaged file.
         _check_listed(files, folder, layout, layout.items, "item", movies, np.unique(items), items)
     if isinstance(item_ids, str):
         check_choice("item_ids", item_ids, ("published",))
@@ -151,42 +154,43 @@ def load_movielens(
     try:
         data = to_interactions(users, items, stars, seconds, duplicates="error", item_ids=item_ids, unlisted=unlisted)
     except ValueError:
-        if found := find_duplicate(users, items):
-            first, line = (row + _first_line(layout) for row in found)
-            again = f"user {users[found[1]]} rates item {items[found[1]]} a second time (first in line {first})"
-            refuse(files.name(folder / layout.ratings), line, f"{again}; remove one")
+        if duplicate_rows := find_duplicate(users, items):
+            first, line = (row + _first_line(layout) for row in duplicate_rows)
+            user, item = users[duplicate_rows[1]], items[duplicate_rows[1]]
+            reason = f"user {user} rates item {item} a second time (first in line {first}); remove one"
+            refuse(files.name(folder / layout.ratings), line, reason)
         raise
     if item_ids is None:
         _check_listed(files, folder, layout, layout.items, "item", movies, data.item_ids, items)
     data = data.with_features(item_features=_columns(files, folder, layout.items, movies, data.item_ids))
     if layout.users is None:
         return data
-    people = _read_rows(files, folder, layout, layout.users, "user")
-    _check_listed(files, folder, layout, layout.users, "user", people, data.user_ids, users)
-    return data.with_features(user_features=_columns(files, folder, layout.users, people, data.user_ids))
+    user_rows = _read_rows(files, folder, layout, layout.users, "user")
+    _check_listed(files, folder, layout, layout.users, "user", user_rows, data.user_ids, users)
+    return data.with_features(user_features=_columns(files, folder, layout.users, user_rows, data.user_ids))
 
 
 def load_movielens_items(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Read what a MovieLens data set says of its movies, as the parameter `item_features` of models takes it.
+    """Load the movies of a MovieLens data set, for the parameter `item_features` of models.
 
     Parameters
     ----------
     path : str or path-like
-        As for `load_movielens`.
+        Path of the data set, see `load_movielens`.
 
     Returns
     -------
     dict of str to ndarray
-        Columns of the publisher's file of movies, in its order, whether they are rated or not.  ``item``: the integer
-        ids.  ``genres``: a tuple of names each, empty where none is listed.  ``year``: of the release, from the title
-        or in 100K from the date; None where neither has one.
+        Columns of the publisher's file of movies, in its order, with rated and unrated movies.  ``item`` holds integer
+        ids.  ``genres`` holds tuples of names, which may be empty.  ``year`` is the year of release from the title, or
+        in 100K from the release date; None if neither contains a year.
 
     Raises
     ------
     FileNotFoundError
-        Nothing at `path`, or a member file is missing.
+        A missing path, or a missing file of the data set.
     ValueError
-        None of the layouts, a damaged zip, or a malformed file; the file, line and reason are named.
+        An unknown format, a damaged zip, or a malformed file.  The message names the file, the line and the reason.
 
     Examples
     --------
@@ -206,19 +210,20 @@ def load_movielens_items(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]
 
 
 def release_year(title: str, date: str = "") -> int | None:
-    """The year in which a movie came out.
+    """Return the year in which a movie was released.
 
     Parameters
     ----------
     title : str
-        As MovieLens has it, mostly with the year in brackets at its end; of a series, the first counts.
+        Title in the format of MovieLens, usually with the year in parentheses at the end.  For a range of years, the
+        first one counts.
     date : str
-        As MovieLens 100K has it beside the title, for titles without a year.
+        Release date in the format of MovieLens 100K, for titles without a year.
 
     Returns
     -------
     int or None
-        None where neither has one.
+        Year of release, or None if neither argument contains a year.
 
     Examples
     --------
@@ -226,27 +231,27 @@ def release_year(title: str, date: str = "") -> int | None:
     >>> release_year("Heat (1995)"), release_year("unknown", "14-Feb-1997"), release_year("Babylon 5")
     (1995, 1997, None)
     """
-    found = _YEAR.search(title) or _DATE.search(date)
-    return int(found[1]) if found else None
+    match = _YEAR.search(title) or _DATE.search(date)
+    return int(match[1]) if match else None
 
 
 def zip_regions(interactions: Interactions) -> NDArray[np.str_]:
-    """The first character of each user's ZIP code: in MovieLens 1M a digit for each of ten regions.
+    """Return the first character of each user's ZIP code, which in MovieLens 1M is a digit for one of ten regions.
 
     Parameters
     ----------
     interactions : Interactions
-        With the user feature ``zip_code``, as `load_movielens` gives it for 100K and 1M.
+        Interactions with the user feature ``zip_code``, which `load_movielens` reads for 100K and 1M.
 
     Returns
     -------
     ndarray of shape (n_users,), str
-        Aligned with `user_ids`; Canadian codes in 100K begin with a letter.
+        First characters in the order of `user_ids`; Canadian codes in 100K begin with a letter.
 
     Raises
     ------
     ValueError
-        No ZIP codes, or an empty one.
+        The feature is missing, or a ZIP code is empty.
 
     Examples
     --------
@@ -265,18 +270,20 @@ def zip_regions(interactions: Interactions) -> NDArray[np.str_]:
         )
     codes = codes.astype(np.str_)
     if empty := int((codes == "").sum()):
-        raise ValueError(f"zip_code is empty for {empty} of {len(codes)} users; give them one, or leave them out")
+        raise ValueError(
+            f"zip_code must not be empty, got {empty} empty codes for {len(codes)} users; fill them in or drop users"
+        )
     return codes.astype("U1")
 
 
 def _find_layout(files: Files) -> tuple[PurePosixPath, _Layout]:
-    """The folder of the one ratings file, and what is told by its name and its neighbours."""
-    found = sorted(member for member in files.members if member.name in _RATINGS)
-    if len(found) != 1:
-        got = f"{len(found)} of them: {', '.join(map(str, found))}; pass one folder"
-        got = got if found else "none of them; unpack an archive of another table first, and name the table's file"
+    """Return the folder of the only file of ratings, and the layout that the names of the files identify."""
+    rating_files = sorted(member for member in files.members if member.name in _RATINGS)
+    if len(rating_files) != 1:
+        got = f"{len(rating_files)} of them: {', '.join(map(str, rating_files))}; pass one folder"
+        got = got if rating_files else "none of them; for another table, unpack its archive and pass the table's file"
         raise ValueError(f"path {str(files.path)!r} must hold one of {', '.join(_RATINGS)}, got {got}")
-    folder, name = found[0].parent, found[0].name
+    folder, name = rating_files[0].parent, rating_files[0].name
     if name != "ratings.dat":
         return folder, _CSV if name == "ratings.csv" else _100K
     if folder / "users.dat" in files.members:
@@ -284,7 +291,7 @@ def _find_layout(files: Files) -> tuple[PurePosixPath, _Layout]:
     if folder / "tags.dat" in files.members:
         return folder, _10M
     raise FileNotFoundError(
-        f"{files.name(folder / 'users.dat')} is missing (a part of MovieLens 1M; 10M is told from it by its tags.dat); "
+        f"{files.name(folder / 'users.dat')} is missing (a file of MovieLens 1M; MovieLens 10M has tags.dat instead); "
         "unpack or download the data again"
     )
 
@@ -293,7 +300,7 @@ def _find_layout(files: Files) -> tuple[PurePosixPath, _Layout]:
 
 
 def _read_ratings(files: Files, folder: PurePosixPath, layout: _Layout) -> list[np.ndarray]:
-    """Columns user, item, rating, timestamp."""
+    """Return the columns user, item, rating and timestamp."""
     stars = "an integer from 1 to 5" if layout.step == 1.0 else "0.5 to 5 in half steps"
     whole = "a whole number"
     fields = [
@@ -313,14 +320,14 @@ def _read_ratings(files: Files, folder: PurePosixPath, layout: _Layout) -> list[
 
 
 def _check_header(files: Files, folder: PurePosixPath, layout: _Layout, member: str, line: str) -> None:
-    wanted = layout.headers[member]
-    if line != wanted:
-        got = repr(line[:80]) if line else "nothing"
-        refuse(files.name(folder / member), 1, f"expected the header {wanted!r}, got {got}")
+    header = layout.headers[member]
+    if line != header:
+        got = repr(line[:80]) if line else "an empty line"
+        refuse(files.name(folder / member), 1, f"expected the header {header!r}, got {got}; download the data again")
 
 
 def _first_line(layout: _Layout) -> int:
-    """The number of the first rating's line."""
+    """Return the line number of the first rating."""
     return 1 + (layout.ratings in layout.headers)
 
 
@@ -334,7 +341,7 @@ def _is_natural(field: str) -> bool:
 def _read_rows(
     files: Files, folder: PurePosixPath, layout: _Layout, table: _Features, axis: str
 ) -> dict[int, list[str]]:
-    """The fields of each id, in the order of the file."""
+    """Return the fields by id, in the order of the file."""
     file = files.name(folder / table.member)
     rows: dict[int, list[str]] = {}
     for number, fields in _split_lines(files, folder, layout, table):
@@ -346,7 +353,7 @@ def _read_rows(
             if name in table.integers and not _is_natural(field):
                 refuse(file, number, f"{name} must be a whole number, got {field[:40]!r}")
         if table.genre_flags and not set(fields[-len(table.genre_flags) :]) <= {"0", "1"}:
-            refuse(file, number, "every genre flag must be 0 or 1")
+            refuse(file, number, "every genre flag must be 0 or 1; download the data again")
         rows[int(fields[0])] = fields[1:]
     return rows
 
@@ -361,35 +368,38 @@ def _check_listed(
     ids: np.ndarray,
     rated: np.ndarray,
 ) -> None:
-    """Each of `ids` must have a row; `rated` holds the id of each rating."""
+    """Raise unless each id has a row; `rated` holds the id of each rating."""
     for id_ in ids.tolist():
         if id_ not in rows:
             line = int(np.flatnonzero(rated == id_)[0]) + _first_line(layout)
-            refuse(files.name(folder / layout.ratings), line, f"{axis} {id_} has no row in {table.member}")
+            reason = f"{axis} {id_} has no row in {table.member}; download the data again"
+            refuse(files.name(folder / layout.ratings), line, reason)
 
 
 def _columns(
     files: Files, folder: PurePosixPath, table: _Features, rows: Mapping[int, list[str]], ids: np.ndarray
 ) -> Mapping[str, np.ndarray]:
-    """One column per feature, aligned with `ids`."""
+    """Return the feature columns in the order of `ids`."""
     for id_ in ids.tolist():
         if id_ not in rows:
             raise ValueError(
-                f"item_ids lists {id_!r}, which has no row in {files.name(folder / table.member)}; leave it out"
+                f"item_ids must list published movies, got {id_!r}, which has no row in "
+                f"{files.name(folder / table.member)}; remove it"
             )
-    kept = [rows[id_] for id_ in ids.tolist()]
+    selected_rows = [rows[id_] for id_ in ids.tolist()]
     columns = {}
     for position, name in enumerate(table.columns):
-        column = [fields[position] for fields in kept]
+        column = [fields[position] for fields in selected_rows]
         if name == "genres":
             genres = (() if field in _NO_GENRES else tuple(field.split("|")) for field in column)
-            columns[name] = np.fromiter(genres, dtype=object, count=len(kept))
+            columns[name] = np.fromiter(genres, dtype=object, count=len(selected_rows))
         elif name:
             columns[name] = np.array(column, dtype=np.int64 if name in table.integers else np.str_)
     if table.genre_flags:
         n = len(table.genre_flags)
-        flags = (zip(table.genre_flags, fields[-n:], strict=True) for fields in kept)
-        columns["genres"] = np.fromiter((tuple(g for g, on in f if on == "1") for f in flags), object, count=len(kept))
+        flags = (zip(table.genre_flags, fields[-n:], strict=True) for fields in selected_rows)
+        genres = (tuple(genre for genre, flag in pairs if flag == "1") for pairs in flags)
+        columns["genres"] = np.fromiter(genres, object, count=len(selected_rows))
     return columns
 
 
@@ -404,10 +414,10 @@ def _split_lines(
         lines, start = lines[1:], 2
     for number, line in enumerate(lines, start=start):
         if layout.feature_separator == ",":
-            fields = next(csv.reader([line]), [])  # titles with commas are quoted
+            fields = next(csv.reader([line]), [])  # a title with commas is in quotes
         else:
             fields = line.split(layout.feature_separator)
         if len(fields) != table.n_fields:
-            wanted = f"{table.n_fields} fields separated by {layout.feature_separator!r}"
-            refuse(files.name(member), number, f"expected {wanted}, got {len(fields)}: {line[:80]!r}")
+            expected = f"{table.n_fields} fields separated by {layout.feature_separator!r}"
+            refuse(files.name(member), number, f"expected {expected}, got {len(fields)}: {line[:80]!r}")
         yield number, fields

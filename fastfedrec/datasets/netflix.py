@@ -1,4 +1,4 @@
-"""Reader of the Netflix Prize files, as the prize gave them out and as Kaggle does."""
+"""Loader of the Netflix Prize data in the original format and in the format of Kaggle."""
 
 import os
 import re
@@ -32,40 +32,42 @@ def load_netflix(
     item_ids: str | Column | None = None,
     unlisted: str = "error",
 ) -> Interactions:
-    """Read the Netflix Prize data: 100 million ratings in their published forms.
+    """Load the Netflix Prize data, which are 100 million ratings, in one of the published formats.
 
-    The forms are ``training_set`` (one file ``mv_0000001.txt`` a movie), the same as ``training_set.tar``, and Kaggle's
-    ``combined_data_1.txt`` to ``combined_data_4.txt``; with each, ``movie_titles.txt`` or ``movie_titles.csv``.  The
-    ratings that the prize held back (``qualifying.txt``) have no values and are not read.
+    The formats are the folder ``training_set`` with one file per movie (``mv_0000001.txt``), its archive
+    ``training_set.tar``, and Kaggle's ``combined_data_1.txt`` to ``combined_data_4.txt``.  Each format needs
+    ``movie_titles.txt`` or ``movie_titles.csv``.  The ratings of the competition's test set (``qualifying.txt``) have
+    no values and are not read.
 
     Parameters
     ----------
     path : str or path-like
-        The folder that holds these, or Kaggle's zip as downloaded; ``training_set`` or ``training_set.tar`` stand for
-        the folder around them.  Where the tar lies beside its unpacked folder, the folder is read.
+        Path of the folder with these files, or of Kaggle's downloaded zip.  A path of ``training_set`` or
+        ``training_set.tar`` refers to the parent folder.  If the folder and the tar both exist, the folder is read.
     item_ids : "published", array_like or None
-        The catalogue: "published" is all that ``movie_titles`` lists, in its order, and is public; an array_like is a
-        list of these movies' ids.  None takes those that have a rating.
+        Catalogue of movies.  "published" lists all movies of ``movie_titles`` in its order, and is public.  An
+        array_like lists ids of these movies.  None lists the movies with a rating.
     unlisted : {"error", "drop"}
-        What becomes of a rating whose movie the catalogue does not list.
+        Treatment of a rating of a movie that is not in the catalogue.
 
     Returns
     -------
     Interactions
-        Ratings 1 to 5 as float32 values, dates as seconds since 1970 (midnight, UTC), the publisher's integer ids.
-        Item features: ``title``, and ``year`` of release as an integer, 0 where it is not known.
+        Ratings from 1 to 5 as float32 values, with dates as seconds since 1970 (midnight, UTC) and the publisher's
+        integer ids.  Item features are ``title`` and the ``year`` of release, an integer that is 0 if unknown.
 
     Raises
     ------
     FileNotFoundError
-        Nothing at `path`, or a file is missing.
+        A missing path, or a missing file of the data set.
     ValueError
-        None of these forms, a damaged archive, a malformed file, or a movie with a title and no ratings (every one has
-        some, so a part is missing); the file, line and reason are named.
+        An unknown format, a damaged archive, a malformed file, or a movie with a title but without ratings.  Every
+        published movie has ratings, so in the last case a file is missing.  The message names the file, the line and
+        the reason.
 
     Notes
     -----
-    Memory peaks at about three times that of the result, which takes 16 bytes a rating.
+    The maximum memory is about three times the memory of the result, which takes 16 bytes per rating.
 
     References
     ----------
@@ -83,10 +85,11 @@ def load_netflix(
     if not ratings:
         raise ValueError(
             f"path {str(files.path)!r} must hold training_set with mv_0000001.txt and so on, training_set.tar, or "
-            f"{_KAGGLE[0]} to {_KAGGLE[-1]}, got none of them"
+            f"{_KAGGLE[0]} to {_KAGGLE[-1]}, got none of them; check the path"
         )
     titles = _find_titles(files, ratings[0])
     reader = ColumnReader(_FIELDS, ",", headings=True)
+    # All files go through one reader, so that their columns grow in one array.
     for member in ratings:
         _read(files, member, reader)
     users, stars, seconds, movies = reader.columns()
@@ -97,34 +100,37 @@ def load_netflix(
     try:
         data = to_interactions(users, movies, stars, seconds, duplicates="error", item_ids=item_ids, unlisted=unlisted)
     except ValueError:
-        if found := find_duplicate(users, movies):
-            row = found[1]
+        if duplicate_rows := find_duplicate(users, movies):
+            row = duplicate_rows[1]
             reason = f"user {users[row]} rates movie {movies[row]} a second time; remove one"
             raise ValueError(f"{reader.file_of(row)}: {reason}") from None
         raise
     for movie in data.item_ids.tolist():
         if movie not in published:
-            raise ValueError(f"item_ids lists {movie!r}, which has no row in {files.name(titles)}; leave it out")
-    kept = [published[movie] for movie in data.item_ids.tolist()]
+            raise ValueError(
+                f"item_ids must list published movies, got {movie!r}, which has no row in {files.name(titles)}; remove "
+                "it"
+            )
+    movie_rows = [published[movie] for movie in data.item_ids.tolist()]
     columns = {
-        "title": np.array([title for _, title in kept], dtype=np.str_),
-        "year": np.array([year for year, _ in kept], dtype=np.int64),
+        "title": np.array([title for _, title in movie_rows], dtype=np.str_),
+        "year": np.array([year for year, _ in movie_rows], dtype=np.int64),
     }
     return data.with_features(item_features=columns)
 
 
 def holds_netflix(path: Path) -> bool:
-    """Whether one of the published forms is at `path`, judged by the names of the files.
+    """Return whether a path has the files of one of the published formats, by their names.
 
     Parameters
     ----------
     path : Path
-        A folder or an archive.
+        Path of a folder or an archive.
 
     Returns
     -------
     bool
-        False also where nothing can be read.
+        True if the files exist, False if they are missing or cannot be read.
     """
     try:
         return bool(_find_ratings(_open(path)))
@@ -133,12 +139,13 @@ def holds_netflix(path: Path) -> bool:
 
 
 def _open(path: Path) -> Files:
-    around = path.name in ("training_set", "training_set.tar") and path.exists()
-    return Files(path.absolute().parent if around else path, "Netflix zip")
+    # `movie_titles.txt` is next to the training set, so its parent folder is opened.
+    is_training_set = path.name in ("training_set", "training_set.tar") and path.exists()
+    return Files(path.absolute().parent if is_training_set else path, "Netflix zip")
 
 
 def _find_ratings(files: Files) -> list[PurePosixPath]:
-    """The files of one form, in order; the parts of Kaggle's come in four."""
+    """Return the files of ratings of one format in order; Kaggle's format always has four files."""
     movies = sorted(m for m in files.members if re.fullmatch(r"mv_[0-9]{7}\.txt", m.name))
     if movies:
         return movies
@@ -172,11 +179,11 @@ def _read(files: Files, member: PurePosixPath, reader: ColumnReader) -> None:
                     reader.read(archive.extractfile(info), f"{files.name(member)}: {info.name}")  # type: ignore[arg-type]
                     n_movies += 1
         if not n_movies:
-            raise ValueError(f"{files.name(member)} holds no mv_0000001.txt and so on; download it again")
+            raise ValueError(f"{files.name(member)} must hold mv_0000001.txt and so on, got none; download it again")
 
 
 def _read_titles(files: Files, member: PurePosixPath, movies: np.ndarray) -> dict[int, tuple[int, str]]:
-    """Year and title of each movie, in the order of the file: exactly those that have ratings."""
+    """Return year and title by movie in the order of the file; raise unless they match the movies with ratings."""
     name = files.name(member)
     rows: dict[int, tuple[int, str]] = {}
     for number, line in enumerate(files.read_text(member, "latin-1").split("\n")[:-1], start=1):
@@ -188,7 +195,7 @@ def _read_titles(files: Files, member: PurePosixPath, movies: np.ndarray) -> dic
             refuse(name, number, f"movie {movie} has a second row; remove one")
         rows[int(movie)] = (0 if year == "NULL" else int(year), title)
     rated = set(np.unique(movies).tolist())
-    for movie in sorted(rated ^ rows.keys()):  # the end of a tar may be missing without any other sign
+    for movie in sorted(rated ^ rows.keys()):  # this is the only sign of a truncated tar
         if movie in rated:
             raise ValueError(f"{name} has no row for movie {movie}, which has ratings; download the data again")
         raise ValueError(f"{name}: movie {movie} has no ratings; a file is missing or cut short, download it again")

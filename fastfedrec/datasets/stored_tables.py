@@ -1,4 +1,4 @@
-"""Tables of any size into interactions on disk: one pass over the file, then blocks of what it held."""
+"""Conversion of tables of any size to interactions on disk, with one pass over the file and then in blocks."""
 
 import mmap
 import os
@@ -26,7 +26,7 @@ from fastfedrec.datasets.table_files import Layout, find_layout, read_text
 
 __all__ = ["store_table"]
 
-_BLOCK = 1 << 22  # rows that are in memory together
+_BLOCK = 1 << 22  # rows in memory at once
 
 
 def store_table(
@@ -49,49 +49,49 @@ def store_table(
     comment: str | None = None,
     missing_ids: str = "error",
 ) -> StoredInteractions:
-    r"""Read a CSV, TSV or Parquet file into a folder, with memory for ids and blocks of rows only.
+    r"""Convert a CSV, TSV or Parquet file to a folder of interactions, with memory for ids and blocks of rows only.
 
-    What `load_table` would return, on disk.  The file is read once; its columns, and then the rows by user, lie beside
-    `folder` while that goes on (at most 116 bytes a row).
+    The result equals that of `load_table`, but is on disk.  The file is read once.  During the conversion, a temporary
+    folder next to `folder` holds its columns and then the rows by user (at most 116 bytes per row).
 
     Parameters
     ----------
     path : str or path-like
-        As in `load_table`.
+        Path of the file, see `load_table`.
     folder : path-like
-        Must not exist.
+        Path of a folder that does not exist yet.
     user, item : str or int or None
-        As in `load_table`.
+        Columns of the ids, see `load_table`.
     value, timestamp : str or int or None
-        As in `load_table`.
+        Columns of the values and of the times, see `load_table`.
     separator : str or None
-        As in `load_table`.
+        Separator of two fields, see `load_table`.
     header, quotes : bool
-        As in `load_table`.
+        Whether the first line names the columns, and whether fields may be in quotes, see `load_table`.
     duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
-        As in `load_table`.
+        Rule that merges several rows of a user-item pair, see `load_table`.
     item_ids, user_ids : array_like or None
-        As in `load_table`.
+        Complete catalogue and list of users, see `load_table`.
     unlisted : {"error", "drop"}
-        As in `load_table`.
+        Treatment of a row with an unlisted id, see `load_table`.
     timestamp_unit : {"s", "ms", "us", "ns"}
-        As in `load_table`.
+        Unit since 1970 into which dates and times are converted, see `load_table`.
     time_format, comment : str or None
-        As in `load_table`.
+        Format of times, and prefix of comments, see `load_table`.
     missing_ids : {"error", "drop"}
-        As in `load_table`.
+        Treatment of a row without a user or an item, see `load_table`.
 
     Returns
     -------
     StoredInteractions
-        As `fastfedrec.data.store.open_interactions` opens it.
+        Interactions that `fastfedrec.data.store.open_interactions` opened from the folder.
 
     Raises
     ------
     FileExistsError
-        Something at `folder`.
+        The path `folder` exists.
     KeyError, ValueError, ImportError
-        As in `load_table`.
+        Invalid arguments or files, see `load_table`.
 
     Examples
     --------
@@ -106,6 +106,7 @@ def store_table(
     layout = find_layout(
         path, user, item, value, timestamp, separator, header, quotes, timestamp_unit, time_format, comment, missing_ids
     )  # fmt: skip
+    # Arguments are checked before the file is read, which can take minutes.
     check_duplicates(duplicates, layout.places.get("timestamp"))
     with new_folder(folder) as partial:
         spool = partial / "spool"
@@ -122,15 +123,15 @@ def store_table(
 
 
 class _SpooledColumn:
-    """A column of 64-bit numbers in a file, which is appended to and read in blocks."""
+    """Column of 64-bit numbers in a file; rows are appended and read in blocks."""
 
     def __init__(self, path: Path, dtype: np.dtype):
         self._path, self.dtype = path, dtype
 
     def append(self, column: np.ndarray) -> None:
-        """Add rows."""
+        """Append rows to the file."""
         if column.dtype != self.dtype:
-            raise AssertionError(f"{self._path.name} holds {self.dtype}, got {column.dtype}")
+            raise AssertionError(f"{self._path.name} must hold {self.dtype}, got {column.dtype}")
         with open(self._path, "ab") as file:
             column.tofile(file)
 
@@ -143,65 +144,66 @@ class _SpooledColumn:
 
 
 class _Spool(dict[str, _SpooledColumn]):
-    """Columns by name, made where they are first appended to."""
+    """Columns by name; the first appended rows create a column."""
 
     def __init__(self, folder: Path):
         super().__init__()
         self._folder = folder
 
     def append(self, name: str, column: np.ndarray) -> None:
-        """Add rows to a column."""
+        """Append rows to a column."""
         if name not in self:
             self[name] = _SpooledColumn(self._folder / name, column.dtype)
         self[name].append(column)
 
 
 class _SpooledReader(ColumnReader):
-    """A reader whose columns go to disk."""
+    """Reader that writes its columns to disk."""
 
     def __init__(self, fields: Sequence[Field], separator: str, *, spool: Path, **options: Any):
         super().__init__(fields, separator, **options)
-        for file in spool.iterdir():  # of a reader that has found a column to be text
+        # The files are left by a previous reader, which stopped at a column that turned out to be text.
+        for file in spool.iterdir():
             file.unlink()
         self._spool = _Spool(spool)
 
     def _compact(self, rows: list[np.ndarray]) -> list[np.ndarray]:
-        return rows  # a file holds one type
+        return rows  # a file has one dtype, so blocks are not narrowed
 
-    def _keep(self, rows: list[np.ndarray]) -> None:
-        for place, column in zip(self._kept, rows, strict=True):
-            self._spool.append(str(place), column)
+    def _add_rows(self, rows: list[np.ndarray]) -> None:
+        for position, column in zip(self._read_positions, rows, strict=True):
+            self._spool.append(str(position), column)
 
     def _arrays(self) -> list[Any]:
-        return [self._spool[str(place)] for place in self._kept]
+        return [self._spool[str(position)] for position in self._read_positions]
 
 
 def _spool_parquet(layout: Layout, folder: Path) -> dict[str, Any]:
     spool = _Spool(folder)
-    numbers: dict[str, dict[str, int]] = {"user": {}, "item": {}}  # of text ids, in order of first appearance
+    numbers: dict[str, dict[str, int]] = {"user": {}, "item": {}}  # numbers of text ids, in order of first appearance
     for batch in parquet_batches(layout, max(_BLOCK // 4, 1)):
         for role, column in batch.items():
             if role == "value":
                 column = column.astype(np.float64)
             elif role != "timestamp":
-                column = _number(layout, role, column, numbers[role])
+                column = _integer_ids(layout, role, column, numbers[role])
             spool.append(role, column)
     return {role: Coded(list(numbers[role]), c) if numbers.get(role) else c for role, c in spool.items()}  # type: ignore[arg-type]
 
 
-def _number(layout: Layout, role: str, column: np.ndarray | Coded, known: dict[str, int]) -> np.ndarray:
-    """Integers as they are, and text by its number among all that has appeared."""
+def _integer_ids(layout: Layout, role: str, column: np.ndarray | Coded, known: dict[str, int]) -> np.ndarray:
+    """Return integer ids unchanged, and text ids as their numbers in order of first appearance."""
     if not isinstance(column, Coded) and column.dtype.kind in "OU":
         distinct, rows = encode_ids(role, column)
         column = Coded(distinct.tolist(), rows)
     if isinstance(column, Coded) and all(isinstance(key, str) for key in column.ids):
-        places = [known.setdefault(key, len(known)) for key in column.ids]
-        return np.array(places, dtype=np.int64)[column.numbers]
+        numbers = [known.setdefault(key, len(known)) for key in column.ids]
+        return np.array(numbers, dtype=np.int64)[column.numbers]
     if not isinstance(column, Coded) and column.dtype.kind in "iu" and int(column.max()) < 2**63:
         return column.astype(np.int64)
     raise ValueError(
         f"{layout.path}: column {layout.names[layout.places[role]]!r} ({role}) must hold text, or integers of at most "
-        "63 bits; load_table takes other ids"
+        "63 bits; use load_table for other ids"
     )
 
 
@@ -216,35 +218,37 @@ def _write_rows(
     lists: Mapping[str, Any],
     unlisted: str,
 ) -> None:
-    """Write the folder's files: the rows by user, and in ranges of users by item."""
+    """Write the folder's files, with rows grouped by user and then sorted by item in ranges of users."""
     axes = {axis: _encode(f"{axis}s", columns[axis]) for axis in ("user", "item")}
     extra: dict[str, Any] = {role: columns[role] for role in ("value", "timestamp") if role in columns}
     n = len(columns["user"].numbers if isinstance(columns["user"], Coded) else columns["user"])
     listed = {axis: axis_ids(f"{axis}_ids", ids, None) for axis, ids in lists.items() if ids is not None}
     for axis, ids in listed.items():
-        axes[axis] = ids, _on_list(axis, ids, *axes[axis], unlisted)
+        axes[axis] = ids, _rows_in_list(axis, ids, *axes[axis], unlisted)
     if listed and any((rows(block) < 0).any() for _, rows in axes.values() for block in _blocks(n)):
-        axes, extra = _without_unlisted(n, axes, listed, extra)
+        axes, extra = _drop_unlisted(n, axes, listed, extra)
     (user_ids, user_rows), (item_ids, item_rows) = axes["user"], axes["item"]
     check_item_count(len(item_ids))
     indptr, items_by_user, extra_by_user = _group_by_user(
         spool, n, len(user_ids), len(item_ids), user_rows, item_rows, extra
     )
     final = _Spool(spool)
-    final.append("indices", np.empty(0, dtype=np.int32))  # no row may be left
+    # These columns must exist even if no row remains.
+    final.append("indices", np.empty(0, dtype=np.int32))
     final.append("values", np.empty(0))
     if "timestamp" in extra:
         final.append("timestamps", np.empty(0, dtype=np.int64))
     starts, n_merged = np.zeros(len(indptr), dtype=np.int64), 0
     for low, high in _user_ranges(indptr):
         part = slice(indptr[low], indptr[high])
+        # The range has about one block of rows, which are sorted and merged in memory.
         rows = np.repeat(np.arange(high - low), np.diff(indptr[low : high + 1]))
         items = np.ascontiguousarray(items_by_user[part])
         ends, order = sort_pairs(rows, items, high - low, len(item_ids))
         order = slice(None) if order is None else order  # type: ignore[assignment]
         value, time = (extra_by_user[role][part][order] if role in extra else None for role in ("value", "timestamp"))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # told once, of all ranges, below
+            warnings.simplefilter("ignore")  # one warning for all ranges follows below
             ends, items, value, time, repeats = merge_duplicates(
                 ends, items[order], value, time, duplicates, user_ids[low:high], item_ids
             )
@@ -256,7 +260,7 @@ def _write_rows(
         final.append("values", np.ones(len(items)) if value is None else value.astype(np.float64))
         if time is not None:
             final.append("timestamps", time)
-        _let_go(items_by_user, *extra_by_user.values())
+        _release_pages(items_by_user, *extra_by_user.values())
     if n_merged and duplicates is None and "value" in extra:
         warnings.warn(summed_warning(n_merged), stacklevel=3)
     for name, array in {
@@ -281,17 +285,17 @@ def _write_rows(
 
 
 def _append_repeats(final: _Spool, repeats: Repeats, n_interactions: int) -> None:
-    """Add the rows of repeated pairs in a range of users, after so many interactions."""
+    """Append the rows of repeated pairs of a range of users that follows `n_interactions` interactions."""
     n_rows = len(final[file_of("timestamps")]) if file_of("timestamps") in final else 0
     values = np.ones(len(repeats.timestamps)) if repeats.values is None else repeats.values.astype(np.float64)
-    ends = repeats.indptr[min(n_rows, 1) :] + n_rows  # the first range begins with a 0
+    ends = repeats.indptr[min(n_rows, 1) :] + n_rows  # only the first range contributes its leading 0
     columns = repeats.positions + n_interactions, ends, repeats.timestamps, values
     for name, column in zip(ARRAYS, columns, strict=True):
         final.append(file_of(name), column)
 
 
 def _new_column(path: Path, dtype: Any, n: int) -> np.ndarray:
-    """A column in a file; NumPy before 2.1 maps no empty one."""
+    """Create a column in a mapped file, or in memory if it is empty, which NumPy before 2.1 cannot map."""
     return np.memmap(path, dtype, mode="w+", shape=n) if n else np.empty(0, dtype)
 
 
@@ -304,30 +308,31 @@ def _group_by_user(
     item_rows: Callable[[slice], np.ndarray],
     extra: Mapping[str, Any],
 ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-    """Where each user's rows begin, and their items and other columns in files, in the order of the table."""
+    """Return row starts by user, and mapped files of the items and other columns in table order within users."""
     indptr: np.ndarray = np.zeros(n_users + 1, dtype=np.int64)
     for block in _blocks(n):
         indptr[1:] += np.bincount(user_rows(block), minlength=n_users)
     np.cumsum(indptr, out=indptr)
-    n_kept = int(indptr[-1])
-    items = _new_column(spool / "items_by_user", np.int32, n_kept)
-    others = {name: _new_column(spool / f"{name}_by_user", c.dtype, n_kept) for name, c in extra.items()}
-    free = indptr[:-1].copy()
+    n_rows = int(indptr[-1])
+    items = _new_column(spool / "items_by_user", np.int32, n_rows)
+    columns = {name: _new_column(spool / f"{name}_by_user", c.dtype, n_rows) for name, c in extra.items()}
+    next_free = indptr[:-1].copy()  # by user, the position of the next row
     for block in _blocks(n):
-        rows, chosen = user_rows(block), item_rows(block)
-        starts, order = sort_pairs(rows, chosen, n_users, n_items)
+        block_users, block_items = user_rows(block), item_rows(block)
+        # Sorted by user, the rows of a block move to consecutive positions within each user.
+        starts, order = sort_pairs(block_users, block_items, n_users, n_items)
         order = slice(None) if order is None else order  # type: ignore[assignment]
-        places = np.arange(len(rows)) + np.repeat(free - starts[:-1], np.diff(starts))
-        free += np.diff(starts)
-        items[places] = chosen[order]
+        positions = np.arange(len(block_users)) + np.repeat(next_free - starts[:-1], np.diff(starts))
+        next_free += np.diff(starts)
+        items[positions] = block_items[order]
         for name, column in extra.items():
-            others[name][places] = column[block][order]
-        _let_go(items, *others.values())
-    return indptr, items, others
+            columns[name][positions] = column[block][order]
+        _release_pages(items, *columns.values())
+    return indptr, items, columns
 
 
 def _dtype_of_values(values: _SpooledColumn) -> np.dtype | None:
-    """None where all are 1, float32 where that loses nothing, as `compact_values` decides of arrays in memory."""
+    """Return float32 if it is exact, otherwise float64, or None if all values are 1, as `compact_values` does."""
     is_one, is_narrow = True, True
     for block in _blocks(len(values)):
         part = values[block]
@@ -343,92 +348,95 @@ def _copy(folder: Path, name: str, column: _SpooledColumn, dtype: np.dtype) -> N
     file = np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=dtype, shape=(len(column),))
     for block in _blocks(len(column)):
         file[block] = column[block]
-        _let_go(file)
+        _release_pages(file)
     file.flush()
 
 
-def _let_go(*mapped: np.ndarray) -> None:
-    """Leave what was touched of these files to the system, which else counts it as memory of the process."""
+def _release_pages(*mapped: np.ndarray) -> None:
+    """Release the pages of mapped files, which the system would count as memory of the process."""
     for array in mapped:
         if isinstance(array.base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
             array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def _encode(name: str, column: _SpooledColumn | Coded) -> tuple[np.ndarray, Callable[[slice], np.ndarray]]:
-    """Distinct ids, and a function from a block of rows to their places among them."""
+    """Return sorted distinct ids, and a function from a block of rows to the positions of their ids."""
     if isinstance(column, Coded):
         ids, rank = encode_ids(name, column.ids)
         return ids, lambda block: rank[column.numbers[block]]
-    found = np.zeros(0, dtype=np.int64)
+    ids = np.zeros(0, dtype=np.int64)
     for block in _blocks(len(column)):
-        found = np.union1d(found, encode_ids(name, column[block])[0])
-    if found[0] >= 0 and found[-1] < 4 * len(column) + 1024:  # dense: looked up instead of searched for
-        places = np.zeros(found[-1] + 1, dtype=np.int32)
-        places[found] = np.arange(len(found), dtype=np.int32)
-        return found, lambda block: places[column[block]]
-    return found, lambda block: np.searchsorted(found, column[block]).astype(np.int32)
+        ids = np.union1d(ids, encode_ids(name, column[block])[0])
+    # Dense ids have a table of positions; other ids need a binary search.
+    if ids[0] >= 0 and ids[-1] < 4 * len(column) + 1024:
+        positions = np.zeros(ids[-1] + 1, dtype=np.int32)
+        positions[ids] = np.arange(len(ids), dtype=np.int32)
+        return ids, lambda block: positions[column[block]]
+    return ids, lambda block: np.searchsorted(ids, column[block]).astype(np.int32)
 
 
-def _on_list(
-    axis: str, listed: np.ndarray, found: np.ndarray, rows: Callable[[slice], np.ndarray], unlisted: str
+def _rows_in_list(
+    axis: str, listed: np.ndarray, ids: np.ndarray, rows: Callable[[slice], np.ndarray], unlisted: str
 ) -> Callable[[slice], np.ndarray]:
-    """The same function for a list that is given; -1 for what it does not hold."""
-    check_kinds(f"{axis}_ids", listed, found, of=f"the {axis}s")
-    places = IdIndex(axis, listed).find(found).astype(np.int32)
-    if unlisted == "error" and (absent := np.flatnonzero(places < 0)).size:
-        what = "somebody" if axis == "user" else f"{id_at(found, absent[0])!r}"  # people are not named
+    """Return a function from a block of rows to the positions of their ids in a list, or -1 for unlisted ids."""
+    check_kinds(f"{axis}_ids", listed, ids, of=f"the {axis}s")
+    positions = IdIndex(axis, listed).find(ids).astype(np.int32)
+    if unlisted == "error" and (absent := np.flatnonzero(positions < 0)).size:
+        # Error messages never name users.
+        missing = f"{len(absent)} of them are missing"
+        if axis == "item":
+            missing = f"{id_at(ids, absent[0])!r} is missing ({len(absent)} in all)"
         raise ValueError(
-            f"{axis}_ids does not list {what}, {'a user' if axis == 'user' else 'an item'} of the table ({len(absent)} "
-            "in all); list it, or pass unlisted='drop'"
+            f"{axis}_ids must list all {axis}s of the table, but {missing}; add them, or pass unlisted='drop'"
         )
-    return lambda block: places[rows(block)]
+    return lambda block: positions[rows(block)]
 
 
-_Axis = tuple[np.ndarray, Callable[[slice], np.ndarray]]  # ids, and from a block of rows to places among them
+_Axis = tuple[np.ndarray, Callable[[slice], np.ndarray]]  # ids, and a function from a block of rows to positions
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """A column without the rows that are dropped, in the blocks of what it was."""
+class _MaskedColumn:
+    """Column without dropped rows, indexed by the blocks of the original column."""
 
     column: Any
-    is_kept: Callable[[slice], np.ndarray]
+    mask: Callable[[slice], np.ndarray]
 
     @property
     def dtype(self) -> np.dtype:
         return self.column.dtype
 
     def __getitem__(self, block: slice) -> np.ndarray:
-        return self.column[block][self.is_kept(block)]
+        return self.column[block][self.mask(block)]
 
 
-def _without_unlisted(
+def _drop_unlisted(
     n: int, axes: Mapping[str, _Axis], listed: Mapping[str, np.ndarray], extra: Mapping[str, _SpooledColumn]
 ) -> tuple[dict[str, _Axis], dict[str, Any]]:
-    """Both axes, and all columns, as if rows without a listed user and item had never been there."""
+    """Return both axes and all columns without the rows of unlisted users or items."""
 
-    def is_kept(block: slice) -> np.ndarray:
+    def mask(block: slice) -> np.ndarray:
         users, items = (rows(block) for _, rows in axes.values())
         return (users >= 0) & (items >= 0)
 
-    def of_kept(rows: Callable[[slice], np.ndarray]) -> Callable[[slice], np.ndarray]:
-        return lambda block: rows(block)[is_kept(block)]
+    def masked(rows: Callable[[slice], np.ndarray]) -> Callable[[slice], np.ndarray]:
+        return lambda block: rows(block)[mask(block)]
 
-    left: dict[str, _Axis] = {}
+    new_axes: dict[str, _Axis] = {}
     for axis, (ids, rows) in axes.items():
-        left[axis] = ids, of_kept(rows)
-        if axis not in listed:  # those who are left
-            left[axis] = _those_there(n, ids, of_kept(rows))
-    return left, {role: _Kept(column, is_kept) for role, column in extra.items()}
+        new_axes[axis] = ids, masked(rows)
+        if axis not in listed:  # an axis without a given list has only the ids of the remaining rows
+            new_axes[axis] = _present_ids(n, ids, masked(rows))
+    return new_axes, {role: _MaskedColumn(column, mask) for role, column in extra.items()}
 
 
-def _those_there(n: int, ids: np.ndarray, rows: Callable[[slice], np.ndarray]) -> _Axis:
-    """An axis of those alone who have a row."""
-    there = np.zeros(len(ids), dtype=bool)
+def _present_ids(n: int, ids: np.ndarray, rows: Callable[[slice], np.ndarray]) -> _Axis:
+    """Return the axis of the ids with at least one row."""
+    is_present = np.zeros(len(ids), dtype=bool)
     for block in _blocks(n):
-        there[rows(block)] = True
-    places = (np.cumsum(there) - 1).astype(np.int32)
-    return ids[there], lambda block: places[rows(block)]
+        is_present[rows(block)] = True
+    positions = (np.cumsum(is_present) - 1).astype(np.int32)
+    return ids[is_present], lambda block: positions[rows(block)]
 
 
 def _blocks(n: int) -> list[slice]:
@@ -436,7 +444,7 @@ def _blocks(n: int) -> list[slice]:
 
 
 def _user_ranges(indptr: np.ndarray) -> list[tuple[int, int]]:
-    """Ranges of users with about a block of rows each, and at least one user."""
+    """Return ranges of users with about one block of rows and at least one user each."""
     ranges, low, n_users = [], 0, len(indptr) - 1
     while low < n_users:
         high = max(low + 1, int(np.searchsorted(indptr, indptr[low] + _BLOCK, side="right")) - 1)

@@ -1,4 +1,4 @@
-"""Where the columns of a table are, and their reading from text."""
+"""Layout of the columns of a table, and the loader of text tables."""
 
 import logging
 import os
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 _PARQUET = (".parquet", ".pq")
-_LONG_NAME = 40  # of a column, which no message gives as an example
+_MAX_EXAMPLE_LENGTH = 40  # of a column name that an error message gives as an example
 _ID = "an id"
 _VALUE = "a finite number"
 _TIME = (
@@ -45,11 +45,11 @@ _TIME = (
 _FINE_TIME = (
     "whole numbers in every line, or ISO 8601 in every line that 64 bits of timestamp_unit={unit!r} hold exactly"
 )
-_SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # looked for in this order
-_JSON = re.compile(rb'\s*(\[\s*\{|\{\s*"|[\[{]\s*$)')  # a record in one line, or the begin of several lines
-_STATED_SEPARATOR = re.compile(rb'"?sep=([^\r\n"])"?\r?\n?', re.IGNORECASE)  # which spreadsheets write above the header
+_SEPARATORS = ("\t", "::", ",", ";", "|", " ")  # candidates in order of preference
+_JSON = re.compile(rb'\s*(\[\s*\{|\{\s*"|[\[{]\s*$)')  # a record in one line, or the start of a record in several lines
+_STATED_SEPARATOR = re.compile(rb'"?sep=([^\r\n"])"?\r?\n?', re.IGNORECASE)  # written by spreadsheets before the header
 
-# What a column may hold: the first kind that fits all of its lines.
+# Kinds of fields by role: a column has the first kind that fits all of its lines.
 _KINDS: dict[str, tuple[dict[str, Any], ...]] = {
     "user": ({"kind": Kind.ID, "rule": _ID}, {"kind": Kind.TEXT, "rule": _ID}),
     "item": ({"kind": Kind.ID, "rule": _ID}, {"kind": Kind.TEXT, "rule": _ID}),
@@ -57,7 +57,7 @@ _KINDS: dict[str, tuple[dict[str, Any], ...]] = {
     "timestamp": (
         {"kind": Kind.WHOLE, "optional": True},
         {"kind": Kind.ISO, "optional": True},
-        # As 978300760.0; at 2**53 a float may stand for the whole number beside it.
+        # Whole numbers such as 978300760.0; from 2**53 on, floats do not represent every whole number.
         {"kind": Kind.DECIMAL, "step": 1.0, "low": 1 - 2.0**53, "high": 2.0**53 - 1},
     ),
 }
@@ -67,40 +67,38 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a table's columns are: the names of all, and the places of those that are read, by role."""
+    """Layout of a table: the names of all columns, and the positions of the columns to read, by role."""
 
     path: Path
     names: list[str]
     places: dict[str, int]
     separator: str
     quotes: bool
-    first_line: int  # of the rows
+    first_line: int  # number of the line of the first row
     is_parquet: bool
     timestamp_unit: str
     time_format: str | None
     comment: str | None
     drops_missing: bool
-    recognized: frozenset[str]  # roles of columns that are known by their names alone
+    recognized: frozenset[str]  # roles of columns that were selected by their usual names
 
     def kinds(self) -> dict[int, tuple[dict[str, Any], ...]]:
-        """What each place that is read may hold."""
+        """Return the kinds of fields that each column to read may have, by position."""
         rule = _TIME if self.timestamp_unit == "s" else _FINE_TIME.format(unit=self.timestamp_unit)
         times: tuple[dict[str, Any], ...] = tuple(
             kind | {"rule": rule, "unit": self.timestamp_unit} for kind in _KINDS["timestamp"]
         )
         if self.time_format is not None:
             form = {"time_format": self.time_format, "unit": self.timestamp_unit, "optional": True}
-            rule = (
-                f"a time of time_format={self.time_format!r} that timestamp_unit={self.timestamp_unit!r} holds exactly"
-            )
+            rule = f"a time of time_format={self.time_format!r} that is exact in timestamp_unit={self.timestamp_unit!r}"
             times = (form | {"kind": Kind.STATED, "rule": rule},)
         ids = {"optional": self.drops_missing}
         kinds = {role: tuple(kind | ids for kind in _KINDS[role]) for role in ("user", "item")}
         kinds |= {"value": _KINDS["value"], "timestamp": times}
-        return {place: kinds[role] for role, place in self.places.items()}
+        return {position: kinds[role] for role, position in self.places.items()}
 
     def named(self, role: str) -> str:
-        """The name of a role's column."""
+        """Return the name of a role's column."""
         return self.names[self.places[role]]
 
 
@@ -118,7 +116,7 @@ def find_layout(
     comment: str | None = None,
     missing_ids: str = "error",
 ) -> Layout:
-    """The layout that the arguments of `load_table` describe."""
+    """Return the layout for the arguments of `load_table`."""
     check_choice("timestamp_unit", timestamp_unit, UNITS)
     check_choice("missing_ids", missing_ids, ("error", "drop"))
     if time_format is not None:
@@ -128,66 +126,56 @@ def find_layout(
     parquet = is_parquet(path)
     by_name = header or parquet
     roles = {"user": user, "item": item, "value": value, "timestamp": timestamp}
-    chosen: Mapping[str, str | int] = {role: column for role, column in roles.items() if column is not None}
-    if not {"user", "item"} <= chosen.keys():
-        chosen = _recognized(path, names, chosen, by_name)
-    recognized = frozenset(chosen.keys() - {role for role, column in roles.items() if column is not None})
-    places = _find_columns(path, chosen, names, by_name=by_name)
+    columns: Mapping[str, str | int] = {role: column for role, column in roles.items() if column is not None}
+    if not {"user", "item"} <= columns.keys():
+        columns = _recognize_columns(path, names, columns, by_name)
+    recognized = frozenset(columns.keys() - {role for role, column in roles.items() if column is not None})
+    positions = _find_columns(path, columns, names, by_name=by_name)
     if not by_name:
-        names = [f"column {place}" for place in range(len(names))]
+        names = [f"column {position}" for position in range(len(names))]
     options = timestamp_unit, time_format, comment, missing_ids == "drop", recognized
     if parquet:
-        return Layout(path, names, places, "", quotes, 1, True, *options)
+        return Layout(path, names, positions, "", quotes, 1, True, *options)
     first, line = first_record(path, separator, quotes, comment)
-    return Layout(path, names, places, first.separator, quotes, line + header * first.n_lines, False, *options)
+    return Layout(path, names, positions, first.separator, quotes, line + header * first.n_lines, False, *options)
 
 
-def _recognized(
-    path: Path, names: Sequence[str], chosen: Mapping[str, str | int], by_name: bool
+def _recognize_columns(
+    path: Path, names: Sequence[str], given: Mapping[str, str | int], by_name: bool
 ) -> Mapping[str, str | int]:
-    """The columns that are named, and those that are known by their names; which they are, is told."""
-    missing = [role for role in ("user", "item") if role not in chosen]
+    """Return the given columns and those with usual names, and log them."""
+    missing = [role for role in ("user", "item") if role not in given]
     if not by_name:
         raise ValueError(
-            f"{' and '.join(missing)} must be given where there is no header: places from 0 to {len(names) - 1} of "
-            f"{path}"
+            f"{' and '.join(missing)} must be given for a file without a header; pass positions from 0 to "
+            f"{len(names) - 1} of the columns of {path}"
         )
-    known = known_columns([name for name in names if name not in chosen.values()])
-    wanted = [role for role in _KINDS if role in chosen or len(missing) == 2 or role in missing]
-    found = {role: chosen.get(role, known.get(role)) for role in wanted}
+    known = known_columns([name for name in names if name not in given.values()])
+    roles = [role for role in _KINDS if role in given or len(missing) == 2 or role in missing]
+    column_of = {role: given.get(role, known.get(role)) for role in roles}
+    # A first line of numbers is probably a row of a file without a header.
     if all(re.fullmatch("[0-9.]+", name) for name in names):
         raise KeyError(
-            f"user and item are not given, and the first line of {path}, {show_names(names)}, looks like a row; pass "
-            "header=False with places, as user=0, item=1 (in a shell --no-header --user 0 --item 1)"
+            f"user and item must be given, because the first line of {path}, {show_names(names)}, looks like a row; "
+            "pass header=False and positions, such as user=0, item=1 (in a shell --no-header --user 0 --item 1)"
         )
-    if unknown := [role for role in missing if found[role] is None]:
-        others = [name for name in names if name not in found.values() and len(name) <= _LONG_NAME]
-        example = dict(zip(unknown, [*others, "COLUMN", "COLUMN"], strict=False))
+    if unknown := [role for role in missing if column_of[role] is None]:
+        candidates = [name for name in names if name not in column_of.values() and len(name) <= _MAX_EXAMPLE_LENGTH]
+        example = dict(zip(unknown, [*candidates, "COLUMN", "COLUMN"], strict=False))
         in_python = ", ".join(f"{role}={name!r}" for role, name in example.items())
         in_a_shell = " ".join(f"--{role} {shlex.quote(name)}" for role, name in example.items())
-        are, one, it = ("are", "either", "them") if len(unknown) > 1 else ("is", "one", "it")
         raise KeyError(
-            f"{' and '.join(unknown)} {are} not given, and none of {show_names(names)} of {path} is known as {one}; "
-            f"name {it}, as {in_python} (in a shell {in_a_shell})"
+            f"{' and '.join(unknown)} must be given, because no column of {path} has a usual name, got "
+            f"{show_names(names)}; name {'them' if len(unknown) > 1 else 'it'}, for example {in_python} (in a shell "
+            f"{in_a_shell})"
         )
-    columns = {role: column for role, column in found.items() if column is not None}
+    columns = {role: column for role, column in column_of.items() if column is not None}
     _logger.info("%s: %s", path, ", ".join(f"{role}={column!r}" for role, column in columns.items()))
     return columns
 
 
 def is_parquet(path: Path) -> bool:
-    """Whether a file is Parquet, by its name or its first bytes.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    bool
-        The answer.
-    """
+    """Return whether a file is Parquet, by its name or its first bytes."""
     if path.suffix in _PARQUET:
         return True
     with open(path, "rb") as file:
@@ -197,40 +185,14 @@ def is_parquet(path: Path) -> bool:
 def table_columns(
     path: str | os.PathLike[str], separator: str | None = ",", *, quotes: bool = True, comment: str | None = None
 ) -> list[str]:
-    """Names of a table's columns: of a Parquet file, or the fields of a text file's first line.
-
-    Parameters
-    ----------
-    path : str or path-like
-        As in `load_table`.
-    separator : str or None
-        As in `load_table`.
-    quotes : bool
-        As in `load_table`.
-    comment : str or None
-        As in `load_table`.
-
-    Returns
-    -------
-    list of str
-        In the order of the file.
-
-    Raises
-    ------
-    FileNotFoundError
-        Nothing at `path`.
-    ValueError
-        An empty file, or a first line with a quote too many.
-    ImportError
-        A Parquet file, without polars.
-    """
+    """Return the column names of a Parquet file, or the fields of a text file's first line."""
     path = check_path("path", path)
     if separator is not None and (not isinstance(separator, str) or not separator or set(separator) & set('"\r\n')):
         raise ValueError(f"separator must be text without quotes and line ends, got {separator!r}; for example ','")
     if comment is not None and (not isinstance(comment, str) or not comment.strip() or set(comment) & set('"\r\n')):
         raise ValueError(f"comment must be text without quotes and line ends, got {comment!r}; for example '#'")
     if not path.is_file():
-        raise FileNotFoundError(f"path {str(path)!r} is no file; pass a CSV or Parquet file")
+        raise FileNotFoundError(f"path {str(path)!r} is not a file; pass a CSV or Parquet file")
     if is_parquet(path):
         polars = import_polars(str(path))
         with reading_parquet(path):
@@ -239,7 +201,7 @@ def table_columns(
 
 
 def first_record(path: Path, separator: str | None, quotes: bool, comment: str | None = None) -> tuple[Record, int]:
-    """The header, or the first row, and the number of its line, below all lines of comments."""
+    """Return the header or the first row, which follows any comments, and its line number."""
     with open_text(path) as stream:
         line, number = stream.readline(), 1
         if stated := _STATED_SEPARATOR.fullmatch(line):
@@ -249,23 +211,22 @@ def first_record(path: Path, separator: str | None, quotes: bool, comment: str |
         if not line:
             refuse(str(path), number, "the file is empty")
         if not line.rstrip(b"\r\n"):
-            refuse(str(path), number, "the line is blank; remove it")
+            refuse(str(path), number, "the line must not be blank; remove it")
         if _JSON.match(line):
-            refuse(
-                str(path), number, "this is JSON; read it with pandas or polars, and use Interactions.from_dataframe"
-            )
-        found = _separator(_decoded(line), separator)
+            reason = "the file is JSON; read it with pandas or polars, and use Interactions.from_dataframe"
+            refuse(str(path), number, reason)
+        line_separator = _infer_separator(_decoded(line), separator)
         while True:
             try:
-                record = next(split_records(_decoded(line).rstrip("\r\n") + "\n", found, quotes))
+                record = next(split_records(_decoded(line).rstrip("\r\n") + "\n", line_separator, quotes))
                 break
             except OpenQuote:
                 if not (more := stream.readline()):
-                    refuse(str(path), number, "a quote is opened and not closed; check its quotes")
+                    refuse(str(path), number, "a quote must be closed, got an open one; check the quotes")
                 line += more
     if record.broken is not None:
         shown = record.raw[record.broken][:40]
-        refuse(str(path), number, f"text follows a closing quote in {shown!r}; check its quotes")
+        refuse(str(path), number, f"a closing quote must end the field, got {shown!r}; check the quotes")
     return record, number
 
 
@@ -276,42 +237,44 @@ def _decoded(line: bytes) -> str:
         return line.decode("latin-1")
 
 
-def _separator(line: str, separator: str | None) -> str:
-    """The one that is given, or the one of the first line."""
-    return separator or next((found for found in _SEPARATORS if found in line), ",")
+def _infer_separator(line: str, separator: str | None) -> str:
+    """Return the given separator, or the first candidate that occurs in a line."""
+    return separator or next((candidate for candidate in _SEPARATORS if candidate in line), ",")
 
 
 def _find_columns(
-    path: Path, chosen: Mapping[str, str | int], names: Sequence[str], *, by_name: bool
+    path: Path, columns: Mapping[str, str | int], names: Sequence[str], *, by_name: bool
 ) -> dict[str, int]:
-    """The place of each chosen column."""
-    places: dict[str, int] = {}
-    for role, column in chosen.items():
+    """Return the position of the column of each role."""
+    positions: dict[str, int] = {}
+    for role, column in columns.items():
         if by_name:
             if not isinstance(column, str):
-                raise TypeError(f"{role} must be the name of a column, got {column!r}; places need header=False")
+                raise TypeError(f"{role} must be the name of a column, got {column!r}; positions need header=False")
             if names.count(column) != 1:
-                problem = "stands twice" if column in names else "is not a column"
+                problem = "occurs more than once" if column in names else "is not a column"
                 raise KeyError(f"{role}={column!r} {problem}; {path} has {show_names(names)}")
-            places[role] = names.index(column)
+            positions[role] = names.index(column)
         else:
-            places[role] = check_integer(role, column, low=0, high=len(names) - 1)
-    if len(set(places.values())) < len(places):
-        raise ValueError(f"{', '.join(places)} must be different columns, got {list(chosen.values())}")
-    return places
+            positions[role] = check_integer(role, column, low=0, high=len(names) - 1)
+    if len(set(positions.values())) < len(positions):
+        raise ValueError(f"{', '.join(positions)} must be different columns, got {list(columns.values())}")
+    return positions
 
 
 # ---- text ---------------------------------------------------------------------------------------------------------
 
 
 def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **options: Any) -> dict[str, Any]:
-    """Each role's column.  What proves to hold another of its kinds is read again as that."""
+    """Read the column of each role, and read the file again if a field requires another kind or encoding."""
     kinds = layout.kinds()
-    roles = {place: role for role, place in layout.places.items()}
+    roles = {position: role for role, position in layout.places.items()}
     encoding = "utf-8"
     while True:
+        # `kinds` loses its first entry for a column when a field does not fit, and the file is read again.
         fields = [
-            Field(name, **kinds[place][0]) if place in kinds else Field(name) for place, name in enumerate(layout.names)
+            Field(name, **kinds[position][0]) if position in kinds else Field(name)
+            for position, name in enumerate(layout.names)
         ]
         reader = reader_type(
             fields, layout.separator, quotes=layout.quotes, comment=layout.comment, drop_missing=layout.drops_missing,
@@ -323,14 +286,16 @@ def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **
                     stream.readline()
                 reader.read(stream, str(layout.path), first_line=layout.first_line, n_bytes=layout.path.stat().st_size)
         except NotUTF8:
-            _logger.info("%s: no UTF-8 text, read as Latin-1", layout.path)
+            _logger.info("%s: not UTF-8 text, read as Latin-1", layout.path)
             encoding = "latin-1"
         except FieldError as error:
-            others = kinds.get(error.index, ())[1:]
-            fitting = [k for k, of in enumerate(others) if parse_field(Field("", **of), error.text) is not None]
+            alternatives = kinds.get(error.index, ())[1:]
+            fitting = [
+                k for k, options in enumerate(alternatives) if parse_field(Field("", **options), error.text) is not None
+            ]
             role = roles.get(error.index, "")
             if fitting:
-                kinds[error.index] = others[fitting[0] :]
+                kinds[error.index] = alternatives[fitting[0] :]
             elif role == "timestamp" and role in layout.recognized and layout.time_format is None:
                 warn_of_unread_times(layout, f"{error}{remedy(role, error.text)}")
                 del kinds[error.index]
@@ -338,11 +303,11 @@ def read_text(layout: Layout, reader_type: type[ColumnReader] = ColumnReader, **
                 raise FieldError(f"{error}{remedy(role, error.text)}", error.index, error.text) from None
         else:
             columns = dict(zip(sorted(kinds), reader.columns(), strict=True))
-            found = {roles[place]: column for place, column in columns.items()}
-            if "timestamp" in found and found["timestamp"].dtype.kind == "f":
-                found["timestamp"] = found["timestamp"].astype(np.int64)
+            by_role = {roles[position]: column for position, column in columns.items()}
+            if "timestamp" in by_role and by_role["timestamp"].dtype.kind == "f":
+                by_role["timestamp"] = by_role["timestamp"].astype(np.int64)
             warn_of_dropped(layout, reader.n_dropped, reader.n_rows)
             for role in ("user", "item"):
-                if isinstance(found[role], Coded):
-                    check_float_ids(layout, role, found[role].ids)
-            return {role: found[role] for role in layout.places if role in found}
+                if isinstance(by_role[role], Coded):
+                    check_float_ids(layout, role, by_role[role].ids)
+            return {role: by_role[role] for role in layout.places if role in by_role}

@@ -1,4 +1,4 @@
-"""Reader of any table with a row per interaction: CSV and its relatives, plain or packed, and Parquet."""
+"""Loader of tables with one row per interaction, in CSV and similar text formats or in Parquet."""
 
 import os
 
@@ -30,73 +30,73 @@ def load_table(
     comment: str | None = None,
     missing_ids: str = "error",
 ) -> Interactions:
-    r"""Read a CSV, TSV or Parquet file with one row per interaction.
+    r"""Load a CSV, TSV or Parquet file with one row per interaction.
 
-    Text files are read block by block, by polars (``pip install 'fastfedrec[data]'``): in UTF-8, or all in Latin-1
-    where that is not what they hold, or in UTF-16 or UTF-32 with its mark; packed by gzip or zstandard, whatever the
-    name.  Lines end in line feeds, carriage returns or both.  Blank lines may be the last, and nowhere else.  A first
-    line such as ``sep=;``, of spreadsheets, is no row.
+    Text files are read in blocks by polars (``pip install 'fastfedrec[data]'``).  The encoding is UTF-8, otherwise
+    Latin-1 for the whole file; UTF-16 and UTF-32 need a byte order mark.  Files may be compressed by gzip or zstandard
+    under any name.  Lines end in line feeds, carriage returns or both.  Blank lines may only be at the end.  A first
+    line such as ``sep=;``, which spreadsheets write, is skipped.
 
     Parameters
     ----------
     path : str or path-like
-        What is named ``.parquet`` or ``.pq`` or begins as such a file is read as Parquet, all else as text.
+        Path of the file.  A file is Parquet if its name ends in ``.parquet`` or ``.pq``, or if it begins like a Parquet
+        file; other files are text.
     user, item : str or int or None
-        Column of the ids: its name in the header, or where there is none its place from 0.  Ids stay integers where
-        every one in the column is written as one (as 7, not 007 or 7.0), and are strings otherwise.  Blanks around
-        a field are no part of it, unless it stands in quotes.
+        Columns of the ids: the name in the header, or without a header the position from 0.  Ids are integers if every
+        id of the column is written as one (as 7, not 007 or 7.0), otherwise strings.  Blanks around a field are
+        removed unless it is in quotes.
 
-        None takes the column that the header names as publishers do (``userId``, ``user_id:token``, ``movieId``,
-        ``business_id``).  Where neither is given, so are `value` and `timestamp` that are not.  Which columns are taken
-        is logged, at level INFO.
+        None selects the column with a usual name (``userId``, ``user_id:token``, ``movieId``, ``business_id``).  If
+        both are None, `value` and `timestamp` are selected in the same way unless they are given.  The selected
+        columns are logged at level INFO.
     value, timestamp : str or int or None
-        Column of the ratings or counts, and of the time: whole numbers, which are taken as they are (most are seconds
-        since 1970), or dates or dates and times of ISO 8601, in UTC where they name no zone.  An empty time becomes
-        `fastfedrec.data.interactions.MISSING_TIMESTAMP`.  Times in another form, in a column that is known by its name
-        alone, are not read, with a warning.
+        Columns of the ratings or counts, and of the times.  Times are whole numbers, which are read unchanged (most are
+        seconds since 1970), or dates or dates and times of ISO 8601, in UTC unless they have a time zone.  An empty
+        time becomes `fastfedrec.data.interactions.MISSING_TIMESTAMP`.  If the column was selected by its usual name,
+        times in another form are skipped with a warning.
     separator : str or None
-        What stands between two fields, such as ``"\t"`` or ``"::"``; None takes the first of tab, ``::``, comma,
-        semicolon, bar and space that the first line holds.  Where it is a space, several blanks count as one.  Not for
-        Parquet.
+        Separator of two fields, such as ``"\t"`` or ``"::"``.  None selects the first of tab, ``::``, comma, semicolon,
+        bar and space that occurs in the first line.  For a space, several blanks count as one.  Parquet ignores it.
     header : bool
-        Whether the first line names the columns.  Not for Parquet.
+        Whether the first line names the columns.  Parquet ignores it.
     quotes : bool
-        Whether a field may stand in double quotes, and then hold separators, line ends, and quotes written twice; if
-        not, quotes are a part of the text.  Not for Parquet.
+        Whether a field may be in double quotes, and then contain separators, line ends, and doubled quotes.  False
+        makes quotes a part of the text.  Parquet ignores it.
     duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
-        What becomes of a user-item pair that stands twice, as in `Interactions.from_arrays`.
+        Rule that merges several rows of a user-item pair, see `Interactions.from_arrays`.
     item_ids : array_like or None
-        The whole catalogue, in this order, as in `Interactions.from_arrays`; None takes it from the data.
+        Complete catalogue in this order, see `Interactions.from_arrays`; None lists the items of the data.
     user_ids : array_like or None
-        All users, in this order, as in `Interactions.from_arrays`; None takes those of the data.
+        All users in this order, see `Interactions.from_arrays`; None lists the users of the data.
     unlisted : {"error", "drop"}
-        What becomes of a row whose item or user is not listed.
+        Treatment of a row with an item or a user that is missing from a given list.
     timestamp_unit : {"s", "ms", "us", "ns"}
-        What dates and times become, since 1970.  One that has parts which the unit would cut is refused.
+        Unit since 1970 into which dates and times are converted.  A time that the unit would truncate raises an error.
     time_format : str or None
-        The form of times that are neither whole numbers nor ISO 8601: a format of `datetime.strptime`, such as
-        ``"%d/%m/%Y %H:%M"``, or the unit of numbers that may have a fraction, such as ``"s"`` for 1714564800.25.
+        Format of times that are neither whole numbers nor ISO 8601: a format of `datetime.strptime`, such as
+        ``"%d/%m/%Y %H:%M"``, or the unit of numbers with a fraction, such as ``"s"`` for 1714564800.25.
     comment : str or None
-        The begin of lines that are comments, such as ``"#"``.  None skips lines above the first record that begin with
-        ``#`` or ``%`` and a blank, as SNAP and KONECT write them.  Not for Parquet.
+        Prefix of lines that are comments, such as ``"#"``.  None skips lines before the first record that begin with
+        ``#`` or ``%`` and a blank, as in the files of SNAP and KONECT.  Parquet ignores it.
     missing_ids : {"error", "drop"}
-        What becomes of a row without a user or an item.  A warning counts the rows that are dropped.
+        Treatment of a row without a user or an item.  A warning states the number of dropped rows.
 
     Returns
     -------
     Interactions
-        Every user and item that appears or is listed.
+        Interactions with every user and item that appears or is listed.
 
     Raises
     ------
     FileNotFoundError
-        Nothing at `path`.
+        A missing file.
     KeyError
-        A column that is not there; the columns that are get listed.
+        A missing column.  The message lists the columns of the file.
     ValueError
-        A malformed file; the file, line, column and field are named.
+        A malformed file.  The message names the file, the line, the column and the field.
     ImportError
-        polars is not installed, or for ``.zst`` zstandard; the extra ``data`` has both.
+        polars is not installed, or zstandard for ``.zst``; the extra ``data`` installs both.
 
     Examples
     --------

@@ -83,7 +83,7 @@ def test_recommend_takes_candidates_and_strangers(tmp_path, capsys):
     assert "user id 12345 is unknown" in refusal(capsys, "recommend", path, "--users", 12345)
     assert "item id 999 is unknown" in refusal(capsys, "recommend", path, "--users", 7, "--items", 999)
     said = refusal(capsys, "recommend", path, "--users", 7, "--exclude", "tea")
-    assert "--exclude must be numbers like the model's own ids (int64), got ['tea']" in said
+    assert "--exclude must be numbers like the model's ids (int64), got ['tea']" in said
 
 
 def test_evaluate_equals_the_python_interface(capsys):
@@ -286,8 +286,8 @@ def test_a_table_without_ratings_is_told_by_its_columns_and_not_by_its_rows(tmp_
     path = tmp_path / "table.csv"
     path.write_text("user,item\n1,2\n1,3\n2,3\n")
     for name in ("laplace-rr-svd", "fedrec"):
-        assert "fits ratings, and " in (error := refusal(capsys, "fit", name, "--data", path))
-        assert "has no column known as 'value', only ['user', 'item']" in error
+        assert "fits ratings, but " in (error := refusal(capsys, "fit", name, "--data", path))
+        assert "is recognized as 'value', out of ['user', 'item']" in error
     for value in (1, 3):  # all ratings are 1, or one is not
         path.write_text(f"user,item,value\n1,2,1\n1,3,{value}\n2,3,1\n")
         assert main(["fit", "laplace-rr-svd", "--data", str(path)]) == 0
@@ -302,7 +302,7 @@ def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):
         assert path.stat().st_mode & 0o077 == (0 if n_users else 0o066 & path.stat().st_mode)
     assert "was saved without users" in refusal(capsys, "recommend", path, "--users", 1)
     said = refusal(capsys, "fit", "popularity", "--data", DATA, "--no-users")
-    assert "--no-users is about the file of --out" in said
+    assert "--no-users needs --out FILE" in said
 
 
 def test_no_budget_is_spent_on_what_could_not_be_saved(tmp_path, capsys, monkeypatch):
@@ -321,7 +321,7 @@ def test_a_fit_that_does_not_finish_shows_what_it_spent(error, status, tmp_path,
     monkeypatch.setattr(FMFLDP, "_check_convergence", stop)
     assert main([*FIT, "--seed", "5", "--out", str(tmp_path / "model")]) == status
     said = capsys.readouterr().err
-    assert "the model is not there, but this was spent" in said
+    assert "there is no model, but this privacy budget is spent" in said
     assert "2 rounds" in said
     assert list(tmp_path.iterdir()) == []
 
@@ -337,11 +337,11 @@ def test_errors_about_saved_models(tmp_path, capsys):
         (["recommend", path, "--users", "ann"], "--users must be numbers"),
         (["recommend", path, "--users", "400"], "user id 400 is unknown"),
         (["recommend", tmp_path / "text.npz", "--users", "1"], "is not a model saved by fastfedrec"),
-        (["fit", "random", "--data", tmp_path / "plain.npz"], "is not a SciPy sparse matrix"),
-        (["fit", "random", "--data", tmp_path / "text.npz"], "is not a SciPy sparse matrix"),
+        (["fit", "random", "--data", tmp_path / "plain.npz"], "must be a SciPy sparse matrix"),
+        (["fit", "random", "--data", tmp_path / "text.npz"], "must be a SciPy sparse matrix"),
         (["fit", "random", "--data", DATA, "--out", tmp_path], "--out"),
-        (["fit", "random", "--data", tmp_path / "absent.csv"], "absent.csv' is no file"),
-        (["fit", "random", "--data", tmp_path / "names.csv"], "user and item are not given, and none of"),
+        (["fit", "random", "--data", tmp_path / "absent.csv"], "absent.csv' is not a file"),
+        (["fit", "random", "--data", tmp_path / "names.csv"], "user and item must be given, because no column of"),
         (["demo", "--out", path], "must be a folder, and a file is there"),
     ):
         assert message in refusal(capsys, *argv)

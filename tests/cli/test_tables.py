@@ -128,7 +128,7 @@ def test_ratings_above_a_threshold_count_alike(tmp_path, capsys):
     assert (status, data.values, data.n_interactions) == (0, None, sum(rating > 2 for _, _, rating in ROWS))
     assert "values" not in capsys.readouterr().err
     assert fit(tmp_path, path, "--binarize", "2", system="item-mean")[0] == 2
-    assert "ItemMean fits ratings, of which --binarize leaves none" in capsys.readouterr().err
+    assert "ItemMean fits ratings, but --binarize drops them" in capsys.readouterr().err
 
 
 def test_a_header_of_words_is_answered_with_what_to_type(tmp_path, capsys):
@@ -149,13 +149,13 @@ def test_a_header_of_words_is_answered_with_what_to_type(tmp_path, capsys):
         (["--user", "nobody", "--item", "movieId"], "user='nobody' is not a column"),
         (
             ["--no-header", "--user", "userId", "--item", "1"],
-            "--user must be a place from 0 with --no-header, got 'userId'",
+            "--user must be a column's position from 0 with --no-header, got 'userId'",
         ),
-        (["--no-header"], "user and item must be given where there is no header: places from 0 to 2"),
-        (["--separator", ";"], "user and item are not given, and none of ['userId,movieId,rating']"),
+        (["--no-header"], "user and item must be given for a file without a header; pass positions from 0 to 2"),
+        (["--separator", ";"], "has a usual name, got ['userId,movieId,rating']"),
         (["--duplicates", "median"], "argument --duplicates: invalid choice: 'median'"),
         (["--binarize", "-1"], "--binarize must be at least 0.0, got -1.0"),
-        (["--binarize", "4"], "has no interactions left; lower --min-interactions or --binarize"),
+        (["--binarize", "4"], "has no remaining interactions; lower --min-interactions or --binarize"),
         (["--catalogue", "published"], "--catalogue published is for MovieLens and Netflix"),
     ],
 )
@@ -169,17 +169,19 @@ def test_what_is_no_table_takes_no_columns(tmp_path, capsys):
         archive.writestr("u.data", "1\t1\t1\t1\n")
     for source in (str(tmp_path / "x"), "generated:20x10", str(tmp_path)):
         assert fit(tmp_path, source, "--no-quotes")[0] == 2
-        assert f"--no-quotes is for files of text; {source} states by itself" in capsys.readouterr().err
+        assert (
+            f"--no-quotes is for text files; leave it out, for {source} has a known format" in capsys.readouterr().err
+        )
 
 
 def test_ratings_without_a_column(tmp_path, capsys):
     path = write(tmp_path, "x.txt", text(header="user,item,n"))
     assert fit(tmp_path, path, system="item-mean")[0] == 2
-    assert "ItemMean fits ratings, and" in (told := capsys.readouterr().err)
-    assert "no column known as 'value', only ['user', 'item', 'n']; name it with --value" in told
+    assert "ItemMean fits ratings, but" in (told := capsys.readouterr().err)
+    assert "recognized as 'value', out of ['user', 'item', 'n']; name it with --value" in told
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 cut short", np.random.default_rng(0).bytes(999)])
 def test_a_damaged_archive_is_no_table(tmp_path, capsys, content):
     assert fit(tmp_path, write(tmp_path, "ml.csv", content))[0] == 2
-    assert "is no readable zip" in capsys.readouterr().err
+    assert "is not a readable zip" in capsys.readouterr().err

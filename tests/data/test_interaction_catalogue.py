@@ -229,7 +229,7 @@ def test_frames_logs_and_tables_take_a_list(tmp_path):
         assert_same(load_table(tmp_path / name, **roles, item_ids=[5, 4, 3]), wanted)
         stored = store_table(tmp_path / name, tmp_path / f"{name}.store", **roles, item_ids=[5, 4, 3])
         assert_same(stored, wanted)
-        with pytest.raises(ValueError, match=r"item_ids does not list 3, an item of the table \(1 in all\)"):
+        with pytest.raises(ValueError, match=r"item_ids must list all items of the table, but 3 is missing \(1"):
             store_table(tmp_path / name, tmp_path / "other", **roles, item_ids=[5, 4])
         with pytest.raises(ValueError, match="unlisted must be one of 'error', 'drop', got 'all'"):
             store_table(tmp_path / name, tmp_path / "other", **roles, item_ids=[5, 4], unlisted="all")

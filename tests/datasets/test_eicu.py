@@ -93,7 +93,7 @@ def test_counts_of_blocks_are_added_up(tmp_path, monkeypatch):
 
 def test_a_list_of_tests_and_medicines(tmp_path):
     folder, listed = write(tmp_path / "eicu"), ["lab bun", "medication 2812", "lab potassium", "medication aspirin"]
-    with pytest.raises(ValueError, match="item_ids does not list 'lab Hgb', an item of the data"):
+    with pytest.raises(ValueError, match="item_ids must list all items of the data, but 'lab Hgb' is missing"):
         load_eicu(folder, item_ids=listed)
     data = load_eicu(folder, item_ids=listed, unlisted="drop")
     assert_well_formed(data)
@@ -116,9 +116,9 @@ def changed(name, old, new):
 def test_bad_arguments(tmp_path):
     with pytest.raises(ValueError, match="rows must be one of 'patients', 'stays', got 'visits'"):
         load_eicu(tmp_path, rows="visits")
-    with pytest.raises(FileNotFoundError, match=r"is no folder; pass the one with patient\.csv\.gz"):
+    with pytest.raises(FileNotFoundError, match=r"is not a folder; pass the folder with patient\.csv\.gz"):
         load_eicu(tmp_path / "nothing")
-    with pytest.raises(FileNotFoundError, match=r"patient\.csv\.gz is missing \(or \.csv\)"):
+    with pytest.raises(FileNotFoundError, match=r"patient\.csv\.gz \(or \.csv\) is missing"):
         load_eicu(tmp_path)
 
 

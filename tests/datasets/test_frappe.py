@@ -70,7 +70,7 @@ def test_a_list_of_apps(tmp_path):
     assert (some.interactions.user_ids.tolist(), some.contexts["daytime"].tolist()) == ([2], ["noon"])
     assert some.interactions.item_features["cost"].tolist() == ["", "paid"]
     lines = [*LINES, "2\t4\t9\tnoon\tmonday\tworkday\thome\tfree\tcloudy\tSpain\t369"]
-    with pytest.raises(ValueError, match="line 3: item 4 has cost 'paid' here and 'free' elsewhere"):
+    with pytest.raises(ValueError, match="line 3: item 4 must have one cost, got 'paid' and 'free'"):
         load_frappe(write(tmp_path, lines), item_ids=[5, 4], unlisted="drop")
 
 
@@ -117,7 +117,7 @@ def test_published_counts():
         ({"lines": []}, "line 2: the file ends without a single row"),
         ({"lines": [LINES[0], "1\t2"]}, "line 3: expected 11 fields"),
         ({"lines": [LINES[0].replace("7", "x", 1)]}, "line 2: user must be a whole number, got 'x'"),
-        ({"lines": [*LINES, LINES[0].replace("free", "paid")]}, "item 30 has cost 'free' here and 'paid' elsewhere"),
+        ({"lines": [*LINES, LINES[0].replace("free", "paid")]}, "item 30 must have one cost, got 'free' and 'paid'"),
     ],
 )
 def test_malformed_files(tmp_path, change, message):

@@ -226,8 +226,8 @@ def test_calibration_reaches_the_target_popularity(preset):
         ({"users": range(4, 4)}, ValueError, r"got range\(4, 4\)"),
         ({"n_threads": -1}, ValueError, "n_threads must be at least 0"),
         ({"mean_interactions": "many"}, TypeError, "mean_interactions must be a real number"),
-        ({"mean_interactions": 10}, ValueError, r"mean_interactions must lie between 2\d\.\d and \d+\.\d .*got 10"),
-        ({"mean_interactions": 99}, ValueError, r"mean_interactions must lie between .* with this preset and .*got 99"),
+        ({"mean_interactions": 10}, ValueError, r"mean_interactions must be between 2\d\.\d and \d+\.\d .*got 10"),
+        ({"mean_interactions": 99}, ValueError, r"mean_interactions must be between .* with this preset and .*got 99"),
     ],
 )
 def test_bad_arguments(changes, error, message):

@@ -70,7 +70,7 @@ def test_the_ends_of_the_range_of_stay():
         ({"n_users": 0}, "n_users must be at least 1"),
         ({"n_items": 65}, "n_items must be a multiple of n_topics=10, got 65"),
         ({"n_topics": 1}, "n_topics must be at least 2"),
-        ({"length": 7}, r"length must be at most the items of a topic \(6\), got 7"),
+        ({"length": 7}, r"length must be at most the number of items per topic \(6\), got 7"),
         ({"stay": 1.5}, "stay must be"),
         ({"popularity": -1.0}, "popularity must be"),
         ({"key": 3}, "key must be Key, got int"),

@@ -112,17 +112,17 @@ def test_what_csv_writes_is_read_back(tmp_path_factory, rows):
 @pytest.mark.parametrize(
     ("text", "error", "message"),
     [
-        ("name,kind\na,b\n", KeyError, r"item is not given, and none of \['name', 'kind'\] of .* is known as one"),
+        ("name,kind\na,b\n", KeyError, r"item must be given, .* has a usual name of item ids, got \['name', 'kind'\]"),
         ("item,movieId,a\n1,2,3\n", KeyError, "item must be one column, got"),
-        ("item,a,a\n1,2,3\n", ValueError, "line 1: a name stands twice"),
-        (",item,a\n0,2,3\n", ValueError, "line 1: column 1 has no name; name it, or remove it"),
+        ("item,a,a\n1,2,3\n", ValueError, "line 1: column names must be distinct"),
+        (",item,a\n0,2,3\n", ValueError, "line 1: column 1 must have a name, got none; name it, or remove it"),
         ("item,a\n1,2\n,3\n", ValueError, "line 3: item must be an id, got ''"),
         ("item,a\n1,2\n3\n", ValueError, r"line 3: expected 2 fields \(item, a\)"),
-        ('item,a\n1,"2\n', ValueError, "line 2: a quote is opened and not closed"),
+        ('item,a\n1,"2\n', ValueError, "line 2: a quote must be closed"),
         ('item,a\n1,"2"x\n', ValueError, "line 2: a must be text, got '\"2\"x'"),
         ("item,a\n", ValueError, "line 2: the file ends without a single row"),
         ("", ValueError, "line 1: the file is empty"),
-        (b"PK\x03\x04", ValueError, "is no text, but a zip"),
+        (b"PK\x03\x04", ValueError, "is not text, but a zip"),
     ],
 )
 def test_a_table_that_is_none(tmp_path, text, error, message):
@@ -134,11 +134,11 @@ def test_arguments_and_files_are_checked(tmp_path):
     path = write(tmp_path, "id,item,a\n1,2,3\n")
     with pytest.raises(KeyError, match=r"item='x' is not a column; .* has \['id', 'item', 'a'\]"):
         load_item_features(path, item="x")
-    with pytest.raises(ValueError, match="'item' is not the column of ids, which is 'id'; rename it"):
+    with pytest.raises(ValueError, match="column 'item' must hold the ids, which are in 'id'; rename column 'item'"):
         load_item_features(path, item="id")
     with pytest.raises(TypeError, match="quotes"):
         load_item_features(path, quotes="no")
-    with pytest.raises(FileNotFoundError, match="is no file; pass a CSV, TSV or Parquet file"):
+    with pytest.raises(FileNotFoundError, match="is not a file; pass a CSV, TSV or Parquet file"):
         load_item_features(tmp_path)
     polars = pytest.importorskip("polars")
     polars.DataFrame({"item": [], "kind": []}).write_parquet(tmp_path / "none.parquet")
@@ -158,7 +158,9 @@ def test_gaps_as_databases_and_spreadsheets_write_them(tmp_path, null):
 
 def test_nan_of_pandas_becomes_a_null_as_the_message_states(tmp_path):
     frame = pd.DataFrame({"item": [1, 2, 3], "year": [1994, None, 1995]})
-    with pytest.raises(ValueError, match=r"\['year'\]\[1\] is nan, .*\.astype\('Int64'\) or \.astype\('Float64'\)"):
+    with pytest.raises(
+        ValueError, match=r"\['year'\]\[1\] must be finite, got nan; .*\.astype\('Int64'\) or \.astype\('Float64'\)"
+    ):
         ItemFeatures.of("item_features", frame)
     for dtype in ("Int64", "Float64"):
         features = ItemFeatures.of("item_features", frame.astype({"year": dtype}))

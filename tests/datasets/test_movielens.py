@@ -254,7 +254,7 @@ def test_the_publishers_list(tmp_path):
     assert (table_of(chosen), chosen.item_features["genres"].tolist()) == ({1: {5: 5.0}}, [("Drama", "War"), ("War",)])
     for wrong, message in (
         ([5, 6], r"items\[0\] must be in item_ids, got 30"),
-        ([5, 30, 40], r"item_ids lists 40, which has no row in .*movies.csv; leave it out"),
+        ([5, 30, 40], r"item_ids must .* got 40, which has no row in .*movies.csv; remove it"),
         ("all", "item_ids must be one of 'published', got 'all'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -298,7 +298,7 @@ def test_missing_member(put, layout, member):
 
 
 def test_what_could_be_1m_or_10m_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"users\.dat is missing .*10M is told from it by its tags\.dat"):
+    with pytest.raises(FileNotFoundError, match=r"users\.dat is missing .*MovieLens 10M has tags\.dat instead"):
         load_movielens(write_folder(tmp_path, FILES_10M, **{"tags.dat": None}))
 
 
@@ -306,7 +306,7 @@ def test_what_could_be_1m_or_10m_is_refused(tmp_path):
 def test_file_that_is_no_zip(tmp_path, spoil):
     path = write_zip(tmp_path / "x.zip", FILES_1M)
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"x\.zip' is no readable zip .*download it again"):
+    with pytest.raises(ValueError, match=r"x\.zip' is not a readable zip .*download it again"):
         load_movielens(path)
 
 
@@ -372,7 +372,7 @@ def test_malformed_ratings(put, layout, line, message):
 
 
 @pytest.mark.parametrize("name", ["ratings.csv", "movies.csv"])
-@pytest.mark.parametrize(("change", "got"), [("none", "'(1,30|5,)"), ("other", "'userId;"), ("empty", "nothing")])
+@pytest.mark.parametrize(("change", "got"), [("none", "'(1,30|5,)"), ("other", "'userId;"), ("empty", "an empty line")])
 def test_missing_header(tmp_path, name, change, got):
     text = {"none": FILES_CSV[name].partition("\n")[2], "other": "userId;x\n", "empty": ""}[change]
     with pytest.raises(ValueError, match=rf"{name}, line 1: expected the header '(user|movie)Id,.*', got {got}"):
@@ -388,7 +388,7 @@ def test_a_header_and_nothing_below(tmp_path):
 def test_text_in_another_encoding(tmp_path):
     write_folder(tmp_path, FILES_CSV)
     (tmp_path / "movies.csv").write_bytes(FILES_CSV["movies.csv"].encode("latin-1"))
-    with pytest.raises(ValueError, match=r"movies\.csv, line 2: not utf-8 text .*download the data again"):
+    with pytest.raises(ValueError, match=r"movies\.csv, line 2: the file is not utf-8 text .*download it again"):
         load_movielens(tmp_path)
 
 
@@ -437,7 +437,7 @@ def test_regions_need_codes():
     data = Interactions.from_arrays([1, 2], [7, 7])
     with pytest.raises(ValueError, match=r"must have the user feature 'zip_code', got \['age'\]"):
         zip_regions(data.with_features(user_features={"age": [1, 2]}))
-    with pytest.raises(ValueError, match="zip_code is empty for 1 of 2 users"):
+    with pytest.raises(ValueError, match="zip_code must not be empty, got 1 empty codes for 2 users"):
         zip_regions(data.with_features(user_features={"zip_code": ["", "7"]}))
     with pytest.raises(TypeError, match="interactions must be Interactions, got list"):
         zip_regions([])

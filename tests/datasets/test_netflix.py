@@ -203,7 +203,7 @@ ERRORS = [
     ("1:\n6,4,2003-02-29\n", "line 2: date must be a date such as 2005-09-06, got '2003-02-29'"),
     ("1:\n6,4,\n", "line 2: date must be a date such as 2005-09-06, got ''"),
     ("1:\n6,4,29.2.2004\n", r"line 2: date must be a date such as 2005-09-06, got '29\.2\.2004'"),
-    ("6,4,2004-02-29\n", "line 1: a line such as '1:', which names the movie, must come first"),
+    ("6,4,2004-02-29\n", "line 1: the first line must be a heading such as '1:'"),
     ("1\n6,4,2004-02-29\n", "line 1: expected 3 fields .*got 1"),
     ("x:\n6,4,2004-02-29\n", "line 1: expected 3 fields .*got 1"),
     ("1:\n", "line 2: the file ends without a single row"),
@@ -278,14 +278,14 @@ def test_a_file_that_is_no_tar(tmp_path):
 def test_a_tar_of_nothing(tmp_path):
     put_tar((tmp_path / "training_set.tar"), {})
     (tmp_path / "movie_titles.txt").write_text(TITLES)
-    with pytest.raises(ValueError, match=r"training_set\.tar holds no mv_0000001\.txt"):
+    with pytest.raises(ValueError, match=r"training_set\.tar must hold mv_0000001\.txt and so on, got none"):
         load_netflix(tmp_path)
 
 
 def test_truncated_zip(tmp_path):
     path = write(tmp_path / "nf", "kaggle zip")
     path.write_bytes(path.read_bytes()[:-60])
-    with pytest.raises(ValueError, match="no readable zip"):
+    with pytest.raises(ValueError, match="not a readable zip"):
         load_netflix(path)
 
 

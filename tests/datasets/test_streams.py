@@ -63,11 +63,11 @@ def test_lines_below_a_stated_separator_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("pack", "message"),
     [
-        (zipped, "plays is no text, but a zip; unpack it first"),
-        (lambda text: bz2.compress(text.encode()), "plays is no text, but bzip2"),
-        (lambda text: lzma.compress(text.encode()), "plays is no text, but xz"),
-        (lambda text: gzip.compress(zipped(text)), "plays is no text, but a zip"),
-        (lambda text: text.encode("utf-16-le"), "plays, line 1: a byte 0, which text has none of; convert the file to"),
+        (zipped, "plays is not text, but a zip; unpack it first"),
+        (lambda text: bz2.compress(text.encode()), "plays is not text, but bzip2"),
+        (lambda text: lzma.compress(text.encode()), "plays is not text, but xz"),
+        (lambda text: gzip.compress(zipped(text)), "plays is not text, but a zip"),
+        (lambda text: text.encode("utf-16-le"), "plays, line 1: text must not contain the byte 0; convert"),
     ],
 )
 def test_what_is_no_text_is_named(tmp_path, pack, message):
@@ -80,10 +80,10 @@ def test_what_is_no_text_is_named(tmp_path, pack, message):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"user_id": "a", "business_id": "b", "stars": 5}\n', "line 1: this is JSON; read it with pandas or polars"),
-        ('[{"user": "a", "item": "b"}]\n', "line 1: this is JSON"),
-        ("\nuser,item\na,b\n", "line 1: the line is blank; remove it"),
-        ("sep=;\n\nuser;item\na;b\n", "line 2: the line is blank; remove it"),
+        ('{"user_id": "a", "business_id": "b", "stars": 5}\n', "line 1: the file is JSON; read it with pandas"),
+        ('[{"user": "a", "item": "b"}]\n', "line 1: the file is JSON"),
+        ("\nuser,item\na,b\n", "line 1: the line must not be blank; remove"),
+        ("sep=;\n\nuser;item\na;b\n", "line 2: the line must not be blank; remove"),
         ("sep=;\n", "line 2: the file is empty"),
     ],
 )

@@ -72,7 +72,7 @@ def test_rows_without_an_id_are_dropped_as_if_they_were_not_there(tmp_path_facto
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         if not whole:
-            with pytest.raises(ValueError, match="no row has both ids"):
+            with pytest.raises(ValueError, match="at least one row must have both ids"):
                 load_table(folder / "some.csv", **options)
             return
         found = load_table(folder / "some.csv", **options)
@@ -135,7 +135,7 @@ def test_numbers_with_a_fraction_and_dates_without_separators(tmp_path):
             load_table(path, **options, timestamp_unit=unit)
     data = load_table(path, **options, time_format="s", timestamp_unit="ms")
     assert data.timestamps.tolist() == [1714564800250, 1714564800000, MISSING_TIMESTAMP]
-    with pytest.raises(ValueError, match="a time of time_format='s' that timestamp_unit='s' holds exactly"):
+    with pytest.raises(ValueError, match="a time of time_format='s' that is exact in timestamp_unit='s'"):
         load_table(path, **options, time_format="s")
     days = write(tmp_path, "u,i,t\n1,1,20240501\n")
     assert load_table(days, **options, time_format="%Y%m%d").timestamps.tolist() == [1714521600]
@@ -192,7 +192,7 @@ def test_null_as_databases_write_it_is_an_empty_field(tmp_path):
 @pytest.mark.parametrize("ids", [["1.0", "2.0"], ["1e3", "2"], ["-5.", "7.00"]])
 def test_ids_that_are_written_as_floats_are_reported(tmp_path, ids):
     path = write(tmp_path, "user,item\n" + "".join(f"{user},a\n" for user in ids))
-    with pytest.warns(UserWarning, match=r"'user' \(user\) has ids such as .*, which are text and not whole"):
+    with pytest.warns(UserWarning, match=r"'user' \(user\) has ids such as .*, which are read as text"):
         assert load_table(path).user_ids.tolist() == sorted(ids)
 
 
@@ -200,7 +200,7 @@ def test_ids_that_were_rounded_before_they_were_written_are_refused(tmp_path):
     frame = pd.DataFrame({"user": [1582218195625938945, 1582218195625938946, None], "item": [1, 2, 3]})
     path = tmp_path / "table.csv"
     frame.dropna().to_csv(path, index=False)
-    with pytest.raises(ValueError, match=r"\(user\) has ids such as '1\.58.*', which floats do not hold exactly"):
+    with pytest.raises(ValueError, match=r"\(user\) has ids such as '1\.58.*', which floats cannot represent exactly"):
         load_table(path)
 
 
@@ -234,12 +234,12 @@ def kinds_of_files(folder):
     (folder / "rows.rds").write_bytes(b"X\n\0\0\0\3\0\4")
     yield folder / "rows.rds", "data of R; save them as CSV"
     (folder / "page.csv").write_text("\n<!doctype HTML>\n<html><body>Sign in</body></html>\n")
-    yield folder / "page.csv", "a page of HTML; download the data instead of the page"
+    yield folder / "page.csv", "an HTML page; download the data instead of the page"
 
 
 def test_other_kinds_of_files_are_named_with_the_way_on(tmp_path, capsys):
     for path, message in kinds_of_files(tmp_path):
-        with pytest.raises(ValueError, match=f"is no text, but {message}"):
+        with pytest.raises(ValueError, match=f"is not text, but {message}"):
             load_table(path)
         with pytest.raises(ValueError, match=f"is {message}"):
             load_movielens(path)
@@ -253,13 +253,13 @@ def test_other_kinds_of_files_are_named_where_they_are_packed(tmp_path):
         if path.suffix not in (".xlsx", ".npz"):  # zips, which name their members at their end
             packed = tmp_path / f"{path.name}.gz"
             packed.write_bytes(gzip.compress(path.read_bytes()))
-            with pytest.raises(ValueError, match=f"is no text, but {message}"):
+            with pytest.raises(ValueError, match=f"is not text, but {message}"):
                 load_table(packed)
     pl.DataFrame({"user": [1], "item": [2]}).write_parquet(tmp_path / "rows.parquet")
     (tmp_path / "rows.gz").write_bytes(gzip.compress((tmp_path / "rows.parquet").read_bytes()))
-    with pytest.raises(ValueError, match="is no text, but Parquet; unpack it first"):
+    with pytest.raises(ValueError, match="is not text, but Parquet; unpack it first"):
         load_table(tmp_path / "rows.gz")
-    with pytest.raises(ValueError, match=r"rows\.parquet' is Parquet; unpack it first where it is packed, and read it"):
+    with pytest.raises(ValueError, match=r"rows\.parquet' is Parquet; unpack it first if it is compressed"):
         load_movielens(tmp_path / "rows.parquet")
 
 
@@ -267,7 +267,7 @@ def test_other_kinds_of_files_are_named_where_they_are_packed(tmp_path):
     "text", ['[{"user": 1}]', '[\n  {"user": 1}\n]', '{\n  "user": 1\n}', ' { "user": 1 }\n', "[ {\n}]"]
 )
 def test_json_is_named_however_it_is_indented(tmp_path, text):
-    with pytest.raises(ValueError, match="line 1: this is JSON; read it with pandas or polars"):
+    with pytest.raises(ValueError, match="line 1: the file is JSON; read it with pandas or polars"):
         load_table(write(tmp_path, text))
 
 
@@ -302,10 +302,10 @@ def test_the_remedy_for_a_time_reads_it(tmp_path, time, remedy, options, expecte
 @pytest.mark.parametrize(
     ("times", "remedy"),
     [
-        (["NULL", "7"], "got 'NULL'; write an empty field instead of NULL where a time is missing"),
-        (["7", "n/a"], "got 'n/a'; write an empty field instead of n/a where a time is missing"),
+        (["NULL", "7"], "got 'NULL'; write an empty field instead of NULL for a missing time"),
+        (["7", "n/a"], "got 'n/a'; write an empty field instead of n/a for a missing time"),
         (["7", "2009-05-11"], "got '2009-05-11'$"),  # the rule names both forms
-        (["soon", "7"], r"; pass the form of the times as time_format, such as '%d/%m/%Y %H:%M' \(in a shell"),
+        (["soon", "7"], r"; pass the format of the times as time_format, such as '%d/%m/%Y %H:%M' \(in a shell"),
     ],
 )
 def test_times_that_no_format_reads_get_no_format(tmp_path, times, remedy):
@@ -370,7 +370,7 @@ def test_times_of_parquet_that_are_text_or_have_fractions(tmp_path):
         pl.DataFrame({"user": [1, 1, 2], "item": [1, 2, 2], "time": times}).write_parquet(path)
         assert load_table(path, **options).timestamps.tolist() == expected
     with pytest.warns(
-        UserWarning, match="'time' is known as the time .*pass time_format='s' and a finer timestamp_unit"
+        UserWarning, match="'time' has a usual name of times, but .*pass time_format='s' and a finer timestamp_unit"
     ):
         assert load_table(path).timestamps is None
     with pytest.raises(
