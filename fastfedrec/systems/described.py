@@ -16,7 +16,7 @@ _TRUST = {
     "entity": r"\bown entity is trusted\b",
 }
 _GIVEN = re.compile(r"^\*\*Guarantee\*\* \(([^)]*)\)")
-_SAME_AS = re.compile(r"As for `(\w+)`")
+_SAME_AS = re.compile(r"(?:As for|See) `(\w+)`")
 _REFERENCE = re.compile(r"^\.\. \[\d+\] (.*(?:\n[ ]+.*)*)", re.MULTILINE)
 _NAME = re.compile(r"`(\w+)`")
 

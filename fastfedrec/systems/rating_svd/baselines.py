@@ -416,10 +416,33 @@ def collect_ratings(
     *,
     caller: str,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], ReportDecoder | None]:
-    """Return rows, columns, and exact or decoded values of all ratings, with the decoder if there is one.
+    """Collect the ratings of all users, exactly or through private reports.
 
-    `epsilon` is per rating, in nats; None takes exact values, and then only the ends of `grid` matter.
-    The ledger gets its entries before any report.  `caller` names the model of the fit, for errors about reused keys.
+    Parameters
+    ----------
+    data : Interactions
+        Ratings as values.
+    epsilon : float or None
+        Epsilon per rating, in nats, above 0; None takes exact values.
+    grid : sequence of float
+        Possible ratings, increasing; without `epsilon` only the ends matter.
+    key : Key
+        Source of the reports.
+    ledger : Ledger
+        Ledger that gets its entries before any report.
+    n_threads : int
+        Number of threads, at least 1.
+    caller : str
+        Name of the model that is fitted, for errors about reused keys.
+
+    Returns
+    -------
+    users, items : ndarray of shape (n_ratings,), int64
+        Row and column of each rating, in the order of `data`.
+    values : ndarray of shape (n_ratings,), float64
+        Exact or decoded values.
+    decoder : ReportDecoder or None
+        Decoder of the reports, if there are reports.
     """
     half_epsilon = 1.0 if epsilon is None else epsilon / 2  # exact, and the two halves add up to epsilon
     collector = LaplaceRRSVD(None if epsilon is None else "optimal", half_epsilon, half_epsilon, grid=grid)
