@@ -123,21 +123,34 @@ def newest_run(name="*.json"):
 
 
 def keep(run, measurements):
-    """Write one run as JSON, one figure a line, in place of the earlier run on the same processor."""
+    """Write one run as JSON, one benchmark a line, in place of the earlier run on the same processor."""
+    # asv imports this file with each revision that it compares, and early revisions do not have the function.
+    from fastfedrec.core.record_files import format_records
+
     machine = {name: run["params"][name] for name in ("cpu", "num_cpu", "arch", "ram")}
-    lines = sorted(json.dumps(m) for m in measurements if m.value is None or not math.isnan(m.value))
+    benchmarks = {}
+    for m in sorted((m for m in measurements if m.value is None or not math.isnan(m.value)), key=json.dumps):
+        record = {"benchmark": m.benchmark, "unit": m.unit, "params": list(m.params), "figures": []}
+        record = benchmarks.setdefault((m.benchmark, m.unit, *m.params), record)
+        record["figures"].append([*m.params.values(), m.value])
     words = re.sub(r"[^a-z0-9]+", "-", re.sub(r"\(.*?\)", "", machine["cpu"].lower())).strip("-")
     path = SAVED / f"{words}-{machine['num_cpu']}.json"
     SAVED.mkdir(exist_ok=True)
-    head = f'{{"machine": {json.dumps(machine)},\n"commit": "{run["commit_hash"]}",\n"figures": [\n'
-    path.write_text(head + ",\n".join(lines) + "\n]}\n")
+    document = {"machine": machine, "commit": run["commit_hash"], "benchmarks": list(benchmarks.values())}
+    path.write_text(format_records(document))
     return path
 
 
 def read_kept():
     """Return the machine and the measurements of each saved run."""
     runs = [json.loads(path.read_text()) for path in sorted(SAVED.glob("*.json"))]
-    return [(run["machine"], [Measurement(*figure) for figure in run["figures"]]) for run in runs]
+    return [(run["machine"], [m for record in run["benchmarks"] for m in _measurements(record)]) for run in runs]
+
+
+def _measurements(record):
+    for *values, figure in record["figures"]:
+        params = dict(zip(record["params"], values, strict=True))
+        yield Measurement(record["benchmark"], params, figure, record["unit"])
 
 
 # ---- the table -------------------------------------------------------------------------------------------------------

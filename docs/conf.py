@@ -1,5 +1,6 @@
 """Sphinx configuration: the pages are MyST, the reference is made from the docstrings (numpydoc)."""
 
+import json
 import runpy
 import shutil
 import sys
@@ -84,16 +85,18 @@ html_title = "fastfedrec"
 
 
 def write_tables(app):
-    """The parts of pages that are read from the tree: they are in no commit, so none is behind it."""
+    """Write the parts of pages that the tree defines; they are in no commit, so they agree with it."""
     root = Path(app.srcdir).parent
     sys.path += [str(root / "tests"), str(root)]  # behind what is installed: the checkout's package has no kernels
     from mutants import MUTANTS
     from mutants.page import lists
 
     from benches import figures
+    from fastfedrec.accounting._ledger_format import SCHEMA
 
     folder = Path(app.srcdir) / "_generated"
     folder.mkdir(exist_ok=True)
+    (folder / "ledger.schema.json").write_text(json.dumps(SCHEMA, indent=1) + "\n")
     (folder / "mutants.md").write_text(lists(MUTANTS))
     peers = runpy.run_path(str(root / ".ci" / "peers.py"))
     (folder / "peers.md").write_text(peers["table"](peers["FEATURES"]))

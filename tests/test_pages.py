@@ -153,6 +153,19 @@ def test_what_axe_finds_serious_is_named_with_the_page(tmp_path):
     assert dark["page.html"]["findings"] == ["grave (2): <p>", "dark (1): "]
 
 
+def unwritten_files(pages, configuration):
+    """Return the links of pages to generated files that the configuration of the documentation does not write."""
+    names = {name for text in pages for name in re.findall(r"_generated/([\w.]+)", text)}
+    return {name for name in names if f'(folder / "{name}").write_text(' not in configuration}
+
+
+def test_every_generated_file_that_a_page_has_is_written_with_the_pages():
+    pages = [path.read_text() for path in (ROOT / "docs").rglob("*.md") if "_generated" not in path.parts]
+    configuration = (ROOT / "docs" / "conf.py").read_text()
+    assert unwritten_files(pages, configuration) == set()
+    assert unwritten_files(pages, configuration.replace("ledger.schema", "other")) == {"ledger.schema.json"}
+
+
 def test_the_test_of_links_sees_a_dead_one():
     text = "[a](LICENSE) [b](https://example.org) [c](#start) [d](docs/gone.md#there)"
     assert list(dead_links(ROOT / "README.md", text)) == ["README.md: docs/gone.md#there"]

@@ -1,4 +1,4 @@
-"""The ledger's JSON: its schema, which is docs/reference/ledger.schema.json, and a reader of such documents."""
+"""The ledger's JSON: its schema, which the documentation publishes, and a reader of such documents."""
 
 import hashlib
 import json

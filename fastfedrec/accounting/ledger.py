@@ -249,7 +249,7 @@ class Ledger:
         dict
             One entry per event with its fields, times and costs at the ledger's delta; the totals at this delta
             ("epsilon") and at delta 0 ("pure_epsilon"); the digest.  An infinite epsilon is "infinite".
-            docs/reference/ledger.schema.json is the schema.
+            The documentation's reference has the schema, ledger.schema.json.
         """
         return self._document(stated_cost)
 
