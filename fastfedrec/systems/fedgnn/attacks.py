@@ -45,6 +45,7 @@ def pseudo_item_values(record: Messages, truth: InteractionsLike) -> AttackResul
     """
     data = _check(record, truth)
     d = record.rows.shape[1]
+    # Orthogonal to W' a_1 and W' a_2, which the server knows.
     known, _ = np.linalg.qr((record.attention @ record.weights).T)
     rows = record.rows - (record.rows @ known) @ known.T
     spread = np.ones(len(rows))
@@ -92,6 +93,7 @@ def _gaps(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     x, y = (rows @ plane).T
     angles = np.arctan2(y, x) % np.pi
     order = np.argsort(angles)
+    # Angles of lines are modulo pi, so the first ones follow the last.
     around = np.concatenate([angles[order], angles[order][:_N_NEAREST] + np.pi])
     spans = around[_N_NEAREST:] - around[:-_N_NEAREST]
     # The smallest span of consecutive angles that contains a row.

@@ -254,6 +254,7 @@ class FedGNN(OwnRows, RatingModel):
             self.learning_rate, key,
         )  # fmt: skip
         state = system.initial_state(self._first_parameters(data.n_items, key))
+        # Without neighbours, or with an expansion after the last round, all rounds are alike.
         if self._n_graph_neighbors and self.expansion_round < self.n_rounds:
             return [
                 Phase(system, state, self.expansion_round),
@@ -325,6 +326,7 @@ class FedGNN(OwnRows, RatingModel):
 
     def _serving(self, data: Interactions) -> Self:
         model = super()._serving(data)
+        # New users took no part in the expansion, so they have no neighbours.
         model.user_neighbors_ = np.zeros((data.n_users, self._n_graph_neighbors, self.n_factors))
         return model
 

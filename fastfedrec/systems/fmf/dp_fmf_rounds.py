@@ -60,6 +60,7 @@ class GradientRound(NoisyRound):
         noisy = noise.add_noise(
             update.arrays["gradients"], key=self.key, purpose=f"{self._purpose}.gradients", round=update.round
         )
+        # The noise, not the gradient, limits the step: it moves a factor by a known amount.
         rate = _FIRST_STEP_NOISE / (1 + update.round / _STEP_DECAY) / float(noise.stddev)
         return replace(state, item_factors=state.item_factors - rate * noisy)
 

@@ -270,6 +270,7 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     def _cause(self) -> str:
         """Return the cause of large factors, and a remedy."""
         rate = self._settings.learning_rate
+        # The factor of the regularization alone then exceeds 1 in size.
         if self._is_published and rate is not None and rate * self.regularization > 1:
             return (
                 f"because a step of the published variant multiplies factors by 1 - 2 learning_rate regularization = "

@@ -62,6 +62,7 @@ class Network:
             positions += [(at + inputs[:, None] * n_out + outputs).ravel(), at + n_in * n_out + outputs]
             at += (n_in + 1) * n_out
             inputs, n_in = outputs, n_out
+        # The output reads the product and the last layer, each padded separately.
         for width in (self.product, self.layers[-1] if self.layers else 0):
             positions.append(at + np.arange(width))
             at += _padded(width)
@@ -100,6 +101,7 @@ class Network:
             drawn[at : at + n_in * width] *= np.sqrt(6 / (n_in + width))
             drawn[at + n_in * width : at + (n_in + 1) * width] = 0
             at, n_in = at + (n_in + 1) * width, width
+        # The output has one unit, and its bias comes last.
         drawn[at:-1] *= np.sqrt(3 / max(len(drawn) - 1 - at, 1))
         drawn[-1] = 0
         return table.astype(np.float32), drawn.astype(np.float32)
@@ -174,5 +176,6 @@ class Trainer:
     def parameters(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the current table and dense weights."""
         if self._adam:
+            # Embeddings that recent batches did not use still lack their decayed steps.
             _kernel.catch_up(self._network.shape, *self._state, self._step)
         return self._network.unpad(self._state[0], self._state[5])

@@ -211,6 +211,7 @@ class NCF(EpochBaseline):
         rate_name = "learning_rate" if adam else "fusion_learning_rate"
         rate = getattr(self, rate_name)
         trainer = Trainer(network, *start, learning_rate=rate, regularization=self.regularization, adam=adam)
+        # One buffer serves all epochs; a draw may fill only a part of it.
         examples = np.empty(positives.n_interactions * (1 + self.n_negatives), dtype=np.uint64)
         losses = []
         for epoch in progress_rounds(self.n_epochs, show=show_progress, description=f"NCF {name}", unit="epoch"):

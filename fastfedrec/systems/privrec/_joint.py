@@ -48,6 +48,7 @@ class JointRounds(PrivRecRounds):
         assert self.contrast is not None
         local, contrast = self.local, self.contrast
         examples = clients.draw(rows, local, self.streams, **draws)
+        # The contrastive loss has its own examples: sequences with a replaced item or segment.
         masked = draw_contrastive_examples(
             clients.sequences, rows, length=contrast.length, n_negatives=contrast.negatives,
             purpose=f"{self.streams}.masks", **draws,

@@ -104,6 +104,7 @@ class Run:
             return
         rounds = [astuple(traffic) for traffic in self.communication.rounds]
         header = {"ledger": self.ledger.to_dict(), "rounds": rounds, "round": round_number}
+        # Only Adam's state has moments.
         moments = {_MOMENTS: state.moments} if len(state.moments) else {}
         folder.keep_state(header, {"parameters": state.parameters} | moments)
 

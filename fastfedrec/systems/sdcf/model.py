@@ -88,8 +88,8 @@ class SDCF(FedRecPlusPlus):
     prior : {"gamma", "wishart"}
         Distribution of the precision of factors: diagonal with gamma entries, or a full matrix.
     prior_shape, prior_rate : float
-        Shape and rate of the gamma distribution.  Wishart's has ``2 prior_shape + n_factors - 1`` degrees of freedom and
-        the scale ``I / (2 prior_rate)``.
+        Shape and rate of the gamma distribution.  Wishart's has ``2 prior_shape + n_factors - 1`` degrees of freedom
+        and the scale ``I / (2 prior_rate)``.
     temperature : float
         Temperature of the Langevin noise: every step of a sent vector has normal noise with variance `temperature` *
         learning rate.  This models ratings with variance temperature / 2.  0 is gradient descent, without a prior.
