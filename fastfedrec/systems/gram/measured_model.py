@@ -107,9 +107,7 @@ class MeasuredModel(CentralModel, GramModel):
         while todo:
             system, planned, _ = todo.pop(0)
             if isinstance(system, HitSum):
-                # After the last round the model needs all factors, and a second estimate would take its time again.
-                factors = estimate.leading if todo else estimate.factors
-                state = measurement_state(planned, factors, estimate.form, mean, estimate.noise)
+                state = measurement_state(planned, estimate.leading, estimate.form, mean, estimate.noise)
                 sums = fit.rounds(system, state, data).noisy
                 self.decision_ = system.decide(sums, self._public_users(data), mean.spared(precision_of(todo)))
                 chosen = self.decision_.chosen

@@ -56,24 +56,12 @@ class PooledPairs:
         self._prior = take_prior_off(pairs.values, pairs.noise, features, form.mean)
         self._columns = self._answers = np.zeros((len(pairs.values), 0))
         self._diagonal = np.zeros(len(pairs.values))
-        self._rank = 0  # columns of `_strongest` that may be used; 0 after a release that it does not contain
-
-    @property
-    def leading(self) -> NDArray[np.float64]:
-        """The first columns of the factors, for encoders and measurements."""
-        return self._factors(_N_LEADING)
+        self.leading, self._diagonal = self._estimated(_N_LEADING)
 
     @property
     def factors(self) -> NDArray[np.float64]:
         """Factors L of the estimate L L', of rank `RANK` at most, the strongest column first."""
-        return self._factors(RANK)
-
-    def _factors(self, rank: int) -> NDArray[np.float64]:
-        """Return this many columns of the factors, computed once after each release."""
-        if self._rank < rank:
-            self._strongest, self._diagonal = self._estimated(rank)
-            self._rank = rank
-        return self._strongest[:, :rank]
+        return self._estimated(RANK)[0]
 
     def encoder(self, planned: np.ndarray) -> NDArray[np.int16]:
         """Return the strongest directions, of as many columns as the planned encoder."""
@@ -90,7 +78,7 @@ class PooledPairs:
             of_prior = self._prior @ (self._prior.T @ asked) - squares(self._prior)[:, None] * asked
         self._columns = np.column_stack([self._columns, asked])
         self._answers = np.column_stack([self._answers, sums[:, used] / noise - of_prior])
-        self._rank = 0
+        self.leading, self._diagonal = self._estimated(_N_LEADING)
 
     @one_blas_thread()
     def _estimated(self, rank: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
