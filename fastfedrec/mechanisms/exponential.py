@@ -21,7 +21,7 @@ from fastfedrec.core.check import (
 from fastfedrec.core.immutable import Immutable
 from fastfedrec.core.numbers import float_up
 from fastfedrec.core.randomness import Key, claim_call
-from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, below, exp_minus, words
+from fastfedrec.mechanisms.noise.exact_sampling import accept_exp, draw_below, exp_minus, words
 from fastfedrec.mechanisms.noise.integer_noise import extra_delta
 from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports, python_numbers
 
@@ -229,7 +229,7 @@ class ExponentialMechanism(Immutable):
                 best = scores[by_score[-1]]
                 weights = _Weights(self._weights_of(scores, best), chosen)
             while True:
-                i, above = weights.find(below(weights.total, bits))
+                i, above = weights.find(draw_below(weights.total, bits))
                 if accept_exp(above, _WEIGHT_BITS, (best - scores[i]) / self.beta, bits):
                     break
             chosen[i] = None

@@ -22,7 +22,7 @@ __all__ = [
     "clip_codes",
     "code_type",
     "draws_reports",
-    "present",
+    "fill_missing",
     "python_numbers",
     "report_array",
 ]
@@ -54,13 +54,13 @@ def check_grid(name: str, grid: int | Sequence[float], *, high: int) -> tuple[Fr
     return values
 
 
-def present(values: ArrayLike) -> ArrayLike:
+def fill_missing(values: ArrayLike) -> ArrayLike:
     """Return values with 0 for each missing entry (masked, null, None, or missing in pandas or NumPy)."""
     # Whether a client answers must not depend on its data, so a missing entry is no error.
     if isinstance(values, list | tuple):
         if all(issubclass(kind, int | float | np.generic) for kind in set(map(type, values))):
             return values  # a list of numbers is not copied
-        return [0 if _is_missing(value) else present(value) for value in values]  # type: ignore[return-value]
+        return [0 if _is_missing(value) else fill_missing(value) for value in values]  # type: ignore[return-value]
     if isinstance(values, np.ma.MaskedArray):
         return values.filled(0)
     dtype = getattr(values, "dtype", getattr(values, "type", None))

@@ -78,7 +78,7 @@ REVIEWED = [
         ("test_only_local_reports_are_confirmed",),
     ),
     Mutant(
-        "hidden-reported", "an entry that a mask hides is reported as if it were there", "present",
+        "hidden-reported", "an entry that a mask hides is reported as if it were there", "fill_missing",
         "values.filled(0)",
         "values.data",
         ("test_a_hidden_entry_of_a_vector_counts_as_zero",),

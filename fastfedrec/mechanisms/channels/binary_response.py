@@ -10,7 +10,7 @@ from fastfedrec.core.arrays import check_out
 from fastfedrec.core.check import check_epsilon, check_real, plain_array
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, exp_lower
-from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports, present, python_numbers
+from fastfedrec.mechanisms.report_checks import check_integers, check_reals, draws_reports, fill_missing, python_numbers
 
 __all__ = ["BinaryResponse"]
 
@@ -112,7 +112,7 @@ class BinaryResponse(Channel):
         TypeError
             `values` are not real numbers, or have an unsigned type.
         """
-        values = present(values)
+        values = fill_missing(values)
         array = plain_array("values", values)
         out = check_out(out, array.shape, np.int8, apart_from=array)
         # NumPy makes an unsigned array of Python's integers if one is too large for a signed type.

@@ -27,7 +27,7 @@ from fastfedrec.mechanisms.report_checks import (
     clip_codes,
     code_type,
     draws_reports,
-    present,
+    fill_missing,
     report_array,
 )
 
@@ -296,7 +296,7 @@ class Channel(_Decoded):
         ndarray of uint8 or a wider integer
             Positions, in the shape of `values`.
         """
-        values = check_reals("values", present(values), "use the numbers of inputs").astype(np.float64, copy=False)
+        values = check_reals("values", fill_missing(values), "use the numbers of inputs").astype(np.float64, copy=False)
         inputs = np.array([float(x) for x in self.inputs])
         order = np.argsort(inputs, kind="stable")
         ascending = inputs[order]
@@ -345,7 +345,7 @@ class Channel(_Decoded):
         ndarray of uint8 or a wider integer
             Positions in `outputs`, in the shape of `values`.
         """
-        integers = check_integers("values", present(values), NUMBERING)
+        integers = check_integers("values", fill_missing(values), NUMBERING)
         # The output may have the smallest type of `CODES` that holds the reports, or a wider one.
         out = report_array(out, integers, CODES[CODES.index(code_type(len(self.outputs))) :])
         values = clip_codes(integers, len(self.inputs))

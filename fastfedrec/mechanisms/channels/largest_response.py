@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastfedrec.core.check import check_epsilon, check_integer
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon, exp_lower
-from fastfedrec.mechanisms.report_checks import check_reals, draws_reports, present
+from fastfedrec.mechanisms.report_checks import check_reals, draws_reports, fill_missing
 
 __all__ = ["LargestResponse"]
 
@@ -122,7 +122,7 @@ class LargestResponse(NominalEpsilon):
         ValueError
             `values` has another number of dimensions, or a number of entries that is not a power of 2.
         """
-        vectors = check_reals("values", present(values), "pass vectors of real numbers")
+        vectors = check_reals("values", fill_missing(values), "pass vectors of real numbers")
         if vectors.ndim != 2 or vectors.shape[1] < 1 or vectors.shape[1] & (vectors.shape[1] - 1):
             raise ValueError(
                 f"values must have 2 dimensions, the second a power of 2 (append zeros), got shape {vectors.shape}"

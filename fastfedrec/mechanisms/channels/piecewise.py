@@ -11,7 +11,7 @@ from fastfedrec._kernels.mechanisms.channels import piecewise as _kernel
 from fastfedrec.core.check import check_integer, check_real
 from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import TOTAL, Channel, _Decoded, exp_lower
-from fastfedrec.mechanisms.report_checks import check_reals, draws_reports, present, report_array
+from fastfedrec.mechanisms.report_checks import check_reals, draws_reports, fill_missing, report_array
 
 __all__ = ["Hybrid", "Piecewise"]
 
@@ -205,7 +205,7 @@ class Piecewise(_Decoded):
         ndarray of uint16
             Positions in `outputs`, in the shape of `values`.
         """
-        values = np.asarray(check_reals("values", present(values), _REMEDY), order="C")
+        values = np.asarray(check_reals("values", fill_missing(values), _REMEDY), order="C")
         out = report_array(out, values, [np.uint16])
         key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)
         _kernel.report_values(

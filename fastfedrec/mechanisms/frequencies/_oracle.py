@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastfedrec.core.check import check_exact, check_integer, plain_array
 from fastfedrec.mechanisms.channels.channel import TOTAL, NominalEpsilon
-from fastfedrec.mechanisms.report_checks import NUMBERING, check_codes, check_integers, check_reals, present
+from fastfedrec.mechanisms.report_checks import NUMBERING, check_codes, check_integers, check_reals, fill_missing
 
 
 class FrequencyOracle(NominalEpsilon):
@@ -24,7 +24,7 @@ class FrequencyOracle(NominalEpsilon):
         return Fraction(self.p_count, TOTAL), Fraction(self.q_count, TOTAL)
 
     def _check(self, values: ArrayLike) -> np.ndarray:
-        values = check_integers("values", present(values), NUMBERING)
+        values = check_integers("values", fill_missing(values), NUMBERING)
         if values.ndim != 1:
             raise ValueError(f"values must have 1 dimension, got shape {values.shape}")
         return values

@@ -20,7 +20,7 @@ from fastfedrec.mechanisms.report_checks import (
     clip_codes,
     code_type,
     draws_reports,
-    present,
+    fill_missing,
     report_array,
 )
 
@@ -111,7 +111,7 @@ class GRR(FrequencyOracle):
         ndarray of uint8 or a wider integer
             Reported values, in the shape of `values`.
         """
-        integers = check_integers("values", present(values), NUMBERING)
+        integers = check_integers("values", fill_missing(values), NUMBERING)
         # The output may have the smallest type of `CODES` that holds the values, or a wider one.
         out = report_array(out, integers, CODES[CODES.index(code_type(self.n_values)) :])
         values = clip_codes(integers, self.n_values)

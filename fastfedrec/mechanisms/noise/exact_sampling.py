@@ -18,7 +18,7 @@ from fastfedrec._kernels.mechanisms.noise import _exact_sampling as _kernel
 from fastfedrec.core.check import check_instance, check_integer
 from fastfedrec.core.randomness import Key
 
-__all__ = ["accept_exp", "below", "exp_minus", "sample_gaussian", "sample_laplace", "words"]
+__all__ = ["accept_exp", "draw_below", "exp_minus", "sample_gaussian", "sample_laplace", "words"]
 
 _BLOCK_WORDS = 4096  # words of one stream; part of the streams' definition
 _FIRST_WORDS = 64  # a single selection reads fewer, and needs no whole block
@@ -41,7 +41,7 @@ def words(key: Key, purpose: str, round_number: int) -> Iterator[int]:
         yield from block[_FIRST_WORDS if number == 0 else 0 :].tolist()
 
 
-def below(bound: int, words: Iterator[int]) -> int:
+def draw_below(bound: int, words: Iterator[int]) -> int:
     """Return a uniform integer in [0, bound), by rejection."""
     # Each attempt takes the smallest number of words, and of their high bits, that can hold the integer.
     bits = (bound - 1).bit_length()
@@ -67,7 +67,7 @@ def toss_exp(numerator: int, denominator: int, words: Iterator[int]) -> bool:
             return False
         numerator -= denominator
     bound, length = denominator, 0
-    while below(bound, words) < numerator:
+    while draw_below(bound, words) < numerator:
         length += 1
         bound += denominator
     return length % 2 == 0
@@ -78,14 +78,14 @@ def laplace_draws(scale: Fraction, words: Iterator[int]) -> Iterator[int]:
     numerator, denominator = scale.numerator, scale.denominator
     while True:
         # A geometric number with ratio exp(-1 / numerator), from its remainder and its quotient by the numerator.
-        remainder = below(numerator, words)
+        remainder = draw_below(numerator, words)
         if not toss_exp(remainder, numerator, words):
             continue
         quotient = 0
         while toss_exp(1, 1, words):
             quotient += 1
         size = (remainder + numerator * quotient) // denominator
-        negative = below(2, words)
+        negative = draw_below(2, words)
         if negative and size == 0:
             continue  # +0 and -0 together would make zero twice as likely
         yield -size if negative else size

@@ -14,7 +14,7 @@ from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, exp_lower
 from fastfedrec.mechanisms.noise.noise_table import NoiseTable
-from fastfedrec.mechanisms.report_checks import check_integers, draws_reports, present
+from fastfedrec.mechanisms.report_checks import check_integers, draws_reports, fill_missing
 
 __all__ = ["IntegerNoise"]
 
@@ -192,7 +192,7 @@ class IntegerNoise(Immutable):
         ndarray of int64
             Noisy integers in the shape of `values`, saturated as in `add_noise`.
         """
-        values = check_integers("values", present(values), "put them on an integer grid first")
+        values = check_integers("values", fill_missing(values), "put them on an integer grid first")
         out = check_out(out, values.shape, np.int64, apart_from=None if out is values else values)
         # The checks come first, so that a call that they refuse does not use up the key.
         key, round_number, n_threads = claim_call(f"{type(self).__name__}.privatize", key, round, n_threads)

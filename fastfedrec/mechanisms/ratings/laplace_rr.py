@@ -17,7 +17,7 @@ from fastfedrec.core.randomness import Key, claim_call
 from fastfedrec.mechanisms.channels.channel import LARGEST_EPSILON, TOTAL, Channel, exp_lower
 from fastfedrec.mechanisms.channels.exact_counts import sum_lower, unbiased_table
 from fastfedrec.mechanisms.frequencies.frequency import GRR
-from fastfedrec.mechanisms.report_checks import check_grid, check_reals, draws_reports, present
+from fastfedrec.mechanisms.report_checks import check_grid, check_reals, draws_reports, fill_missing
 
 __all__ = ["MixtureLaplaceRR", "PublishedLaplaceRR", "RoundedLaplace", "SerialLaplaceRR"]
 
@@ -320,7 +320,7 @@ class PublishedLaplaceRR(Immutable):
         ndarray of float64
             Reports in the shape of `values`; many of them are the exact ratings.
         """
-        values = check_reals("values", present(values), "use the ratings").astype(np.float64, copy=False)
+        values = check_reals("values", fill_missing(values), "use the ratings").astype(np.float64, copy=False)
         flat = np.where(np.isnan(values), self.low, values).clip(self.low, self.high).reshape(-1)
         key, round, _ = claim_call("PublishedLaplaceRR.privatize", key, round)
         words = key.words(self._purpose, round=round, size=2 * len(flat)).reshape(-1, 2)
