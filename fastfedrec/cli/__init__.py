@@ -1,6 +1,6 @@
 """The command line: `main`, and a module for each command.
 
-What commands do is elsewhere; here are arguments, and how answers are printed.
+The modules parse arguments and print answers; the work is in other packages.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""The command ``fastfedrec account``: what a run would cost, before any run."""
+"""The command ``fastfedrec account``: the privacy cost of a planned run."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -22,12 +22,13 @@ from fastfedrec.mechanisms import BinaryResponse
 
 __all__ = ["add_account"]
 
+# Above this number of rounds the table has powers of ten only: an account of many rounds takes about a second.
 _MANY_ROUNDS = 10**5
 
 
 def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
-    """Describe the command and its two forms to the parser of `main`."""
-    text = "What a run would cost a user in privacy, before any run, with the curve over rounds."
+    """Add the command and its two forms to the parser of `main`."""
+    text = "Privacy cost of a planned run for a user, over rounds."
     kinds = commands.add_parser("account", help=text, description=text).add_subparsers(required=True, metavar="WHAT")
 
     def add(name: str, run: Callable[[argparse.Namespace], Any], text: str, example: str) -> argparse.ArgumentParser:
@@ -41,9 +42,11 @@ def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
         "Local reports, without and with a shuffler.",
         "fastfedrec account reports --users 50000 --rounds 20",
     )
-    reports.add_argument("--epsilon", type=float, default=2.5, help="of one report, in nats")
-    reports.add_argument("--reports", type=int, default=100, metavar="N", help="reports of a user in a round")
-    reports.add_argument("--users", type=int, required=True, metavar="N", help="users who report in every round")
+    reports.add_argument("--epsilon", type=float, default=2.5, help="epsilon of one report, in nats")
+    reports.add_argument("--reports", type=int, default=100, metavar="N", help="number of a user's reports in a round")
+    reports.add_argument(
+        "--users", type=int, required=True, metavar="N", help="number of users who report in every round"
+    )
     _add_run(reports, 20)
 
     gaussian = add(
@@ -53,25 +56,36 @@ def add_account(commands: Any, common: argparse.ArgumentParser) -> None:
         "fastfedrec account gaussian --noise-multiplier 1 --neighboring replace --users 4800 --cohort 20 --rounds 1000",
     )
     gaussian.add_argument(
-        "--noise-multiplier", type=float, required=True, metavar="Z", help="stddev of the noise / sensitivity"
+        "--noise-multiplier",
+        type=float,
+        required=True,
+        metavar="Z",
+        help="standard deviation of the noise divided by the sensitivity",
     )
     gaussian.add_argument(
-        "--neighboring", choices=("replace", "add_remove", "zero_out"), required=True, help="a user's data"
+        "--neighboring",
+        choices=("replace", "add_remove", "zero_out"),
+        required=True,
+        help="relation of neighbouring data sets, for one user's data",
     )
-    gaussian.add_argument("--users", type=int, metavar="N", help="with --cohort: fixed size without replacement")
-    gaussian.add_argument("--cohort", type=int, metavar="M", help="users drawn in each round")
-    gaussian.add_argument("--sampling-probability", type=float, metavar="Q", help="Poisson sampling")
+    gaussian.add_argument(
+        "--users", type=int, metavar="N", help="number of users; with --cohort, sampling without replacement"
+    )
+    gaussian.add_argument("--cohort", type=int, metavar="M", help="number of users sampled in each round")
+    gaussian.add_argument(
+        "--sampling-probability", type=float, metavar="Q", help="probability of a user in Poisson sampling"
+    )
     _add_run(gaussian, 1)
 
 
 def _add_run(command: argparse.ArgumentParser, rounds: int) -> None:
-    command.add_argument("--rounds", type=int, default=rounds, metavar="N", help="how many")
-    command.add_argument("--delta", type=float, default=1e-6, help="for figures that are not pure")
-    command.add_argument("--plot", type=Path, metavar="FILE", help="draw the cost over rounds (needs matplotlib)")
+    command.add_argument("--rounds", type=int, default=rounds, metavar="N", help="number of rounds")
+    command.add_argument("--delta", type=float, default=1e-6, help="delta of approximate guarantees")
+    command.add_argument("--plot", type=Path, metavar="FILE", help="plot the cost over rounds (needs matplotlib)")
 
 
 def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Answer for binary responses, as every system here sends them."""
+    """Return the cost of binary responses, the reports of every local system of this package."""
     check_integer("--users", arguments.users, low=1)
     check_integer("--reports", arguments.reports, low=1)
     ledger = Ledger(arguments.delta)
@@ -80,7 +94,7 @@ def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
     )
     rounds = _milestones(arguments.rounds)
     ledger.record(event)
-    ledger.events[event] = arguments.rounds
+    ledger.events[event] = arguments.rounds  # the number of uses, instead of one `record` for each round
     curves = {
         name: [composed_epsilon({event: n}, view, ledger.delta) for n in rounds] for view, name in SHORT_NAMES.items()
     }
@@ -88,14 +102,15 @@ def run_reports(arguments: argparse.Namespace) -> dict[str, Any] | str:
 
 
 def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Answer for the Gaussian mechanism by every accountant that can."""
+    """Return the cost of the Gaussian mechanism by every accountant that supports the event."""
+    # Keys: whether --sampling-probability is given, and whether --users or --cohort is.
     sampling = {
         (False, False): "none",
         (True, False): "poisson",
         (False, True): "without_replacement",
     }.get((arguments.sampling_probability is not None, arguments.users is not None or arguments.cohort is not None))
     if sampling is None:
-        raise ValueError("--sampling-probability and --users with --cohort exclude each other; give one sampling")
+        raise ValueError("--sampling-probability and --users with --cohort exclude each other; give one of them")
     event = Gaussian(
         arguments.noise_multiplier,
         neighboring=arguments.neighboring,
@@ -105,6 +120,7 @@ def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
         cohort_size=arguments.cohort,
     )
     rounds = _milestones(arguments.rounds)
+    # One column for each accountant; an accountant that does not support the event has none.
     curves: dict[str, list[float]] = {}
     refusals = []
     for accountant in (PLDAccountant, RDPAccountant):
@@ -117,17 +133,17 @@ def run_gaussian(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if not curves:
         raise UnsupportedEventError("; ".join(refusals))
     text = (
-        f"{event}\nepsilon in nats at delta {arguments.delta:g}, against {VIEWS['public']}; upper bounds, the lower "
-        "one holds\nif the sampling is secret and the server adds the noise"
+        f"{event}\nepsilon in nats at delta {arguments.delta:g}, against {VIEWS['public']}; all are upper bounds, and "
+        "the lowest\nholds if the sampling is secret and the server adds the noise"
     )
     return _report(arguments, rounds, curves, text, {"event": str(event)})
 
 
 def _milestones(rounds: int) -> list[int]:
-    """1, 2, 5, 10, ..., of many rounds powers of ten alone, up to the number of rounds, which is the last."""
+    """Return 1, 2, 5, 10, ... up to the number of rounds, which is the last; only powers of ten for many rounds."""
     if rounds < 1:
         raise ValueError(f"--rounds must be at least 1, got {rounds}")
-    factors = (1, 2, 5) if rounds <= _MANY_ROUNDS else (1,)  # accounts of many rounds take about a second each
+    factors = (1, 2, 5) if rounds <= _MANY_ROUNDS else (1,)
     steps = [m * 10**p for p in range(len(str(rounds))) for m in factors]
     return [n for n in steps if n < rounds] + [rounds]
 
@@ -142,6 +158,7 @@ def _report(
     if arguments.plot is not None:
         _plot(arguments.plot, rounds, curves)
     if arguments.json:
+        # JSON has no infinity, so an infinite epsilon becomes text.
         epsilon = {name: [epsilon_to_json(e) for e in values] for name, values in curves.items()}
         document = {"rounds": list(rounds), "epsilon": epsilon, "delta": arguments.delta} | details
         return document | {"plot": arguments.plot and str(arguments.plot)}

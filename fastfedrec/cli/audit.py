@@ -1,4 +1,4 @@
-"""The command ``fastfedrec audit``: what a mechanism of the package demonstrably costs, beside what it claims."""
+"""The command ``fastfedrec audit``: a lower bound on a mechanism's privacy cost, compared with its claim."""
 
 import argparse
 from collections.abc import Callable
@@ -22,50 +22,61 @@ from fastfedrec.testing import ALPHA
 __all__ = ["add_audit"]
 
 _ALL = "all"
-_N_PLOTTED = 100_000  # draws from each input, where the loss is not known exactly
-_DELTA = 1e-6  # of an epsilon of Gaussian noise
+# Draws from each input for a plot, if the distribution of the loss is not known exactly.
+_N_PLOTTED = 100_000
+# Delta at which --epsilon of Gaussian noise is converted to mu.
+_DELTA = 1e-6
 
 
 def add_audit(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `main`."""
+    """Add the command to the parser of `main`."""
     command = add(
         "audit",
         run_audit,
-        "Look for evidence against a mechanism's claim, on its exact table and by drawing.",
+        "Test a mechanism's privacy claim by its exact probability table and by random draws.",
         ["fastfedrec audit binary-response --epsilon 2", "fastfedrec audit discrete-gaussian --half-noise"],
     )
-    command.add_argument("mechanism", metavar="NAME", help=f"{', '.join(CASES)}; or {_ALL}, for a table of them all")
+    command.add_argument("mechanism", metavar="NAME", help=f"{', '.join(CASES)}; or {_ALL}, for a table of all")
     command.add_argument(
         "--epsilon",
         type=float,
         default=None,
         metavar="E",
-        help=f"claimed for one output, in nats (1); of Gaussian noise the mu of (E, {_DELTA:g}) is audited",
+        help=f"claimed epsilon of one output, in nats (1); for Gaussian noise, the mu that equals (E, {_DELTA:g}) is "
+        "audited",
     )
-    command.add_argument("--half-noise", action="store_true", help="audit it with half of its noise: is that found?")
-    command.add_argument("--seed", type=int, metavar="N", help="repeat an audit; without it, bits come from entropy")
-    command.add_argument("--plot", type=Path, metavar="FILE", help="draw the privacy loss (needs matplotlib)")
+    command.add_argument(
+        "--half-noise", action="store_true", help="audit the mechanism with half of its noise, a fault to detect"
+    )
+    command.add_argument(
+        "--seed", type=int, metavar="N", help="seed of a repeatable audit; without it, random bits come from entropy"
+    )
+    command.add_argument("--plot", type=Path, metavar="FILE", help="plot the privacy loss (needs matplotlib)")
 
 
 def run_audit(arguments: argparse.Namespace) -> dict[str, Any] | str | None:
-    """Audit the table where there is one, and the sampler; at `ALPHA`, so that a sound one is never called broken."""
+    """Audit the probability table, if there is one, and the sampler, with false-alarm probability `ALPHA`."""
     seed = None if arguments.seed is None else check_integer("--seed", arguments.seed, low=0)
     if arguments.mechanism == _ALL:
         if arguments.epsilon is not None or arguments.plot is not None or arguments.half_noise:
-            raise ValueError("--epsilon, --half-noise and --plot are for one mechanism; 'all' claims 1 for each")
+            raise ValueError(
+                "--epsilon, --half-noise and --plot are for one mechanism, and 'all' claims 1 for each; leave them out"
+            )
         _print_all(seed, as_json=arguments.json)
         return None
     if arguments.mechanism not in CASES:
         meant = did_you_mean(arguments.mechanism, [*CASES, _ALL])
         raise ValueError(
-            f"unknown mechanism {arguments.mechanism!r}{meant}; there are {', '.join(CASES)}, and {_ALL}; one of your "
-            "own is audited in Python, by fastfedrec.audit.audit(mechanism, x0, x1, claim)"
+            f"unknown mechanism {arguments.mechanism!r}{meant}; there are {', '.join(CASES)}, and {_ALL}; audit your "
+            "own mechanism in Python, by fastfedrec.audit.audit(mechanism, x0, x1, claim)"
         )
     entry = CASES[arguments.mechanism]
     claim = check_epsilon("--epsilon", 1.0 if arguments.epsilon is None else arguments.epsilon)
+    # A Gaussian mechanism claims mu-GDP: --epsilon is converted to the mu of noise with this (epsilon, delta).
     if entry.measure == "mu":
         event = Gaussian(1.0, neighboring="add_remove", sampling="none")
         claim = 1 / calibrate_noise_multiplier(event, epsilon=claim, delta=_DELTA, accountant=PLDAccountant)
+    # A factor of 2 halves the noise but not the claim.
     case = entry.make(claim, 2 if arguments.half_noise else 1, _key(seed))
     if arguments.plot is not None:
         _plot(arguments.plot, arguments.mechanism, case)
@@ -89,7 +100,7 @@ def run_audit(arguments: argparse.Namespace) -> dict[str, Any] | str | None:
 
 
 def audit_case(case: Case, n: int | None = None) -> AuditResult:
-    """Audit a case's sampler at `ALPHA`, with its own number of draws unless another is given."""
+    """Audit a case's sampler with false-alarm probability `ALPHA` and `n` draws, by default the case's number."""
     return audit(
         case.mechanism,
         *case.inputs,
@@ -107,10 +118,10 @@ def _key(seed: int | None) -> Key | None:
 
 
 def _print_all(seed: int | None, *, as_json: bool) -> None:
-    """Every mechanism as it is, and with half of its noise, each claimed at 1."""
+    """Print audits of every mechanism at claim 1, with full noise and with half of it."""
     rows = []
     if not as_json:
-        show("| mechanism | claim | as it is | | half the noise is | found | |\n|---|---|---|---|---|---|---|")
+        show("| mechanism | claim | full noise | | half the noise is | bound | |\n|---|---|---|---|---|---|---|")
     for name, entry in CASES.items():
         whole, half = (audit_case(entry.make(1.0, factor, _key(seed))) for factor in (1, 2))
         if as_json:
@@ -126,27 +137,30 @@ def _print_all(seed: int | None, *, as_json: bool) -> None:
 
 
 def _loss_distribution(name: str, case: Case) -> tuple[np.ndarray, np.ndarray]:
-    """Values of log(P(y | first) / P(y | second)), increasing, and their probabilities on the first input."""
+    """Return ascending values of log(P(y | first) / P(y | second)) and their probabilities on the first input."""
     if case.table is not None:
         channel, x0, x1 = case.table
         p, q = (np.array([c / TOTAL for c in channel.counts[x]]) for x in (x0, x1))
     else:
-        # Rare outputs are counted together: the ratio of two small counts says nothing.
+        # Rare outputs share a bin, since the ratio of two small counts is too noisy.
         outputs = [_score(name, y.parts[0]) for y in draw_outputs(case.mechanism, case.inputs, _N_PLOTTED, case.key)]
         edges = np.unique(np.quantile(np.concatenate(outputs), np.linspace(0, 1, 62)[1:-1], method="inverted_cdf"))
         p, q = (
             np.bincount(np.searchsorted(edges, y), minlength=len(edges) + 1).astype(np.float64) / _N_PLOTTED
             for y in outputs
         )
+    # Outputs of probability 0 on the first input have no loss; 0 on the second means an infinite loss.
     p, q = p[p > 0], q[p > 0]
+    # log(p) - log(0) is the infinite loss.
     with np.errstate(divide="ignore"):
         loss = np.log(p) - np.log(q)
+    # Losses that differ only by rounding are one step of the distribution.
     values, codes = np.unique(loss.round(12), return_inverse=True)
     return values, np.bincount(codes, weights=p)
 
 
 def _score(name: str, outputs: np.ndarray) -> np.ndarray:
-    """One number of each output that decides its likelihood ratio, or nearly."""
+    """Return a statistic of each output that determines its likelihood ratio, at least approximately."""
     if name == "subset-selection":  # sets of values
         return (outputs == 0).any(axis=1).astype(np.float64) - (outputs == 1).any(axis=1)
     if name == "exponential-mechanism-two":
@@ -160,12 +174,12 @@ def _score(name: str, outputs: np.ndarray) -> np.ndarray:
 def _plot(path: Path, name: str, case: Case) -> None:
     figure, axes = make_axes()
     if path.is_dir() or not path.parent.is_dir():
-        raise ValueError(f"--plot {path} must be a file in a folder that exists")
+        raise ValueError(f"--plot {path} must be a file in an existing folder; create the folder")
     loss, probability = _loss_distribution(name, case)
     axes.step(loss, np.cumsum(probability), where="post")
-    if case.measure == "epsilon":  # a claim in mu bounds no single loss
+    if case.measure == "epsilon":  # a claim in mu does not bound the loss of a single output
         for sign in (-1, 1):
-            axes.axvline(sign * case.claim, color="black", linestyle="--", linewidth=1, label="the claim, +-epsilon")
+            axes.axvline(sign * case.claim, color="black", linestyle="--", linewidth=1, label="claim, +-epsilon")
         axes.legend(handles=axes.lines[-1:])
     axes.set(xlabel="privacy loss of an output (nats)", ylabel="probability of at most this loss", ylim=(0, 1.02))
     source = "exact" if case.table is not None else f"estimated from {_N_PLOTTED:,} draws from each input"

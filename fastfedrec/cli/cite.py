@@ -1,4 +1,4 @@
-"""The command ``fastfedrec cite``: what to cite for the package, and for the systems that were run."""
+"""The command ``fastfedrec cite``: references for the package and its systems."""
 
 import argparse
 from collections.abc import Callable
@@ -19,28 +19,28 @@ _BIBTEX = f"""@software{{fastfedrec,
 
 
 def add_cite(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `main`."""
+    """Add the command to the parser of `main`."""
     command = add(
         "cite",
         run_cite,
-        "What to cite: this package, and the works that a system is from or stands on.",
+        "Print references for this package, and for the papers that a system implements or is based on.",
         ["fastfedrec cite", "fastfedrec cite fmf-ldp dp-gram"],
     )
-    names = command.add_argument("names", nargs="*", metavar="SYSTEM", help="the systems that were run")
+    names = command.add_argument("names", nargs="*", metavar="SYSTEM", help="systems to cite")
     names.completer = complete_system  # type: ignore[attr-defined]
 
 
 def run_cite(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Answer."""
+    """Return the references."""
     from fastfedrec.systems.described import describe_system
 
-    found = [describe_system(name) for name in arguments.names]
+    systems = [describe_system(name) for name in arguments.names]
     if arguments.json:
-        works = {system["name"]: system["references"] for system in found}
+        works = {system["name"]: system["references"] for system in systems}
         return {"package": _PACKAGE, "bibtex": _BIBTEX, "systems": works}
-    return "\n\n".join([_PACKAGE, _BIBTEX, *map(_works, found)])
+    return "\n\n".join([_PACKAGE, _BIBTEX, *map(_works, systems)])
 
 
 def _works(system: dict[str, Any]) -> str:
-    works = system["references"] or ["no work of others is named for it: cite the package"]
+    works = system["references"] or ["it has no reference of its own: cite the package"]
     return "\n".join([f"{system['class']}:", *(f"- {work}" for work in works)])

@@ -1,4 +1,4 @@
-"""What a shell is told that a line could go on with, where argcomplete is installed."""
+"""Shell completion of command lines, if argcomplete is installed."""
 
 import argparse
 import os
@@ -11,13 +11,7 @@ __all__ = ["complete", "complete_set", "complete_system"]
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Answer a shell that asks what a line could go on with, and end; without argcomplete it gets no answer.
-
-    Parameters
-    ----------
-    parser : ArgumentParser
-        Of all commands.
-    """
+    """Print completions and exit if a shell requests them; without argcomplete there are none."""
     if "_ARGCOMPLETE" not in os.environ:
         return
     try:
@@ -28,12 +22,13 @@ def complete(parser: argparse.ArgumentParser) -> None:
 
 
 def complete_system(**_: Any) -> list[str]:
-    """What SYSTEM may be."""
+    """Return completions of SYSTEM."""
     return list(SYSTEMS)
 
 
 def complete_set(**_: Any) -> list[str]:
-    """What --set may name, of the system that stands before it."""
+    """Return completions of --set: parameters of the preceding system."""
+    # argcomplete passes the line and the cursor's position in environment variables.
     line = os.environ.get("COMP_LINE", "")[: int(os.environ.get("COMP_POINT", 0))]
     for word in reversed(line.split()):
         if word in SYSTEMS:

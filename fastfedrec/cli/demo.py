@@ -1,4 +1,4 @@
-"""The command ``fastfedrec demo``: systems of every trust model on generated data, in one table and one page."""
+"""The command ``fastfedrec demo``: a table and a page of systems of every trust model on generated data."""
 
 import argparse
 import time
@@ -24,67 +24,66 @@ PAGE, PICTURE = "report.html", "utility.png"
 
 
 def add_demo(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `main`."""
+    """Add the command to the parser of `main`."""
     command = add(
         "demo",
         run_demo,
-        "Train privately on generated data, under every kind of trust: a table at true epsilons, and a page with the "
-        "picture and what it means.",
+        "Train private systems of every trust model on generated data: a table with true epsilons, and a page with a "
+        "plot and its explanation.",
         ["fastfedrec demo --out demo-output"],
     )
     command.add_argument(
         "--out", type=Path, default=Path("demo-output"), metavar="DIR", help=f"folder for {PAGE} and {PICTURE}"
     )
-    command.add_argument("--seed", type=natural, metavar="N", help="simulate: take the noise from a seed")
+    command.add_argument(
+        "--seed", type=natural, metavar="N", help="seed of the noise, for a simulation; default: entropy"
+    )
 
 
 def run_demo(arguments: argparse.Namespace) -> dict[str, Any] | None:
-    """Fit, measure, tell, and write the page.
-
-    Data and split come from a seed in any case, because nobody's privacy rests on them.  The noise comes from the
-    operating system unless a seed is given.
-    """
+    """Fit and measure the systems, print the results, and write the page."""
     check_folder("--out", arguments.out)
 
-    def tell(text: str) -> None:
+    def print_text(text: str) -> None:
         if not arguments.json:
             show(text + "\n")
 
     started = time.perf_counter()
+    # Data and split always come from a seed, since no user's privacy depends on them.
     key = Key.from_seed(0 if arguments.seed is None else arguments.seed)
     data = generate_implicit(N_USERS, N_ITEMS, key=key, preset=PRESET, mean_interactions=ROW_LENGTH)
     noise = (
-        "the operating system's entropy; no one can repeat it"
+        "the operating system's entropy, which cannot be repeated"
         if arguments.seed is None
-        else f"seed {arguments.seed}: a SIMULATION, which protects nobody from whoever knows the seed"
+        else f"seed {arguments.seed}: a SIMULATION, without protection against an adversary who knows the seed"
     )
     about = (
-        f"{data.n_users:,} generated people, {data.n_items:,} items, {data.n_interactions:,} interactions (preset "
-        f"{PRESET!r}): no real person's. One item of each is held out and ranked among all that it has not seen."
+        f"{data.n_users:,} generated users, {data.n_items:,} items, {data.n_interactions:,} interactions (preset "
+        f"{PRESET!r}), without real data. One item of each user is held out and ranked among all unseen items."
     )
-    tell(f"{about}\nNoise: from {noise}")
+    print_text(f"{about}\nNoise: from {noise}")
     noise_key = None if arguments.seed is None else key
     results = measure(data, key=key, noise_key=noise_key, show_progress=can_show_progress(arguments.quiet))
-    said = verdicts(results, data.n_users)
-    tell(
+    conclusions = verdicts(results, data.n_users)
+    print_text(
         f"{format_table(*table(results))}\ntrue epsilon: of the whole run, in nats, for replacing all data of one user"
     )
-    tell("\n".join([*said, NOT_COVERED]))
+    print_text("\n".join([*conclusions, NOT_COVERED]))
     seconds = time.perf_counter() - started
     arguments.out.mkdir(parents=True, exist_ok=True)
     page = arguments.out / PAGE
     picture = draw(results, arguments.out / PICTURE)
     footer = f"fastfedrec {__version__}; noise from {noise}; {seconds:.0f} s"
-    write_text(page, make_page(about, said, results, footer, picture))
+    write_text(page, make_page(about, conclusions, results, footer, picture))
     if (problem := missing_extra("matplotlib", "no picture")) is not None:
-        tell(problem)
-    tell(f"{seconds:.0f} s; the page to open in a browser: {page}")
+        print_text(problem)
+    print_text(f"{seconds:.0f} s; open the page in a browser: {page}")
     document = {
         "version": __version__,
         "data": {**describe(data), "preset": PRESET},
         "noise": "entropy" if arguments.seed is None else f"seed {arguments.seed} (simulation)",
         "results": [asdict(r) | {"epsilon": epsilon_to_json(r.epsilon)} for r in results],
-        "verdicts": said,
+        "verdicts": conclusions,
         "not_covered": NOT_COVERED,
         "page": str(page),
         "seconds": seconds,

@@ -1,4 +1,4 @@
-"""--features: what is publicly known of the items, for systems that make something of it."""
+"""--features: public features of items, for systems that use them."""
 
 import argparse
 import re
@@ -19,38 +19,40 @@ from fastfedrec.systems.registry import SYSTEMS, system_class
 
 __all__ = ["add_features", "aligned_features", "give_features", "read_features", "takes_features"]
 
-_OWN = "movielens"  # instead of a file
+# The value of --features that stands for the data set's own movies, instead of a file.
+_MOVIELENS = "movielens"
 _PARAMETER, _IDS = "item_features", "item"
+# Text that `int` and `str` convert back and forth without a change, within 64 bits.
 _INTEGER = re.compile("0|-?[1-9][0-9]{0,17}")
 
 
 def add_features(command: argparse.ArgumentParser) -> None:
-    """The argument that names public features of items."""
+    """Add the argument of public item features."""
     command.add_argument(
         "--features", metavar="FILE",
-        help="what is publicly known of the items, never made from users' rows, for systems that take item_features: "
-        "a CSV, TSV or Parquet file with a row for each item, its id, and columns of labels (several joined by '|'), "
-        "numbers or text; a MovieLens zip or folder; or 'movielens', for the movies of --data",
+        help="public features of items, never derived from users' rows, for systems with item_features: a CSV, TSV or "
+        "Parquet file with a row for each item, its id, and columns of labels (several joined by '|'), numbers or "
+        "text; a MovieLens zip or folder; or 'movielens', for the movies of --data",
     )  # fmt: skip
 
 
 def read_features(arguments: argparse.Namespace, models: Sequence[Any]) -> dict[str, Any] | None:
-    """The columns of --features, before any data are read; None where it is not given.
-
-    It is refused where a column cannot be features, or none of the models makes anything of them.
-    """
+    """Return the columns of --features, or None; refuse invalid columns, and models that do not use features."""
     source = arguments.features
     if source is None:
         return None
     takers = _takers(models)
     if not takers:
         names = ", ".join(dict.fromkeys(type(model).__name__ for model in models))
-        those = ", ".join(name for name in SYSTEMS if takes_features(system_class(name)))
-        raise UsageError(f"--features is for systems that take public features of items ({those}), not for {names}")
-    if given := [type(model).__name__ for model in takers if model.item_features is not None]:
-        raise UsageError(f"--features and --set {_PARAMETER}=... both give {given[0]} features; leave one out")
+        supported = ", ".join(name for name in SYSTEMS if takes_features(system_class(name)))
+        raise UsageError(
+            f"--features needs a system with public features of items ({supported}), got {names}; leave it out"
+        )
+    if conflicting := [type(model).__name__ for model in takers if model.item_features is not None]:
+        raise UsageError(f"--features and --set {_PARAMETER}=... both give {conflicting[0]} features; leave one out")
     with _named(source):
         columns = _read(arguments, source)
+        # Columns that cannot be features are refused before any data are read.
         ItemFeatures.of(_PARAMETER, columns)
     return columns
 
@@ -58,7 +60,7 @@ def read_features(arguments: argparse.Namespace, models: Sequence[Any]) -> dict[
 def give_features(
     arguments: argparse.Namespace, columns: dict[str, Any] | None, models: Sequence[Any], data: Interactions
 ) -> None:
-    """Let the models that take features have them."""
+    """Set the features of the models that use them."""
     if columns is None:
         return
     features = aligned_features(arguments, columns, data.item_ids)
@@ -67,15 +69,15 @@ def give_features(
 
 
 def aligned_features(arguments: argparse.Namespace, columns: dict[str, Any], items: np.ndarray) -> ItemFeatures:
-    """Features with ids of the type that those of the items have; refused where they are of none of the items."""
+    """Return features with ids of the items' type; refuse features that match no item."""
     with _named(arguments.features):
-        features = ItemFeatures.of(_PARAMETER, columns | {_IDS: _alike(columns[_IDS], items)})
-        features.align(_PARAMETER, items)  # before a fit that may be one of many
+        features = ItemFeatures.of(_PARAMETER, columns | {_IDS: _convert_ids(columns[_IDS], items)})
+        features.align(_PARAMETER, items)  # raises before the first of many fits
     return features
 
 
 def takes_features(system: Any) -> bool:
-    """Whether a class has a parameter for them."""
+    """Check whether a class has a parameter of item features."""
     return _PARAMETER in system._parameter_names()
 
 
@@ -84,30 +86,31 @@ def _takers(models: Sequence[Any]) -> list[Any]:
 
 
 def _read(arguments: argparse.Namespace, source: str) -> dict[str, Any]:
-    if source == _OWN:
+    if source == _MOVIELENS:
         if arguments.data is None or arguments.data.startswith("generated:") or is_table(Path(arguments.data)):
-            raise UsageError(f"--features {_OWN} needs --data with the zip or folder of a MovieLens data set")
+            raise UsageError(f"--features {_MOVIELENS} needs --data with the zip or folder of a MovieLens data set")
         return load_movielens_items(arguments.data)
     if not is_table(Path(source)):
         return load_movielens_items(source)
-    # --item is about --data, but both may well call it the same.
+    # --item names a column of --data; the features' file often uses the same name.
     is_there = arguments.item is not None and arguments.item in table_columns(source, None)
     return load_item_features(source, item=arguments.item if is_there else None)
 
 
-def _alike(ids: Any, items: np.ndarray) -> Any:
-    """Ids as they stand in the data: whether 7 is a number or text there is told by all of its ids."""
+def _convert_ids(ids: Any, items: np.ndarray) -> Any:
+    """Convert ids to the type of the data's ids: 7 is a number only if all ids of the data are."""
     ids = np.asarray(ids)
     if items.dtype.kind == "U" and ids.dtype.kind in "iu":
         return ids.astype(np.str_)
-    if items.dtype.kind in "iu" and ids.dtype.kind in "UO":  # of other items, too
+    if items.dtype.kind in "iu" and ids.dtype.kind in "UO":
+        # Ids that are not numbers belong to items outside the data, and stay text.
         return [int(text) if _INTEGER.fullmatch(str(text)) else str(text) for text in ids.tolist()]
     return ids
 
 
 @contextmanager
 def _named(source: str) -> Iterator[None]:
-    """Let a refusal name the option."""
+    """Name the option in error messages."""
     try:
         yield
     except (TypeError, ValueError, LookupError, OSError) as error:

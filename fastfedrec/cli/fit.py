@@ -1,4 +1,4 @@
-"""The command ``fastfedrec fit``: a system trained on data, what it cost, and its file."""
+"""The command ``fastfedrec fit``: train a system, print its privacy cost, and save the model."""
 
 import argparse
 import time
@@ -16,16 +16,16 @@ from fastfedrec.core.version import __version__
 
 __all__ = ["add_fit"]
 
-#: Of what `fit` prints beside a guarantee.
+#: Note on figures of the output that no guarantee covers.
 _EXACT = "sizes of the data and fit's duration are exact, and no guarantee covers them: keep them with the data"
 
 
 def add_fit(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `main`."""
+    """Add the command to the parser of `main`."""
     command = add(
         "fit",
         run_fit,
-        "Train a system, and show what it cost in privacy and bytes.",
+        "Train a system, and print its cost in privacy and bytes.",
         [
             "fastfedrec fit dp-gram --data generated:5000x300 --set epsilon=2",
             "fastfedrec fit dp-gram --data ml-1m.zip --catalogue published --features movielens",
@@ -35,23 +35,26 @@ def add_fit(add: Callable[..., argparse.ArgumentParser]) -> None:
     )
     add_system_and_data(command)
     add_features(command)
-    command.add_argument("--seed", type=natural, metavar="N", help="simulate: take the noise from a seed, not entropy")
-    command.add_argument("--out", type=Path, metavar="FILE", help="save the model here, with the users' data")
     command.add_argument(
-        "--no-users", action="store_true", help="save nothing of the users, so that others may have it"
+        "--seed", type=natural, metavar="N", help="seed of the noise, for a simulation; default: entropy"
+    )
+    command.add_argument("--out", type=Path, metavar="FILE", help="file of the model, including the users' data")
+    command.add_argument(
+        "--no-users", action="store_true", help="save the model without users' data, so that it can be shared"
     )
 
 
 def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Check where the model goes, train it, save it, and say what it cost."""
+    """Check the destination, train and save the model, and return its cost."""
     model = make_system(arguments.system, arguments.set)
     out = arguments.out
-    if out is not None:  # before the work, not after it
+    # A bad destination is reported before the training.
+    if out is not None:
         if out.is_dir() or not out.parent.is_dir():
-            raise UsageError(f"--out {out} must be a file in a folder that exists")
+            raise UsageError(f"--out {out} must be a file in an existing folder; create the folder")
         check_destination(out)
     elif arguments.no_users:
-        raise UsageError("--no-users is about the file of --out, which is not given")
+        raise UsageError("--no-users needs --out FILE; name a file, or leave it out")
     features = read_features(arguments, [model])
     data = load_data(arguments, [type(model)])
     give_features(arguments, features, [model], data)
@@ -61,7 +64,7 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     seconds = time.perf_counter() - started
     if out is not None:
         model.save(out, include_users=not arguments.no_users)
-    communication = getattr(model, "communication_", None)  # models fitted in one step keep none
+    communication = getattr(model, "communication_", None)  # only models fitted in rounds have it
     if arguments.json:
         return {
             "version": __version__,
@@ -78,8 +81,8 @@ def run_fit(arguments: argparse.Namespace) -> dict[str, Any] | str:
     if out is None:
         saved = "The model was not saved; --out FILE saves it."
     elif arguments.no_users:
-        saved = f"Saved: {out} (without users: it serves those whose data are brought to with_users)"
+        saved = f"Saved: {out} (without users; pass users' data to with_users to serve them)"
     else:
-        saved = f"Saved: {out} (with users' own data, so only its owner may read it; --no-users leaves them out)"
+        saved = f"Saved: {out} (with users' data, so only its owner may read it; --no-users leaves them out)"
     parts = [f"{model!r}\nfitted in {seconds:.1f} s on {data!r}\n({_EXACT})", model.ledger_.summary().rstrip()]
     return "\n\n".join([*parts, *([communication.summary()] if communication is not None else []), saved])

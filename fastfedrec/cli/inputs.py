@@ -1,4 +1,4 @@
-"""What the commands' arguments stand for: numbers, a system with its parameters, and data."""
+"""Parsing of arguments that several commands share: numbers, a system with its parameters, and data."""
 
 import argparse
 import ast
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.cli.completion import complete_set, complete_system
-from fastfedrec.cli.tables import add_columns, holds_lists, is_table, read_lists, read_table, told_columns
+from fastfedrec.cli.tables import add_columns, column_options, holds_lists, is_table, read_lists, read_table
 from fastfedrec.core.check import check_real
 from fastfedrec.core.npz import Archive
 from fastfedrec.core.randomness import Key
@@ -40,35 +40,36 @@ __all__ = [
     "split_assignments",
 ]
 
-_GENERATED_DATA_SEED = 0  # "generated:50000x1000" is one data set, whatever seed a run takes
+# "generated:50000x1000" is the same data set for every seed of a run.
+_GENERATED_DATA_SEED = 0
 DATA_HELP = (
-    "MovieLens or Netflix zip or folder as downloaded; a file of text (also .gz, .zst) or Parquet with a row for each "
-    "user and item, and perhaps a value and a timestamp; a text file with a user and all of its items in each line, as "
-    "of LightGCN's Gowalla; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS "
-    "(always the same data for one size and --preset; generated: has the preset's own size)"
+    "MovieLens or Netflix zip or folder as downloaded; a text file (also .gz, .zst) or Parquet file with a row for "
+    "each user and item, and an optional value and timestamp; a text file with a user and all of its items in each "
+    "line, like LightGCN's Gowalla; a SciPy sparse matrix saved as .npz; or generated:USERSxITEMS "
+    "(always the same data for one size and --preset; generated: has the preset's size)"
 )
 
 
 class UsageError(Exception):
-    """The command line itself is wrong."""
+    """Error in the command line itself."""
 
 
 def natural(text: str) -> int:
-    """Read a whole number of at least 0."""
+    """Parse a whole number of at least 0."""
     if not re.fullmatch(r"[0-9]+", text):
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
     return int(text)
 
 
 def positive(text: str) -> int:
-    """Read a whole number of at least 1."""
+    """Parse a whole number of at least 1."""
     if not re.fullmatch(r"0*[1-9][0-9]*", text):
         raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
     return int(text)
 
 
 def parse_literal(text: str) -> Any:
-    """Read a Python literal where it is one, else keep the text."""
+    """Parse a Python literal, or return the text if it is not one."""
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
@@ -76,54 +77,52 @@ def parse_literal(text: str) -> Any:
 
 
 def split_assignments(assignments: Sequence[str]) -> dict[str, str]:
-    """Read --set: names to the text of their values."""
-    found: dict[str, str] = {}
+    """Parse the values of --set into a dict of names to texts."""
+    texts: dict[str, str] = {}
     for assignment in assignments:
         parameter, equals, text = assignment.partition("=")
         if not equals:
-            raise UsageError(f"--set takes NAME=VALUE, got {assignment!r}")
-        if parameter in found:
-            raise UsageError(f"--set gives {parameter!r} twice")
-        found[parameter] = text
-    return found
+            raise UsageError(f"--set must be NAME=VALUE, got {assignment!r}; see systems SYSTEM for names")
+        if parameter in texts:
+            raise UsageError(f"--set gives {parameter!r} twice; leave one out")
+        texts[parameter] = text
+    return texts
 
 
 def make_system(name: str, assignments: Sequence[str]) -> Any:
-    """A system with the parameters that --set gives."""
+    """Return a system with the parameters of --set."""
     return registry.make_system(
         name, {parameter: parse_literal(text) for parameter, text in split_assignments(assignments).items()}
     )
 
 
 def add_catalogue(command: argparse.ArgumentParser) -> None:
-    """The arguments that name a public list of items, say which values count, and describe a table."""
+    """Add the arguments of the catalogue, the threshold of values, and the columns of a table."""
     command.add_argument(
         "--catalogue", metavar="FILE",
-        help="the public list of items of --data, in this order: a text file with an id a line, a .npy file, or "
+        help="public list of the items of --data, in this order: a text file with an id in each line, a .npy file, or "
         "'published' for MovieLens and Netflix; without it the list is taken from the data, which no guarantee covers",
     )  # fmt: skip
-    command.add_argument(
-        "--drop-unlisted", action="store_true", help="drop entries whose item --catalogue does not list"
-    )
+    command.add_argument("--drop-unlisted", action="store_true", help="drop entries with an item outside --catalogue")
     command.add_argument(
         "--binarize", type=float, metavar="X",
-        help="implicit feedback of ratings: values above X count, and count alike; others are left out",
+        help="make ratings implicit: values above X become 1, and all others are dropped",
     )  # fmt: skip
     add_columns(command)
 
 
 def add_system_and_data(command: argparse.ArgumentParser, *, in_parts: bool = False) -> None:
-    """The arguments that name a system, its parameters and data."""
+    """Add the arguments of a system, its parameters and data."""
     system = command.add_argument("system", metavar="SYSTEM", help=", ".join(registry.SYSTEMS))
     values = command.add_argument(
-        "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="its parameters; see systems SYSTEM"
+        "--set", nargs="+", action="extend", default=[], metavar="NAME=VALUE", help="parameters; see systems SYSTEM"
     )
     system.completer, values.completer = complete_system, complete_set  # type: ignore[attr-defined]
     add_data(command, in_parts=in_parts)
 
 
 def add_data(command: argparse.ArgumentParser, *, in_parts: bool = False) -> None:
-    """The arguments that name data, perhaps as a train and a test file, and what is kept of them."""
+    """Add the arguments of data, with `in_parts` also as train and test files, and of their filters."""
     if in_parts:
         source = command.add_mutually_exclusive_group(required=True)
         source.add_argument("--data", metavar="PATH", help=DATA_HELP)
@@ -137,27 +136,36 @@ def add_data(command: argparse.ArgumentParser, *, in_parts: bool = False) -> Non
         help="for experiments: keep the N most used items, a choice that no guarantee covers",
     )  # fmt: skip
     command.add_argument(
-        "--min-interactions", type=positive, metavar="N", help="then keep users with N items, and items with a user"
+        "--min-interactions",
+        type=positive,
+        metavar="N",
+        help="then keep users with at least N items, and items with at least one user",
     )
-    command.add_argument("--threads", type=natural, default=0, metavar="N", help="0: all there are; changes no result")
+    command.add_argument(
+        "--threads",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="number of threads, 0 for all processors; results do not depend on it",
+    )
 
 
 def add_preset(command: argparse.ArgumentParser, option: str) -> None:
-    """Add the argument that names the kind of data that `option` generates."""
+    """Add the argument of the data set that the generated data of `option` imitate."""
     command.add_argument(
-        "--preset", choices=PRESET_NAMES, help=f"of {option}: the data that it imitates (default: movielens-1m)"
+        "--preset", choices=PRESET_NAMES, help=f"for {option}: data set to imitate (default: movielens-1m)"
     )
 
 
 def add_parts(command: argparse.ArgumentParser, source: Any) -> None:
-    """The arguments that name data in parts, of which `source`, a group, has the first; see `parts.load_parts`."""
-    source.add_argument("--train", metavar="PATH", help="instead: fit on this file, and test by --test")
-    command.add_argument("--test", metavar="PATH", help="of --train: what is tested, of any users and items")
-    command.add_argument("--given", metavar="PATH", help="of --train: what is known of users who are not in it")
+    """Add the arguments of data in parts, --train to the group `source`; see `parts.load_parts`."""
+    source.add_argument("--train", metavar="PATH", help="file to fit on, instead of --data; needs --test")
+    command.add_argument("--test", metavar="PATH", help="with --train: file to test on, with any users and items")
+    command.add_argument("--given", metavar="PATH", help="with --train: known interactions of users outside --train")
 
 
 def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What a loader takes for --catalogue and --drop-unlisted."""
+    """Return a loader's arguments for --catalogue and --drop-unlisted."""
     source = arguments.catalogue
     if source is None:
         if arguments.drop_unlisted:
@@ -170,24 +178,31 @@ def _read_catalogue(arguments: argparse.Namespace) -> dict[str, Any]:
             item_ids = np.load(source, allow_pickle=False)
         except OSError:
             raise
-        except Exception as error:  # whatever a file that is none makes NumPy and Python's parser raise
-            reason = "it holds Python objects" if "pickle" in str(error) else str(error)
-            raise ValueError(f"--catalogue {source} is no readable .npy file ({reason}); see numpy.save") from error
+        except Exception as error:  # NumPy and Python's parser raise many kinds for a bad file
+            reason = "Python objects" if "pickle" in str(error) else str(error)
+            raise ValueError(
+                f"--catalogue {source} must be a readable .npy file, got {reason}; write it by numpy.save"
+            ) from error
         if not isinstance(item_ids, np.ndarray) or item_ids.ndim != 1:
             got = f"shape {item_ids.shape}" if isinstance(item_ids, np.ndarray) else "an archive of arrays"
-            raise ValueError(f"--catalogue {source} must hold one array of 1 dimension, got {got}")
+            raise ValueError(
+                f"--catalogue {source} must hold one array of 1 dimension, got {got}; write it by numpy.save"
+            )
     else:
         item_ids = read_ids("--catalogue", source, quotes=not arguments.no_quotes)
     return {"item_ids": item_ids, "unlisted": "drop" if arguments.drop_unlisted else "error"}
 
 
 def read_ids(option: str, path: str, *, quotes: bool = True) -> TextList:
-    """The ids of the text file that an option names, one a line, perhaps in quotes; - is standard input."""
+    """Read ids from a text file, one in each line and optionally quoted; - is standard input."""
     try:
         text = (sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{option} {path} is no UTF-8 text ({error.reason}); write one id a line") from error
-    text = text.replace("\r\n", "\n").replace("\r", "\n")  # and no other line ends: an id may hold them
+        raise ValueError(
+            f"{option} {path} must be UTF-8 text, got {error.reason}; write one id in each line"
+        ) from error
+    # Other Unicode line ends do not separate lines, since an id may contain them.
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
     text += "" if text.endswith("\n") or not text else "\n"
     if quotes and '"' in text:
         item_ids = _quoted_ids(f"{option} {path}", text)
@@ -195,50 +210,50 @@ def read_ids(option: str, path: str, *, quotes: bool = True) -> TextList:
         item_ids = TextList(line.strip(BLANKS) for line in text.split("\n")[:-1])
     if "" in item_ids:
         raise ValueError(f"{option} {path}, line {item_ids.index('') + 1}: an id is missing; remove the line")
-    heads = [bool(re.fullmatch("-?[0-9]+", text)) for text in item_ids]
-    if item_ids and (item_ids[0] in ("user", "item") or (len(heads) > 1 and all(heads[1:]) and not heads[0])):
+    are_numbers = [bool(re.fullmatch("-?[0-9]+", text)) for text in item_ids]
+    # A first line of text above numbers is a header.
+    has_header = len(are_numbers) > 1 and all(are_numbers[1:]) and not are_numbers[0]
+    if item_ids and (item_ids[0] in ("user", "item") or has_header):
         raise ValueError(
-            f"{option} {path}, line 1: {item_ids[0]!r} looks like a heading, not like an id; remove the line, or "
-            "move it to another place if it is one"
+            f"{option} {path}, line 1: {item_ids[0]!r} looks like a header, not like an id; remove the line, or "
+            "move it to another line if it is an id"
         )
     return item_ids
 
 
 def _quoted_ids(source: str, text: str) -> TextList:
-    """The ids of lines of which some begin with a quote."""
+    """Parse ids of a file in which some lines begin with a quote."""
     ids, line = TextList(), 1
     try:
         for record in split_records(text, "\n", quotes=True):
             if record.broken is not None:
                 shown = text[record.start : record.end].rstrip()[:40]
                 raise ValueError(
-                    f"{source}, line {line}: the id has text behind its closing quote, got {shown!r}; "
-                    "write an id that begins with a quote in quotes, and each of its quotes twice"
+                    f"{source}, line {line}: the id has text after its closing quote, got {shown!r}; "
+                    "put an id that begins with a quote in quotes, and double each of its quotes"
                 )
             ids.append(record.fields[0])
             line += record.n_lines
     except OpenQuote:
-        raise ValueError(f"{source}, line {line}: a quote is opened and not closed; close it") from None
+        raise ValueError(f"{source}, line {line}: a quote is not closed; close it") from None
     return ids
 
 
 def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> Interactions:
-    """The data that --data names, for these systems, as far as --catalogue and the other options keep them.
-
-    Whether there are ratings is told by what the source is, never by its rows: a private fit must not look.
-    """
+    """Load the data of --data, filtered by --catalogue and the other options, for these systems."""
+    # The kind of the source determines whether there are ratings, not its rows: a private fit must not read them first.
     source, catalogue = arguments.data, _read_catalogue(arguments)
     of_ratings = next((system.__name__ for system in systems if hasattr(system, "predict")), None)
     if of_ratings and source.startswith("generated:"):
-        raise UsageError(f"{of_ratings} fits ratings, and {source} has none; name a file that has")
+        raise UsageError(f"{of_ratings} fits ratings, and {source} has none; name a file with ratings")
     if arguments.preset is not None and not source.startswith("generated:"):
         raise UsageError(f"--preset is for --data generated:..., got {source!r}; leave one of them out")
     if catalogue and (source.startswith("generated:") or source.endswith(".npz")):
-        raise UsageError(f"--catalogue is for tables and published files; {source} states its items itself")
+        raise UsageError(f"--catalogue is for tables and published files; leave it out, for {source} lists its items")
     read_as_table = not source.startswith("generated:") and not source.endswith(".npz") and is_table(Path(source))
-    told = told_columns(arguments) + ["--adjacency"] * arguments.adjacency
-    if told and not read_as_table:
-        raise UsageError(f"{told[0]} is for files of text; {source} states by itself what it holds")
+    table_options = column_options(arguments) + ["--adjacency"] * arguments.adjacency
+    if table_options and not read_as_table:
+        raise UsageError(f"{table_options[0]} is for text files; leave it out, for {source} has a known format")
     if source.startswith("generated:"):
         data = _generate(arguments)
     elif source.endswith(".npz"):
@@ -249,29 +264,31 @@ def load_data(arguments: argparse.Namespace, systems: Iterable[type] = ()) -> In
         read = read_lists if holds_lists(arguments, source) else read_table
         data = read(arguments, source, catalogue, of_ratings)
     elif Path(source).is_file() and not (kind := other_kind(Path(source)) or "a zip").startswith("a zip"):
-        raise ValueError(f"--data {source} is {kind}")
+        raise ValueError(f"--data {source} is {kind}; see --help for the formats")
     elif holds_netflix(Path(source)):
         data = load_netflix(source, **catalogue)
     else:
         data = load_movielens(source, **catalogue)
+    # The filters are applied in this order: values, items, then users.
     if arguments.binarize is not None:
         if of_ratings:
-            raise UsageError(f"{of_ratings} fits ratings, of which --binarize leaves none")
+            raise UsageError(f"{of_ratings} fits ratings, but --binarize drops them; leave it out")
         data = data.binarize(check_real("--binarize", arguments.binarize, low=0.0))
     if arguments.top_items is not None:
         data = data.top_items(arguments.top_items)
     if arguments.min_interactions is not None:
-        # A catalogue that was given stays as it is, with what nobody has.
+        # A public catalogue stays complete, including items without users.
         data = data.filter_core(
             min_interactions_per_user=arguments.min_interactions, min_interactions_per_item=0 if catalogue else 1
         )
     if not data.n_interactions:
-        raise ValueError(f"--data {source} has no interactions left; lower --min-interactions or --binarize")
+        raise ValueError(f"--data {source} has no remaining interactions; lower --min-interactions or --binarize")
     return data
 
 
 def _generate(arguments: argparse.Namespace) -> Interactions:
     """Generate the data that --data and --preset name."""
+    # Without sizes, the data have the preset's size.
     size = re.fullmatch(r"generated:(?:([0-9]+)x([0-9]+))?", arguments.data)
     if size is None:
         raise UsageError(f"--data must be like generated:50000x1000 (users x items), got {arguments.data!r}")
@@ -282,24 +299,28 @@ def _generate(arguments: argparse.Namespace) -> Interactions:
     )  # fmt: skip
 
 
-_PLACES = {"indices", "indptr", "row", "col", "coords", "offsets"}  # of entries, in the formats of SciPy
+# Arrays of positions of entries in SciPy's formats.
+_POSITION_ARRAYS = {"indices", "indptr", "row", "col", "coords", "offsets"}
 
 
 def _read_matrix(path: str) -> Interactions:
+    """Read a SciPy sparse matrix from an untrusted file."""
     import scipy.sparse
 
     try:
         with open(path, "rb") as file:
-            archive = Archive(file)  # which refuses what would unpack to more than a file of its size may
-            for name in _PLACES.intersection(archive.sizes):
+            archive = Archive(file)  # refuses archives that would unpack to far more than the file's size
+            for name in _POSITION_ARRAYS.intersection(archive.sizes):
                 if (dtype := archive.read(name).dtype).kind not in "iu":  # SciPy would round them
                     raise ValueError(f"{name} must hold integers, got dtype {dtype}")
         matrix = scipy.sparse.load_npz(path)
     except FileNotFoundError:
         raise
-    except Exception as error:  # whatever a file that is none makes NumPy and SciPy raise
-        reason = "it holds Python objects" if "pickle" in str(error) else str(error) or type(error).__name__
-        raise ValueError(f"--data {path} is not a SciPy sparse matrix ({reason}); see scipy.sparse.save_npz") from error
+    except Exception as error:  # NumPy and SciPy raise many kinds for a bad file
+        reason = "Python objects" if "pickle" in str(error) else str(error) or type(error).__name__
+        raise ValueError(
+            f"--data {path} must be a SciPy sparse matrix, got {reason}; write it by scipy.sparse.save_npz"
+        ) from error
     try:
         return Interactions.from_scipy(matrix)
     except (TypeError, ValueError) as error:

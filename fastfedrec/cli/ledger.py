@@ -1,4 +1,4 @@
-"""The command ``fastfedrec ledger``: what a saved model cost people in privacy, also as a page for who must sign."""
+"""The command ``fastfedrec ledger``: the privacy cost of a saved model, also as a page for approval."""
 
 import argparse
 from collections.abc import Callable
@@ -12,30 +12,32 @@ from fastfedrec.systems.saved_ledger import SavedLedger, read_ledger
 
 __all__ = ["add_ledger"]
 
-_LARGEST_JSON = 2**26  # bytes of a ledger
+# Maximum size of a ledger's file in bytes.
+_MAX_JSON_BYTES = 2**26
 
 
 def add_ledger(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `main`."""
+    """Add the command to the parser of `main`."""
     command = add(
         "ledger",
         run_ledger,
-        "What a saved model cost people in privacy; as a page, for somebody who must sign. Reads no one's rows.",
+        "Print the privacy cost of a saved model, or write it as a page for approval. Reads no users' rows.",
         ["fastfedrec ledger model.npz", "fastfedrec ledger model.npz --html ledger.html"],
     )
-    command.add_argument("file", metavar="MODEL", type=Path, help="as saved by fit --out, or a ledger's own .json")
-    command.add_argument("--html", type=Path, metavar="FILE", help="write a page for a browser or the printer")
-    command.add_argument("--markdown", type=Path, metavar="FILE", help="write the same as Markdown")
+    command.add_argument("file", metavar="MODEL", type=Path, help="file saved by fit --out, or a ledger's .json")
+    command.add_argument("--html", type=Path, metavar="FILE", help="write a page for a browser or printer")
+    command.add_argument("--markdown", type=Path, metavar="FILE", help="write the page as Markdown")
 
 
 def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Answer, and write the pages."""
+    """Return the ledger, and write the pages."""
     pages = [(arguments.html, ".html"), (arguments.markdown, ".md")]
+    # Destinations are checked before anything is read or written.
     for page, ending in pages:
         if page is None:
             continue
         if page.suffix.lower() != ending or page.is_dir() or not page.parent.is_dir():
-            raise UsageError(f"{page} must be a file in a folder that exists, and end in {ending}")
+            raise UsageError(f"{page} must be a file in an existing folder, and end in {ending}")
         check_destination(page)
     ledger, about = _read(arguments.file)
     written = [page for page, _ in pages if page is not None]
@@ -55,11 +57,13 @@ def run_ledger(arguments: argparse.Namespace) -> dict[str, Any] | str:
 def _read(path: Path) -> SavedLedger:
     if path.suffix.lower() != ".json":
         return read_ledger(path)
-    if path.stat().st_size > _LARGEST_JSON:
-        raise ValueError(f"{path} has {path.stat().st_size} bytes, and no ledger has more than {_LARGEST_JSON}")
+    if path.stat().st_size > _MAX_JSON_BYTES:
+        raise ValueError(
+            f"{path} must have at most {_MAX_JSON_BYTES} bytes, got {path.stat().st_size}; pass a ledger's .json"
+        )
     try:
         return SavedLedger(Ledger.from_json(path.read_text(encoding="utf-8")), path.name)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is no JSON in UTF-8 ({error.reason})") from error
+        raise ValueError(f"{path} must be JSON in UTF-8, got {error.reason}; pass a ledger's .json") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

@@ -1,4 +1,4 @@
-"""The command line: ``fastfedrec demo``, ``fit``, ``evaluate``, ``recommend``, ``account`` and all others."""
+"""The command line: ``fastfedrec demo``, ``fit``, ``evaluate``, ``recommend``, ``account`` and more."""
 
 import argparse
 import sys
@@ -19,7 +19,7 @@ from fastfedrec.cli.doctor import add_doctor
 from fastfedrec.cli.evaluate import add_evaluate
 from fastfedrec.cli.fit import add_fit
 from fastfedrec.cli.ledger import add_ledger
-from fastfedrec.cli.outputs import NobodyReadsError, any_terminal, close_output, show
+from fastfedrec.cli.outputs import ClosedOutputError, any_terminal, close_output, show
 from fastfedrec.cli.parsing import Parser
 from fastfedrec.cli.recommend import add_recommend
 from fastfedrec.cli.reproduce import add_reproduce
@@ -44,14 +44,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv : sequence of str or None
-        Arguments without the program's name; None takes the process's own.
+        Arguments without the program's name; None takes the arguments of the process.
 
     Returns
     -------
     int
-        0; 2 after an error, which is one line on standard error; 130 where it was interrupted; 141 where nobody read
-        on before it was done, and nothing is said.
+        Exit status: 0 for success; 2 for an error, with one line on standard error; 130 for an interrupt; 141 if the
+        reader of the output closed it before the command finished, without a message.
     """
+    # An error of the parser itself has no --debug.
     debug = False
     with any_terminal():
         try:
@@ -63,59 +64,62 @@ def main(argv: Sequence[str] | None = None) -> int:
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 answer = arguments.run(arguments)
             if answer is not None:
-                with suppress(NobodyReadsError):  # the work is done all the same
+                with suppress(ClosedOutputError):  # the command's work is complete
                     show(answer)
-        except NobodyReadsError:
-            return 141  # as of a program that the signal ends
+        except ClosedOutputError:
+            return 141  # 128 + SIGPIPE, the status of a program that the signal ends
         except KeyboardInterrupt as error:
-            _tell("interrupted")
-            _show_what_was_spent(error)
+            _print_error("interrupted")
+            _print_spent_budget(error)
             return 130
         except Exception as error:
             if debug:
                 traceback.print_exc()
             # A KeyError's text is the repr of its message.
             message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-            _tell(f"error: {' '.join(message.split()) or type(error).__name__}")
-            _show_what_was_spent(error)
+            _print_error(f"error: {' '.join(message.split()) or type(error).__name__}")
+            _print_spent_budget(error)
             return 2
         finally:
             close_output()
     return 0
 
 
-def _tell(text: str) -> None:
-    with suppress(NobodyReadsError):
+def _print_error(text: str) -> None:
+    with suppress(ClosedOutputError):
         show(f"fastfedrec: {text}", file=sys.stderr)
 
 
-def _show_what_was_spent(error: BaseException) -> None:
-    """After a fit that did not finish: what its rounds have cost all the same."""
+def _print_spent_budget(error: BaseException) -> None:
+    """Print the privacy cost of the finished rounds of a fit that failed."""
     ledger = getattr(error, "ledger", None)
     if isinstance(ledger, Ledger) and ledger.events:
-        _tell("the model is not there, but this was spent:\n\n" + ledger.summary())
+        _print_error("there is no model, but this privacy budget is spent:\n\n" + ledger.summary())
 
 
 def _show_warning(message: Warning | str, *_: Any) -> None:
-    _tell(f"warning: {message}")
+    _print_error(f"warning: {message}")
 
 
 def build_parser() -> Parser:
-    """The parser of all commands.
+    """Return the parser of all commands.
 
     Returns
     -------
     Parser
-        Its namespace has `run`, a function of the namespace that returns what is to be printed: text, a document for
-        JSON, or None where it has printed everything itself.
+        Parser of a namespace with `run`, a function of the namespace that returns the output: text, a document for
+        JSON, or None if it printed everything itself.
     """
     parser = Parser(prog="fastfedrec", description="Private federated recommenders, compiled.", examples=_EXAMPLES)
     parser.add_argument("--version", action="version", version=f"fastfedrec {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    # Options of every command.
     common = Parser(add_help=False)
-    common.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
-    common.add_argument("--quiet", action="store_true", help="no progress, no remarks: the answer, warnings and errors")
-    common.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    common.add_argument("--json", action="store_true", help="print only one JSON document")
+    common.add_argument(
+        "--quiet", action="store_true", help="print only the answer, warnings and errors, without progress and remarks"
+    )
+    common.add_argument("--debug", action="store_true", help="print the traceback of an error")
 
     def add(name: str, run: Any, text: str, examples: Sequence[str] = ()) -> argparse.ArgumentParser:
         command = commands.add_parser(name, parents=[common], help=text, description=text, examples=examples)

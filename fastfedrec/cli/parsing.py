@@ -1,4 +1,4 @@
-"""The parser of arguments: help with defaults and examples, and errors that say what may have been meant."""
+"""Argument parser with defaults and examples in its help, and errors that suggest the intended option."""
 
 import argparse
 from collections.abc import Sequence
@@ -11,38 +11,31 @@ from fastfedrec.systems.registry import system_class
 
 __all__ = ["ExtendIds", "Parser"]
 
-_ESCAPE = "\0"  # before an id that begins with "-": no argument of a process holds it
+# Prefix of an id that begins with "-"; arguments of a process never contain it.
+_ESCAPE = "\0"
 
 
 class ExtendIds(argparse.Action):
-    """Adds ids to those that were given before; ids may begin with "-", unless they are options of the command."""
+    """Append ids to the list of an option; ids may begin with "-", unless they are options of the command."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        """Take the ids as they were written."""
+        """Append the ids without their escapes."""
         ids = [text.removeprefix(_ESCAPE) for text in values]
         setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), *ids])
 
 
 class Help(argparse.RawDescriptionHelpFormatter):
-    """Examples as they are written, and each option's default, where it has one."""
+    """Formatter that keeps the lines of examples, and shows the default of each option."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        is_nothing = action.default is None or action.default is False or action.default in (argparse.SUPPRESS, [])
-        if action.help is None or is_nothing:
+        has_default = action.default not in (None, argparse.SUPPRESS, []) and action.default is not False
+        if action.help is None or not has_default:
             return action.help
         return f"{action.help} (default: {str(action.default).replace('%', '%%')})"
 
 
 class Parser(argparse.ArgumentParser):
-    """Raises where argparse would print a page and exit; takes no abbreviated options.
-
-    Parameters
-    ----------
-    examples : sequence of str
-        Commands that work as they stand, for the end of its help.
-    **arguments : object
-        As `argparse.ArgumentParser` takes them.
-    """
+    """Parser that raises errors instead of exiting, accepts no abbreviated options, and lists examples in its help."""
 
     def __init__(self, *, examples: Sequence[str] = (), **arguments: Any):
         text = "\n".join(["examples:", *(f"  {line}" for line in examples)]) if examples else None
@@ -50,29 +43,29 @@ class Parser(argparse.ArgumentParser):
         self.examples = list(examples)
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing a page."""
+        """Raise a `UsageError` instead of printing the usage."""
         if "expected one argument" in message or "expected at least one argument" in message:
-            message += " (one that begins with - is written behind =, as --option=-value)"
+            message += " (write a value that begins with - after =, as --option=-value)"
         raise UsageError(f"{message}; see {self.prog} --help")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
             names = [str(choice) for choice in action.choices]
-            what = "unknown command" if isinstance(action, argparse._SubParsersAction) else "invalid choice:"
-            what += f" {value!r}"
-            raise argparse.ArgumentError(action, f"{what}{did_you_mean(value, names)}; there are {', '.join(names)}")
+            problem = "unknown command" if isinstance(action, argparse._SubParsersAction) else "invalid choice:"
+            problem += f" {value!r}"
+            raise argparse.ArgumentError(action, f"{problem}{did_you_mean(value, names)}; there are {', '.join(names)}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Look for unknown options first: argparse would name the required ones that are missing instead."""
+        """Check for unknown options first, since argparse would report missing required options instead."""
         if args is not None and self._subparsers is None:
             args = self._check_words(args)
         return super().parse_known_args(args, namespace)
 
     def _check_words(self, args: Sequence[str]) -> list[str]:
-        """The same words, with ids escaped that argparse would take for options; unknown and repeated ones raise."""
+        """Escape ids that look like options, and refuse unknown and repeated options."""
         options, words, given = self._option_string_actions, list(args), set()
         in_ids = False
-        for place, word in enumerate(words):
+        for position, word in enumerate(words):
             name, equals, _ = word.partition("=")
             if word == "--":
                 break
@@ -82,27 +75,30 @@ class Parser(argparse.ArgumentParser):
                 if action in given and isinstance(action, argparse._StoreAction):
                     self.error(f"{name} is given twice; leave one out")
                 given.add(action)
+            # A word that resembles an option is more likely a typing error than an id.
             elif in_ids and word.startswith("-") and not self._is_misspelt(name):
-                words[place] = _ESCAPE + word
+                words[position] = _ESCAPE + word
             elif name.startswith("--") and " " not in name:
-                hint = " (an id is written behind =, as --option=--id, or in a file)" if in_ids else ""
-                self.error(f"unrecognized arguments: {word}{self._what_was_meant(name, args)}{hint}")
+                hint = " (write an id after =, as --option=--id, or in a file)" if in_ids else ""
+                self.error(f"unrecognized arguments: {word}{self._suggestion(name, args)}{hint}")
         return words
 
     def _is_misspelt(self, name: str) -> bool:
-        """Whether a word is much like an option."""
+        """Check whether a word resembles an option."""
         return name.startswith("--") and did_you_mean(name, self._long_options()) != ""
 
     def _long_options(self) -> list[str]:
         return [option for option in self._option_string_actions if option.startswith("--")]
 
-    def _what_was_meant(self, name: str, args: Sequence[str]) -> str:
+    def _suggestion(self, name: str, args: Sequence[str]) -> str:
+        """Return a suggestion of the intended option."""
         options = self._option_string_actions
+        # A parameter of the system, such as --epsilon, is a common mistake for --set epsilon=...
         parameter = name.lstrip("-").replace("-", "_")
         if "--set" in options:
             for system in (word for word in args if word in SYSTEMS):
                 if parameter in system_class(system)._parameter_names():
                     return f" ({parameter} is a parameter of {system}: --set {parameter}=VALUE)"
         if name == "--data" and {"--users", "--items"} <= options.keys():
-            return " (it looks at no data: say how many with --users and --items)"
+            return " (the command reads no data: give their size by --users and --items)"
         return did_you_mean(name, self._long_options())

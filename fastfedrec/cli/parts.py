@@ -1,4 +1,4 @@
-"""Data in parts: --train, --test and --given, as `fastfedrec split` writes them and as others publish them."""
+"""Data in parts: --train, --test and --given, from `fastfedrec split` or from a published data set."""
 
 import argparse
 import hashlib
@@ -15,102 +15,103 @@ import numpy as np
 
 from fastfedrec.cli.inputs import UsageError, load_data
 from fastfedrec.cli.outputs import show
-from fastfedrec.cli.tables import holds_lists, is_table, tell_lists
+from fastfedrec.cli.tables import holds_lists, is_table, note_lists
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.evaluation import Split
 from fastfedrec.evaluation.metrics.alignment import align
 
-#: What `fastfedrec split` says of the files beside it.
+#: File in which `fastfedrec split` records the split and the digests of its files.
 SPLIT_FILE = "split.json"
 
-__all__ = ["SPLIT_FILE", "digest_of", "load_parts", "named_parts", "sources", "stated_split", "tell_dropped"]
+__all__ = ["SPLIT_FILE", "describe_dropped", "digest_of", "load_parts", "named_parts", "recorded_split", "sources"]
 
+# Keys are the reasons in `Evaluation.dropped`.
 _DROPPED = {
-    "unknown_users": "of users who are not known",
-    "unknown_items": "of items that are not in train",
-    "seen_again": "that train or given has too",
-    "not_relevant": "with a value that is not above 0",
+    "unknown_users": "of unknown users",
+    "unknown_items": "of items outside train",
+    "seen_again": "also in train or given",
+    "not_relevant": "with a value of 0 or below",
 }
 
 
 def load_parts(arguments: argparse.Namespace, systems: Iterable[type], *, of_ratings: bool = False) -> Split | None:
-    """What --train, --test and --given name, or None where there is no --train.
-
-    What --top-items and --min-interactions keep is of --train; --catalogue is of all.  Where nothing is left to test,
-    of ratings or else of rankings, that is refused before anything is fitted.
-    """
+    """Load the files of --train, --test and --given, or return None without --train; refuse a test without users."""
     if arguments.train is None:
         for option in ("test", "given"):
             if getattr(arguments, option) is not None:
-                raise UsageError(f"--{option} needs --train, and takes no --data; see fastfedrec split")
+                raise UsageError(f"--{option} needs --train instead of --data; see fastfedrec split")
         return None
     if arguments.test is None:
-        raise UsageError("--train needs --test, the file that is tested")
+        raise UsageError("--train needs --test; name the file to test on")
     systems = list(systems)
     parts: dict[str, Interactions] = {}
     lists = {path: holds_lists(arguments, path) for path in sources(arguments).values() if is_table(Path(path))}
     for option, path in sources(arguments).items():
-        kept: dict[str, Any] = {} if option == "train" else {"top_items": None, "min_interactions": None}
-        if lists.get(path, False) is None and True in lists.values():  # as the other is, and nothing says otherwise
-            kept["adjacency"] = True
-            tell_lists(arguments, path)
-        with _named(option):
-            parts[option] = load_data(argparse.Namespace(**vars(arguments) | kept | {"data": path}), systems)
-    split = Split(**_with_ids_alike(parts, quiet=arguments.quiet))
+        # --top-items and --min-interactions filter only train.
+        changes: dict[str, Any] = {} if option == "train" else {"top_items": None, "min_interactions": None}
+        # A file with an undetermined format is a file of lists if another part is one.
+        if lists.get(path, False) is None and True in lists.values():
+            changes["adjacency"] = True
+            note_lists(arguments, path)
+        with _rename_option(option):
+            parts[option] = load_data(argparse.Namespace(**vars(arguments) | changes | {"data": path}), systems)
+    split = Split(**_unify_id_types(parts, quiet=arguments.quiet))
     _check_test(arguments, split, of_ratings)
     return split
 
 
 def _check_test(arguments: argparse.Namespace, split: Split, of_ratings: bool) -> None:
-    """Refuse a test of which nothing is left, and say what becomes of it; warn of one that is larger than train."""
+    """Refuse a test without remaining interactions, with the reasons; warn of a test that is larger than train."""
     n_train, n_test = split.train.n_interactions, split.test.n_interactions
     if n_test > n_train:
         warnings.warn(
-            f"--test {arguments.test} has {n_test:,} interactions, and --train {arguments.train} {n_train:,}: are the "
-            "two files swapped?",
+            f"--test {arguments.test} has {n_test:,} interactions, more than the {n_train:,} of --train "
+            f"{arguments.train}; are the two files swapped?",
             stacklevel=2,
         )
+    # `evaluate` aligns the same way, but only after the fit.
     aligned = align(split.train, split.test, split.given, keep_seen=of_ratings)
     if not aligned.n_users:
         known = "--train" if split.given is None else "--train or --given"
         causes = (
-            ("unknown_users", f"are of users who are not in {known}"),
-            ("unknown_items", "are of items that are not in --train"),
+            ("unknown_users", f"are of users outside {known}"),
+            ("unknown_items", "are of items outside --train"),
             ("seen_again", f"are in {known} as well"),
         )
-        found = ", ".join(f"{n:,} {text}" for reason, text in causes if (n := aligned.dropped[reason]))
-        hint = "are both files of one data set, with ids that are written alike?"
+        reasons = ", ".join(f"{n:,} {text}" for reason, text in causes if (n := aligned.dropped[reason]))
+        hint = "do both files use the same ids?"
         if aligned.dropped["seen_again"] == n_test:
             hint = "is it the same file?"
-        raise ValueError(f"--test {arguments.test} has nothing to test: of its {n_test:,} interactions {found}; {hint}")
+        raise ValueError(
+            f"--test {arguments.test} must have interactions to test, but of its {n_test:,} interactions {reasons}; "
+            f"{hint}"
+        )
 
 
-def stated_split(arguments: argparse.Namespace) -> str | None:
-    """How the files were made, where `fastfedrec split` made them: what split.json says beside them.
-
-    Only of the very files that it wrote, which it knows by their digests; None of any others.
-    """
+def recorded_split(arguments: argparse.Namespace) -> str | None:
+    """Return the split that split.json records for these files, or None if their digests are not recorded there."""
     if arguments.train is None:
         return None
-    found = {_stated(Path(path), name) for name, path in sources(arguments).items()}
-    if len(found) > 1 and found != {None}:
+    splits = {_recorded_split(Path(path), name) for name, path in sources(arguments).items()}
+    if len(splits) > 1 and splits != {None}:
         warnings.warn(
-            "--train, --test and --given are not all of one split that fastfedrec split wrote, as they stand now: no "
-            "split is stated",
+            "--train, --test and --given are not unchanged files of one run of fastfedrec split, so no split is "
+            "recorded",
             stacklevel=2,
         )
-    return found.pop() if len(found) == 1 else None
+    return splits.pop() if len(splits) == 1 else None
 
 
-def _stated(path: Path, name: str) -> str | None:
-    """What the split.json in the file's folder, or in the one above for a fold, says of it."""
+def _recorded_split(path: Path, name: str) -> str | None:
+    """Return the split of a file that split.json records in its folder or, for a fold, in the parent folder."""
     for folder in (path.parent, path.parent.parent):
         try:
             document = json.loads((folder / SPLIT_FILE).read_text())
             digests = {file["name"]: file["sha256"] for file in document["files"]}
             split, seed = document["split"], document["seed"]
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # none, or one of somebody else's
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # no such file, or a foreign one
             continue
+        # A digest that differs shows that the file was changed after the split.
         member = path.relative_to(folder).as_posix()
         if path.stem == name and digests.get(member) == digest_of(path):
             fold = f", {path.parent.name}" if folder != path.parent else ""
@@ -119,22 +120,22 @@ def _stated(path: Path, name: str) -> str | None:
 
 
 def digest_of(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def tell_dropped(dropped: Mapping[str, int]) -> list[str]:
-    """A line about test interactions that were not measured, if there are any."""
-    said = [f"{number:,} {text}" for reason, text in _DROPPED.items() if (number := dropped.get(reason, 0))]
-    if not said:
+def describe_dropped(dropped: Mapping[str, int]) -> list[str]:
+    """Return a line about dropped test interactions, if there are any."""
+    counts = [f"{number:,} {text}" for reason, text in _DROPPED.items() if (number := dropped.get(reason, 0))]
+    if not counts:
         return []
-    left = f"; {dropped['users']:,} users have none left" if dropped["users"] else ""
-    return [f"interactions dropped from the test: {', '.join(said)}{left}"]
+    users = f"; {dropped['users']:,} users have no other interactions" if dropped["users"] else ""
+    return [f"interactions dropped from the test: {', '.join(counts)}{users}"]
 
 
 def named_parts(split: Split) -> Iterator[tuple[str, Interactions]]:
-    """The parts that a split has, by name."""
+    """Yield the name and the data of each part of a split."""
     yield "train", split.train
     yield "test", split.test
     if split.given is not None:
@@ -142,13 +143,13 @@ def named_parts(split: Split) -> Iterator[tuple[str, Interactions]]:
 
 
 def sources(arguments: argparse.Namespace) -> dict[str, str]:
-    """Where the parts come from, by name."""
+    """Return the file of each part by name."""
     return {name: path for name in ("train", "test", "given") if (path := getattr(arguments, name)) is not None}
 
 
 @contextmanager
-def _named(option: str) -> Iterator[None]:
-    """Let a refusal name the option that was given, not the one that most data come by."""
+def _rename_option(option: str) -> Iterator[None]:
+    """Replace --data in error messages by the option that named the file."""
     try:
         yield
     except (TypeError, ValueError, LookupError, OSError, UsageError) as error:
@@ -158,21 +159,19 @@ def _named(option: str) -> Iterator[None]:
         raise
 
 
-def _with_ids_alike(parts: dict[str, Interactions], *, quiet: bool) -> dict[str, Interactions]:
-    """The same parts, with text for every id where one of them has text, which is told.
-
-    A reader takes ids for numbers if all are, and one file of a split may have numbers alone where another one has not.
-    """
+def _unify_id_types(parts: dict[str, Interactions], *, quiet: bool) -> dict[str, Interactions]:
+    """Convert the ids of all parts to text if one part has text ids, with a message."""
+    # Readers parse ids as numbers if all ids of a file are numbers, which may hold for some parts only.
     for axis in ("user", "item"):
         ids = {name: getattr(part, f"{axis}_ids") for name, part in parts.items()}
-        texts = [name for name, of in ids.items() if of.dtype.kind not in "iu"]
+        texts = [name for name, array in ids.items() if array.dtype.kind not in "iu"]
         if not texts or len(texts) == len(parts):
             continue
         if not quiet:
             example = next((text for text in ids[texts[0]].tolist() if not _is_plain(text)), "")
             show(
-                f"fastfedrec: --{texts[0]} has the {axis} id {example!r}, which is no plain number: {axis} ids are "
-                "text in all files, and '7' is not '007'",
+                f"fastfedrec: --{texts[0]} has the {axis} id {example!r}, which is not a plain number: {axis} ids are "
+                "read as text in all files, so '7' and '007' differ",
                 file=sys.stderr,
             )
         for name in parts.keys() - texts:

@@ -1,4 +1,4 @@
-"""--system and --set: several systems, each with parameters of its own."""
+"""--system and --set: several systems, each with its parameters."""
 
 import argparse
 from dataclasses import dataclass, field
@@ -9,20 +9,20 @@ from fastfedrec.cli.inputs import UsageError, natural
 from fastfedrec.core.check import check_epsilon
 from fastfedrec.systems.registry import SYSTEMS
 
-__all__ = ["Asked", "Choice", "add_choice", "add_systems"]
+__all__ = ["Choice", "SystemSettings", "add_choice", "add_systems"]
 
 
 @dataclass
 class Choice:
-    """How many items a system is fitted on, which are chosen privately, and what the choice costs."""
+    """Number of privately chosen items that a system is fitted on, and epsilon of the choice."""
 
     n: int
     epsilon: float
 
 
 @dataclass
-class Asked:
-    """A system by its name, what --set gives it, and its choice of items, if it has one."""
+class SystemSettings:
+    """Name of a system, its assignments by --set, and its optional private choice of items."""
 
     name: str
     assignments: list[str] = field(default_factory=list)
@@ -30,54 +30,57 @@ class Asked:
 
 
 class _AddSystem(argparse.Action):
-    """Starts the settings of one more system."""
+    """Append the settings of a system."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), Asked(values)])
+        setattr(namespace, self.dest, [*(getattr(namespace, self.dest) or []), SystemSettings(values)])
 
 
 class _AddValues(argparse.Action):
-    """Gives the system that was named last some values."""
+    """Add assignments to the settings of the preceding system."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         _last(namespace, "--set").assignments.extend(values)
 
 
 class _AddChoice(argparse.Action):
-    """Gives the system that was named last a private choice of its items."""
+    """Add a private choice of items to the settings of the preceding system."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
-        asked = _last(namespace, "--choose")
-        if asked.choice is not None:
-            raise UsageError(f"--choose is given twice for --system {asked.name}")
+        settings = _last(namespace, "--choose")
+        if settings.choice is not None:
+            raise UsageError(f"--choose is given twice for --system {settings.name}; leave one out")
         try:
             n = natural(values[0])
-            asked.choice = Choice(n, check_epsilon("EPSILON", float(values[1])))
+            settings.choice = Choice(n, check_epsilon("EPSILON", float(values[1])))
         except (argparse.ArgumentTypeError, ValueError, TypeError) as error:
-            raise UsageError(f"--choose takes N EPSILON, such as 2000 0.5, got {' '.join(values)!r}: {error}") from None
+            raise UsageError(
+                f"--choose must be N EPSILON, such as 2000 0.5, got {' '.join(values)!r}: {error}"
+            ) from None
         if not n:
-            raise UsageError("--choose must keep an item at least, got 0")
+            raise UsageError("--choose must keep at least 1 item, got 0")
 
 
-def _last(namespace: Any, option: str) -> Asked:
+# --set and --choose apply to the --system before them, so the order of options matters.
+def _last(namespace: Any, option: str) -> SystemSettings:
     if not namespace.system:
-        raise UsageError(f"{option} must follow the --system that it is about")
+        raise UsageError(f"{option} must follow the --system that it belongs to")
     return namespace.system[-1]
 
 
 def add_systems(command: argparse.ArgumentParser, values: str, text: str) -> None:
-    """The arguments that name systems and their parameters, `values` by name and in words."""
+    """Add the arguments of systems and their parameters; `values` and `text` are the metavar and help of --set."""
     system = command.add_argument(
-        "--system", action=_AddSystem, default=[], metavar="SYSTEM", help=f"once for each: {', '.join(SYSTEMS)}"
+        "--system", action=_AddSystem, default=[], metavar="SYSTEM", help=f"repeatable: {', '.join(SYSTEMS)}"
     )
     setting = command.add_argument("--set", nargs="+", action=_AddValues, metavar=values, help=text)
     system.completer, setting.completer = complete_system, complete_set  # type: ignore[attr-defined]
 
 
 def add_choice(command: argparse.ArgumentParser) -> None:
-    """The argument that lets the system before it choose its items privately."""
+    """Add the argument of a private choice of items for the preceding system."""
     command.add_argument(
         "--choose", nargs=2, action=_AddChoice, metavar=("N", "EPSILON"),
-        help="fit the system before it on N items alone, which are chosen under differential privacy at EPSILON, and "
-        "add that to its cost; its other items rank last",
+        help="fit the preceding system only on N items, which are chosen with differential privacy at EPSILON; this "
+        "adds to its cost, and all other items rank last",
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The command ``fastfedrec shuffler``: a process between the nodes and the server that takes off who sent what."""
+"""The command ``fastfedrec shuffler``: a process between nodes and server that removes the senders of reports."""
 
 import argparse
 import ipaddress
@@ -12,28 +12,40 @@ __all__ = ["add_shuffler"]
 
 
 def add_shuffler(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `main`."""
+    """Add the command to the parser of `main`."""
     command = add(
         "shuffler",
         run_shuffler,
-        "Pass on nodes' reports to the server, in whole batches and random order.",
+        "Forward nodes' reports to the server, in whole batches and in random order.",
         [
             "fastfedrec shuffler --listen 127.0.0.1:9099 --min-crowd 1000 --reports 100 --coordinates 5000 "
             "--folder released --insecure"
         ],
     )
-    command.add_argument("--listen", required=True, metavar="HOST:PORT", help="where to wait for nodes and the server")
-    command.add_argument("--min-crowd", type=int, required=True, metavar="N", help="fewest users that make a batch")
-    command.add_argument("--reports", type=int, required=True, metavar="N", help="reports of a user in a round")
-    command.add_argument("--coordinates", type=int, required=True, metavar="N", help="items times factors")
-    command.add_argument("--folder", type=Path, required=True, metavar="DIR", help="keeps which rounds were released")
-    command.add_argument("--max-users", type=int, default=100_000, metavar="N", help="for whom a node may send")
-    command.add_argument("--max-nodes", type=int, default=1_000, metavar="N", help="nodes in a round")
-    command.add_argument("--authority", metavar="FILE", help="who signed everybody's certificates (PEM)")
-    command.add_argument("--certificate", metavar="FILE", help="the shuffler's own (PEM)")
-    command.add_argument("--private-key", metavar="FILE", help="of that certificate (PEM)")
-    command.add_argument("--server-name", default="server", metavar="NAME", help="in the server's certificate")
-    command.add_argument("--insecure", action="store_true", help="no TLS: on this machine's loopback only")
+    command.add_argument("--listen", required=True, metavar="HOST:PORT", help="address for nodes and the server")
+    command.add_argument(
+        "--min-crowd", type=int, required=True, metavar="N", help="minimum number of users in a released batch"
+    )
+    command.add_argument(
+        "--reports", type=int, required=True, metavar="N", help="number of a user's reports in a round"
+    )
+    command.add_argument(
+        "--coordinates", type=int, required=True, metavar="N", help="number of items times number of factors"
+    )
+    command.add_argument(
+        "--folder", type=Path, required=True, metavar="DIR", help="folder that records released rounds"
+    )
+    command.add_argument(
+        "--max-users", type=int, default=100_000, metavar="N", help="maximum number of users of a node"
+    )
+    command.add_argument("--max-nodes", type=int, default=1_000, metavar="N", help="maximum number of nodes in a round")
+    command.add_argument(
+        "--authority", metavar="FILE", help="certificate authority of the shuffler, nodes and server (PEM)"
+    )
+    command.add_argument("--certificate", metavar="FILE", help="certificate of the shuffler (PEM)")
+    command.add_argument("--private-key", metavar="FILE", help="private key of the shuffler's certificate (PEM)")
+    command.add_argument("--server-name", default="server", metavar="NAME", help="name in the server's certificate")
+    command.add_argument("--insecure", action="store_true", help="use no TLS; only on this machine's loopback address")
 
 
 def run_shuffler(arguments: argparse.Namespace) -> None:
@@ -43,10 +55,11 @@ def run_shuffler(arguments: argparse.Namespace) -> None:
 
     host, colon, port = arguments.listen.rpartition(":")
     if not (colon and host and port.isascii() and port.isdigit() and int(port) < 65536):
-        raise ValueError(f"--listen takes HOST:PORT, got {arguments.listen!r}")
+        raise ValueError(f"--listen must be HOST:PORT, got {arguments.listen!r}; use 127.0.0.1:9099, for example")
     files = (arguments.authority, arguments.certificate, arguments.private_key)
     if arguments.insecure and not any(files) and not _is_loopback(host):
-        raise ValueError(f"--insecure is for 127.0.0.1, got {host!r}")
+        raise ValueError(f"--insecure needs a loopback address, got {host!r}; use 127.0.0.1, or certificates")
+    # Either all three files or --insecure.
     if arguments.insecure == all(files) or any(files) != all(files):
         raise ValueError("give --authority, --certificate and --private-key, or --insecure")
     shuffler = Shuffler(

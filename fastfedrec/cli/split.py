@@ -1,4 +1,4 @@
-"""The command ``fastfedrec split``: a data set divided into files to train on and to test by."""
+"""The command ``fastfedrec split``: divide a data set into train and test files."""
 
 import argparse
 import csv
@@ -32,8 +32,9 @@ from fastfedrec.evaluation import (
 
 __all__ = ["add_split"]
 
-_ROWS = 2**17  # written at once
-#: What --by names, and the options that each takes, as the parameters that they are.
+# Number of rows in one write.
+_ROWS = 2**17
+#: Splitters by their name in --by, with the parameters that have options.
 _SPLITTERS: dict[str, tuple[Callable[..., Splitter], tuple[str, ...]]] = {
     "leave-one-out": (LeaveOneOut, ("latest",)),
     "random": (RandomHoldout, ("share", "n", "user_share")),
@@ -45,11 +46,11 @@ _SPLITTERS: dict[str, tuple[Callable[..., Splitter], tuple[str, ...]]] = {
 
 
 def add_split(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `main`."""
+    """Add the command to the parser of `main`."""
     command = add(
         "split",
         run_split,
-        "Divide data into files to train on and to test by, which evaluate and sweep take as --train and --test.",
+        "Divide data into train and test files, for --train and --test of evaluate, compare and sweep.",
         [
             "fastfedrec split --data ratings.csv --out parts",
             "fastfedrec split --data ml-100k.zip --by temporal --share 0.2 --out parts",
@@ -59,51 +60,59 @@ def add_split(add: Callable[..., argparse.ArgumentParser]) -> None:
     add_data(command)
     command.add_argument(
         "--by", choices=list(_SPLITTERS), default="leave-one-out",
-        help="leave-one-out: one interaction of each user; random: a share, or a number, of each user's; temporal: "
-        "what happened from one moment on; k-fold: every interaction once; users: users who are not in train; "
+        help="tested interactions; leave-one-out: one of each user; random: a share, or a number, of each user's; "
+        "temporal: all from one moment on; k-fold: every interaction once; users: a part of users outside train; "
         "published: the five splits of MovieLens 100K",
     )  # fmt: skip
-    command.add_argument("--latest", action="store_true", default=None, help="leave-one-out, users: test the latest")
-    command.add_argument("--share", type=float, metavar="X", help="random, temporal, users: what is tested (0.2)")
-    command.add_argument("--n", type=positive, metavar="N", help="random: interactions of each user, not a share")
-    command.add_argument("--user-share", type=float, metavar="X", help="random: of users who are tested (all)")
-    command.add_argument("--time", metavar="T", help="temporal: the moment, as the timestamps have it, or a date")
+    command.add_argument(
+        "--latest", action="store_true", default=None, help="leave-one-out, users: test the latest interactions"
+    )
+    command.add_argument("--share", type=float, metavar="X", help="random, temporal, users: tested share (0.2)")
+    command.add_argument(
+        "--n", type=positive, metavar="N", help="random: number of tested interactions of each user, instead of a share"
+    )
+    command.add_argument("--user-share", type=float, metavar="X", help="random: share of tested users (all)")
+    command.add_argument("--time", metavar="T", help="temporal: moment, in the timestamps' unit or as a date")
     command.add_argument(
         "--known-users", dest="new_users", action="store_false", default=None, help="temporal: test users of train only"
     )
     command.add_argument(
         "--known-items", dest="new_items", action="store_false", default=None, help="temporal: test items of train only"
     )
-    command.add_argument("--folds", dest="n_folds", type=int, metavar="N", help="k-fold: how many (5)")
+    command.add_argument("--folds", dest="n_folds", type=int, metavar="N", help="k-fold: number of folds (5)")
     command.add_argument(
-        "--given", type=_part, metavar="X|N", help="users: the share, or the number, of a user's that is given (0.8)"
+        "--given",
+        type=_number_or_share,
+        metavar="X|N",
+        help="users: given share, or number, of a tested user's interactions (0.8)",
     )
-    command.add_argument("--seed", type=natural, default=0, metavar="N", help="of what is drawn")
-    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the files")
+    command.add_argument("--seed", type=natural, default=0, metavar="N", help="seed of the split")
+    command.add_argument("--out", type=Path, required=True, metavar="DIR", help="new folder of the files")
 
 
-def _part(text: str) -> float | int:
+def _number_or_share(text: str) -> float | int:
     return int(text) if re.fullmatch("[0-9]+", text) else float(text)
 
 
 def run_split(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Split, and write each part as a table that every command reads, for its owner alone."""
+    """Split the data, and write each part as a table that only its owner may read."""
     splitter, out = _make_splitter(arguments), arguments.out
     check_folder("--out", out)
     if out.exists() and any(out.iterdir()):
-        raise UsageError(f"--out {out} holds files already; name a new folder, for none of them is replaced")
+        raise UsageError(f"--out {out} must be an empty folder, and holds files; name a new one")
     data = load_data(arguments)
-    found = list(splitter.split(data, key=Key.from_seed(arguments.seed)))
-    if any(not split.test.n_interactions for split in found):
-        raise ValueError(f"{splitter!r} leaves nothing to test of --data {arguments.data}; use another split")
+    splits = list(splitter.split(data, key=Key.from_seed(arguments.seed)))
+    if any(not split.test.n_interactions for split in splits):
+        raise ValueError(f"{splitter!r} leaves no test interaction of --data {arguments.data}; use another split")
+    # Digests let later commands check that the files are unchanged.
     rows, digests, counts_rows = [], [], _counts_rows(data)
-    for number, split in enumerate(found, start=1):
-        folder = out / f"fold-{number}" if len(found) > 1 else out
+    for number, split in enumerate(splits, start=1):
+        folder = out / f"fold-{number}" if len(splits) > 1 else out
         folder.mkdir(parents=True, exist_ok=True)
         for name, part in named_parts(split):
             path = folder / f"{name}.csv"
             _write(path, part, has_values=data.values is not None and not counts_rows)
-            n_users, n_items = (int((np.bincount(of) > 0).sum()) for of in (_users(part), part.indices))
+            n_users, n_items = (int((np.bincount(codes) > 0).sum()) for codes in (_users(part), part.indices))
             rows.append((path.relative_to(out).as_posix(), n_users, n_items, part.n_interactions))
             digests.append(digest_of(path))
     document = {
@@ -126,21 +135,23 @@ def run_split(arguments: argparse.Namespace) -> dict[str, Any] | str:
 def _make_splitter(arguments: argparse.Namespace) -> Splitter:
     make, names = _SPLITTERS[arguments.by]
     if make is PublishedFolds:
-        names, given = (), {"path": arguments.data}
+        names, values = (), {"path": arguments.data}
     else:
-        given = {name: value for name in names if (value := getattr(arguments, name)) is not None}
-    for other in sorted({name for _, taken in _SPLITTERS.values() for name in taken} - set(names)):
-        if getattr(arguments, other) is not None:
-            option = {"n_folds": "folds", "new_users": "known-users", "new_items": "known-items"}.get(other, other)
-            kinds = " and ".join(by for by, (_, taken) in _SPLITTERS.items() if other in taken)
-            raise UsageError(f"--{option.replace('_', '-')} is for --by {kinds}, not for {arguments.by}")
-    if arguments.by in ("random", "temporal") and not given.keys() & {"share", "n", "time"}:
-        given["share"] = 0.2
-    if "time" in given:
-        if re.fullmatch("-?[0-9]+", given["time"]):
-            given["time"] = int(given["time"])
-        given["timestamp_unit"] = "s"  # as every reader of files makes them
-    return make(**given)
+        values = {parameter: value for parameter in names if (value := getattr(arguments, parameter)) is not None}
+    # An option of another splitter would have no effect, so it is refused.
+    for name in sorted({parameter for _, taken in _SPLITTERS.values() for parameter in taken} - set(names)):
+        if getattr(arguments, name) is not None:
+            option = {"n_folds": "folds", "new_users": "known-users", "new_items": "known-items"}.get(name, name)
+            kinds = " and ".join(by for by, (_, taken) in _SPLITTERS.items() if name in taken)
+            raise UsageError(f"--{option.replace('_', '-')} is for --by {kinds}, not for {arguments.by}; leave it out")
+    if arguments.by in ("random", "temporal") and not values.keys() & {"share", "n", "time"}:
+        values["share"] = 0.2
+    # A whole number is a timestamp, any other text is a date.
+    if "time" in values:
+        if re.fullmatch("-?[0-9]+", values["time"]):
+            values["time"] = int(values["time"])
+        values["timestamp_unit"] = "s"  # the unit of all readers of files
+    return make(**values)
 
 
 def _users(data: Interactions) -> np.ndarray:
@@ -148,7 +159,7 @@ def _users(data: Interactions) -> np.ndarray:
 
 
 def _counts_rows(data: Interactions) -> bool:
-    """Whether values are numbers of rows: then rows are written, and a file can be split by time again."""
+    """Check whether all values are counts of rows, so that rows are written and can be split by time again."""
     repeats = data._repeats
     if repeats is None or repeats.rule != "sum" or repeats.values is not None or repeats.above is not None:
         return False
@@ -156,15 +167,16 @@ def _counts_rows(data: Interactions) -> bool:
 
 
 def _write(path: Path, data: Interactions, *, has_values: bool) -> None:
-    """A table of ids, values and timestamps, of which one that is not known is empty."""
+    """Write a table of ids, values and timestamps, with an empty field for an unknown timestamp."""
     users, items = _users(data), data.indices
     values, times = data.values_or_ones(), data.timestamps
+    # A merged pair whose value counts its rows is written as these rows, each with its timestamp.
     if times is not None and data._repeats is not None and not has_values:
         counts, times = data._repeats.expand(times)
         users, items = np.repeat(users, counts), np.repeat(items, counts)
     if not (values % 1).any() and np.abs(values).max(initial=0) < 2**53:
-        values = values.astype(np.int64)  # 5, and not 5.0
-    # In quotes, readers keep the blanks around an id.
+        values = values.astype(np.int64)  # "5" instead of "5.0"
+    # Readers keep blanks around an id only in quotes.
     ids = (*data.user_ids.tolist(), *data.item_ids.tolist())
     quote_text = any(isinstance(key, str) and key != key.strip(BLANKS) for key in ids)
     heading = ["user", "item", *["value"] * has_values, *["timestamp"] * (times is not None)]

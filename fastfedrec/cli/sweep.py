@@ -35,15 +35,17 @@ if TYPE_CHECKING:
 
 __all__ = ["add_sweep"]
 
+# Characters that group a value with commas, as in "(32, 16)".
 _OPENING, _CLOSING, _QUOTES = "([{", ")]}", "'\""
 
 
 def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe both commands to the parser of `main`."""
+    """Add both commands to the parser of `main`."""
     command = add(
         "sweep",
         run_sweep,
-        "Any parameters of any systems on one data set: utility over true epsilon, and the front in each trust model.",
+        "Measure systems with several parameters on one data set: utility over true epsilon, and the Pareto front in "
+        "each trust model.",
         [
             "fastfedrec sweep --system dp-gram --set epsilon=0.5,1,2 --users 5000 --items 300 --seeds 1",
             "fastfedrec sweep --system dp-gram --system fmf-ldp --set epsilon=2,4 --data ratings.csv --jobs 2",
@@ -52,73 +54,86 @@ def add_sweep(add: Callable[..., argparse.ArgumentParser]) -> None:
             "--features movielens",
         ],
     )
-    add_systems(command, "NAME=V1,V2", "values of the system before it, all combined")
+    add_systems(command, "NAME=V1,V2", "values of the preceding system's parameters, in all combinations")
     source = command.add_mutually_exclusive_group(required=True)
     source.add_argument("--data", metavar="PATH", help=DATA_HELP)
     add_parts(command, source)
-    source.add_argument("--users", type=positive, metavar="N", help="with --items: generate data, anew for each seed")
+    source.add_argument("--users", type=positive, metavar="N", help="with --items: generate new data for each seed")
     source.add_argument(
         "--advice",
         action="store_true",
-        help="instead, make a file of sweeps for `advise --measured` (an hour); with --system those of it alone",
+        help="make a file of sweeps for `advise --measured` instead (an hour); with --system, only of these systems",
     )
     source.add_argument(
         "--choices",
         nargs="?",
         const=True,
         metavar="FILE",
-        help="instead, what `advise` chooses beside the best of all systems, on other data (minutes; resumable); "
-        "with FILE, of a map that was measured before, what it chooses now",
+        help="compare the choices of `advise` with the best system on other data instead (minutes; resumable); with "
+        "FILE, repeat the choices for an earlier measurement",
     )
     command.add_argument("--quick", action="store_true", help="with --choices: one small data set")
-    command.add_argument("--items", type=positive, metavar="N", help="with --users")
-    command.add_argument("--row-length", type=float, metavar="N", help="with --users: items of a user, on average")
+    command.add_argument("--items", type=positive, metavar="N", help="with --users: number of items")
+    command.add_argument("--row-length", type=float, metavar="N", help="with --users: mean number of a user's items")
     add_preset(command, "--users or --data generated:...")
     add_catalogue(command)
     add_features(command)
     command.add_argument(
-        "--top-items", type=positive, metavar="N", help="of --data: keep the N most used items, which is not covered"
+        "--top-items",
+        type=positive,
+        metavar="N",
+        help="with --data: keep the N most used items, a choice that no guarantee covers",
     )
     command.add_argument(
-        "--min-interactions", type=positive, metavar="N", help="of --data: then keep users with N items"
+        "--min-interactions", type=positive, metavar="N", help="with --data: then keep users with at least N items"
     )
     command.add_argument("--seeds", type=positive, default=3, metavar="N", help="runs with seeds 0 to N - 1")
     command.add_argument(
-        "--metrics", default="hr@10,ndcg@10", help="as evaluate takes them, of rankings; fronts go by the first"
+        "--metrics",
+        default="hr@10,ndcg@10",
+        help="metrics of rankings, as for evaluate; the first one defines the fronts",
     )
     add_negatives(command)
-    command.add_argument("--delta", type=float, default=1e-6, help="at which ledgers are read")
-    command.add_argument("--no-baselines", action="store_true", help="nothing but the systems named")
-    command.add_argument("--jobs", type=positive, default=1, metavar="N", help="runs at a time, each in a process")
+    command.add_argument("--delta", type=float, default=1e-6, help="delta of the epsilons")
+    command.add_argument("--no-baselines", action="store_true", help="measure only the systems of --system")
     command.add_argument(
-        "--threads", type=natural, default=0, metavar="N", help="of all jobs together; 0: all there are"
+        "--jobs", type=positive, default=1, metavar="N", help="number of simultaneous runs, each in a process"
     )
     command.add_argument(
-        "--out", type=Path, default=Path("sweep-output"), metavar="DIR", help="folder for all that is written"
+        "--threads",
+        type=natural,
+        default=0,
+        metavar="N",
+        help="number of threads of all jobs combined, 0 for all processors",
     )
+    command.add_argument("--out", type=Path, default=Path("sweep-output"), metavar="DIR", help="folder of all output")
 
     command = add(
         "advise",
         run_advise,
-        "Which system, at which setting, for so many users and items and one budget.",
+        "Recommend a system and its parameters for a number of users and items and a privacy budget.",
         ["fastfedrec advise --users 20000 --items 500 --epsilon 2 --trust central"],
     )
-    command.add_argument("--users", type=positive, required=True, metavar="N", help="of your data")
-    command.add_argument("--items", type=positive, required=True, metavar="N", help="of your data")
+    command.add_argument("--users", type=positive, required=True, metavar="N", help="number of users of your data")
+    command.add_argument("--items", type=positive, required=True, metavar="N", help="number of items of your data")
     command.add_argument(
-        "--epsilon", type=float, required=True, help="of the whole run, in nats, for replacing all data of one user"
+        "--epsilon",
+        type=float,
+        required=True,
+        help="budget of the whole run, in nats, for replacing all data of one user",
     )
-    command.add_argument("--trust", required=True, choices=list(TRUST_VIEWS), help="whom one trusts with the data")
-    command.add_argument("--delta", type=float, default=1e-6, help="of the whole run")
-    command.add_argument("--row-length", type=float, metavar="N", help="items of a user, on average, for figures")
+    command.add_argument("--trust", required=True, choices=list(TRUST_VIEWS), help="party that is trusted with data")
+    command.add_argument("--delta", type=float, default=1e-6, help="delta of the whole run")
+    command.add_argument("--row-length", type=float, metavar="N", help="mean number of a user's items, for estimates")
     command.add_argument(
-        "--with-features", action="store_true", help="something is publicly known of the items (fit --features FILE)"
+        "--with-features", action="store_true", help="public features of the items are available (fit --features FILE)"
     )
-    command.add_argument("--measured", type=Path, metavar="FILE", help="answer from these sweeps (of sweep --advice)")
+    command.add_argument("--measured", type=Path, metavar="FILE", help="file of sweeps to use (of sweep --advice)")
 
 
 def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Run, show, and write the same as JSON, CSV, a page and a plot."""
+    """Run the sweep, and write it as JSON, CSV, Markdown and a plot."""
+    # Imported here, so that other commands start faster.
     from fastfedrec.studies.sweep.sweeps import GeneratedData, Setting, grid, sweep
 
     out = arguments.out
@@ -126,26 +141,27 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
     show_progress = can_show_progress(arguments.quiet)
     if arguments.advice or arguments.choices:
         if arguments.choices and arguments.system:
-            raise UsageError("--choices has its own systems; leave --system out")
+            raise UsageError("--choices measures fixed systems; leave --system out")
         if arguments.features:
             raise UsageError("--features is for a sweep of --system on data; leave it out, or --advice and --choices")
         if arguments.preset:
             raise UsageError("--preset is for --users or --data generated:...; leave it out, or --advice and --choices")
         return (_measure_choices if arguments.choices else _measure_advice)(arguments, show_progress)
     if arguments.quick:
-        raise UsageError("--quick is for --choices")
+        raise UsageError("--quick is for --choices; leave it out")
     has_extra("matplotlib", "no plot", quiet=arguments.quiet)
     if not arguments.system:
         raise UsageError(f"--system is required; there are {', '.join(SYSTEMS)}")
+    # All combinations of the values of each system's parameters.
     settings: list[Setting] = []
-    for asked in arguments.system:
+    for system in arguments.system:
         values = {
             parameter: [parse_literal(value) for value in split_values(text)]
-            for parameter, text in split_assignments(asked.assignments).items()
+            for parameter, text in split_assignments(system.assignments).items()
         }
-        settings += grid(asked.name, **values)
+        settings += grid(system.name, **values)
     if (arguments.users is None) != (arguments.items is None):
-        raise UsageError("--users and --items go together")
+        raise UsageError("--users and --items must be given together; add the other one")
     systems = [system_class(setting.system) for setting in settings]
     columns = read_features(arguments, [make_system(setting.system, dict(setting.parameters)) for setting in settings])
     data: Any = load_parts(arguments, systems)
@@ -155,7 +171,7 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         data = load_data(arguments, systems)
     if columns is not None:
         settings = _with_features(arguments, columns, settings, data)
-    found = sweep(
+    results = sweep(
         settings,
         data,
         seeds=arguments.seeds,
@@ -169,18 +185,19 @@ def run_sweep(arguments: argparse.Namespace) -> dict[str, Any] | str:
         source=_source(arguments, data),
         show_progress=show_progress,
     )
-    names = found.write(out)
+    names = results.write(out)
     if arguments.json:
-        return found.to_dict()
-    return f"{found.summary()}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}"
+        return results.to_dict()
+    return f"{results.summary()}\n\nWritten to {out}: {', '.join(names)}; each run in {out / 'cells'}"
 
 
 def _with_features(
     arguments: argparse.Namespace, columns: dict[str, Any], settings: Sequence["Setting"], data: Any
 ) -> list["Setting"]:
-    """Settings of the systems that take features have them, and the others are as they were."""
+    """Return the settings with item features for every system that uses them."""
     train = data.train if isinstance(data, Split) else data
-    items = train.item_ids if hasattr(train, "item_ids") else np.arange(train.n_items)  # of data that are generated
+    # Items of generated data are numbered from 0.
+    items = train.item_ids if hasattr(train, "item_ids") else np.arange(train.n_items)
     given = {"item_features": aligned_features(arguments, columns, items)}
     return [
         replace(s, parameters={**s.parameters, **given}) if takes_features(system_class(s.system)) else s
@@ -189,18 +206,18 @@ def _with_features(
 
 
 def _source(arguments: argparse.Namespace, data: Any) -> str:
-    """What people are told the data are."""
+    """Return a description of the data for the output."""
     if arguments.train is not None:
-        said = "; ".join(f"{getattr(arguments, name)} ({name}): {part!r}" for name, part in named_parts(data))
+        text = "; ".join(f"{getattr(arguments, name)} ({name}): {part!r}" for name, part in named_parts(data))
     else:
-        said = f"{arguments.data}: {data!r}" if arguments.data else str(data)
-    return said if arguments.features is None else f"{said}; public features of items: {arguments.features}"
+        text = f"{arguments.data}: {data!r}" if arguments.data else str(data)
+    return text if arguments.features is None else f"{text}; public features of items: {arguments.features}"
 
 
 def _measure_advice(arguments: argparse.Namespace, show_progress: bool) -> dict[str, Any] | str:
     from fastfedrec.studies.advise.grid import measure
 
-    systems = [system_class(asked.name).__name__ for asked in arguments.system or ()] or None
+    systems = [system_class(system.name).__name__ for system in arguments.system or ()] or None
     document, failures = measure(
         arguments.out, systems=systems, n_jobs=arguments.jobs, n_threads=arguments.threads, show_progress=show_progress
     )
@@ -227,18 +244,8 @@ def _measure_choices(arguments: argparse.Namespace, show_progress: bool) -> dict
 
 
 def split_values(text: str) -> Sequence[str]:
-    """Divide a list of values at its commas, but for those inside brackets and quotes.
-
-    Parameters
-    ----------
-    text : str
-        As "0.5,1" or "(16,),(32, 16)".
-
-    Returns
-    -------
-    sequence of str
-        One for each value.
-    """
+    """Split a list of values, such as "0.5,1" or "(16,),(32, 16)", at commas outside brackets and quotes."""
+    # `depth` counts open brackets, and `quote` is the open quote or empty.
     values, depth, quote = [""], 0, ""
     for character in text:
         if quote:
@@ -254,10 +261,10 @@ def split_values(text: str) -> Sequence[str]:
 
 
 def run_advise(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Answer."""
+    """Return the advice."""
     from fastfedrec.systems.private_recommender.choice import advise
 
-    found = advise(
+    advice = advise(
         arguments.users,
         arguments.items,
         arguments.epsilon,
@@ -267,4 +274,4 @@ def run_advise(arguments: argparse.Namespace) -> dict[str, Any] | str:
         item_features=arguments.with_features,
         measured=arguments.measured,
     )
-    return found.to_dict() if arguments.json else found.summary()
+    return advice.to_dict() if arguments.json else advice.summary()

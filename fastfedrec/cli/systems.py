@@ -1,4 +1,4 @@
-"""The command ``fastfedrec systems``: what there is to fit, whom it asks to trust, and its parameters."""
+"""The command ``fastfedrec systems``: systems and baselines with their trust model, guarantee and parameters."""
 
 import argparse
 from collections.abc import Callable
@@ -11,35 +11,36 @@ from fastfedrec.core.text import format_table
 __all__ = ["add_systems"]
 
 _LEGEND = (
-    "trust: whom the guarantee asks to trust. local: nobody but one's own device; shuffle: one who breaks the link "
-    "between reports and senders; central: the server; entity: one's own, such as a hospital; none: there is no "
-    "guarantee, where others follow unless it is asked for"
+    "trust: the party that a user must trust. local: only the user's device; shuffle: a shuffler that breaks the link "
+    "between reports and senders; central: the server; entity: the user's entity, such as a hospital; none: there is "
+    "no guarantee, and before other entries, there is none by default"
 )
 
 
 def add_systems(add: Callable[..., argparse.ArgumentParser]) -> None:
-    """Describe the command to the parser of `main`."""
+    """Add the command to the parser of `main`."""
     command = add(
         "systems",
         run_systems,
-        "Systems and baselines: whom each asks to trust, its guarantee, its parameters and their defaults.",
+        "List systems and baselines with trust model, guarantee, parameters and defaults.",
         ["fastfedrec systems", "fastfedrec systems dp-gram fmf-ldp", "fastfedrec systems --json"],
     )
-    names = command.add_argument("names", nargs="*", metavar="SYSTEM", help="only these; without any, all")
+    names = command.add_argument("names", nargs="*", metavar="SYSTEM", help="systems to list; default: all")
     names.completer = complete_system  # type: ignore[attr-defined]
 
 
 def run_systems(arguments: argparse.Namespace) -> dict[str, Any] | str:
-    """Answer."""
+    """Return the list, and a description of each system."""
     from fastfedrec.systems.described import describe_system
 
-    found = [describe_system(name) for name in arguments.names or SYSTEMS]
+    systems = [describe_system(name) for name in arguments.names or SYSTEMS]
     if arguments.json:
-        return {"systems": found}
+        return {"systems": systems}
+    # The overview comes first; each system's parameters follow.
     overview = format_table(
-        ("system", "trust", "what it is"), [(s["name"], ", ".join(s["trust"]), s["summary"]) for s in found]
+        ("system", "trust", "summary"), [(s["name"], ", ".join(s["trust"]), s["summary"]) for s in systems]
     )
-    return "\n\n\n".join([f"{overview}\n\n{_LEGEND}", *map(_describe, found)])
+    return "\n\n\n".join([f"{overview}\n\n{_LEGEND}", *map(_describe, systems)])
 
 
 def _describe(system: dict[str, Any]) -> str:

@@ -140,7 +140,7 @@ def test_command_refuses(capsys, tmp_path, monkeypatch):
         (["nothing"], "unknown mechanism 'nothing'; there are binary-response"),
         (["binary-response", "--epsilon", "0"], "--epsilon must be greater than 0"),
         (["discrete-laplace", "--epsilon", "nan"], "--epsilon must be finite"),
-        (["binary-response", "--plot", str(tmp_path / "none" / "x.png")], "must be a file in a folder that exists"),
+        (["binary-response", "--plot", str(tmp_path / "none" / "x.png")], "must be a file in an existing folder"),
     ):
         assert main(["audit", *argv]) == 2
         assert message in capsys.readouterr().err

@@ -61,10 +61,10 @@ def test_ids_of_a_text_file_are_of_the_data_s_type(tmp_path, table):
         (["--catalogue", "{list}"], "9\n\n7\n", "--catalogue {list}, line 2: an id is missing"),
         (["--catalogue", "{list}"], "9\n7\n11\n\n", "--catalogue {list}, line 4: an id is missing"),
         (["--catalogue", "{list}"], "\r\n9\r\n", "--catalogue {list}, line 1: an id is missing"),
-        (["--catalogue", "{list}"], "movieId\n9\n7\n", "--catalogue {list}, line 1: 'movieId' looks like a heading"),
-        (["--catalogue", "{list}"], "item\na\nb\n", "--catalogue {list}, line 1: 'item' looks like a heading"),
+        (["--catalogue", "{list}"], "movieId\n9\n7\n", "--catalogue {list}, line 1: 'movieId' looks like a header"),
+        (["--catalogue", "{list}"], "item\na\nb\n", "--catalogue {list}, line 1: 'item' looks like a header"),
         (["--catalogue", "{list}"], "", "item_ids must have the type of|must be in item_ids, got"),
-        (["--catalogue", "{list}"], b"\xff\xfe7\n", "--catalogue {list} is no UTF-8 text"),
+        (["--catalogue", "{list}"], b"\xff\xfe7\n", "--catalogue {list} must be UTF-8 text"),
         (["--catalogue", "{list}x"], "", "{list}x"),
         (["--catalogue", "published"], "", "--catalogue published is for MovieLens and Netflix"),
         (["--drop-unlisted"], "", "--drop-unlisted needs --catalogue FILE"),
@@ -96,11 +96,11 @@ def test_an_npy_file_that_is_none_is_named_without_advice(tmp_path, table, capsy
     np.save(path, np.array([{}], dtype=object), allow_pickle=True)
     assert fit(tmp_path, table, "--catalogue", path)[0] == 2
     error = capsys.readouterr().err
-    assert f"--catalogue {path} is no readable .npy file (it holds Python objects)" in error
+    assert f"--catalogue {path} must be a readable .npy file, got Python objects" in error
     assert "allow_pickle" not in error
     path.write_bytes(b"\x93NUMPY\x01\x00\x07\x00{'desc'")  # a header that does not end
     assert fit(tmp_path, table, "--catalogue", path)[0] == 2
-    assert f"--catalogue {path} is no readable .npy file" in capsys.readouterr().err
+    assert f"--catalogue {path} must be a readable .npy file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_matrix_states_its_items_itself(tmp_path, capsys):
     (tmp_path / "list").write_text("1\n")
     for data in (tmp_path / "m.npz", "generated:50x40"):
         assert main(["fit", "popularity", "--data", str(data), "--catalogue", str(tmp_path / "list")]) == 2
-        assert "states its items itself" in capsys.readouterr().err
+        assert "lists its items" in capsys.readouterr().err
 
 
 def write_plays(folder, n_listed):

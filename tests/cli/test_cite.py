@@ -14,7 +14,7 @@ def test_the_package_and_the_works_behind_systems(capsys):
     assert f"version = {{{__version__}}}" in out
     assert 'FMFLDP:\n- Minto, Haller, Haddadi, Livshits, "Stronger privacy' in out
     assert 'DPGram:\n- Steck, "Embarrassingly shallow autoencoders for sparse data", WWW 2019' in out
-    assert "Popularity:\n- no work of others is named for it: cite the package" in out
+    assert "Popularity:\n- it has no reference of its own: cite the package" in out
     assert "[1]" not in out
 
 

@@ -151,7 +151,7 @@ def test_the_table_as_text_and_as_files(files, capsys):
         "against all unseen items; 95% bootstrap intervals",
         "seed 0 (a simulation)",
         "is best, ",
-        "interactions dropped from the test: 30 of users who are not known, 170 of items that are not in train",
+        "interactions dropped from the test: 30 of unknown users, 170 of items outside train",
     ):
         assert words in text
     [private] = [line for line in text.splitlines() if line.startswith("DPGram(epsilon=2.0)  ")]
@@ -173,7 +173,7 @@ def test_what_the_files_were_taken_for_is_told(files, capsys):
     assert main(["compare", *TWO, *options(files)[:-1]]) == 0
     told = capsys.readouterr().err
     for name in ("train", "test"):
-        assert f"{files / name}.txt: each line is a user and its items (--adjacency)" in told
+        assert f"{files / name}.txt: each line has a user and its items (--adjacency)" in told
 
 
 def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
@@ -190,7 +190,7 @@ def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
     assert main(["compare", *words]) == 0
     text = capsys.readouterr().out
     assert "EASE failed: interactions must have fewer items" in text
-    assert "EASE(top_items=30) knows 30 of 60 items; all others rank last" in text
+    assert "EASE(top_items=30) scores 30 of 60 items; all other items rank last" in text
 
 
 def test_a_system_that_serves_fewer_users_is_not_compared_with_others(files, capsys):
@@ -205,7 +205,7 @@ def test_a_system_that_serves_fewer_users_is_not_compared_with_others(files, cap
     [failure] = document["failures"]
     assert failure["name"] == "UserKNN"
     assert f" of the {document['n_users']} tested users" in failure["error"]
-    assert "nothing is left to compare: UserKNN: it serves" in refusal(
+    assert "compare must have two systems on the same users, got fewer: UserKNN: it serves" in refusal(
         capsys, *words[:4], *options(files), "--given", files / "given.txt"
     )
 
@@ -230,7 +230,7 @@ def test_the_split_that_made_the_files_is_stated(tmp_path, capsys, command):
     assert main([*words, "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["split"] is None
-    assert "not all of one split" in captured.err
+    assert "not unchanged files of one run" in captured.err
     # Nor is what somebody else's file of that name says.
     for strange in (b"[" * 100_000, b"\xff", b"{}", b"[]", b'{"files": [{}], "split": 1, "seed": 1}'):
         (out / "split.json").write_bytes(strange)
@@ -246,14 +246,14 @@ def test_the_split_that_made_the_files_is_stated(tmp_path, capsys, command):
     [
         ("", "1 2 3\n", "train.txt, line 1: the file is empty"),
         ("1 2 3\n2 4\n", "", "test.txt, line 1: the file is empty"),
-        ("1 2 3\n2 4\n", "7 2 3\n8 3\n", "of its 3 interactions 3 are of users who are not in --train"),
-        ("1 2 3\n2 4\n", "1 20 30\n2 40\n", "of its 3 interactions 3 are of items that are not in --train"),
+        ("1 2 3\n2 4\n", "7 2 3\n8 3\n", "of its 3 interactions 3 are of users outside --train"),
+        ("1 2 3\n2 4\n", "1 20 30\n2 40\n", "of its 3 interactions 3 are of items outside --train"),
         ("1 2 3\n2 4\n", "1 2 3\n2 4\n", "of its 3 interactions 3 are in --train as well; is it the same file?"),
-        ("1 2 3\n2 4\n", "1 2\n2 40\n7 3\n", "1 are of users who are not in --train, 1 are of items"),
+        ("1 2 3\n2 4\n", "1 2\n2 40\n7 3\n", "1 are of users outside --train, 1 are of items"),
         (
             "1 2 3\n2 4 3\n",
             "1 5 3\n2 4 5\n",
-            "names no columns; pass --no-header --user 0 --item 1 where it is a row, or --adj",
+            "names no columns; pass --no-header --user 0 --item 1 if it is a row, or --adj",
         ),
         ("1 2 3\n2 4\n", "ann,tea\nbob,tea\n", "none of ['ann', 'tea'] of"),
         ("1 2 3\n2 4\n", "one two\nthree\n", "test.txt"),
@@ -299,27 +299,25 @@ def test_ids_with_zeros_in_front_are_ids_of_their_own(tmp_path, capsys):
     assert set(table_of(split.test)) == {"7", "8"}
     assert run(capsys, *words[1:])["n_users"] == 2
     assert main(words[:-1]) == 0
-    told = (
-        "--train has the user id '007', which is no plain number: user ids are text in all files, and '7' is not '007'"
-    )
+    told = "--train has the user id '007', which is not a plain number: user ids are read as text in all files"
     assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--system", "popularity"], "compare takes two systems at least; for one there is evaluate"),
+        (["--system", "popularity"], "compare needs at least two systems; use evaluate for one"),
         ([*TWO, "--system", "popularity"], "--system popularity is given twice with the same parameters"),
         ([*TWO, "--system", "eas"], "unknown system 'eas' (did you mean 'ease'?)"),
         ([*TWO, "--set", "neighbors=3"], "ItemKNN has no parameter 'neighbors' (did you mean 'n_neighbors'?)"),
-        (["--set", "a=1"], "--set must follow the --system that it is about"),
-        (["--choose", "5", "1"], "--choose must follow the --system that it is about"),
-        ([*TWO, "--choose", "5", "-1"], "--choose takes N EPSILON, such as 2000 0.5, got '5 -1'"),
-        ([*TWO, "--choose", "0", "1"], "--choose must keep an item at least, got 0"),
+        (["--set", "a=1"], "--set must follow the --system that it belongs to"),
+        (["--choose", "5", "1"], "--choose must follow the --system that it belongs to"),
+        ([*TWO, "--choose", "5", "-1"], "--choose must be N EPSILON, such as 2000 0.5, got '5 -1'"),
+        ([*TWO, "--choose", "0", "1"], "--choose must keep at least 1 item, got 0"),
         ([*TWO, "--choose", "5", "1", "--choose", "5", "1"], "--choose is given twice"),
         ([*TWO, "--metrics", "recal@20"], "unknown metric 'recal@20'"),
         ([*TWO, "--metrics", "rmse"], "Popularity predicts no ratings"),
-        ([*TWO, "--out", "table.doc"], "--out table.doc must end in .md"),
+        ([*TWO, "--out", "table.doc"], "--out table.doc must end in one of .md"),
         ([*TWO, "--adjacency", "--user", "0"], "--user is for tables"),
     ],
 )

@@ -104,13 +104,13 @@ def test_the_column_of_ids_may_be_named(tmp_path, capsys):
 def test_what_is_refused_before_any_data_are_read(table, tmp_path, capsys):
     nowhere = ["--data", tmp_path / "nowhere.csv", "--features"]
     said = refusal(capsys, "fit", "fmf-ldp", *nowhere, table)
-    assert "--features is for systems that take public features of items (private-recommender, dp-gram, " in said
-    assert "not for FMFLDP" in said
+    assert "--features needs a system with public features of items (private-recommender, dp-gram, " in said
+    assert "got FMFLDP; leave it out" in said
     sweep = ["sweep", "--out", tmp_path]
-    assert "not for EASE" in refusal(capsys, *sweep, "--system", "ease", *nowhere, table)
+    assert "got EASE; leave it out" in refusal(capsys, *sweep, "--system", "ease", *nowhere, table)
     assert "--features is for a sweep of --system on data" in refusal(capsys, *sweep, "--advice", "--features", table)
     said = refusal(capsys, "compare", "--system", "ease", "--system", "popularity", *nowhere, table)
-    assert "not for EASE, Popularity" in said
+    assert "got EASE, Popularity" in said
     said = refusal(capsys, "fit", "dp-gram", *nowhere, table, "--set", f"item_features={'f' * 64}")
     assert "--features and --set item_features=... both give DPGram features; leave one out" in said
     assert "--features: path" in refusal(capsys, "fit", "dp-gram", *nowhere, tmp_path / "nothing.csv")

@@ -93,7 +93,7 @@ def test_ids_from_standard_input(capsys, model, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"-n\r\n_q\r\n")))
     assert list(answers(capsys, model, "--users-file", "-")) == ["-n", "_q"]
     said = refusal(capsys, "recommend", model, "--users-file", "-", "--exclude-file", "-")
-    assert "standard input (-) holds the ids of one option alone" in said
+    assert "standard input (-) can hold the ids of only one option" in said
 
 
 def test_names_of_files_and_of_models_are_added_too():
@@ -123,7 +123,7 @@ def test_metrics_may_have_blanks_between(capsys):
 @pytest.mark.filterwarnings("default")
 def test_unknown_ids_of_exclude_are_counted(capsys, model):
     assert main(["recommend", str(model), "--users", "_q", "--exclude", "-b", "nothing", "11"]) == 0
-    assert "--exclude has 2 of 3 ids that are none of the model's items: ['nothing', '11']" in capsys.readouterr().err
+    assert "--exclude has 2 of 3 ids that are unknown to the model: ['nothing', '11']" in capsys.readouterr().err
     assert main(["recommend", str(model), "--users", "_q", "--exclude", "nothing"]) == 0
     said = capsys.readouterr().err
     assert (
@@ -146,10 +146,7 @@ def test_a_warning_in_python_where_every_excluded_id_is_unknown():
 
 def test_what_is_misspelt_is_no_id(capsys, model):
     said = refusal(capsys, "recommend", model, "--users", "_q", "--exclud", "-b")
-    assert (
-        "unrecognized arguments: --exclud (did you mean '--exclude'?) (an id is written behind =, as --option=--id"
-        in said
-    )
+    assert "unrecognized arguments: --exclud (did you mean '--exclude'?) (write an id after =, as --option=--id" in said
     assert "--users or --users-file" in refusal(capsys, "recommend", model, "--exclude", "a")
     assert "--option=-value" in refusal(capsys, "fit", "popularity", "--data", "x.csv", "--user", "-id")
     assert "user id 'zz' is unknown" in refusal(capsys, "recommend", model, "--users", "zz")
@@ -158,8 +155,8 @@ def test_what_is_misspelt_is_no_id(capsys, model):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('a\n"b" c\n', "line 2: the id has text behind its closing quote, got '\"b\" c'"),
-        ('"a\nb"\n"c\n', "line 3: a quote is opened and not closed"),
+        ('a\n"b" c\n', "line 2: the id has text after its closing quote, got '\"b\" c'"),
+        ('"a\nb"\n"c\n', "line 3: a quote is not closed"),
         ('a\n""\n', "line 2: an id is missing"),
     ],
 )
@@ -178,8 +175,8 @@ def test_files_of_ids_that_are_wrong(capsys, model, tmp_path):
     path = tmp_path / "ids.txt"
     for text, message in (
         (b"a\n\nb\n", "line 2: an id is missing"),
-        (b"\xff\n", "is no UTF-8 text"),
-        (b"user\na\n", "looks like a heading"),
+        (b"\xff\n", "must be UTF-8 text"),
+        (b"user\na\n", "looks like a header"),
     ):
         path.write_bytes(text)
         assert f"--users-file {path}" in (said := refusal(capsys, "recommend", model, "--users-file", path))

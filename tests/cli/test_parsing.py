@@ -60,7 +60,7 @@ def test_help_states_each_default_once_and_nothing_that_ascii_lacks(path):
         ("fit popularity --data x --no_users", "unrecognized arguments: --no_users (did you mean '--no-users'?)"),
         (
             "advise --data x --epsilon 1",
-            "unrecognized arguments: --data (it looks at no data: say how many with --users",
+            "unrecognized arguments: --data (the command reads no data: give their size by --users",
         ),
         ("fit popularity --data x --sed=3", "unrecognized arguments: --sed=3 (did you mean '--seed'?)"),
         ("fit dp-gram --data x --epsilon 1", "epsilon is a parameter of dp-gram: --set epsilon=VALUE"),

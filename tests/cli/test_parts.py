@@ -129,7 +129,7 @@ def test_a_file_that_cannot_be_read_is_named(files, capsys):
     assert "test.csv" in capsys.readouterr().err
     np.savez(files / "rows.npz", np.arange(3))
     assert main(["evaluate", "popularity", "--train", str(files / "train.csv"), "--test", str(files / "rows.npz")]) == 2
-    assert f"--test {files / 'rows.npz'} is not a SciPy sparse matrix" in capsys.readouterr().err
+    assert f"--test {files / 'rows.npz'} must be a SciPy sparse matrix" in capsys.readouterr().err
 
 
 def test_a_split_is_data_for_a_sweep():

@@ -117,7 +117,7 @@ def test_what_is_said(tmp_path, capsys):
         ("--by radom", "invalid choice: 'radom' (did you mean 'random'?)"),
         ("--by temporal", "TemporalSplit needs the timestamp of every interaction"),
         ("--by published", "no readable zip"),
-        ("--min-interactions 1 --by random --n 1 --user-share 1e-9", "leaves nothing to test"),
+        ("--min-interactions 1 --by random --n 1 --user-share 1e-9", "leaves no test interaction"),
     ],
 )
 def test_what_cannot_be_split_is_refused_and_nothing_is_written(words, message, tmp_path, capsys):
@@ -131,7 +131,7 @@ def test_what_cannot_be_split_is_refused_and_nothing_is_written(words, message, 
 def test_nothing_is_replaced(tmp_path, capsys):
     (tmp_path / "train.csv").write_text("mine")
     assert main(["split", "--data", "generated:50x40", "--out", str(tmp_path)]) == 2
-    assert "holds files already; name a new folder" in capsys.readouterr().err
+    assert "must be an empty folder, and holds files; name a new one" in capsys.readouterr().err
     assert (tmp_path / "train.csv").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
 

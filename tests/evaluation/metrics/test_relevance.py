@@ -154,7 +154,7 @@ def test_the_command_line_refuses_and_drops_too(command, tmp_path, capsys):
         if code:
             assert "got -1; pass threshold=0 (in a shell --binarize 0)" in said.err
         else:
-            assert "1 with a value that is not above 0; 1 users have none left" in said.out
+            assert "1 with a value of 0 or below; 1 users have no other interactions" in said.out
     TEST.assign(value=[1, 1, -1]).to_csv(test, index=False)
     assert main([*command, *parts, "--metrics", "mpr", "--binarize", "0"]) == 0
     capsys.readouterr()
