@@ -57,8 +57,8 @@ def clip_rows_l2(
     Notes
     -----
     The textbook ``x * min(1, c / |x|)`` exceeds its bound on about half of all rows.  Here the factor is smaller by
-    (n + 4) units in the last place, which is more than the sum of all rounding errors of a row, and products are
-    rounded toward zero.  Rows that are certainly within the bound are unchanged.  A row with NaN or infinite entries
+    (n + 4) units in the last place, more than the sum of all rounding errors of a row.  Products are rounded toward
+    zero.  Rows that are certainly within the bound are unchanged.  A row with NaN or infinite entries
     becomes zeros, because a NaN norm would pass every comparison.  See docs/explanation/mechanisms/clipping.md.
 
     Examples

@@ -69,10 +69,10 @@ class ExponentialMechanism(Immutable):
 
     Notes
     -----
-    Two procedures have the same distribution: adding Gumbel noise of scale beta to every score and taking the best
-    n_selected, and choosing items one after the other with probability proportional to exp(score / beta) among the
-    remaining ones.  The exact sampler runs the second in integer arithmetic, without rounding errors in the
-    probabilities.  The guarantee does not cover the scores of the chosen items: to publish them, add noise to them.
+    The fast sampler adds Gumbel noise of scale beta to every score and takes the best n_selected.  The exact sampler
+    chooses items one after the other, with probability proportional to exp(score / beta) among the remaining ones.
+    Both procedures have the same distribution.  The exact sampler uses integer arithmetic, so that probabilities have
+    no rounding errors.  The guarantee does not cover the scores of the chosen items, which need noise to be published.
     See docs/explanation/mechanisms/exponential.md.
 
     References

@@ -52,7 +52,7 @@ def choose_items(
     interactions : Interactions, SciPy sparse matrix or array, or frame
         Each stored interaction is one user's vote for an item.  With a public list of items (`Interactions.catalogue`
         is "public"), `n` of its items are chosen.  With a list taken from the data, an item is kept only if its noisy
-        count reaches a threshold, since an item that a single user has would reveal that user.
+        count reaches a threshold.  An item that a single user has would reveal that user otherwise.
     n : int
         Number of items to choose, at least 1.  With a list taken from the data, fewer items or none may be kept.
     epsilon : float

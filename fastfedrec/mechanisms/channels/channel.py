@@ -288,8 +288,8 @@ class Channel(_Decoded):
         Parameters
         ----------
         values : array_like of float
-            A value that equals no input (as a double) counts as the nearest one, or as the lower of two, and NaN as the
-            smallest, because whether a client answers must not depend on its data.
+            A value that equals no input (as a double) counts as the nearest one, or as the lower of two.  NaN counts as
+            the smallest.  No value is refused, because whether a client answers must not depend on its data.
 
         Returns
         -------

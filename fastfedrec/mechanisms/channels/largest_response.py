@@ -36,16 +36,17 @@ class LargestResponse(NominalEpsilon):
     n_candidates : int
         As given.
     clones : int
-        Words out of 2^64, an even number, that make a clone: a report of a uniform entry and a fair coin, which does
-        not depend on the vector.
+        Words out of 2^64, an even number, that make a clone.  A clone is a report of a uniform entry and a fair coin,
+        and does not depend on the vector.
     decoder : float
         Factor of answers of +-1 that compensates for the clones.
 
     Notes
     -----
     For every vector, a report that is no clone is at most 2 `n_candidates` times as likely as with uniform entry and
-    sign, and a report is at least as likely as a clone.  `clones` is the smallest number that keeps the ratio of these
-    two below a lower bound of e^eps.  docs/explanation/mechanisms/channels/largest-response.md has the proofs.
+    sign.  Each report is at least as likely as a clone with the same content.  `clones` is the smallest number that
+    keeps the ratio of these two bounds below a lower bound of e^eps.  The proofs are in
+    docs/explanation/mechanisms/channels/largest-response.md.
     `fastfedrec.ShuffledSketchGram` has a separate kernel for vectors that are never stored.
 
     References

@@ -47,8 +47,8 @@ class SubsetSelection(FrequencyOracle):
 
     Notes
     -----
-    With n values and size d, the C(n - 1, d - 1) reports with the user's value are equally likely, and so are the
-    C(n - 1, d) reports without it.  So the ratio is p / (1 - p) (n - d) / d, and ``p_count`` is
+    Let n be the number of values and d the size.  The C(n - 1, d - 1) reports with the user's value are equally likely,
+    and so are the C(n - 1, d) reports without it.  So the ratio is p / (1 - p) (n - d) / d, and ``p_count`` is
     2^64 d e^epsilon / (d e^epsilon + n - d) rounded down.  Size 1 is `GRR`.  In all measured cases the best size was at
     least as good as `GRR` and `OUE`.  See docs/explanation/mechanisms/frequencies/subset-selection.md.
 

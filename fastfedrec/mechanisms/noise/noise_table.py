@@ -3,9 +3,11 @@
 A distribution is given by fixed-point weights W(0), ..., W(R + 1), proportional to its probabilities, with an error of
 at most `error` each.  The table has support [-R, R].  Its total-variation distance from the ideal is at most the sum of
 
-- ((2 R + 1) error + tail) / (sum of weights), where `tail` bounds the weight outside the support by the ratio of the
-  last two weights (all distributions here are log-concave, so ratios decrease), and
+- ((2 R + 1) error + tail) / (sum of weights), and
 - (2 R + 1) / 2^129, because every probability is rounded to a multiple of 2^-128.
+
+Here `tail` bounds the weight outside the support by the ratio of the last two weights.  All distributions here are
+log-concave, so these ratios decrease.
 
 All computations use integer arithmetic in words of 64 bits (`_kernels/_noise_table`).
 See docs/explanation/mechanisms/noise/noise-tables.md.

@@ -11,10 +11,10 @@ So for given outputs the largest share is a linear program in the weights:
     maximise sum w score(S)  subject to, for every input i,
     sum w p_i = 1,   sum w p_i a = x_i,   sum w p_i a^2 - x_i^2 <= the largest variance allowed.
 
-For each of the 2^k sets, the dual prices (nu, mu, lambda) make the reduced cost a parabola in a,
-sum_i p_i (lambda_i a^2 - mu_i a - nu_i) - score(S), so its minimum over all sets and values is exact.  The best outputs
-are added, until no cost is below 0 by more than the tolerance.  The weights add up to at most 1, so minus the smallest
-reduced cost bounds the distance of the result from the optimum.
+For each of the 2^k sets, the dual prices (nu, mu, lambda) make the reduced cost a parabola in a:
+sum_i p_i (lambda_i a^2 - mu_i a - nu_i) - score(S).  So its minimum over all sets and values is exact.  The best
+outputs are added, until no cost is below 0 by more than the tolerance.  The weights add up to at most 1, so minus the
+smallest reduced cost bounds the distance of the result from the optimum.
 """
 
 import math

@@ -8,8 +8,8 @@ smallest worst-case variance is a linear program in the weights:
     minimise t  subject to, for every input i with p_i = e^epsilon on S and 1 elsewhere,
     sum w p_i = 1,   sum w p_i a = x_i,   sum w p_i a^2 - x_i^2 <= t.
 
-Its dual prices (nu, mu, lambda) determine the missing outputs.  With q_i(a) = lambda_i a^2 - mu_i a - nu_i, the set S
-where q_i(a) < 0 has the reduced cost f(a) = sum_i min(q_i(a), e^epsilon q_i(a)), and an output with a cost below 0 is
+Its dual prices (nu, mu, lambda) determine the missing outputs.  Let q_i(a) = lambda_i a^2 - mu_i a - nu_i.  The set S
+where q_i(a) < 0 has the reduced cost f(a) = sum_i min(q_i(a), e^epsilon q_i(a)).  An output with a cost below 0 is
 missing.  Between the roots of the q_i, f is a parabola, so all local minima are computed exactly and added, until no
 minimum is below 0 by more than the tolerance.  The weights add up to at most 1, so -min f bounds the distance of t from
 the optimum.

@@ -49,7 +49,7 @@ class BayesKary(Channel):
     Notes
     -----
     `OptimalKary` is best for every single value.  If many reports are averaged, and the values' distribution can be
-    estimated from them, the explained share of the variance matters more, and here it is up to 1.5 times as large.
+    estimated from them, the explained share of the variance matters more.  Here it is up to 1.5 times as large.
     The decoder is still unbiased: `outputs` are the exact solution that makes the mean of a report its input.  A linear
     program determines the outputs and their probabilities.  For 2 to 11 evenly spaced values with equal shares, and the
     epsilons of ``OptimalKary.table_epsilons()``, the package contains its solutions.  Otherwise the constructor solves
