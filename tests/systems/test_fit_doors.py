@@ -136,7 +136,7 @@ def test_a_model_that_ignores_values_says_so_where_they_vary_and_nobody_is_prote
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         fresh.fit(data, key=KEY)
-    said = [warning for warning in said if "not at values" in str(warning.message)]
+    said = [warning for warning in said if "ignores values" in str(warning.message)]
     speaks = {"Popularity", "ItemKNN", "UserKNN", "EASE", "NCF", "DMF"}
     speaks |= {"ImplicitALS"} if not getattr(model, "use_values", True) else set()
     speaks |= {"FMFLDP"} if getattr(model, "epsilon", 1) is None else set()

@@ -123,7 +123,7 @@ def test_a_value_below_0_is_refused_by_models_of_counts_alone(fitted, people):
 
 
 def test_other_items_and_nobody_are_refused(fitted, people):
-    with pytest.raises(ValueError, match="interactions must have a user"):
+    with pytest.raises(ValueError, match="interactions must have at least one user"):
         fitted["optimal"].with_users(people[1].select_users([]))
     with pytest.raises(ValueError, match="must have the 80 items the model was fitted on"):
         fitted["optimal"].with_users(people[1].select_items(np.arange(20)))

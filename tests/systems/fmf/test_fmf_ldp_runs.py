@@ -127,7 +127,7 @@ def test_history_and_callback(data):
         ({"delta": 1.0}, "delta must be less than 1"),
         ({"variant": "paper"}, "variant must be one of 'guaranteed', 'published'"),
         ({"use_values": 1}, "use_values must be True or False"),
-        ({"epsilon": None, "variant": "published"}, "give an epsilon"),
+        ({"epsilon": None, "variant": "published"}, "must have an epsilon"),
     ],
 )
 def test_bad_parameters_are_named(parameters, message):

@@ -164,8 +164,8 @@ def test_the_server_takes_coordinates_of_the_turned_gradient_and_no_others(data)
         ({"normalize": "l1"}, "normalize must be one of 'l2'"),
         ({"rotate": 1, "normalize": "l2"}, "rotate must be True or False"),
         ({"rotate": True}, "set normalize='l2'"),
-        ({"normalize": "l2", "epsilon": None}, "give an epsilon"),
-        ({"normalize": "l2", "variant": "published"}, "the guaranteed variant"),
+        ({"normalize": "l2", "epsilon": None}, "normalize needs an epsilon"),
+        ({"normalize": "l2", "variant": "published"}, "and variant='guaranteed'"),
     ],
 )
 def test_bad_parameters_are_named(parameters, message):

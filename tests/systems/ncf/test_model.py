@@ -283,7 +283,7 @@ def test_bad_warm_starts():
     model = NCF(**SMALL).fit(rated(), key=KEY)
     with pytest.raises(TypeError, match="warm_start must be a fitted NCF, got tuple"):
         NCF(**SMALL).fit(rated(), warm_start=(1, 2))
-    with pytest.raises(ValueError, match=r"these widths, neumf of \(4, \(5, 2\)\), got neumf of \(3, \(5, 2\)\)"):
+    with pytest.raises(ValueError, match=r"same kind and widths, neumf of \(4, \(5, 2\)\), got neumf of \(3, \(5, 2\)\)"):
         NCF(**(SMALL | {"n_factors": 4})).fit(rated(), warm_start=model)
 
 

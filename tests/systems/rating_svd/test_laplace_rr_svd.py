@@ -318,7 +318,7 @@ def test_strangers_repeats_and_too_many_reports_are_refused():
     twice[1] = twice[0] if good["user"][0] == good["user"][1] else twice[1]
     assert "reports an item twice" in why(item=twice)
     assert "2 are allowed" in why(user=np.zeros_like(good["user"]), item=np.arange(len(twice)) % 5)
-    assert "stands for 1" in why(n_clients=1)
+    assert "counts 1" in why(n_clients=1)
 
 
 @given(st.data())

@@ -146,7 +146,7 @@ def test_who_speaks_of_more_than_there_is_room_for_is_asked_again_and_answers_th
     monkeypatch.setattr(devices, "_kernel", SimpleNamespace(respond=lambda *a: (asked.append(1), respond(*a))))
     found = []
     for deviations in (8.0, 0.0, -100.0):
-        monkeypatch.setattr(devices, "_DEVIATIONS", deviations)
+        monkeypatch.setattr(devices, "_N_DEVIATIONS", deviations)
         found.append(devices.fill_by_response(data, model._first_stage, Key.from_seed(1), 2, model.report_channel, 3))
     assert len(asked) == 1 + 2 + 2
     for spoken in found[1:]:
