@@ -227,7 +227,7 @@ def test_a_run_releases_the_mean_pairs_columns_and_measurements(monkeypatch):
     assert (traffic[-2].download, traffic[-2].upload) == (4 * 80 + 2 * 80 * 40, 8 * 80 * 40)
     # 80 factors in single precision, and three vectors; up, a sum a candidate and one of popularity.
     assert (traffic[-1].download, traffic[-1].upload) == (
-        4 * 80 * 80 + 3 * 8 * 80,
+        4 * 80 * 64 + 3 * 8 * 80,
         8 * (1 + len(candidates_with("auto"))),
     )
 
@@ -250,11 +250,26 @@ def test_draws_are_paid_for_where_the_noise_of_a_round_has_a_layer_more(epsilon,
     """Than noise that cost all of the budget would have: then it is farther from normal, though it is wider."""
     data = generated(30, 60)
     phases = DPGram(epsilon, mean_share=mean_share)._plan(data, Key.from_seed(1))
-    columns, hits = 60 * 40, 1 + len(candidates_with("auto"))
-    draws = [60, 60 * 59 // 2, columns, columns, hits, columns, columns, hits]
+    columns, first_hits, hits = 60 * 40, 1 + plan._N_FIRST_CANDIDATES, 1 + len(candidates_with("auto"))
+    draws = [60, 60 * 59 // 2, columns, columns, first_hits, columns, columns, hits]
     for (system, state, _), n_draws in zip(phases, draws, strict=True):
         assert math.prod(system._shape(state)) == n_draws
         assert system.noise.total_distance(n_draws) <= system.distance
+
+
+@pytest.mark.parametrize("ridge", ["auto", 3.0])
+def test_the_first_measurement_has_one_candidate_of_each_weight(ridge):
+    candidates = candidates_with(ridge)
+    phases = DPGram(ridge=ridge)._plan(generated(), KEY)
+    first, last = (phase.system.candidates for phase in phases if isinstance(phase.system, HitSum))
+    assert last == candidates
+    assert first == candidates[: len(first)]  # so both have the same reference
+    weights = [candidate.personal_weight for candidate in first]
+    assert len(set(weights)) == len(weights)
+    assert set(weights) == {candidate.personal_weight for candidate in candidates}
+    # A run with a single measurement decides on all candidates at once.
+    *_, only = planned_rounds(0.5, 80, 2**22 + 1, KEY, 0.07, candidates)
+    assert only.system.candidates == candidates
 
 
 def test_new_users_are_served_without_refitting(tmp_path):
