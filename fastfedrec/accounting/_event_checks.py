@@ -29,7 +29,7 @@ def check_release_delta(delta: float) -> float:
     """Return the delta of one release, which must be in [0, 1)."""
     delta = check_real("delta", delta, low=0.0, high=1.0)
     if delta == 1:
-        raise ValueError("`delta` must be less than 1, got 1.0; a release with delta 1 has no guarantee")
+        raise ValueError("delta must be less than 1, got 1.0; a release with delta 1 has no guarantee")
     return delta
 
 
