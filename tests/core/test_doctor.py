@@ -120,7 +120,7 @@ def test_a_healthy_machine_has_none(monkeypatch):
         (["openmp"], [{"library": "libgomp"}, {"library": "libgomp"}], "2 OpenMP runtimes are loaded"),
         (["openmp"], [{"library": "libiomp"}, {"library": "libgomp"}], "2 OpenMP runtimes are loaded"),
         (["openmp"], [{"library": "libiomp"}, {"library": "libomp"}], "may then crash or hang"),
-        (["blas"], [], "cannot be held at one thread"),
+        (["blas"], [], "cannot limit NumPy's BLAS"),
         (["packages", "numba"], None, "Required packages are not installed: numba"),
         (["numba", "writable"], False, "cannot write to /cache"),
         (["environment", "NUMBA_DISABLE_JIT"], "1", "NUMBA_DISABLE_JIT is set"),

@@ -164,7 +164,7 @@ def test_a_new_folder_is_its_owners_and_takes_nothing_of_others_away(tmp_path):
 
 def test_a_link_in_the_place_of_a_folder_is_neither_followed_nor_replaced(tmp_path):
     (tmp_path / "plays").symlink_to(tmp_path / "nowhere")
-    with pytest.raises(FileExistsError, match="exists; pass another"):
+    with pytest.raises(FileExistsError, match="must not exist; pass another"):
         store_interactions(DATA, tmp_path / "plays")
     assert os.listdir(tmp_path) == ["plays"]
     assert (tmp_path / "plays").is_symlink()

@@ -149,7 +149,7 @@ def test_no_row_decides_whether_a_model_fits(monkeypatch):
 
 def test_a_large_model_has_a_word_and_a_small_one_none(monkeypatch):
     monkeypatch.setattr(memory, "memory_bytes", lambda: 64 * GB)
-    with pytest.warns(UserWarning, match=r"DPGram of 40,981 items needs 21.3 GB of memory.* may take minutes; where"):
+    with pytest.warns(UserWarning, match=r"DPGram of 40,981 items needs 21.3 GB of memory.* may take minutes; if"):
         DPGram(8.0)._plan(of_items(40_981), KEY)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -308,7 +308,7 @@ def test_ragged_words_are_the_first_words_of_each(streams, round_number):
 
 
 def test_sizes_of_ragged_words_are_checked():
-    for sizes, message in (([1], r"sizes must be 2 integers, one a user"), ([1, -1], "sizes must be from 0 to")):
+    for sizes, message in (([1], r"sizes must be 2 integers, one for each user"), ([1, -1], "sizes must be from 0 to")):
         with pytest.raises(ValueError, match=message):
             Key.from_seed(3).ragged_words("demo", np.arange(2), np.array(sizes))
 

@@ -64,8 +64,8 @@ def test_a_file_without_users_has_none_of_their_rows(tmp_path):
         (lambda path: change_header(path, lambda h: h["repeats"].update(above=-1)), "repeats.above must be at least"),
         (lambda path: change_header(path, lambda h: h.pop("repeats")), "data.repeats_"),
         (lambda path: change_array(path, "data.repeats_positions", lambda a: a + 10**6), "repeats.positions must be"),
-        (lambda path: change_array(path, "data.repeats_indptr", lambda a: a[::-1].copy()), "repeats must name each"),
-        (lambda path: change_array(path, "data.repeats_timestamps", lambda a: a[:-1]), "repeats must name each|shape"),
+        (lambda path: change_array(path, "data.repeats_indptr", lambda a: a[::-1].copy()), "repeats must list"),
+        (lambda path: change_array(path, "data.repeats_timestamps", lambda a: a[:-1]), "repeats must list|shape"),
         (lambda path: change_array(path, "data.repeats_timestamps", lambda a: a * 0.5), "repeats.timestamps"),
     ],
 )
