@@ -267,7 +267,7 @@ def test_a_warm_start_beyond_the_type_is_refused():
 def test_values_beyond_the_type_are_refused():
     dense = ratings(30, 20)
     dense[3, 2] = 1e38
-    with pytest.raises(ValueError, match=r"interactions must have values that float32 holds .* got 1e[+]38; scale"):
+    with pytest.raises(ValueError, match=r"interactions must have values that fit float32 .* got 1e[+]38; scale"):
         ImplicitALS(3, 1, use_values=True).fit(of(dense), key=KEY)
     assert np.isfinite(ImplicitALS(3, 1).fit(of(dense), key=KEY).item_factors_).all()  # where no value counts
 
