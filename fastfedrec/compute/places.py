@@ -145,7 +145,7 @@ def _check_rows(name: str, rows: Any, shape: tuple[int, int], rising: bool = Fal
     """Return compressed rows of item indices, which are ascending within each row if `rising`."""
     if not isinstance(rows, tuple):
         # The counts follow the caller's order of the held-out items, so a matrix must not be sorted or merged.
-        rows = borrow_rows(name, rows, aligned=None if rising else "places")
+        rows = borrow_rows(name, rows, aligned=None if rising else "ranks")
         if rows.shape != shape:
             raise ValueError(f"{name} must have shape {shape}, users x items, got {rows.shape}")
         return rows.indptr, rows.indices

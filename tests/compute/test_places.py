@@ -133,7 +133,7 @@ def test_other_forms_and_empty_ones():
     for seen in (*matrices, dense):
         assert [part.tolist() for part in places(scores, ([0, 1, 2], [2, 1]), seen=seen)] == [[1, 0], [1, 2]]
     out_of_order = scipy.sparse.csr_array(([1, 1], [2, 0], [0, 2, 2]), shape=(2, 3))
-    with pytest.raises(ValueError, match="held_out must have its entries in order of rows and columns"):
+    with pytest.raises(ValueError, match="held_out must have distinct entries sorted by row and column"):
         places(scores, out_of_order)
     assert places(scores, ([0, 0, 0], np.empty(0, dtype=np.int32)))[0].shape == (0,)
     assert places(np.empty((0, 3)), ([0], np.empty(0, dtype=np.int32)))[0].shape == (0,)

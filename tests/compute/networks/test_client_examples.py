@@ -91,11 +91,11 @@ def test_rounds_purposes_and_keys_name_the_draws():
         ({"events": 3}, "events must be Events"),
         ({"key": 3}, "key must be Key"),
         ({"users": [0, 2]}, "users must be from 0 to 1, got 0 to 2"),
-        ({"users": [0, 0]}, "users must be distinct: a client has one stream"),
+        ({"users": [0, 0]}, "users must be distinct, got 2 rows of 1 clients"),
         ({"users": [0.5]}, "users must be a one-dimensional array of row numbers"),
         ({"negatives": -1}, "negatives must be at least 0"),
         ({"round": -1}, "round must be at least 0"),
-        ({"events": Events(np.zeros(2, dtype=int), np.zeros(0, dtype=int), None)}, "events must be of 2 users"),
+        ({"events": Events(np.zeros(2, dtype=int), np.zeros(0, dtype=int), None)}, "events must be of the 2 users of visited, got 1"),
         ({"events": Events(np.array([0, 0, 1]), np.array([7]), None)}, "events.items must be from 0 to 1, got 7 to 7"),
     ],
 )

@@ -264,11 +264,11 @@ def test_bad_queries_are_named():
     other = Case(contexts=1, dtype=np.float32).train()
     for arguments, message in (
         ({"users": [6]}, "users must be from 0 to 5, got 6 to 6"),
-        ({"contexts": None}, "contexts must be given: the features have contexts"),
+        ({"contexts": None}, "contexts must not be None, because the features have contexts"),
         ({"contexts": [0, 1]}, "contexts must have 1 entries, got 2"),
-        ({"updates": updates}, "updates and clients must be given together"),
+        ({"updates": updates}, "updates and clients must be passed together"),
         ({"updates": updates, "clients": [9]}, "clients must be from 0 to 5"),
-        ({"updates": updates, "clients": [0, 1]}, r"clients must have one entry a query \(1\), got 2"),
+        ({"updates": updates, "clients": [0, 1]}, r"clients must have one entry for each query \(1\), got 2"),
         ({"updates": other, "clients": [0]}, "updates must be of this network and of float64"),
     ):
         with pytest.raises(ValueError, match=message):
