@@ -35,8 +35,8 @@ def sum_rows(
     Returns
     -------
     ndarray of shape (n_users, n_columns), float64
-        Sums, which are zeros for a user without items.  The user's items are added in their storage order, so a user's
-        row has the same bits for any set of other users, and the same bits as SciPy's product.
+        Sums, which are zeros for a user without items.  The user's items are added in their storage order.  A
+        row therefore has the same bits for any set of other users, and the same bits as SciPy's product.
 
     Raises
     ------

@@ -188,7 +188,7 @@ def draw_examples(
     Parameters
     ----------
     visited : Interactions, SciPy sparse matrix or array, or array of shape (n_users, n_items)
-        Visited items of each user, which are never negatives, with the users and items of the features.
+        Visited items of each user, which are never negatives.  The features have the same users and items.
     events : Events
         Events of all users, which are the positives.
     users : array_like of shape (n_clients,), int
