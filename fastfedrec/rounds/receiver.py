@@ -141,7 +141,7 @@ class RoundReceiver:
         Update
             Sum of the accepted messages; the zero update if there are none.
         """
-        # Missing senders are listed after all rejected messages; a rejected sender is listed a second time here.
+        # A sender with only rejected messages is listed again, unlike one that corrected its message.
         for sender in self.expected:
             if sender not in self._answered:
                 self.rejections.append(Rejection(self.round, sender, "no acceptable message arrived"))

@@ -160,6 +160,7 @@ def test_a_key_is_used_for_no_other_data_whatever_is_lost(tmp_path, key, lost, o
 def test_a_run_whose_state_is_gone_makes_the_same_noise_for_the_same_data_only(tmp_path):
     first = fit(log(), tmp_path)
     (tmp_path / "state").unlink()
+    # The key is in its own file, so the rounds are repeated with the same noise on the same data.
     np.testing.assert_array_equal(fit(log(), tmp_path).parameters_, first.parameters_)
 
 
@@ -196,6 +197,7 @@ def test_stage_one_is_bound_too(tmp_path):
     (tmp_path / "state").unlink()
     with pytest.raises(ValueError, match="made with other timestamps"):
         fit(rated(timestamps=lambda times: times[::-1]), tmp_path, **options)
+    # The folder of stage 1 alone is left, and its noise must not be combined with a new key.
     (tmp_path / "key.json").unlink()
     (tmp_path / "message-shard-0").unlink()
     with pytest.raises(DamagedFileError, match=r"stage1' is damaged: the key \(key.json\) of its run is missing"):
@@ -245,6 +247,7 @@ def test_a_copied_run_is_not_resumed_with_another_instruction_set(tmp_path, monk
     """The program of the faults' page: second rounds differed by a step of the grid, under the same noise."""
     interrupted(log(), tmp_path / "a", monkeypatch)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
+    # The original run ends with the instruction set that it began with, and the copy must not use another one.
     here = fit(log(), tmp_path / "a")
     with (
         hardware.use_instruction_set("plain"),
@@ -270,6 +273,7 @@ def test_a_run_keeps_to_one_instruction_set(tmp_path):
 def test_a_run_does_not_depend_on_threads(tmp_path, monkeypatch):
     interrupted(log(), tmp_path / "a", monkeypatch)
     shutil.copytree(tmp_path / "a", tmp_path / "b")
+    # Two copies of an interrupted run are resumed with different numbers of threads.
     given = {"a": 1, "b": 4}
     runs = [PrivRec(FEATURES, **PRIVATE).fit(log(), checkpoint=tmp_path / n, n_threads=given[n]) for n in given]
     np.testing.assert_array_equal(runs[0].parameters_, runs[1].parameters_)
@@ -281,6 +285,7 @@ def test_a_node_answers_no_round_with_other_arithmetic(tmp_path, monkeypatch):
     memory.key()
     memory.keep_answer(update, 1, {})
     monkeypatch.setattr(checkpoint, "describe_arithmetic", other_arithmetic(NumPy="1.0"))
+    # A restart of the node after an update of NumPy reads files that name the old version.
     restarted = NodeMemory(tmp_path, None).of_run("0" * 32, {"run": "1"})
     with pytest.raises(OtherRunError, match=r"answer: NumPy .* and not '1.0'"):
         restarted.answer(0, "node", 1, lambda _: None)
@@ -322,6 +327,7 @@ def test_a_run_without_its_key_does_not_go_on_with_another(tmp_path, remaining):
 
 @pytest.mark.ignores_values
 def test_a_key_goes_to_one_run(tmp_path):
+    # A claimed key is refused before anything is written.
     used = Key.from_entropy()
     used.claim("another fit")
     with pytest.raises(ValueError, match="already used by another fit"):
@@ -349,6 +355,7 @@ def test_a_key_is_whole_or_not_there(tmp_path, monkeypatch, stops):
         patch.setattr(os, "fsync", stop)
         with pytest.raises(type(stops)):
             fit(log(), tmp_path)
+    # The key file was not complete, so it is absent and a new run may begin.
     assert os.listdir(tmp_path) == ["lock"]
     fit(log(), tmp_path)
 
@@ -371,6 +378,7 @@ def test_a_damaged_file_is_named_with_the_way_out_and_kept(tmp_path, monkeypatch
 def interrupted(data, folder, monkeypatch):
     """A run that stops in its second round, after the message is stored."""
 
+    # Round 0 is complete, and round 1 stops between the stored message and the server's step.
     def power_cut(self, state, update):
         if update.round == 1:
             raise RuntimeError("power cut")
@@ -487,6 +495,7 @@ def test_a_file_that_was_cut_at_any_byte_is_damaged(tmp_path, at):
     path, read = list(run_files(tmp_path).items())[at]
     whole = path.read_bytes()
     read()
+    # The reader must detect every truncation, from an empty file to one that lacks its last byte.
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
         with pytest.raises(DamagedFileError, match=path.name):
@@ -522,6 +531,7 @@ def test_a_link_or_a_folder_in_the_place_of_a_file_is_not_taken_for_a_new_run(tm
     with pytest.raises((DamagedFileError, OSError)):
         read()
     path.rmdir()
+    # A broken link may point to a disk that is not mounted.
     path.symlink_to(tmp_path / "nowhere")
     with pytest.raises((DamagedFileError, OSError, ValueError)):
         read()

@@ -73,6 +73,7 @@ def test_a_hostile_shard_does_not_stop_the_run(data):
 
     engine = LocalEngine(3)
     state, ledger, _ = run(engine, Liar(), data)
+    # The hostile shard counts as zero in all three rounds, and the others are added exactly.
     honest = sum(shard.interactions_per_item() for n, shard in enumerate(data.shard(3)) if n != 1)
     np.testing.assert_array_equal(state, 3 * honest)
     assert {r.sender for r in engine.rejections} == {"shard-1"}
@@ -91,6 +92,7 @@ class Deaf(LocalEngine):
         self._is_lost, self._says = is_lost, says
 
     def _answers(self, receiver, *arguments):
+        # A lost message is dropped, or altered so that the server rejects it.
         lost = self._is_lost(receiver.round)
         for update in super()._answers(receiver, *arguments):
             if not lost or self._says is not None:
@@ -159,6 +161,7 @@ def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name
     except NoAnswerError as error:
         ledger = error.ledger
         assert not hasattr(model, "item_factors_")
+    # The counter is at 1 if the engine ran only one round, whose message was delivered.
     is_one_round = next(calls) == 1
     assert any("nobody answered in round" in note for note in ledger.notes) == (not is_one_round)
     assert bool(engine.rejections) == (not is_one_round)
@@ -186,6 +189,7 @@ def test_people_without_data_answer(data):
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_shards_without_users_change_nothing(name):
     _, people, _ = case(name)
+    # 60 shards for 50 users: at least ten shards are empty.
     few, many = (case(name)[0].fit(people, key=Key.from_seed(2), engine=LocalEngine(n)) for n in (1, 60))
     users, items = people.user_ids, np.resize(people.item_ids, 50)
     np.testing.assert_allclose(many.score(users, items), few.score(users, items), rtol=1e-5, atol=1e-7)
@@ -200,6 +204,7 @@ def test_ledger_is_written_before_messages_are_made(data):
     ledger = Ledger()
     with pytest.raises(RuntimeError, match="power cut"):
         run(LocalEngine(), Fails(), data, ledger)
+    # The round is charged although its message failed, because a device may have sent a part of it.
     assert sum(ledger.events.values()) == 1
 
 

@@ -42,6 +42,7 @@ def test_receivers_of_one_round_are_joined():
     single, parts = receiver(), [receiver() for _ in range(3)]
     for part, answer in zip(parts, (message(), b, unexpected), strict=True):
         assert part.receive(answer) == single.receive(answer)
+    # Three receivers each check one message, and a fourth one adds their partial results.
     server = receiver()
     for part in parts:
         server.add(part.heard())
@@ -51,6 +52,7 @@ def test_receivers_of_one_round_are_joined():
     for wrong in (parts[0].heard(), RoundReceiver(Adder(), STATE, 5, {"a": 5}).heard()):
         with pytest.raises(ValueError, match="heard must be of round 4"):
             server.add(wrong)
+    # A partial result from a sender outside the cohort is rejected as a whole.
     unexpected_partial = RoundReceiver(Adder(), STATE, 4, {"z": 5})
     assert unexpected_partial.receive(message(sender="z"))
     with pytest.raises(ValueError, match="heard must be of round 4"):
@@ -154,6 +156,7 @@ def test_hostile_object_that_raises_is_named():
         __hash__ = None
 
     server = receiver()
+    # A subclass of Update is rejected by its type, and a name with a hostile comparison by the error that it raises.
     assert not server.receive(Trap(4, "a", 5, {}))
     assert not server.receive(message(sender=Raises()))
     assert [r.sender for r in server.rejections] == ["a", "unknown"]
@@ -202,6 +205,7 @@ def test_fmf_ldp_refuses(bad, reason):
     assert RoundReceiver(model, state, 0, {"a": 3}).receive(fmf_update())
     assert not server.receive(fmf_update(**bad))
     assert reason in server.rejections[0].reason
+    # A rejected update is the zero update, so the server's step changes nothing.
     after = model.apply(state, server.close())
     np.testing.assert_array_equal(after.item_factors, state.item_factors)
 
