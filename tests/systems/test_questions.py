@@ -163,7 +163,7 @@ def test_bad_questions_are_named(data):
         (
             lambda: model.recommend(["user 3"], exclude=[3]),
             TypeError,
-            "exclude must have the type of the model's items, got numbers for",
+            "exclude must have the type of the model's items, got numbers and",
         ),
         (lambda: model.recommend(["user 3"], unknown="ignore"), ValueError, "unknown must be"),
         (lambda: model.recommend(["user 3"], as_frame="yes"), TypeError, "as_frame must be True or False"),
