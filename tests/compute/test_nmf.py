@@ -81,6 +81,7 @@ def test_so_many_sweeps_are_those_steps(seed, n, m, n_factors, n_sweeps, form, d
     for u in range(n):
         w = mask[u] * (weights[u] if weighted else 1)
         expected = naive.descend_row(x[u], w, v, 0.5, start[u], n_sweeps) if mask[u].any() else np.zeros(n_factors)
+        # The twin computes in double, from which single precision may differ by 2e-3 after these sweeps.
         tolerance = 1e-9 if got.dtype == np.float64 else 2e-3
         np.testing.assert_allclose(got[u], expected, atol=tolerance * max(1, expected.max()))
 
@@ -143,6 +144,7 @@ def test_multiplicative_epochs_are_those_of_scikit_learn():
     started, result = (
         fit_nmf(x, 4, regularization=0.6, n_epochs=n, solver="mu", key=Key.from_seed(1)) for n in (1, 11)
     )
+    # scikit-learn multiplies penalties by the numbers of items and of rows; it starts from the factors of one epoch.
     theirs = decomposition.NMF(
         4, solver="mu", init="custom", max_iter=10, tol=0, alpha_W=0.6 / 20, alpha_H=0.6 / 30, l1_ratio=0
     )
@@ -160,6 +162,7 @@ def test_a_multiplicative_step_is_that_of_cornac():
         fit_nmf(observed(x, everywhere), 4, regularization=0.9, n_epochs=n, solver="mu", key=Key.from_seed(1))
         for n in (1, 2)
     )
+    # Cornac scales its penalties by each row's number of entries, which is 9 for users and 12 for items here.
     entries = [(u, i, float(x[u, i])) for u, i in np.ndindex(*x.shape)]
     first = {"U": started.row_factors.copy(), "V": started.item_factors.copy()}
     theirs = cornac.models.NMF(k=4, max_iter=1, lambda_u=0.9 / 9, lambda_v=0.9 / 12, init_params=first, seed=1)
@@ -193,6 +196,7 @@ def test_loss_never_rises_and_factors_stay_nonnegative(seed, form, regularizatio
         )  # fmt: skip
         assert min(result.row_factors.min(), result.item_factors.min()) >= 0
         losses.append(naive.loss(x, w, result.row_factors, result.item_factors, regularization))
+    # The tolerance allows for rounding near the minimum.
     assert all(b <= a * (1 + 1e-5) + 1e-6 for a, b in itertools.pairwise(losses))
 
 
@@ -238,10 +242,12 @@ def test_interactions_that_hold_every_item_are_an_array(solver):
     whole = observed(x, np.ones(x.shape, dtype=bool))
     assert fit_nmf(whole, 4, **options).row_factors.tobytes() == fit_nmf(x, 4, **options).row_factors.tobytes()
     order = np.random.default_rng(2).permuted(np.tile(np.arange(20, dtype=np.int32), (30, 1)), axis=1)
+    # Complete rows in a random order of items take the sparse code, and must give the same factors up to rounding.
     mixed = whole._replace(indices=order.ravel(), values=np.take_along_axis(x, order.astype(int), axis=1).ravel())
     result = fit_nmf(mixed, 4, **options)
     np.testing.assert_allclose(result.row_factors, fit_nmf(x, 4, **options).row_factors, rtol=1e-3, atol=1e-5)
     duplicated = whole._replace(indices=np.where(order == 19, 18, order).ravel())  # as many entries
+    # The same number of entries with a repeated item is not a complete matrix.
     other = fit_nmf(duplicated, 4, **options)
     assert not np.allclose(other.item_factors, fit_nmf(x, 4, **options).item_factors, rtol=1e-3)
 

@@ -156,6 +156,7 @@ def test_ranks_of_close_equal_huge_and_tiny_items_equal_naive(instruction_set, n
     counts = rng.integers(98, 142, 40)
     with hardware.use_instruction_set(instruction_set):
         ranks = held_out_ranks_factors(users, items, held_out.ravel(), other_items, counts, rows=np.arange(120) // 3)
+    # Sums of these integers are exact, so the twin and the kernel must agree in every rank.
     expected = [
         naive.held_out_ranks_factors(users[r], items, held_out[r], other_items[r, : counts[r]]) for r in range(40)
     ]
@@ -199,6 +200,7 @@ def test_recommended_scores_are_within_the_stated_bound(instruction_set, n, dtyp
     assert (np.abs(scores - np.take_along_axis(exact, got, 1)) <= np.take_along_axis(bound, got, 1)).all()
     assert not np.take_along_axis(seen, got, 1).any()
     assert (np.diff(scores, axis=1) <= 0).all()
+    # No item outside the result may exceed the last score by more than the bound.
     masked = exact.copy()
     masked[seen] = -np.inf
     np.put_along_axis(masked, got, -np.inf, 1)
@@ -258,8 +260,8 @@ def test_strided_and_read_only_input():
     block = np.random.default_rng(0).random((8, 20))
     block.flags.writeable = False
     items, scores = top_k(block[::2, ::2], 3)
-    copied_block, best = top_k(block[::2, ::2].copy(), 3)
-    assert (items == copied_block).all()
+    copied_items, best = top_k(block[::2, ::2].copy(), 3)
+    assert (items == copied_items).all()
     assert (scores == best).all()
     assert held_out_ranks(block[::2, 0], block[::2], [20] * 4).tolist() == [
         naive.rank(row[0], row) for row in block[::2]

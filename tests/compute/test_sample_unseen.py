@@ -1,4 +1,4 @@
-"""Sampled negatives: against the naive twin, and by their own law."""
+"""Sampled negatives: against the naive twin, and their distribution."""
 
 import numpy as np
 import pytest

@@ -116,6 +116,7 @@ def test_the_longest_sums_do_not_overflow(instruction_set, n_factors):
     items = rng.choice([-1.0, 1.0], (600, n_factors)).astype(np.float32)
     items[300:] *= np.where(rng.random((300, n_factors)) < 0.3, 1, 0.3).astype(np.float32)
     items += rng.standard_normal(items.shape, dtype=np.float32) * np.float32(1e-3)  # without ties
+    # A user that equals an item has the largest possible sum with it, and a negated one the smallest.
     users = np.concatenate([items[::3], -items[1::3]])
     seen = random_seen(rng, 400, 600, 0)
     with hardware.use_instruction_set(instruction_set):
@@ -137,6 +138,7 @@ def test_screened_users_equal_naive(seed, n_users, n_items, n_factors, n):
     items = np.ldexp(items, rng.integers(-3, 4) * rng.integers(0, 2, (n_items, 1))).astype(np.float32)
     seen = random_seen(rng, n_users, n_items, rng.choice([0, 0.3, 0.95, 1]))
     got, scores, done = screened(users, items, n, seen)
+    # The twin is slow, so only four of the screened users are compared.
     for u in np.flatnonzero(done)[:4]:
         taken = set(seen[1][seen[0][u] : seen[0][u + 1]].tolist())
         expected, best = naive.top_k(naive.inner_products(users[u], items), n, taken)

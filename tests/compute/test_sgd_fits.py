@@ -67,6 +67,7 @@ def test_no_learning_rate_gives_a_number_that_is_not_one(
     )
     assert_finite(model, 9, 7)
     assert model.epoch <= len(model.train_losses) <= n_epochs
+    # Only the last epoch of a diverged run may have a loss that is not finite.
     losses = model.train_losses[:-1] if model.stopped == "diverged" else model.train_losses
     assert np.isfinite(losses).all()
     if model.stopped == "epochs":
@@ -85,6 +86,7 @@ def test_divergence_is_told_and_undone(dtype):
     with pytest.warns(RuntimeWarning, match=r"diverged in epoch 4 at learning_rate=0\.01; .* after epoch 3\. Lower"):
         model = fit(data, learning_rate=0.01, schedule=late, dtype=dtype)
     assert (model.stopped, model.epoch, len(model.train_losses)) == ("diverged", 3, 4)
+    # The returned model equals a run that ends before the diverged epoch.
     good = fit(data, learning_rate=0.01, schedule="constant", n_epochs=3, dtype=dtype)
     assert all((getattr(model, name) == getattr(good, name)).all() for name in ARRAYS)
 
@@ -120,6 +122,7 @@ def test_weights_of_one_are_no_weights(loss, dtype):
 def test_weights_multiply_the_loss_alone():
     users, items, ratings = rating_list(30, 20, 200)
     weights = np.random.default_rng(0).integers(0, 3, 200).astype(float)
+    # Ratings of weight 0 have no effect, and doubled weights equal a doubled learning rate with half the penalty.
     changed = np.where(weights == 0, ratings + 100, ratings)
     assert_same_bits(fit((users, items, ratings), weights=weights), fit((users, items, changed), weights=weights))
     scaled = fit((users, items, ratings), weights=2 * np.ones(200), learning_rate=0.01, regularization=0.2)
@@ -170,6 +173,7 @@ def test_patience_stops_and_the_best_epoch_is_kept():
     model = fit(data, validation=held_out, n_epochs=500, learning_rate=0.05, regularization=0.0, patience=4)
     assert model.stopped == "patience"
     assert len(model.validation_losses) == len(model.train_losses) == model.epoch + 4
+    # The returned model belongs to the best epoch and not to the last one.
     best = np.mean((model.predict(*held_out[:2]) - held_out[2]) ** 2) / 2
     if model.epoch:
         assert best == pytest.approx(model.validation_losses[model.epoch - 1], rel=1e-12)

@@ -95,7 +95,7 @@ def test_rounds_purposes_and_keys_name_the_draws():
         ({"users": [0.5]}, "users must be a one-dimensional array of row numbers"),
         ({"negatives": -1}, "negatives must be at least 0"),
         ({"round": -1}, "round must be at least 0"),
-        ({"events": Events(np.zeros(2, dtype=int), np.zeros(0, dtype=int), None)}, "events must be of the 2 users of visited, got 1"),
+        ({"events": Events(np.zeros(2, dtype=int), np.zeros(0, dtype=int), None)}, "events must be of the 2 users"),
         ({"events": Events(np.array([0, 0, 1]), np.array([7]), None)}, "events.items must be from 0 to 1, got 7 to 7"),
     ],
 )
