@@ -48,8 +48,8 @@ class FedGNN(OwnRows, RatingModel):
     **Guarantee.** ``variant="guaranteed"``: all releases of the whole run are (`epsilon`, `delta`)-differentially
     private for replacing all data of one user ("replace", privacy unit "user"), if the server is trusted with clipped
     gradients and with the secret choice of clients ("central").  ``variant="published"``: none, as the ledger states.
-    The items of a gradient reveal items that a user does not have, and the noise gives the paper's epsilon to one
-    number of a gradient, not to the thousands of a message.
+    The items of a gradient reveal items that a user does not have.  The noise gives the paper's epsilon to one number
+    of a gradient, not to the thousands of a message.
 
     Parameters
     ----------

@@ -60,8 +60,8 @@ class FMFLDP(FactorScores, OwnRows, FMFRounds):
     learning_rate, init_scale, confidence_weight : float or "auto"
         Step size; standard deviation of the first item factors; weight of an interaction beyond 1.  Without `epsilon`
         "auto" means .3, .1 and 1.5.  With `epsilon` the last two are .01 and 0, and the step follows the estimate's
-        known noise, which moves every item factor by a standard deviation of .06 / (1 + t/10) in round t (the step is
-        .001 in the published variant).
+        known noise: it moves every item factor by a standard deviation of .06 / (1 + t/10) in round t.  In the
+        published variant the step is .001.
     regularization : float
         Weight of ``|x|^2`` of each user's factors, and of ``|V|^2`` in the loss summed over users, as in ALS.
     delta : float

@@ -82,16 +82,16 @@ class PrivRec(_TwoTowerRecommender):
     learning_rate, server_learning_rate : float or "auto"
         Step size of a client, and of the server along the mean update.
     server_optimizer : {"auto", "sgd", "adam"}
-        Whether the server multiplies the mean update by its rate (equation 6), or takes Adam steps with the mean as
-        gradient [4]_, which have no privacy cost but follow the noise.  "auto" is Adam if the preset is "recommended",
-        there is no noise, and `server_learning_rate` is "auto".
+        Step of the server: the mean update times a rate (equation 6), or an Adam step with the mean as gradient [4]_.
+        Adam has no privacy cost, but follows the noise.  "auto" is Adam if the preset is "recommended", there is no
+        noise, and `server_learning_rate` is "auto".
     negatives : int or "auto"
         Number of unvisited items that are drawn for each positive, anew in each round.
     meta : {"reptile", "first-order-maml", "maml", "meta-sgd"}
         Message of a client.  "reptile": the change of the parameters by its epochs.  Otherwise it trains on half of its
-        positives and sends the negative gradient of the loss on the others, with respect to the trained parameters
-        ("first-order-maml"), the first ones ("maml", second order), or the first ones and a learning rate of each
-        parameter ("meta-sgd"), which begins at `learning_rate` and is released too.  With one positive it sends zeros.
+        positives, and sends the negative gradient of the loss on the others; with one positive it sends zeros.  The
+        gradient is taken for the trained parameters ("first-order-maml") or the first ones ("maml", second order), and
+        for a learning rate of each parameter too ("meta-sgd"), which begins at `learning_rate` and is released.
     clip_norm : float or None
         Bound (S) of a client's update over all its epochs: dense weights, embeddings and learning rates together.
     noise_multiplier : float or None
