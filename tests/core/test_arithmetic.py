@@ -23,6 +23,7 @@ def changed(**environment):
 
 def test_it_is_the_same_in_every_process_and_for_every_number_of_threads():
     first = described(OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1")
+    # Later imports and other numbers of threads must not change the description.
     repeated = described(f"import scipy.linalg, scipy.sparse.linalg, numba; {DESCRIBE}", OPENBLAS_NUM_THREADS="2")
     assert first == repeated
     assert all(type(text) is str for text in first.values())
@@ -54,6 +55,7 @@ def test_what_numpy_and_its_blas_may_not_use_is_in_it():
     features = describe_arithmetic()["processor features"].split()
     if "AVX2" not in features or "openblas" not in describe_arithmetic()["BLAS"]:
         pytest.skip("nothing can be switched off here")
+    # OpenBLAS then runs its code for a processor without AVX.
     assert changed(OPENBLAS_CORETYPE="Nehalem") == {"BLAS"}
     switched_off = " ".join(name for name in features if name.startswith("AVX512") or name == "X86_V4")
     if switched_off:

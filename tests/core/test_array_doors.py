@@ -95,6 +95,7 @@ EXACT = {
 @pytest.mark.parametrize("name", EXACT)
 @pytest.mark.parametrize("sign", [1, -1])
 def test_an_integer_that_a_float_would_round_is_refused(name, sign):
+    # 2^53 + 1 is the smallest positive integer that a double cannot hold.
     with pytest.raises(TypeError, match=rf"whole numbers of at most {2**53}, .* got {sign * (2**53 + 1)}"):
         EXACT[name](sign * TOO_LONG)
     for whole in (TOO_LONG % 2**53, (TOO_LONG % 100).astype(np.uint8)):  # the control
@@ -209,6 +210,7 @@ def test_what_lets_its_numbers_out_is_taken(make):
 def test_dense_rows_of_narrow_types_are_those_of_wider_ones(called, kind):
     """The numbers are random bits, which every type holds exactly; float16 and bool become float32."""
     rows = (np.random.default_rng(1).random((3, 3)) < 0.5).astype(kind)
+    # Narrow floats and bool become float32, and all other types float64.
     wide = rows.astype(np.float32 if rows.dtype.itemsize < 8 and rows.dtype.kind in "fb" else np.float64)
     np.testing.assert_equal(answer(called, rows), answer(called, wide))
 
@@ -222,6 +224,7 @@ def test_values_of_half_precision_are_kept():
     rows = np.array([[0.1, 1000.5, 0], [6e-8, 65504, 2]], dtype=np.float16)
     wide = rows.astype(np.float32)
     labels, distances = clustering.assign_rows(rows, wide.astype(float))
+    # Float16 values are exact in double, so each row has distance 0 to its own copy.
     assert (labels.tolist(), distances.tolist()) == ([0, 1], [0, 0])
     for solve in (
         lambda x: clustering.kmeans(x, 2, key=SEED).centers,

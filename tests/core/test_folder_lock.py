@@ -68,6 +68,7 @@ def other_process():
         program = textwrap.dedent(HEAD) + textwrap.dedent(CASES[case])
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         made.append(subprocess.Popen([sys.executable, "-P", "-c", program, str(folder)], **pipes))
+        # The child prints this line once it holds the lock, so the test does not depend on its speed.
         assert made[0].stdout.readline() == b"here\n"
         return made[0]
 
@@ -84,6 +85,7 @@ def test_a_second_process_is_sent_away_until_the_first_is_killed(tmp_path, data,
     with pytest.raises(FolderInUseError, match=rf"run' is in use by process {first.pid} on .*pass another folder"):
         come_too(case, tmp_path / "run", data)
     assert sorted((path.name, path.read_bytes()) for path in (tmp_path / "run").iterdir()) == before
+    # A killed process runs no code of its own, and the system releases its lock.
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     come_too(case, tmp_path / "run", data)
@@ -106,6 +108,7 @@ def test_a_node_waits_for_its_other_message(tmp_path):
     with memory.lock():
         waiting = threading.Thread(target=second)
         waiting.start()
+        # The second thread waits as long as the first one holds the lock.
         assert not came.wait(0.3)
     waiting.join(HANG)
     assert came.is_set()
@@ -113,6 +116,7 @@ def test_a_node_waits_for_its_other_message(tmp_path):
 
 def test_a_forked_child_does_not_keep_the_folder(tmp_path):
     lock, here, end = FolderLock(tmp_path), os.pipe(), os.pipe()
+    # The child inherits the descriptor of the lock, and stays alive until the test writes to `end`.
     if not (child := os.fork()):
         os.write(here[1], b"x")
         os.read(end[0], 1)
@@ -141,6 +145,7 @@ def test_a_child_does_not_let_others_in(tmp_path):
 
 
 def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path):
+    # A lock file that is a link could make the lock write its text to another user's file.
     (tmp_path / "theirs").write_text("precious")
     (tmp_path / "run").mkdir()
     (tmp_path / "run/lock").symlink_to(tmp_path / "theirs")

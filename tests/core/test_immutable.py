@@ -55,6 +55,7 @@ def assert_stays(made, name, value):
         setattr(made, name, value)
     with pytest.raises(AttributeError, match="cannot be changed"):
         delattr(made, name)
+    # The refused assignment and the refused deletion must have changed nothing.
     after = getattr(made, name)
     assert after is before or after == before  # a bound method is made anew
 
@@ -72,6 +73,7 @@ def test_nothing_that_a_mechanism_claims_can_be_changed(name):
     for method in ("privatize", "epsilon", "variance", "sample"):
         if callable(getattr(type(mechanism), method, None)):
             assert_stays(mechanism, method, lambda *_: 0.0)
+    # A copy or an unpickled object is protected in the same way.
     for duplicate in (copied(mechanism) for copied in COPIES):
         assert vars(duplicate).keys() == vars(mechanism).keys()
         assert_stays(duplicate, next(iter(vars(duplicate))), 1)
@@ -90,6 +92,7 @@ def parts_of(made):
             waiting += [(f"{way}[{name!r}]", value) for name, value in part.items()]
         elif isinstance(part, tuple | list | set | frozenset):
             waiting += [(f"{way}[{number}]", value) for number, value in enumerate(part)]
+        # A read-only view is no protection if its base can be written to.
         elif isinstance(part, np.ndarray):
             waiting += [(f"{way}.base", part.base)] * (part.base is not None)
         elif not isinstance(part, Fraction):
@@ -112,6 +115,7 @@ def used(name):
         for method in ("estimate", "estimate_rated", "support"):
             if hasattr(mechanism, method):
                 getattr(mechanism, method)(reports)
+    # Cached properties are tables that appear at their first use.
     for field in dir(type(mechanism)):
         if isinstance(inspect.getattr_static(mechanism, field), functools.cached_property):
             getattr(mechanism, field)
@@ -165,6 +169,7 @@ def test_arrays_that_can_be_written_to_are_found():
         deep.inner = inner
         with pytest.raises(AssertionError, match="can be written to"):
             assert_read_only(deep)
+    # A read-only view of a writable array is found by its base, or because its flag can be set again.
     view = np.zeros(2)[:1]
     view.flags.writeable = False
     deep.inner = view
@@ -198,8 +203,10 @@ def test_rows_that_kernels_add_updates_to_cannot_be_changed():
     mine = {name: np.array(values, dtype=kinds[name]) for name, values in arrays.items()}
     updates = ClientUpdates(np.ones(2, dtype=np.float32), **mine, n_dense=0, n_factors=2, n_parameters=4)
     for name in ("starts", "row_starts", "rows"):
+        # The kernels use these arrays as indices without a check, so a change could write outside the sums.
         with pytest.raises(ValueError, match="read-only"):
             getattr(updates, name)[-1] = 10**8
+        # The constructor copied the caller's arrays, so this assignment has no effect.
         mine[name][-1] = 10**8
     assert updates.total().tolist() == [1, 1, 0, 0]
 
@@ -234,6 +241,7 @@ def test_features_stay_as_long_as_their_axis(data):
 def test_rows_of_a_log_are_its_own():
     mine = np.array([0, 1])
     log = InteractionLog(interactions(), mine, [0, 0], {})
+    # The log has a copy, so the caller's array may change.
     mine[0] = 10**9
     assert log.users.tolist() == [0, 1]
     for rows in (log.users, log.items):
@@ -264,6 +272,7 @@ def test_without_it_a_claim_can_be_changed():
     """The control: the same class without the base takes both."""
     with pytest.raises(AttributeError):
         _Checked(1.0).noise = 5.0
+    # The claimed epsilon of 1 becomes 0.2 by an assignment to the noise.
     plain = type("Plain", (), dict(vars(_Checked)))(1.0)
     plain.noise = 5.0
     assert plain.epsilon() == 0.2

@@ -24,6 +24,7 @@ def run(show, stderr):
 
 def on_terminal(show):
     ours, theirs = pty.openpty()
+    # A pseudo-terminal has a width of 0 by default, in which no bar fits.
     termios.tcsetwinsize(theirs, (24, 100))
     run(show, theirs)
     os.close(theirs)
@@ -51,6 +52,7 @@ def test_a_log_has_none(tmp_path):
 def test_a_notebook_shows_one(monkeypatch):
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert not is_watched()
+    # Only the shell of a notebook has a kernel; IPython on a terminal has none.
     for shell, expected in ((None, False), (types.SimpleNamespace(), False), (types.SimpleNamespace(kernel=1), True)):
         ipython = types.SimpleNamespace(get_ipython=lambda shell=shell: shell)
         monkeypatch.setitem(sys.modules, "IPython", ipython)

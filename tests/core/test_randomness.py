@@ -81,11 +81,13 @@ SUNSCREEN_CIPHER = bytes.fromhex(
 @pytest.mark.parametrize(("key", "counter", "nonce", "expected"), BLOCKS)
 def test_rfc_8439_blocks(key, counter, nonce, expected):
     assert keystream(key, counter, nonce, 64).hex() == expected
+    # The twin in Python must pass the vectors of the RFC too, since other tests compare with it.
     twin = naive.block(little_endian(key).tolist(), counter, little_endian(nonce).tolist())
     assert np.array(twin, dtype="<u4").tobytes().hex() == expected
 
 
 def test_rfc_8439_encryption():
+    # Section 2.4.2 of RFC 8439.
     stream = keystream(ASCENDING, 1, "000000000000004a00000000", len(SUNSCREEN))
     assert bytes(a ^ b for a, b in zip(SUNSCREEN, stream, strict=True)) == SUNSCREEN_CIPHER
 
@@ -122,6 +124,7 @@ def test_uniforms_are_exact_and_inside(stream):
 
 def test_uniforms_at_the_ends():
     lowest, highest = as_uniform(np.array([0, 2**64 - 1], dtype=np.uint64)).tolist()
+    # The middle of the first and of the last of 2^52 cells.
     assert lowest == 2.0**-53
     assert highest == 1 - 2.0**-53
     assert np.isfinite(special.ndtri([lowest, highest])).all()
@@ -150,6 +153,7 @@ def test_equal_words_keep_their_order_in_a_permutation(stream):
 def test_a_stream_is_its_name_whatever_the_size():
     key = Key.from_seed(5)
     longest = key.words("p", round=1, user=2, size=1000)
+    # Sizes at the borders of ChaCha20's blocks of eight words, and of four blocks at a time.
     for size in (0, 1, 31, 32, 33, 999):
         np.testing.assert_array_equal(key.words("p", round=1, user=2, size=size), longest[:size])
 
@@ -179,6 +183,7 @@ def test_round_and_user_do_not_trade_places():
         tuple(key.words("p", round=round_number, user=user, size=2).tolist())
         for round_number, user in [(1, 0), (0, 1), (0, 2**32), (1, 1), (1, 2**32), (0, 2**32 + 1)]
     }
+    # The round and both halves of the user id are different words of the nonce.
     assert len(streams) == 6
 
 
@@ -204,6 +209,7 @@ def test_a_key_that_was_handed_over_serves_one_run_there_and_none_here():
     inner = key._hand_over("outer.fit")
     assert inner is not key
     np.testing.assert_array_equal(inner.words("x", size=3), key.words("x", size=3))
+    # The outer key is used up, and the inner key allows exactly one claim.
     for taken in (key.claim, key._hand_over):
         with pytest.raises(ValueError, match=r"single-use and was already used by outer\.fit"):
             taken("again")
@@ -235,6 +241,7 @@ def test_of_many_threads_one_gets_the_key():
     key, barrier, won = Key.from_entropy(), threading.Barrier(8), []
 
     def take(name):
+        # All threads claim at the same time.
         barrier.wait()
         try:
             key.claim(name)
@@ -271,6 +278,7 @@ def test_nothing_printed_holds_the_secret():
         assert "Key.from_entropy()" in text
         assert SECRET.hex() not in text
         assert repr(SECRET)[2:-1] not in text
+    # A debugger or a serializer that prints `__dict__` would show the secret.
     assert not hasattr(key, "__dict__")
     key.claim("fit")
     with pytest.raises(ValueError, match="single-use") as caught:
@@ -283,6 +291,7 @@ def test_a_call_that_is_refused_does_not_use_its_key_up(wrong):
     key = Key.from_entropy()
     with pytest.raises(ValueError, match=f"{list(wrong)[-1]} must be"):
         claim_call("first", key, **wrong)
+    # The refused call did not claim the key, so this one can.
     assert claim_call("second", key, 3, 2) == (key, 3, 2)
     with pytest.raises(ValueError, match="already used by second"):
         claim_call("third", key, 3, 2)
@@ -396,6 +405,7 @@ def test_every_order_of_four_is_as_likely():
     key, n = Key.from_seed(23), 100_000
     orders = np.argsort(key.words_by_user("statistics", np.arange(n, dtype=np.uint64), size=4), axis=1, kind="stable")
     np.testing.assert_array_equal(orders[17], key.permutation("statistics", user=17, size=4))
+    # A number in base 4 encodes each order.
     counts = np.unique(orders @ [64, 16, 4, 1], return_counts=True)[1]
     assert len(counts) == 24
     assert_only(lambda factor: counts_are(counts, even_but(24, 12, factor)))

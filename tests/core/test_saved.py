@@ -102,6 +102,7 @@ def test_every_array_that_is_saved_has_a_rule(fitted):
 def test_a_file_without_users_says_nothing_of_them_and_serves_all_who_come(fitted, data, tmp_path):
     fitted.save(tmp_path / "server", include_users=False)
     _, arrays = unpack((tmp_path / "server").read_bytes())
+    # The file must have no row, no id and no feature of any user.
     sizes = {name: len(array) for name, array in arrays.items() if array.ndim}
     assert {sizes[f"data.{name}"] for name in ("indices", "user_ids", "global_user_ids")} == {0}
     assert all(not n for name, n in sizes.items() if name.startswith(("model.user_", "features.user.indices")))
@@ -146,6 +147,7 @@ def test_only_the_owner_may_read_what_belongs_to_users(data, tmp_path):
     def mode():
         return stat.S_IMODE(path.stat().st_mode)
 
+    # A file without users has the default mode, and a file with users is restricted to its owner.
     model.save(path, include_users=False)
     assert mode() == 0o666 & ~_umask()
     path.chmod(0o640)
@@ -166,6 +168,7 @@ def _umask():
 
 def test_what_is_no_ordinary_file_is_neither_written_to_nor_waited_for(data, tmp_path):
     (tmp_path / "folder").mkdir()
+    # Opening a pipe would block until another process writes to it.
     os.mkfifo(tmp_path / "pipe")
     for name in ("folder", "pipe"):
         with pytest.raises(ValueError, match=f"{name}' is .*not replaced"):
@@ -254,6 +257,7 @@ def test_a_column_that_no_file_can_hold_is_named(bad, data, tmp_path):
 
 
 def test_long_texts_that_compress_well_can_be_read_again(data, tmp_path, monkeypatch):
+    # A lower limit makes a text of a few kilobytes long enough for the rule.
     monkeypatch.setattr(model_files, "_MIN_TEXT_BYTES", 2**10)
     people = data.with_features(item_features={"genres": [("a very long name of a genre" * 50,)] * 40})
     Popularity().fit(people, key=KEY).save(tmp_path / "model")
@@ -272,6 +276,7 @@ def write_former(path, source):
     for name in list(arrays):
         if arrays[name].dtype.kind == "O":
             objects[name] = [{"tuple": list(entry)} for entry in arrays.pop(name)]
+    # The former format has no description of arrays, and has object arrays in its header.
     text = json.dumps({"format": "fastfedrec model 1", "header": header, "objects": objects})
     with open(path, "wb") as file:
         np.savez_compressed(file, json=np.frombuffer(text.encode(), dtype=np.uint8), **arrays)
@@ -304,6 +309,7 @@ def test_models_of_the_first_release_know_no_counts(kind, data, tmp_path):
     write_former(path, tmp_path / "new")
     with np.load(path) as file:
         arrays = {name: array for name, array in file.items() if name != "model.item_counts_"}
+    # The first release did not store counts of items.
     with open(path, "wb") as file:
         np.savez(file, **arrays)
     old = load(path)
@@ -339,6 +345,7 @@ def test_every_array_must_be_what_was_promised_and_what_the_class_has(fitted, tm
                 load(path)
             if name == "entity_ids_" and wrong.ndim == 1 and wrong.size:
                 continue
+            # A consistent header passes the archive's checks, so the model's own rules must reject the array.
             honest = json.loads(json.dumps(document))
             honest["arrays"][field] = {"dtype": wrong.dtype.str, "shape": list(wrong.shape)}
             path.write_bytes(pack(honest, arrays | {field: wrong}))

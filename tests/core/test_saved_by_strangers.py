@@ -44,6 +44,7 @@ def test_columns_that_do_not_fit_their_file_are_refused(columns, message, data, 
     write_model(tmp_path / "model", header | {"columns": columns}, arrays)
     with pytest.raises(ValueError, match=message):
         load(tmp_path / "model")
+    # One entry is missing for 30 users.
     arrays["data.user_feature.0"] = np.arange(29)
     write_model(tmp_path / "model", header, arrays)
     with pytest.raises(ValueError, match=r"user_features\['age'\] must have 30 entries, got 29"):
@@ -69,6 +70,7 @@ def test_rows_that_cannot_be_are_refused(name, function, data, tmp_path):
     Popularity().fit(people, key=KEY).save(path)
     document, arrays = unpack(path.read_bytes())
     arrays[f"data.{name}"] = function(arrays[f"data.{name}"])
+    # The header describes the changed array, so that only the check of rows can reject it.
     document["arrays"][f"data.{name}"]["shape"] = list(arrays[f"data.{name}"].shape)
     path.write_bytes(pack(document, arrays))
     if name in ("user_ids", "item_ids", "global_user_ids") and function(np.arange(3)).tolist() == [2, 1, 0]:

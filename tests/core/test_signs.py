@@ -14,6 +14,7 @@ def test_signs_of_what_is_given_make_no_difference(n, n_columns, seed, dtype):
     result = with_signs(columns)
     assert result.dtype == columns.dtype
     np.testing.assert_array_equal(np.abs(result), np.abs(columns))
+    # Random signs of the columns, and a second application, must give the same result.
     np.testing.assert_array_equal(with_signs(columns * rng.choice([-1, 1], n_columns).astype(dtype)), result)
     np.testing.assert_array_equal(with_signs(result), result)
 
