@@ -27,10 +27,10 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 class Interactions(Selections, Immutable):
     """Immutable user-item matrix in compressed sparse rows, with external ids, values and optional timestamps.
 
-    Build an object with `from_arrays`, `from_scipy` or `from_dataframe`.  Its attributes are set once.  Its arrays are
-    read-only and share no writable memory with the caller.  Rows are users; columns within a row are sorted and
-    distinct.  Every selection (`filter_core`, `top_items`, `shard`, ...) returns a new object and keeps ids and
-    features aligned.  A selection also keeps each user's global id, which names that user's random streams.
+    Build an object with `from_arrays`, `from_scipy` or `from_dataframe`.  Its attributes are set once, and its arrays
+    are read-only.  Rows are users; columns within a row are sorted and distinct.  Every selection (`filter_core`,
+    `top_items`, `shard`, ...) returns a new object with aligned ids and features.  It keeps each user's global id,
+    which names that user's random streams.
 
     Parameters
     ----------
@@ -141,9 +141,9 @@ class Interactions(Selections, Immutable):
             Finite ratings or counts; an explicit 0 is stored.  None gives each row a count of 1.  Ratings may be
             negative; models of counts reject negative values.
         timestamps : array_like of shape (n,) or None
-            Timestamp of each row.  Whole numbers of any unit are stored unchanged.  Dates and times become numbers
-            since 1970; those without a time zone are read as UTC.  Entries may be missing (None, NaN, NaT, null);
-            methods that need an order in time reject missing ones.
+            Timestamp of each row.  Whole numbers of any unit are stored unchanged.  Dates and times, in UTC unless they
+            have a time zone, become numbers since 1970.  Entries may be missing (None, NaN, NaT, null); methods that
+            need an order in time reject missing ones.
         timestamp_unit : {"s", "ms", "us", "ns"}
             Unit into which dates and times are converted.  A time that the unit would truncate raises an error.
         duplicates : {"sum", "mean", "first", "last", "earliest", "latest", "max", "error"} or None
@@ -166,8 +166,7 @@ class Interactions(Selections, Immutable):
         Raises
         ------
         ValueError
-            Arrays of different lengths, a missing id, a value that is NaN or infinite, or an unlisted id.  The message
-            names the row.
+            Different lengths, a missing or unlisted id, or a value that is not finite.  The message names the row.
 
         Examples
         --------
@@ -182,16 +181,12 @@ class Interactions(Selections, Immutable):
         item_ids, item_rows = rows_on("items", items, item_ids)
         n = len(user_rows)
         if len(item_rows) != n:
-            raise ValueError(
-                f"items must have the length of users ({n}), got {len(item_rows)}; pass one item for each user"
-            )
+            raise ValueError(f"items must have the length of users ({n}), got {len(item_rows)}; pass one item per user")
         data = None if values is None else check_values("values", values, n)
         times = None if timestamps is None else check_timestamps(timestamps, n, unit=timestamp_unit)
         if any(listed is not None for listed in listed_ids.values()):
-            coded_ids = {"users": user_ids, "items": item_ids}
-            mask, rows, ids = drop_unlisted(
-                listed_ids, {"users": user_rows, "items": item_rows}, coded_ids, items, unlisted
-            )
+            rows, ids = {"users": user_rows, "items": item_rows}, {"users": user_ids, "items": item_ids}
+            mask, rows, ids = drop_unlisted(listed_ids, rows, ids, items, unlisted)
             user_rows, item_rows, user_ids, item_ids = rows["users"], rows["items"], ids["users"], ids["items"]
             if mask is not None:
                 data, times = (None if column is None else column[mask] for column in (data, times))

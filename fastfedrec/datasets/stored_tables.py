@@ -106,7 +106,6 @@ def store_table(
     layout = find_layout(
         path, user, item, value, timestamp, separator, header, quotes, timestamp_unit, time_format, comment, missing_ids
     )  # fmt: skip
-    # Arguments are checked before the file is read, which can take minutes.
     check_duplicates(duplicates, layout.places.get("timestamp"))
     with new_folder(folder) as partial:
         spool = partial / "spool"
@@ -162,8 +161,7 @@ class _SpooledReader(ColumnReader):
 
     def __init__(self, fields: Sequence[Field], separator: str, *, spool: Path, **options: Any):
         super().__init__(fields, separator, **options)
-        # The files are left by a previous reader, which stopped at a column that turned out to be text.
-        for file in spool.iterdir():
+        for file in spool.iterdir():  # left by a reader that stopped at a column of text
             file.unlink()
         self._spool = _Spool(spool)
 

@@ -49,7 +49,7 @@ RETAIL = """InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,Custo
 
 def test_a_retail_file_without_some_customers(tmp_path):
     path = write(tmp_path, RETAIL)
-    with pytest.raises(ValueError, match=r"line 3: CustomerID must be an id, got ''; pass missing_ids='drop' to leave"):
+    with pytest.raises(ValueError, match=r"line 3: CustomerID must be an id, got ''; pass missing_ids='drop' to drop"):
         load_table(path, user="CustomerID", item="StockCode")
     options = {"missing_ids": "drop", "time_format": "%m/%d/%Y %H:%M"}
     for read in (load_table, lambda path, **options: store_table(path, tmp_path / "stored", **options)):
@@ -92,7 +92,7 @@ def test_parquet_without_some_users(tmp_path):
             assert table_of(read(path, **options)) == [(1, "a", 1.0, 1580515200)]
     whole = tmp_path / "whole.parquet"
     pl.DataFrame({"user": [1], "item": ["a"], "timestamp": ["01.02.2020"]}).write_parquet(whole)
-    with pytest.warns(UserWarning, match="known as the time by its name, and is not read: .*'%d.%m.%Y'"):
+    with pytest.warns(UserWarning, match="has a usual name of times, but is skipped: .*'%d.%m.%Y'"):
         assert load_table(whole).timestamps is None
 
 
@@ -113,7 +113,7 @@ def test_times_in_a_stated_form(tmp_path, text, form, expected):
     assert load_table(path, time_format=form).timestamps.tolist() == [expected, MISSING_TIMESTAMP, expected]
     with pytest.raises(ValueError, match=f"line 2: timestamp must be whole .*time_format='{re.escape(form)}'"):
         load_table(path, user="user", item="item", timestamp="timestamp")
-    with pytest.warns(UserWarning, match=f"'timestamp' is known .*not read: .*{re.escape(form)}.*name the columns"):
+    with pytest.warns(UserWarning, match=f"'timestamp' has a usual name .*skipped: .*{re.escape(form)}.*name the columns"):
         data = load_table(path)
     assert (data.timestamps, data.n_interactions) == (None, 3)
     other = write(tmp_path, f"user\titem\ttimestamp\n1\t1\t{text}\n1\t2\tyesterday\n")
@@ -275,7 +275,7 @@ def test_an_archive_of_another_table_has_a_way_on(tmp_path, capsys):
     with zipfile.ZipFile(tmp_path / "plays.zip", "w") as archive:
         archive.writestr("plays.csv", "user,item\n1,2\n")
     assert main(["fit", "popularity", "--data", str(tmp_path / "plays.zip")]) == 2
-    assert "none of them; unpack an archive of another table first" in capsys.readouterr().err
+    assert "none of them; for another table, unpack its archive" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_the_command_line_reads_everyday_files(tmp_path, capsys):
     assert (tmp_path / "temporal" / "test.csv").read_text() == "user,item,value,timestamp\n13047,22633,2,1292229240\n"
     for option in (["--comment", "#"], ["--time-format", "s"], ["--drop-missing-ids"]):
         assert main(["fit", "popularity", "--data", "generated:9x9", *option]) == 2
-        assert f"{option[0]} is for files of text" in capsys.readouterr().err
+        assert f"{option[0]} is for text files" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("column", ["user", "item"])
@@ -381,6 +381,6 @@ def test_times_of_parquet_that_are_text_or_have_fractions(tmp_path):
 
 @pytest.mark.parametrize("text", ["# FromNodeId\tToNodeId\n0\t1\n1\t2\n", "% bip weighted\n196 242 3 881250949\n"])
 def test_a_file_without_a_header_is_said_to_have_none(tmp_path, text):
-    with pytest.raises(KeyError, match="looks like a row; pass header=False with places, as user=0, item=1"):
+    with pytest.raises(KeyError, match="looks like a row; pass header=False and positions, such as user=0, item=1"):
         load_table(write(tmp_path, text))
     assert load_table(write(tmp_path, text), user=0, item=1, header=False).n_interactions
