@@ -113,7 +113,9 @@ def test_times_in_a_stated_form(tmp_path, text, form, expected):
     assert load_table(path, time_format=form).timestamps.tolist() == [expected, MISSING_TIMESTAMP, expected]
     with pytest.raises(ValueError, match=f"line 2: timestamp must be whole .*time_format='{re.escape(form)}'"):
         load_table(path, user="user", item="item", timestamp="timestamp")
-    with pytest.warns(UserWarning, match=f"'timestamp' has a usual name .*skipped: .*{re.escape(form)}.*name the columns"):
+    with pytest.warns(
+        UserWarning, match=f"'timestamp' has a usual name .*skipped: .*{re.escape(form)}.*name the columns"
+    ):
         data = load_table(path)
     assert (data.timestamps, data.n_interactions) == (None, 3)
     other = write(tmp_path, f"user\titem\ttimestamp\n1\t1\t{text}\n1\t2\tyesterday\n")

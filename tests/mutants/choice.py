@@ -183,7 +183,7 @@ CHOICE = [
         "catalogue-public-from-rows",
         "a list taken from the rows counts as public",
         "Interactions.from_arrays",
-        "'data' if given['items'] is None else 'public'",
+        "'data' if listed_ids['items'] is None else 'public'",
         "'public'",
         ("test_where_the_items_come_from",),
     ),
