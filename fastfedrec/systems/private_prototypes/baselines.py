@@ -194,7 +194,7 @@ class CentralNMF(ValueModel):
 class IndividualNMF(CentralNMF):
     """Non-negative matrix factorisation of each entity's data, the accuracy of an entity without messages.
 
-    **Guarantee.** There are no messages.  The models stay with the entities and are not covered, as the ledger states.
+    **Guarantee.** None: there are no messages, and the models stay with the entities, as the ledger states.
 
     Parameters
     ----------

@@ -320,7 +320,7 @@ def altered(name, change):
         (altered("entity", lambda a: a + 7), "'entity' must be at most 1"),
         (altered("item", lambda a: 0 * a), "has an item twice"),
         (altered("count", lambda a: a[:1]), r"has \[1, 2\] prototypes, and must have 2"),
-        (altered("count", lambda a: np.concatenate([a, a])), r"has \[2, 4\] prototypes, and 2"),
+        (altered("count", lambda a: np.concatenate([a, a])), r"has \[2, 4\] prototypes, and must have 2"),
     ],
 )
 def test_bad_messages_are_named_and_the_round_goes_on(change, reason):
