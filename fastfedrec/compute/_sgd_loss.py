@@ -48,6 +48,7 @@ def compile_loss(function: Callable[[float, float], tuple[float, float]]) -> Com
     try:
         result = compiled(0.5, 1.0)
         if isinstance(result, tuple) and len(result) == 2 and all(np.isscalar(x) for x in result):
+            # Numba cannot make a C function with its compiler off, so ctypes wraps the Python function.
             if config.DISABLE_JIT:  # type: ignore[attr-defined]
                 callback = _C_FUNCTION(call)
                 return CompiledLoss(compiled, ctypes.cast(callback, ctypes.c_void_p).value or 0, callback)

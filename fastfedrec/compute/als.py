@@ -283,6 +283,7 @@ def regularized_gram(item_factors: np.ndarray, regularization: float, confidence
     """
     regularization = check_real("regularization", regularization, low=0.0)
     gram = _plain_gram(check_array("item_factors", item_factors, ndim=2), regularization)
+    # The kernel replaces the matrix by its Cholesky factor, and returns False for a singular one.
     if check_real("confidence_weight", confidence_weight, low=0.0) == 0 and not _kernel.factor_gram(gram):
         raise ValueError(
             f"the system V'V + {regularization} I of every user is singular: item_factors have dependent columns; "
@@ -338,6 +339,7 @@ def raise_if_singular(singular: np.ndarray, interactions: Interactions, regulari
     regularization : float or ndarray of shape (n_users,)
         Ridge penalty, for the message.
     """
+    # The smallest row of all threads makes the message independent of the number of threads.
     user = int(singular.min())
     if user < 0:
         raise MemoryError("no memory for a thread's scratch space; use fewer threads or factors")

@@ -116,6 +116,7 @@ def kmeans(
     # Rounding the rows to bytes takes as long as one iteration gains from it.
     rounded = _Rounded.of(data, n_clusters) if n_iterations > 1 else None
     labels = _nearest(data, columns, rounded, n_threads)
+    # Lloyd's iterations end at a fixed point, where no row changes its label.
     done, before = 0, None
     while done < n_iterations:
         done += 1
@@ -247,6 +248,7 @@ class _Columns:
     def of(cls, data: _Rows, centers: np.ndarray) -> "_Columns":
         dtype, n_clusters = data.values.dtype, len(centers)
         in_line, in_tail = LINE_BYTES // dtype.itemsize, _TAIL_BYTES // dtype.itemsize
+        # A few clusters beyond whole cache lines take a narrow block instead of another padded line.
         has_tail = n_clusters > in_line and 0 < n_clusters % in_line <= in_tail
         stride = (n_clusters // in_line if has_tail else -(-n_clusters // in_line)) * in_line
         body = zeros_on_lines(data.n_columns, stride, dtype)
@@ -372,6 +374,7 @@ class _Means:
             moved = np.flatnonzero(labels != before)
             rows, clusters = np.tile(moved, 2), np.concatenate([labels[moved], before[moved]])
             signs = np.repeat([1.0, -1.0], len(moved))
+        # Each cluster's rows are added in ascending order, so that the sums do not depend on the threads.
         order = np.argsort(clusters, kind="stable")
         starts = np.zeros(len(centers) + 1, dtype=np.int64)
         np.cumsum(np.bincount(clusters, minlength=len(centers)), out=starts[1:])
@@ -400,10 +403,12 @@ def _first_centers(data: _Rows, n_clusters: int, init: str | np.ndarray, key: Ke
     row = int(draws[0] * len(data))
     for c in range(n_clusters):
         if c:
+            # The draw selects row r with a probability of distances[r] / total, by the inverse distribution function.
             ends = np.cumsum(distances)
             # If every row equals a centre, all distances are 0, and the draw is uniform over the rows.
             total = ends[-1]
             row = int(np.searchsorted(ends, draws[c] * total, side="right")) if total else int(draws[c] * len(data))
+        # Rounding may place a draw behind the last row.
         row = min(row, len(data) - 1)
         centers[c] = data.dense_row(row)
         to_this = _distances(data, centers[c : c + 1], data.norms[row : row + 1], only, n_threads)

@@ -161,7 +161,7 @@ def test_a_round_in_the_middle_that_nobody_answered_is_said_by_every_system(name
     except NoAnswerError as error:
         ledger = error.ledger
         assert not hasattr(model, "item_factors_")
-    # The counter is at 1 if the engine ran only one round, whose message was delivered.
+    # The counter is at 1 if the engine ran only one round, which received its message.
     is_one_round = next(calls) == 1
     assert any("nobody answered in round" in note for note in ledger.notes) == (not is_one_round)
     assert bool(engine.rejections) == (not is_one_round)

@@ -205,7 +205,7 @@ def test_fmf_ldp_refuses(bad, reason):
     assert RoundReceiver(model, state, 0, {"a": 3}).receive(fmf_update())
     assert not server.receive(fmf_update(**bad))
     assert reason in server.rejections[0].reason
-    # A rejected update is the zero update, so the server's step changes nothing.
+    # A rejected update is the zero update, so the server's step leaves the factors as they are.
     after = model.apply(state, server.close())
     np.testing.assert_array_equal(after.item_factors, state.item_factors)
 

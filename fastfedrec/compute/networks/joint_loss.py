@@ -204,6 +204,7 @@ class JointNetwork(ClientModel):
         n_passes = -(-(steps.n_epochs * -(-lengths // steps.batch_size)) // n_pass_steps)
         ids = examples.global_user_ids
         draws = steps.order(key, purpose, ids, steps.n_epochs, lengths, round)
+        # A separate stream for masked examples keeps the order of the other examples independent of them.
         draws += steps.order(key, f"{purpose}.masked", ids, n_passes, n_masked, round)
         batches = largest_batch(steps.batch_size, lengths), largest_batch(masked_batch_size, n_masked)
 
