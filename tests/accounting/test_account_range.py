@@ -1,6 +1,6 @@
-"""Accounts at random points of all that is allowed: a figure that is not below the truth, or a named refusal.
+"""Accounts at random valid parameters: a figure at or above the true value, or an error that names a limit.
 
-On every push a few hundred points; the same ones each time, and ten thousand others each night.
+Each push tests a few hundred fixed points, and each night ten thousand others.
 """
 
 import math
@@ -31,11 +31,12 @@ from fastfedrec.accounting import (
 from fastfedrec.accounting.rdp import ORDERS, poisson_divergence
 
 CLOSE = 1.01
-MEMORY = 2**31  # bytes that no account may take
+# Maximum number of bytes that an account may allocate.
+MEMORY = 2**31
 
 
 class Points:
-    """Random parameters, log-uniform; `usual` ones are those for which nothing may be refused."""
+    """Random log-uniform parameters; the `usual` ones may not be refused."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -65,12 +66,12 @@ def exact_sampled(epsilon, q):
         if epsilon < 1000:
             with mpmath.workdps(500):
                 return mpmath.log1p(q * mpmath.expm1(epsilon))
-        return epsilon + mpmath.log(q)  # but for e^-1000 / q
+        return epsilon + mpmath.log(q)  # except for e^-1000 / q
 
 
-def is_tight(exact, found):
-    """Not below the truth, and within 1% of it; beyond the largest float it is infinite."""
-    return exact <= found and (found <= CLOSE * exact or (math.isinf(found) and exact > 1.7e308))
+def is_tight(exact, result):
+    """Return whether a figure is from the true value to 1% above it; above the largest float it is infinite."""
+    return exact <= result and (result <= CLOSE * exact or (math.isinf(result) and exact > 1.7e308))
 
 
 # ---- closed forms ---------------------------------------------------------------------------------------------------
@@ -124,11 +125,9 @@ def check_renyi(points):
     assert is_tight(exact, poisson_divergence(order, point["q"], point["z"]))
 
 
+# At points 1/32 of a stddev apart, with z at least 1/4, the sum is off by e^-150 of its terms.
 def any_divergence(order, q, z):
-    """The mean of w^order - 1 - order (w - 1), whose last part is 0, at points so dense that its sum is its integral.
-
-    1/32 of a stddev apart, where z is at least 1/4, the sum is off by e^-150 of what is summed.
-    """
+    """Return the mean of w^order - 1 - order (w - 1), which has a last term of mean 0, as a dense sum."""
     with mpmath.workdps(90):
         order, q, z = (mpmath.mpf(value) for value in (order, q, z))
         drift, scale, total = 1 / (2 * z * z), 32, mpmath.mpf(0)
@@ -140,11 +139,12 @@ def any_divergence(order, q, z):
 
 
 def check_fractional_renyi(points):
-    """Of orders that are not whole: 1.001 to 10.9; equal within 1e-6, and never below."""
+    """Check orders that are not whole, from 1.001 to 10.9: equal within 1e-6, and never below."""
     point = points.parameters()
     orders = ORDERS[(ORDERS < 11) & (ORDERS % 1 > 0)]
     order, q = float(orders[point["count"] % len(orders)]), point["q"]
-    z = 10 ** (-0.6 + 3 * math.log10(point["count"] + 1) / 12)  # 0.25 to 250
+    # The noise multiplier is from 0.25 to 250.
+    z = 10 ** (-0.6 + 3 * math.log10(point["count"] + 1) / 12)
     exact = any_divergence(order, q, z)
     assert exact <= poisson_divergence(order, q, z) <= exact * (1 + 1e-6)
 
@@ -188,7 +188,7 @@ def test_the_checks_see_a_wrong_figure(wrong):
 
 
 def any_event(point, points):
-    """One of all kinds, with its parameters."""
+    """Return an event of any kind with its parameters."""
     choose, count = points.random.choice, point["count"]
     n_users = int(points.between(0, 6 if point["usual"] else 12)) + 1
     fixed = {"n_users": n_users, "cohort_size": max(1, int(n_users * point["q"]))}
@@ -208,7 +208,8 @@ def any_event(point, points):
     if kind is LocalReports:
         return kind("m", point["epsilon"], count, n_users)
     if kind is ShuffledReports:
-        candidates = choose([1, int(points.between(0, 2 if point["usual"] else 9))])  # binary or largest responses
+        # One candidate is a binary response, and several are a largest response.
+        candidates = choose([1, int(points.between(0, 2 if point["usual"] else 9))])
         return kind(
             "m", point["epsilon"], int(points.between(0, 3)), n_users, choose([1.0, 0.5 + 0.5 / n_users]),
             neighboring=choose(["replace", "zero_out"]), n_candidates=candidates,
@@ -217,7 +218,7 @@ def any_event(point, points):
 
 
 def composed(kind, event):
-    """None where the accountant refuses by name."""
+    """Return the account, or None if the accountant refuses with a named limit."""
     try:
         return kind().compose(event)
     except UnsupportedEventError:
@@ -235,7 +236,7 @@ def check_any(points, kinds=(PureAccountant, AdvancedAccountant, ZCDPAccountant,
         assert epsilon >= 0
         assert not point["usual"] or math.isfinite(epsilon)
         assert 0 <= accountant.get_delta(min(point["epsilon"], 1e300)) <= 1
-        # One account: delta at that epsilon is the delta that was asked for, but for grids of their own.
+        # Both results are of one account, so delta at that epsilon is the requested delta, except for different grids.
         if epsilon < 1e300 and point["usual"]:
             assert accountant.get_delta(epsilon * 1.00001) <= point["delta"] * 1.01
 
@@ -259,7 +260,7 @@ def test_every_account_ends_at_many_points_and_needs_little_memory(seed):
 
 
 def check_composition(points):
-    """Between the optimistic and the pessimistic estimate of the public accountant."""
+    """Check that the figure is between the optimistic and the pessimistic estimate of the public accountant."""
     from dp_accounting.pld import privacy_loss_distribution as peer
 
     z, q = points.between(-0.3, 1.3), points.between(-3, 0)
@@ -280,24 +281,27 @@ def check_composition(points):
 
 
 def exact_pure_delta(epsilon, uses, target):
-    """Of so many randomized responses, the worst of all pure releases: the number of truthful ones is binomial."""
+    """Return the delta of randomized responses, the worst pure releases; the number of truthful ones is binomial."""
     with mpmath.workdps(60):
-        kept, target = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon))), mpmath.mpf(target)
+        truth_probability, target = 1 / (1 + mpmath.exp(-mpmath.mpf(epsilon))), mpmath.mpf(target)
         return mpmath.fsum(
-            -math.comb(uses, k) * kept**k * (1 - kept) ** (uses - k) * mpmath.expm1(target - loss)
+            -math.comb(uses, k)
+            * truth_probability**k
+            * (1 - truth_probability) ** (uses - k)
+            * mpmath.expm1(target - loss)
             for k in range(uses + 1)
             if (loss := (2 * k - uses) * mpmath.mpf(epsilon)) > target
         )
 
 
 def check_pure_composition(points, fewer=0):
-    """At least the truth, and within 1%, also of deltas far below the transform's errors."""
+    """Check that the figure is at least the true value and within 1%, also for deltas below the transform's errors."""
     epsilon, uses, delta = points.between(-6, math.log10(5)), int(points.between(0.3, 2.5)), points.between(-60, -1)
     account = PLDAccountant().compose(LocalReports("m", epsilon, uses - fewer, 10))
-    found = account.get_epsilon(delta)
-    assert exact_pure_delta(epsilon, uses, found) <= delta
-    assert not found or exact_pure_delta(epsilon, uses, found / CLOSE) > delta
-    between = found * 0.7
+    result = account.get_epsilon(delta)
+    assert exact_pure_delta(epsilon, uses, result) <= delta
+    assert not result or exact_pure_delta(epsilon, uses, result / CLOSE) > delta
+    between = result * 0.7
     exact = exact_pure_delta(epsilon, uses, between)
     assert exact <= account.get_delta(between) <= 1.02 * exact
 
@@ -330,7 +334,7 @@ def test_compositions_at_many_points(seed):
 
 
 def test_one_release_below_the_smallest_of_the_transforms_errors():
-    """Where no other program can convolve, one release has a closed form."""
+    """One release has a closed form, where transforms have no digits."""
     points = Points(7)
     for _ in range(30):
         z, q, delta = points.between(-0.5, 1.5), points.between(-6, 0), points.between(-14, -6)

@@ -1,4 +1,4 @@
-"""Which theorems hold where releases choose events: docs/explanation/accounting/accounting.md, "Adaptive choices"."""
+"""Theorems that hold if releases choose events: docs/explanation/accounting/accounting.md, "Adaptive choices"."""
 
 import importlib
 import itertools
@@ -15,22 +15,23 @@ from fastfedrec.accounting import Gaussian, Laplace, Ledger, LocalReports, PLDAc
 from fastfedrec.core.names import SYSTEMS
 
 DELTA = 1e-6
-FIRST, NOISE, OTHER = 1 / 16, 1 / 4.3806, 0.77001  # mu, mu, and epsilon of Laplace noise
+# The mu of two Gaussian releases, and the epsilon of Laplace noise.
+FIRST, NOISE, OTHER = 1 / 16, 1 / 4.3806, 0.77001
 REPLACED = {"neighboring": "replace", "sampling": "none"}
 
 
 def delta_of_gaussian(epsilon, mu):
-    """At any epsilon, also below 0."""
+    """Return delta at any epsilon, also below 0."""
     return special.ndtr(mu / 2 - epsilon / mu) - np.exp(epsilon + special.log_ndtr(-mu / 2 - epsilon / mu))
 
 
 def delta_of_laplace(epsilon, total):
-    inside = 1 - np.exp((np.clip(epsilon, -total, total) - total) / 2)
-    return np.where(epsilon <= -total, 1 - np.exp(epsilon), inside)
+    interior = 1 - np.exp((np.clip(epsilon, -total, total) - total) / 2)
+    return np.where(epsilon <= -total, 1 - np.exp(epsilon), interior)
 
 
 def after_first(epsilon, *deltas):
-    """The delta of one Gaussian release, and then of the worst of some others, chosen by the loss of the first."""
+    """Return the delta of one Gaussian release and the worst of some others, chosen by the loss of the first."""
 
     def integrand(loss):
         worst = max(float(delta(epsilon - loss)) for delta in deltas)
@@ -51,12 +52,13 @@ def test_a_choice_between_events_of_equal_cost_costs_twice_the_delta():
     noise, other = (lambda e: delta_of_gaussian(e, NOISE)), (lambda e: delta_of_laplace(e, OTHER))
     fixed = after_first(1.0, noise), after_first(1.0, other)
     assert fixed == pytest.approx((9.98e-7, 9.95e-7), rel=2e-3)
-    assert after_first(1.0, noise, other) == pytest.approx(1.987e-6, rel=2e-3)  # 2 delta
+    # The choice doubles delta.
+    assert after_first(1.0, noise, other) == pytest.approx(1.987e-6, rel=2e-3)
     assert after_first(1.018, noise, other) == pytest.approx(DELTA, rel=0.03)
 
 
 def test_a_choice_under_a_fixed_total_of_gaussian_sums_costs_nothing():
-    """The negative control: whichever plan follows, the squares of mu add up to the same number."""
+    """Negative control: the squares of mu have one sum for every plan."""
     half = NOISE / math.sqrt(2)
     square = half**2 + half**2
     fixed = after_first(1.0, lambda e: delta_of_gaussian(e, NOISE))
@@ -65,7 +67,7 @@ def test_a_choice_under_a_fixed_total_of_gaussian_sums_costs_nothing():
 
 
 def stopped(mu, n_runs, bound):
-    """The sum of P - e^epsilon Q over runs that stop as soon as the loss is above the bound for the runs so far."""
+    """Return the sum of P - e^epsilon Q over runs that stop once the loss is above the bound of the runs so far."""
     step = mu / 100
     losses = step * np.arange(-2000, 8000)
     kernel = step * stats.norm.pdf(step * np.arange(-1000, 1001), mu**2 / 2, mu)
@@ -89,7 +91,7 @@ def figure_of_runs(mu, number):
 @pytest.mark.parametrize(("mu", "expected"), [(0.1, 5.3e-6), (0.5, 5.9e-6)])
 def test_stopping_by_what_was_released_costs_more_than_the_figure_of_the_runs_that_happened(mu, expected):
     assert stopped(mu, 10, lambda number: figure_of_runs(mu, number)) == pytest.approx(expected, rel=0.05)
-    # The figure of the ten runs that were planned holds, whenever a run of them stops.
+    # The figure of the ten planned runs holds if the runs stop earlier.
     assert stopped(mu, 10, lambda _: figure_of_runs(mu, 10)) <= DELTA
 
 
@@ -99,7 +101,8 @@ def test_a_ledger_states_which_figures_need_fixed_events():
     ledger.record(reports)
     assert "if no release chose an event" in ledger.summary()
     pure = Ledger(DELTA)
-    pure.record(LocalReports("m", 1.0, 1, 10))  # which a delta hardly lowers
+    # A delta hardly lowers this figure.
+    pure.record(LocalReports("m", 1.0, 1, 10))
     assert "if no release chose an event" not in pure.summary()
     assert "if no release chose an event" not in Ledger().summary()
 
@@ -113,7 +116,7 @@ CHOOSING = [DPGram(3.0), DPGram(0.3, ridge=1.0, score="knn"), DPGram(3.0, item_f
 
 
 def choosing_classes():
-    """Systems with alternative plans: all whose `_plans` is not that of the base class."""
+    """Return the systems with alternative plans: all with a `_plans` that differs from the base class."""
     base = next(kind for kind in DPGram.__mro__ if kind.__name__ == "CentralModel")
     for path in SYSTEMS.values():
         importlib.import_module(f"fastfedrec.{path.rpartition('.')[0]}")
@@ -133,7 +136,7 @@ def test_every_system_that_chooses_is_here():
 
 @pytest.mark.parametrize("model", CHOOSING, ids=repr)
 def test_all_plans_of_a_system_are_of_an_allowed_kind_and_cost_the_same(model):
-    """Gaussian sums under a total that is fixed beforehand, for zero_out and for a replaced user."""
+    """All plans are Gaussian sums with a fixed total, for zero_out and for a replaced user."""
     plans = model._plans(model._plan(ROWS, KEY))
     assert len(plans) > 1
     events = [Counter() for _ in plans]
@@ -149,20 +152,21 @@ def test_all_plans_of_a_system_are_of_an_allowed_kind_and_cost_the_same(model):
             for plan in events
         ]
         assert max(squares) <= min(squares) * (1 + 1e-9)
-        assert squares[0] >= max(squares) * (1 - 1e-12)  # so that the plan's figure holds whatever is chosen
+        # The largest cost is the first, so the plan's figure holds for every choice.
+        assert squares[0] >= max(squares) * (1 - 1e-12)
 
 
 def test_a_plan_whose_substitute_states_a_smaller_sensitivity_would_cost_less_than_another():
-    """The control: if the mean again stated its own sqrt(2), the figure would depend on the choice."""
+    """Control: if the mean stated its own sqrt(2), the figure would depend on the choice."""
     plans = DPGram(3.0)._alternatives(DPGram(3.0)._plan(ROWS, KEY))
     plan, other = plans["pairs"], plans["pairs, mean"]
 
-    def square(phases, least):
+    def square(phases, minimum):
         events = [phase.system.round_event(1) for phase in phases]
-        return sum((min(least, event.replace_sensitivity or 2.0) / event.noise_multiplier) ** 2 for event in events)
+        return sum((min(minimum, event.replace_sensitivity or 2.0) / event.noise_multiplier) ** 2 for event in events)
 
     assert square(other, 2.0) == pytest.approx(square(plan, 2.0), rel=1e-9)
-    own = other[-1].system.round_cost
-    assert own.replace_sensitivity == math.sqrt(2)
-    cheaper = square(other[:-1], 2.0) + (own.replace_sensitivity / own.noise_multiplier) ** 2
+    last_cost = other[-1].system.round_cost
+    assert last_cost.replace_sensitivity == math.sqrt(2)
+    cheaper = square(other[:-1], 2.0) + (last_cost.replace_sensitivity / last_cost.noise_multiplier) ** 2
     assert cheaper < 0.9 * square(plan, 2.0)

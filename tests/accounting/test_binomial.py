@@ -1,4 +1,4 @@
-"""Binomial probabilities beside exact ones, whatever SciPy is there."""
+"""Binomial probabilities compared with exact ones, for any version of SciPy."""
 
 import math
 import subprocess
@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 
 from fastfedrec.accounting import _binomial
 
-NEAR = 5e-13  # far out, where the logarithm is 45 times 1; an account leaves room for a part in 10^9
-FAR = (-9.5, -3.0, -0.5, 0.0, 1.0, 6.0, 9.5)  # standard deviations from the mean
+# Relative tolerance, for counts with a logarithm of -45.  An account allows an error of a part in 10^9.
+NEAR = 5e-13
+# Distances of counts from the mean, in standard deviations.
+FAR = (-9.5, -3.0, -0.5, 0.0, 1.0, 6.0, 9.5)
 
 
 def exact(k, n, probability):
-    """To 60 digits, by the logarithms of factorials."""
+    """Return the probability to 60 digits, by the logarithms of factorials."""
     with mpmath.workdps(60):
         p = mpmath.mpf(probability)
         choices = mpmath.loggamma(n + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(n - k + 1)
@@ -26,10 +28,10 @@ def exact(k, n, probability):
 
 
 def counts_around(n, probability):
-    """Some counts up to 9.5 standard deviations from the mean."""
+    """Return some counts up to 9.5 standard deviations from the mean."""
     spread = math.sqrt(n * probability * (1 - probability))
-    least = 1 if n * probability < 1 else 0
-    return sorted({min(n, max(least, round(n * probability + far * spread))) for far in FAR})
+    lowest = 1 if n * probability < 1 else 0
+    return sorted({min(n, max(lowest, round(n * probability + far * spread))) for far in FAR})
 
 
 # ---- probabilities ---------------------------------------------------------------------------------------------------
@@ -39,11 +41,12 @@ def counts_around(n, probability):
 @pytest.mark.parametrize("n", [2, 40, 500, 10**6, 10**9, 10**11, 10**13])
 def test_the_last_digits_are_right_at_every_size(n, probability):
     counts = counts_around(n, probability)
-    found = _binomial.pmf(np.array(counts), n, probability)
-    for count, mass in zip(counts, found, strict=True):
+    result = _binomial.pmf(np.array(counts), n, probability)
+    for count, mass in zip(counts, result, strict=True):
         truth = exact(count, n, probability)
         assert abs(mass - truth) <= NEAR * truth
-    moved = _binomial.pmf(np.array(counts), n, probability * (1 - 1e-7))  # another coin is told apart
+    # Control: the tolerance detects another coin.
+    moved = _binomial.pmf(np.array(counts), n, probability * (1 - 1e-7))
     assert max(abs(m / exact(k, n, probability) - 1) for k, m in zip(counts, moved, strict=True)) > NEAR
 
 
@@ -51,8 +54,8 @@ def test_the_last_digits_are_right_at_every_size(n, probability):
 def test_all_counts_of_few_trials_are_exact_fractions(n, numerator):
     p = Fraction(numerator, 64)
     truth = [math.comb(n, k) * p**k * (1 - p) ** (n - k) if 0 <= k <= n else 0 for k in range(-2, n + 3)]
-    found = _binomial.pmf(np.arange(-2, n + 3), n, numerator / 64)
-    np.testing.assert_allclose(found, [float(t) for t in truth], rtol=1e-12, atol=1e-300)
+    result = _binomial.pmf(np.arange(-2, n + 3), n, numerator / 64)
+    np.testing.assert_allclose(result, [float(t) for t in truth], rtol=1e-12, atol=1e-300)
 
 
 def test_numbers_of_trials_may_be_arrays():
@@ -79,11 +82,14 @@ def test_far_tails_of_many_trials_are_near_the_truth_and_above_it():
     n, p = 10**12, 0.25
     spread = math.sqrt(n * p * (1 - p))
     low, high = int(n * p - 9 * spread), int(n * p + 9 * spread)
-    normal = 1.1286e-19  # that of a normal variable beyond 9 standard deviations
-    for found in (_binomial.tail_above(high, n, p), _binomial.tail_below(low, n, p)):
-        assert normal * 0.99 < found < normal * 1.03  # 1 / 9^2 above it
+    # Tail mass of a normal variable above 9 standard deviations.
+    normal = 1.1286e-19
+    for result in (_binomial.tail_above(high, n, p), _binomial.tail_below(low, n, p)):
+        # The bound is about 1 / 9^2 above the mass.
+        assert normal * 0.99 < result < normal * 1.03
     assert _binomial.tail_above(n + 1, n, p) == _binomial.tail_below(-1, n, p) == 0
-    assert _binomial.tail_below(11, 10**18, 1e-17) == 1  # nothing is claimed where it is no tail
+    # There is no claim for counts that are no tail.
+    assert _binomial.tail_below(11, 10**18, 1e-17) == 1
 
 
 @pytest.mark.parametrize("stride", [1, 7, 1000])
@@ -102,15 +108,15 @@ def test_blocks_share_all_that_is_from_the_first_count_on(stride, monkeypatch):
 
 
 def exact_coins(counts, n):
-    """Rounded once."""
+    """Return the probability, rounded once."""
     return np.array([math.comb(n, k) / 2**n if k >= 0 else 0.0 for k in counts.tolist()])
 
 
 @given(n=st.integers(0, 300), first=st.integers(-50, 300), size=st.integers(1, 400))
 def test_fair_coins_are_off_by_two_roundings_a_step(n, first, size):
     counts = np.arange(min(first, n), max(first + size, 0) + 1)
-    found = _binomial.fair_pmf(counts[0], counts[-1], n)
-    np.testing.assert_allclose(found, exact_coins(counts, n), rtol=2e-13, atol=0)
+    result = _binomial.fair_pmf(counts[0], counts[-1], n)
+    np.testing.assert_allclose(result, exact_coins(counts, n), rtol=2e-13, atol=0)
 
 
 @given(n=st.lists(st.integers(0, 300), min_size=1, max_size=5), width=st.integers(1, 400))
@@ -123,19 +129,20 @@ def test_upper_halves_are_those_of_all_counts(n, width):
 def test_many_fair_coins_are_right_to_the_last_digits():
     n, counts = 40_000, np.arange(19_100, 20_901)
     truth = exact_coins(counts[::100], n)
-    found = _binomial.fair_pmf(19_100, 20_900, n), _binomial.pmf(counts, n, 0.5 + 1e-12)
-    ours, another_coins = (np.abs(masses[::100] / truth - 1).max() for masses in found)
+    result = _binomial.fair_pmf(19_100, 20_900, n), _binomial.pmf(counts, n, 0.5 + 1e-12)
+    ours, another_coins = (np.abs(masses[::100] / truth - 1).max() for masses in result)
     assert ours < 900 * 2.0**-52 < another_coins
 
 
 def test_what_double_precision_cannot_tell_from_nothing_is_nothing():
-    # Unlike a mass that is too large, one that is missing counts as the worst loss.
+    # A missing mass counts as the worst loss, but a mass that is too large does not.
     n, counts = 100_000, np.arange(50_000, 60_001)
     masses = _binomial.fair_pmf(50_000, 60_000, n)
     assert (np.diff(masses) <= 0).all()
     assert masses[masses > 0].min() >= np.finfo(float).tiny
     assert masses[-1] == exact_coins(counts[-1:], n) == 0
-    assert np.cumprod((n + 1 - counts) / counts)[-1] > 0  # products alone end above 0
+    # The products do not reach 0 in floating point.
+    assert np.cumprod((n + 1 - counts) / counts)[-1] > 0
 
 
 # ---- start-up --------------------------------------------------------------------------------------------------------

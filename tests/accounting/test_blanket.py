@@ -1,4 +1,4 @@
-"""The privacy loss of shuffled largest responses, against what is enumerated or integrated."""
+"""The privacy loss of shuffled largest responses, compared with enumerations and integrals."""
 
 import functools
 import itertools
@@ -17,7 +17,8 @@ from fastfedrec.accounting import blanket as module
 from fastfedrec.accounting._loss import compose
 from fastfedrec.accounting.blanket import largest_response_loss
 
-KINDS = [(2, 1), (-1, 2), (-2, -1), (1, 1), (0, 1), (0, 0)]  # rows of two entries: all orders of size, ties, zeros
+# Rows of two entries with all orders of size, ties and zeros.
+KINDS = [(2, 1), (-1, 2), (-2, -1), (1, 1), (0, 1), (0, 0)]
 
 TARGETS = (0.0, 0.3, 1.0)
 
@@ -38,7 +39,7 @@ def chances_of(row, n_candidates, share):
 
 @functools.cache
 def histogram(rows, n_reports, n_candidates, share):
-    """The law of the shuffled reports of these users: of how often each possible report is among them."""
+    """Return the distribution of the counts of each possible report among the shuffled reports of these users."""
     total = Counter({(): 1.0})
     for row in rows:
         chances = chances_of(row, n_candidates, share)
@@ -55,9 +56,9 @@ def hockey_stick(p, q, target):
 
 
 def pair_delta(epsilon, n_candidates, n_users, target, neighboring, n=400):
-    """Delta of one report among those of up to 3 users, by the midpoints of how large an entry is among all."""
-    share, most = blanket_share(epsilon, n_candidates), 2 * n_candidates
-    sizes = ((np.arange(n) + 0.5) / n) ** (n_candidates - 1) * most
+    """Return delta of one report among up to 3 users, by midpoints of the rank of an entry among all."""
+    share, max_ratio = blanket_share(epsilon, n_candidates), 2 * n_candidates
+    sizes = ((np.arange(n) + 0.5) / n) ** (n_candidates - 1) * max_ratio
     right = np.concatenate([share + (1 - share) * sizes, np.full(n, share)])
     wrong = right[::-1] if neighboring == "replace" else np.ones(2 * n)
     pairs = [(right, wrong)] if neighboring == "replace" else [(right, wrong), (wrong, right)]
@@ -83,8 +84,8 @@ def test_one_report_is_the_pair_integrated(epsilon, n_candidates, n_users, point
     total, less = (shuffled(e, n_candidates, 1, n_users, neighboring=neighboring) for e in (epsilon, 0.9 * epsilon))
     for target in (0.0, 0.1, 0.3):
         exact = pair_delta(epsilon, n_candidates, n_users, target, neighboring, points)
-        found = total.get_delta(target)
-        assert exact * (1 - 5 / points) <= found <= exact * (1 + 5 / points) + 2e-3
+        result = total.get_delta(target)
+        assert exact * (1 - 5 / points) <= result <= exact * (1 + 5 / points) + 2e-3
         assert less.get_delta(target) < exact * (1 - 5 / points)
 
 
@@ -93,18 +94,21 @@ def test_one_report_is_the_pair_integrated(epsilon, n_candidates, n_users, point
 @pytest.mark.parametrize(("epsilon", "n_candidates"), [(0.7, 2), (2.5, 3)])
 def test_no_rows_of_few_users_cost_more_than_is_said(epsilon, n_candidates, n_reports, n_users, neighboring):
     total = shuffled(epsilon, n_candidates, n_reports, n_users, neighboring=neighboring)
-    alone = shuffled(epsilon, n_candidates, n_reports, n_users + 3, neighboring=neighboring)
-    deltas, fewer = ([of.get_delta(target) for target in TARGETS] for of in (total, alone))
+    larger_crowd = shuffled(epsilon, n_candidates, n_reports, n_users + 3, neighboring=neighboring)
+    deltas, fewer = ([of.get_delta(target) for target in TARGETS] for of in (total, larger_crowd))
     share = Fraction(blanket_share(epsilon, n_candidates))
     reached = 0.0
-    for own, other, crowd in itertools.product(KINDS[:5], KINDS if neighboring == "replace" else KINDS[-1:], KINDS[:3]):
-        rest = (crowd,) * (n_users - 1)
-        p, q = (histogram((row, *rest), n_reports, n_candidates, share) for row in (own, other))
+    for user_row, other, crowd in itertools.product(
+        KINDS[:5], KINDS if neighboring == "replace" else KINDS[-1:], KINDS[:3]
+    ):
+        crowd_rows = (crowd,) * (n_users - 1)
+        p, q = (histogram((row, *crowd_rows), n_reports, n_candidates, share) for row in (user_row, other))
         for target, claimed, too_low in zip(TARGETS, deltas, fewer, strict=True):
-            found = max(hockey_stick(p, q, target), hockey_stick(q, p, target))
-            assert found <= claimed + 1e-12
-            reached = max(reached, found - too_low)
-    assert reached > 0  # with more users than there are, too little would be claimed
+            result = max(hockey_stick(p, q, target), hockey_stick(q, p, target))
+            assert result <= claimed + 1e-12
+            reached = max(reached, result - too_low)
+    # Control: with more users than there are, the figure is too small.
+    assert reached > 0
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,8 @@ def test_no_rows_of_few_users_cost_more_than_is_said(epsilon, n_candidates, n_re
 )
 def test_many_reports_come_near_the_normal_law(epsilon, n_candidates, n_reports, n_users):
     share = blanket_share(epsilon, n_candidates)
-    square = 4 * n_candidates**2 / (2 * n_candidates - 1) / 2  # of how likely a report is beside a clone
+    # Mean square of the likelihood of a report compared with a clone.
+    square = 4 * n_candidates**2 / (2 * n_candidates - 1) / 2
     for neighboring, variance in (("zero_out", square - 1), ("replace", 2 * square)):
         cost = shuffled(epsilon, n_candidates, n_reports, n_users, neighboring=neighboring).get_epsilon(1e-6)
         mu = math.sqrt(n_reports * (1 - share) ** 2 * variance / (n_users * share))
@@ -127,7 +132,7 @@ def test_one_candidate_is_binary_response_by_another_route(n_reports, n_users, n
     ours = max(
         total.epsilon(1e-6) for total in compose([(largest_response_loss(2.5, 1, n_users, neighboring), n_reports)])
     )
-    # The same pair for "replace"; for "zero_out" all reports together are a little less than one after another.
+    # The pair is the same for "replace".  For "zero_out" all reports of a round cost a little less than separate ones.
     assert binary * (1 - 1e-6) <= ours <= binary * (1.003 if neighboring == "replace" else 1.03)
 
 
@@ -178,8 +183,10 @@ def test_coarse_grids_only_lose_tightness(monkeypatch, name, value):
 )
 def test_extremes_end_in_a_figure(epsilon, n_candidates, n_users):
     for neighboring in ("zero_out", "replace"):
-        found = shuffled(epsilon, n_candidates, 3, n_users, neighboring=neighboring).get_epsilon(1e-6)
-        assert 0 <= found <= 3.0001 * epsilon or found == math.inf  # the ledger's other accountants know the plain sum
+        result = shuffled(epsilon, n_candidates, 3, n_users, neighboring=neighboring).get_epsilon(1e-6)
+        assert (
+            0 <= result <= 3.0001 * epsilon or result == math.inf
+        )  # the other accountants of the ledger have the plain sum
     ledger = Ledger()
     ledger.record(ShuffledReports("largest response", epsilon, 3, n_users, n_candidates=n_candidates))
     assert ledger.epsilon("shuffled_server") <= 3 * epsilon * (1 + 1e-9)

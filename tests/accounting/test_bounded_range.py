@@ -1,4 +1,4 @@
-"""Exponential mechanisms: the loss of each choice spans no more than its epsilon."""
+"""Exponential mechanisms: the losses of each choice have a range of at most its epsilon."""
 
 import itertools
 import math
@@ -35,7 +35,7 @@ def choices(epsilon, count=1, n_choices=1, **fields):
 
 
 def two_outputs(epsilon, top):
-    """The pair of two outputs with losses `top` and `top` - epsilon, at the extremes of all of this range."""
+    """Return the pair of two outputs with losses `top` and `top` - epsilon, at the extremes of all of this range."""
     e, t = mpmath.exp(mpmath.mpf(epsilon)), mpmath.exp(mpmath.mpf(top))
     p = (e - t) / (e - 1)
     return [p, 1 - p], [p / t, (1 - p) * e / t]
@@ -46,7 +46,7 @@ def hockey_stick(p, q, at):
 
 
 def composed(p, q, uses):
-    """Of two outputs: how often the first is drawn is binomial."""
+    """Return delta for two outputs: the number of times that the first is drawn is binomial."""
     counts = [(math.comb(uses, k), k, uses - k) for k in range(uses + 1)]
     return [[n * x[0] ** i * x[1] ** j for n, i, j in counts] for x in (p, q)]
 
@@ -72,7 +72,7 @@ def test_no_pair_of_this_range_diverges_more(epsilon, order, place):
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 5.0, 50.0])
 def test_the_divergences_are_the_least(epsilon):
-    """At the worst place of the two losses, which is known for each order, they are attained."""
+    """The divergences are attained at the worst position of the two losses, which is known for each order."""
     (divergences,) = RDPAccountant().compose(choices(epsilon))._costs.values()
     with mpmath.workdps(60):
         e = mpmath.exp(mpmath.mpf(epsilon))
@@ -97,9 +97,9 @@ def test_one_choice_is_the_worst_of_all_pairs(epsilon, share):
     with mpmath.workdps(40):
         exact = max(hockey_stick(*two_outputs(epsilon, epsilon * k / mpmath.mpf(200)), at) for k in range(201))
         closed = (mpmath.exp(epsilon / mpmath.mpf(2)) - mpmath.exp(at / mpmath.mpf(2))) ** 2 / mpmath.expm1(epsilon)
-        # Control: of a range 10% smaller the delta is below the truth.
+        # Control: for a range 10% smaller the delta is below the true value.
         smaller = PLDAccountant().compose(choices(0.9 * epsilon)).get_delta(at)
-        # Of some shares the worst pair is among these, and both are equal but for their rounding.
+        # For some shares the worst pair is among these, and both are equal up to rounding.
         assert exact <= closed * (1 + mpmath.mpf(10) ** -35)
     assert closed <= total.get_delta(at) <= closed * 1.01 + 1e-12
     assert smaller < exact
@@ -117,20 +117,20 @@ def test_many_choices_are_at_least_the_worst_pair_so_often(epsilon, uses, place,
     with mpmath.workdps(40):
         exact = hockey_stick(*composed(*two_outputs(epsilon, place * epsilon), uses), at)
     assert exact <= total.get_delta(at)
-    # Control: half the range is below the truth, near the middle and not far out.
+    # Control: half the range is below the true value, near the middle and not far out.
     if accountant is PLDAccountant and 0.3 < place < 0.7 and share < 0.1:
         assert exact > accountant().compose(choices(epsilon / 2, uses)).get_delta(at)
 
 
 def peeled(scores, beta, n):
-    """Chances of each order of `n` items, one exponential mechanism after the other."""
+    """Return the probabilities of each order of `n` items, one exponential mechanism after the other."""
     chances = {}
     for order in itertools.permutations(range(len(scores)), n):
-        left, chance = set(range(len(scores))), 1.0
+        remaining, chance = set(range(len(scores))), 1.0
         for item in order:
-            weights = {i: math.exp((scores[i] - max(scores)) / beta) for i in left}
+            weights = {i: math.exp((scores[i] - max(scores)) / beta) for i in remaining}
             chance *= weights[item] / sum(weights.values())
-            left.remove(item)
+            remaining.remove(item)
         chances[order] = chance
     return list(chances.values())
 
@@ -138,7 +138,7 @@ def peeled(scores, beta, n):
 @settings(max_examples=60, deadline=None)
 @given(st.data(), st.floats(0.1, 4), st.integers(1, 3), st.booleans(), st.floats(0, 0.9))
 def test_the_mechanism_itself_costs_no_more_than_its_event(data, epsilon, n, monotone, share):
-    """Enumeration of all answers, for any scores and any change of them within the sensitivity."""
+    """All outputs are enumerated, for any scores and any change of them within the sensitivity."""
     scores = data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=4))
     change = data.draw(st.lists(st.floats(0 if monotone else -1, 1), min_size=len(scores), max_size=len(scores)))
     mechanism = ExponentialMechanism(epsilon, n_selected=n, monotone=monotone)
@@ -172,8 +172,8 @@ def test_a_choice_never_costs_more_than_another_pure_release(epsilon, count, del
     epsilon = max(epsilon, 5e-324)
     pure = CentralRelease("m", epsilon, neighboring="replace", count=count)
     for accountant in (ZCDPAccountant, RDPAccountant):
-        found = accountant().compose(choices(epsilon, count)).get_epsilon(delta)
-        assert 0 <= found <= accountant().compose(pure).get_epsilon(delta) * (1 + 1e-9)
+        result = accountant().compose(choices(epsilon, count)).get_epsilon(delta)
+        assert 0 <= result <= accountant().compose(pure).get_epsilon(delta) * (1 + 1e-9)
 
 
 # --- events ---
@@ -188,8 +188,8 @@ def test_replacing_doubles_the_range_and_sampling_ends_it():
     fixed = {"sampling": "without_replacement", "n_users": 10, "cohort_size": 5}
     plain = CentralRelease("m", 0.5, neighboring="replace", **fixed)
     for accountant in (ZCDPAccountant, RDPAccountant, PLDAccountant):
-        found = accountant().compose(choices(0.5, **fixed)).get_epsilon(1e-6)
-        assert found == accountant().compose(plain).get_epsilon(1e-6)
+        result = accountant().compose(choices(0.5, **fixed)).get_epsilon(1e-6)
+        assert result == accountant().compose(plain).get_epsilon(1e-6)
 
 
 def test_several_choices_of_one_release_are_as_many_releases():
@@ -206,8 +206,8 @@ def test_a_ledger_takes_the_range_of_the_choice_of_items():
     assert event == CentralRelease("exponential mechanism on item counts", 1.0, n_choices=5)
     noise = Gaussian(3.0, neighboring="add_remove", sampling="none")
     plain = CentralRelease("exponential mechanism on item counts", 1.0)
-    found, before = (composed_epsilon({e: 10, noise: 1}, "public", 1e-6) for e in (event, plain))
-    assert found < 0.6 * before
+    result, before = (composed_epsilon({e: 10, noise: 1}, "public", 1e-6) for e in (event, plain))
+    assert result < 0.6 * before
 
 
 @pytest.mark.parametrize("sampler", ["exact", "gumbel"])

@@ -61,30 +61,30 @@ def test_noise_meets_the_target_and_hardly_more(event, count, accountant, epsilo
     ],
 )
 def test_epsilon_per_report_meets_the_target_and_hardly_less(event, count, accountant):
-    found = calibrate_epsilon_per_report(event, epsilon=1.0, delta=1e-6, count=count, accountant=accountant)
+    result = calibrate_epsilon_per_report(event, epsilon=1.0, delta=1e-6, count=count, accountant=accountant)
 
     def cost(epsilon):
         return accountant().compose(replace(event, epsilon=epsilon), count).get_epsilon(1e-6)
 
-    assert cost(found) <= 1.0 < cost(found * 1.002)
+    assert cost(result) <= 1.0 < cost(result * 1.002)
 
 
 def test_pure_calibration_is_division():
     event = LocalReports("binary response", 1.0, 10, 100)
-    found = calibrate_epsilon_per_report(event, epsilon=6.0, delta=1e-6, count=3, accountant=PureAccountant)
-    assert 0.2 * 0.999 <= found <= 0.2
+    result = calibrate_epsilon_per_report(event, epsilon=6.0, delta=1e-6, count=3, accountant=PureAccountant)
+    assert 0.2 * 0.999 <= result <= 0.2
 
 
 @pytest.mark.parametrize(("epsilon", "n_users"), [(0.01, 1000), (0.1, 1000), (1.0, 1000), (6.0, 30), (3.0, 1)])
 @pytest.mark.parametrize("neighboring", ["replace", "zero_out"])
 def test_reports_meet_the_target_and_hardly_fewer(epsilon, n_users, neighboring):
     event = ShuffledReports("binary response", 1.0, 7, n_users, neighboring=neighboring)
-    found = calibrate_n_reports(event, epsilon=epsilon, delta=1e-6)
+    result = calibrate_n_reports(event, epsilon=epsilon, delta=1e-6)
 
     def cost(n_reports):
         return PLDAccountant().compose(replace(event, n_reports=n_reports)).get_epsilon(1e-6) if n_reports else 0.0
 
-    assert cost(found) <= epsilon < cost(max(found + 1, math.ceil(found * 1.002)))
+    assert cost(result) <= epsilon < cost(max(result + 1, math.ceil(result * 1.002)))
 
 
 def test_reports_are_calibrated_for_shuffled_ones_only():
@@ -110,7 +110,7 @@ def test_rounds_of_the_design_page():
 
 
 def test_a_small_delta_has_a_noise_multiplier():
-    # The transforms of the PLD accountant alone vouch for no delta below 1e-10.
+    # Without tilts the PLD accountant has no bound for deltas below 1e-10.
     for event in (PLAIN, FIXED):
         z = calibrate_noise_multiplier(event, epsilon=1.0, delta=1e-12, count=10)
         assert PLDAccountant().compose(replace(event, noise_multiplier=z), 10).get_epsilon(1e-12) <= 1.0
@@ -118,19 +118,20 @@ def test_a_small_delta_has_a_noise_multiplier():
 
 
 def test_a_target_that_hides_nobody_needs_no_search():
-    asked = []
+    calls = []
 
     class Counting(PLDAccountant):
         def compose(self, event, count=1):
-            asked.append(event)
+            calls.append(event)
             return super().compose(event, count)
 
     step = Gaussian(1.0, neighboring="replace", sampling="without_replacement", n_users=1000, cohort_size=20)
     target = {"delta": 1e-5, "count": 50, "accountant": Counting}
-    assert calibrate_noise_multiplier(step, epsilon=1e100, **target) == 1e-3  # the least of the search
-    assert len(asked) == 1
+    # The result is the lower end of the search.
+    assert calibrate_noise_multiplier(step, epsilon=1e100, **target) == 1e-3
+    assert len(calls) == 1
     assert calibrate_noise_multiplier(step, epsilon=8.0, **target) > 0.1
-    assert len(asked) > 5
+    assert len(calls) > 5
 
 
 POISSON = Gaussian(1.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.001)
@@ -149,7 +150,8 @@ def test_a_large_target_takes_little_work_and_is_met_by_the_accountant_itself(ep
     monkeypatch.setattr(_loss, "convolve", counting)
     calibration._find_noise.cache_clear()
     z = calibrate_noise_multiplier(POISSON, epsilon=epsilon, delta=1e-6, count=1000)
-    assert sum(n_cells) < 5e6  # on the grid of small targets one composition of the largest has 8e6
+    # The grid of small targets would need 8e6 cells for the largest target.
+    assert sum(n_cells) < 5e6
 
     def cost(noise):
         return PLDAccountant().compose(replace(POISSON, noise_multiplier=noise), 1000).get_epsilon(1e-6)
@@ -169,7 +171,8 @@ def test_sums_of_decimals_are_those_that_a_reader_means(count, digits):
     below = target * (1 - 1e-9)
     assert calibrate_n_rounds(one, epsilon=below, delta=1e-9, accountant=PureAccountant) == count - 1
     spent = PureAccountant().compose(one, count).get_epsilon()
-    assert Fraction(one.epsilon) * count <= Fraction(spent)  # the claim itself is never below the binary sum
+    # The claim itself is never below the sum of the binary numbers.
+    assert Fraction(one.epsilon) * count <= Fraction(spent)
 
 
 def test_extremes_end():

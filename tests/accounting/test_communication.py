@@ -3,7 +3,8 @@ from fastfedrec.accounting import CommunicationLedger, RoundTraffic
 
 def test_totals_add_up():
     ledger = CommunicationLedger()
-    for _ in range(20):  # the paper's section 5.3: V of 1,000 x 5 floats down, 100 reports up
+    # Section 5.3 of the paper: V of 1,000 x 5 floats down, and 100 reports up.
+    for _ in range(20):
         ledger.record(RoundTraffic(download=20_000, upload=413, n_clients=50_000))
     totals = ledger.to_dict()
     assert totals["download_per_client_per_round"] == 20_000

@@ -33,11 +33,15 @@ REPORTS = LocalReports("binary response", 0.5, 10, 1000)
 
 
 def randomized_response_delta(epsilon, uses, target):
-    """Exact delta of `uses` randomized responses: the number of truthful answers is binomial."""
-    kept = 1 / (1 + math.exp(-epsilon))
+    """Return the exact delta of `uses` randomized responses: the number of truthful answers is binomial."""
+    truth_probability = 1 / (1 + math.exp(-epsilon))
     return sum(
         math.comb(uses, k)
-        * max(0.0, kept**k * (1 - kept) ** (uses - k) - math.exp(target) * kept ** (uses - k) * (1 - kept) ** k)
+        * max(
+            0.0,
+            truth_probability**k * (1 - truth_probability) ** (uses - k)
+            - math.exp(target) * truth_probability ** (uses - k) * (1 - truth_probability) ** k,
+        )
         for k in range(uses + 1)
     )
 
@@ -76,7 +80,7 @@ def test_sampled_pure_releases_are_not_below_the_truth_and_hardly_above(epsilon,
     sampling = {"neighboring": "add_remove", "sampling": "poisson", "sampling_probability": rate}
     with mpmath.workdps(700):
         e = mpmath.mpf(epsilon)
-        # log(1 + q (e^epsilon - 1)), and where e^epsilon has too many digits its other form
+        # log(1 + q (e^epsilon - 1)), and its other form if e^epsilon has too many digits
         exact = (
             mpmath.log1p(rate * mpmath.expm1(e))
             if epsilon < 1000
@@ -95,7 +99,7 @@ def test_laplace_costs_at_least_the_inverse_of_its_scale(noise):
 
 
 def zcdp_oracle(rho, delta):
-    """The minimum over alpha, which lies where its derivative is 0."""
+    """Return the minimum over alpha, at which the derivative is 0."""
     with mpmath.workdps(60):
         rho, delta = mpmath.mpf(rho), mpmath.mpf(delta)
         low, high = mpmath.mpf(10) ** -170, mpmath.mpf(10) ** 170
@@ -115,11 +119,13 @@ def zcdp_oracle(rho, delta):
     delta=st.sampled_from([1e-300, 1e-12, 0.9]) | st.floats(-9, -0.3).map(lambda x: 10**x),
 )
 def test_zcdp_is_not_below_its_minimum_and_hardly_above(rho, delta):
-    exact = max(zcdp_oracle(rho, delta), 0)  # a minimum below 0 says that nothing is lost
+    # A minimum below 0 means that epsilon is 0.
+    exact = max(zcdp_oracle(rho, delta), 0)
     event = ZCDP("z", rho, neighboring="replace", sampling="none")
     cost = ZCDPAccountant().compose(event).get_epsilon(delta)
     if -math.expm1(-rho) < delta**2:
-        assert cost == 0  # the total variation itself is below delta
+        # The total variation itself is below delta, so epsilon is 0.
+        assert cost == 0
     else:
         assert exact <= cost <= exact * (1 + 1e-9)
         assert ZCDPAccountant().compose(event).get_delta(cost) <= delta * (1 + 1e-6)
@@ -168,7 +174,8 @@ def test_pure_epsilons_add():
     expected = 2 * (Fraction(1, 10) + 3 * (Fraction(1, 10) + 5))
     assert PureAccountant().compose(mixed, 5).get_epsilon() == pytest.approx(float(5 * expected))
     shuffled = ShuffledReports("binary response", 0.5, 10, 1000)
-    assert PureAccountant().compose(shuffled).get_epsilon() == 5  # the local guarantee stands
+    # Shuffled reports keep their local guarantee.
+    assert PureAccountant().compose(shuffled).get_epsilon() == 5
 
 
 @pytest.mark.parametrize("accountant", ALL[1:])
@@ -224,11 +231,11 @@ RELEASES = [
 
 @pytest.mark.parametrize(("event", "accountants"), RELEASES)
 def test_uses_count_wherever_they_are_said(event, accountants):
-    """In an event, in `compose`, or by composing again."""
-    one, many = replace(event, count=1), replace(event, count=60)
+    """Uses count in an event, in `compose`, or by repeated calls."""
+    one, sixty = replace(event, count=1), replace(event, count=60)
     for accountant in accountants:
         ways = [
-            accountant().compose(many),
+            accountant().compose(sixty),
             accountant().compose(replace(event, count=20), 3),
             accountant().compose(one, 60),
             accountant().compose(one, 50).compose(one, 10),
@@ -314,7 +321,7 @@ def test_compositions_as_deep_and_wide_as_allowed_are_added_up(accountant):
 )
 @pytest.mark.parametrize("depth", [2, 20])
 def test_nested_counts_end_in_a_figure_however_large_their_product(accountant, event, depth):
-    """No float holds (2^62)^20, and no integer of a file (2^62)^2."""
+    """The product (2^62)^20 is above the largest float, and (2^62)^2 above the largest integer of a file."""
     try:
         account = accountant().compose(nested(event, depth, count=2**62))
     except UnsupportedEventError:

@@ -1,4 +1,4 @@
-"""What an epsilon and a delta mean for a guesser: against the best test of the worst mechanism."""
+"""The meaning of an epsilon and a delta for an adversary that guesses, by the best test of the worst mechanism."""
 
 import math
 
@@ -13,7 +13,7 @@ from fastfedrec.accounting import most_right_guesses
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0, 5.0, 40.0, 5000.0])
 @pytest.mark.parametrize("delta", [0.0, 1e-6, 0.2])
 def test_guesses_are_those_of_the_best_test_of_the_worst_mechanism(epsilon, delta):
-    """The pair that is exactly (epsilon, delta): with delta the truth, else randomized response on two values."""
+    """The pair is exactly (epsilon, delta): the true value with probability delta, else randomized response."""
     low = (1 - delta) / (1 + math.exp(min(epsilon, 700)))
     first, second = np.array([delta, 1 - delta - low, low, 0]), np.array([0, low, 1 - delta - low, delta])
     assert most_right_guesses(epsilon, delta) == pytest.approx(np.maximum(first, second).sum() / 2, abs=1e-12)

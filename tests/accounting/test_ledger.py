@@ -28,12 +28,13 @@ def test_default_run_of_the_paper():
     assert ledger_of(REPORTS).epsilon("shuffled_server", delta=1e-8) == pytest.approx(0.993, abs=0.001)
     server, shuffled = (line for line in ledger.summary().splitlines() if line.startswith("the server,"))
     assert server.split()[-11:-7] == ["2.500", "250.0", "4505", "5000"]
-    assert shuffled.split()[-7:-3] == ["0.06902", "0.8109", "4.180", "5000"]  # rounded up
+    # Figures are rounded up.
+    assert shuffled.split()[-7:-3] == ["0.06902", "0.8109", "4.180", "5000"]
 
 
 def test_the_refit_composes():
-    once, twice = ledger_of(*[REPORTS] * 10), ledger_of(*[REPORTS] * 20)
-    assert once.epsilon("shuffled_server") < twice.epsilon("shuffled_server") < 2 * once.epsilon("shuffled_server")
+    ten, twenty = ledger_of(*[REPORTS] * 10), ledger_of(*[REPORTS] * 20)
+    assert ten.epsilon("shuffled_server") < twenty.epsilon("shuffled_server") < 2 * ten.epsilon("shuffled_server")
 
 
 @given(st.lists(st.tuples(st.floats(1e-3, 50), st.integers(1, 500), st.integers(1, 30)), max_size=5))
@@ -52,7 +53,8 @@ def test_epsilons_add_without_a_shuffler(runs):
 
 def test_who_is_protected_from_whom():
     central = ledger_of(CentralRelease("discrete Laplace", 0.5))
-    assert central.epsilon("server") == central.epsilon("shuffled_server") == math.inf  # it sees the data
+    # The server sees the data.
+    assert central.epsilon("server") == central.epsilon("shuffled_server") == math.inf
     assert (
         central.epsilon("public") == central.epsilon("public", 0) == 1.0
     )  # replacing a user is removing one and adding one
@@ -62,13 +64,15 @@ def test_who_is_protected_from_whom():
         assert ledger_of(REPORTS, Unprotected("gradients")).epsilon(view) == math.inf
         assert Ledger().epsilon(view) == 0
     assert ledger_of(REPORTS).epsilon("key_holder") == math.inf
-    assert ledger_of(ShuffledReports("m", 2.5, 100, 50_000)).epsilon("server", 0) == 250.0  # a shuffler it has bribed
+    assert (
+        ledger_of(ShuffledReports("m", 2.5, 100, 50_000)).epsilon("server", 0) == 250.0
+    )  # a shuffler that colludes with the server
 
 
 def test_reports_that_stay_together_are_not_amplified():
-    together = ledger_of(LocalReports("m", 1.0, 100, 50_000))
-    assert together.epsilon("shuffled_server", 0) == 100.0
-    assert together.epsilon("shuffled_server") == together.epsilon("server") > 83
+    local_ledger = ledger_of(LocalReports("m", 1.0, 100, 50_000))
+    assert local_ledger.epsilon("shuffled_server", 0) == 100.0
+    assert local_ledger.epsilon("shuffled_server") == local_ledger.epsilon("server") > 83
 
 
 def test_gaussian_for_replacing_a_user():
@@ -110,10 +114,10 @@ def test_amend_makes_the_crowd_smaller_never_larger():
     assert dict(ledger.events) == {REPORTS: 2}
     ledger.amend(REPORTS, 100)
     assert sorted((e.n_users, n) for e, n in ledger.events.items()) == [(100, 1), (50_000, 1)]
-    nobody = ledger_of(REPORTS)
-    nobody.amend(REPORTS, 0)
-    assert nobody.epsilon("shuffled_server", 0) == 250.0
-    assert nobody.epsilon("shuffled_server") > 249.9
+    no_crowd = ledger_of(REPORTS)
+    no_crowd.amend(REPORTS, 0)
+    assert no_crowd.epsilon("shuffled_server", 0) == 250.0
+    assert no_crowd.epsilon("shuffled_server") > 249.9
 
 
 @pytest.mark.parametrize(("honest_fraction", "least"), [(1.0, 1), (0.5, 30_001), (0.01, 59_401)])
@@ -143,18 +147,21 @@ def test_drop_outs_may_all_be_honest(n_asked, honest_fraction, share_heard, is_c
     else:
         ledger.amend(shuffled, n_heard)
     ((event, times),) = ledger.events.items()
-    left = max(0, n_heard - (n_asked - n_honest))
+    n_remaining = max(0, n_heard - (n_asked - n_honest))
     assert times == 1
-    assert (event.n_honest_users if isinstance(event, ShuffledReports) else 0) == left
-    assert left == 0 or event.n_users == n_heard
+    assert (event.n_honest_users if isinstance(event, ShuffledReports) else 0) == n_remaining
+    assert n_remaining == 0 or event.n_users == n_heard
 
 
 def test_reports_are_shuffled_only_once_a_batch_has_come():
-    local = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=60_000)  # not separable: no claim yet
+    # Reports that are not separable have no claim behind a shuffler.
+    local = LocalReports("binary response", epsilon=2.5, n_reports=100, n_users=60_000)
     ledger = ledger_of(local, local)
     assert ledger.epsilon("shuffled_server", 0) == ledger.epsilon("server", 0) == 500.0
     ledger.confirm_shuffled(local, 50_000, honest_fraction=0.5)
-    shuffled = ShuffledReports("binary response", 2.5, 100, 50_000, 0.4)  # 30,000 of 60,000 may all be in the batch
+    shuffled = ShuffledReports(
+        "binary response", 2.5, 100, 50_000, 0.4
+    )  # all 30,000 dishonest users may be in the batch
     assert dict(ledger.events) == {local: 1, shuffled: 1}
     assert 250.0 < ledger.epsilon("shuffled_server") < 255.0
     ledger.confirm_shuffled(local, 50_000, honest_fraction=0.5)
@@ -172,7 +179,7 @@ def test_reports_are_shuffled_only_once_a_batch_has_come():
     ],
 )
 def test_only_local_reports_are_confirmed(recorded):
-    """Other reports lost their honest share and their candidates, so that their figure fell."""
+    """Other reports would lose their honest share and their candidates, and their figure would fall."""
     ledger = ledger_of(recorded)
     with pytest.raises(TypeError, match=r"event must be .*LocalReports.*pass the reports as they were recorded"):
         ledger.confirm_shuffled(recorded, 60_000)
@@ -269,13 +276,14 @@ def test_shards_of_every_kind_join_in_any_order(sizes, order, data):
     ledgers = []
     for n_users in sizes:
         ledger = Ledger()
-        for place in data.draw(st.permutations(order)):
-            ledger.record(FORMS[place](n_users))
+        for position in data.draw(st.permutations(order)):
+            ledger.record(FORMS[position](n_users))
         ledgers.append(ledger)
     joined = Ledger.of_shards(ledgers)
     total = sum(sizes)
-    expected = [FORMS[place](total) for place in range(4)]
-    expected += [FORMS[4](min(sizes)), *(form(total) for form in FORMS[5:])]  # the highest rate
+    expected = [FORMS[position](total) for position in range(4)]
+    # Sampled releases count with the highest rate.
+    expected += [FORMS[4](min(sizes)), *(form(total) for form in FORMS[5:])]
     assert dict(joined.events) == dict.fromkeys(expected, 1)
 
 
@@ -289,10 +297,11 @@ def test_shards_whose_crowds_vary_count_with_their_smallest():
     large, small, few = (ShuffledReports("m", 1.0, 2, n) for n in (900, 700, 500))
     one = Ledger.of_shards([ledger_of(large, small), ledger_of(few, few)])
     assert one.events == ledger_of(ShuffledReports("m", 1.0, 2, 1400), ShuffledReports("m", 1.0, 2, 1200)).events
-    both = Ledger.of_shards([ledger_of(large, small), ledger_of(small, few)])  # which rounds coincide is unknown
+    # It is unknown which rounds coincide, so each shard counts with its smallest crowd.
+    both = Ledger.of_shards([ledger_of(large, small), ledger_of(small, few)])
     assert both.events == ledger_of(*[ShuffledReports("m", 1.0, 2, 1200)] * 2).events
-    alone = ledger_of(large, small, Gaussian(9.0, neighboring="replace", sampling="none"))
-    assert Ledger.of_shards([alone]).events == alone.events
+    first_shard = ledger_of(large, small, Gaussian(9.0, neighboring="replace", sampling="none"))
+    assert Ledger.of_shards([first_shard]).events == first_shard.events
 
 
 def test_shards_that_vary_in_several_rounds_have_their_fewest_users_and_honest_users():

@@ -1,4 +1,4 @@
-"""What a ledger writes, by its schema; and what it reads and refuses."""
+"""Documents of ledgers: their schema, and the documents that are read and refused."""
 
 import copy
 import json
@@ -36,10 +36,11 @@ def test_json_round_trip():
     ledger.note("n")
     ledger.record(Unprotected("u"))
     document = json.loads(ledger.to_json())
-    assert document["epsilon"] == dict.fromkeys(document["epsilon"], "infinite")  # never null, nor 0
-    again = Ledger.from_json(ledger.to_json())
-    assert again.events == ledger.events
-    assert again.to_dict() == ledger.to_dict()
+    # An infinite cost is never null or 0.
+    assert document["epsilon"] == dict.fromkeys(document["epsilon"], "infinite")
+    copy_of_ledger = Ledger.from_json(ledger.to_json())
+    assert copy_of_ledger.events == ledger.events
+    assert copy_of_ledger.to_dict() == ledger.to_dict()
     document["events"][0]["kind"] = "Wish"
     with pytest.raises(ValueError, match="'Wish'"):
         Ledger.from_dict(document)
@@ -69,11 +70,11 @@ EVERYTHING = [
 
 
 def test_no_field_of_any_event_is_lost():
-    """Each kind of event, and each field with another value than it has by itself."""
+    """Each kind of event is tested, with a value of each field that differs from its default."""
     assert {type(event) for event in EVERYTHING} == set(KINDS.values())
-    others = {field.name for kind in KINDS.values() for field in fields(kind) if field.name != "privacy_unit"}
-    told = {f.name for event in EVERYTHING for f in fields(event) if getattr(event, f.name) != f.default}
-    assert told == others
+    field_names = {field.name for kind in KINDS.values() for field in fields(kind) if field.name != "privacy_unit"}
+    changed_fields = {f.name for event in EVERYTHING for f in fields(event) if getattr(event, f.name) != f.default}
+    assert changed_fields == field_names
     ledger = ledger_of(*EVERYTHING)
     document = ledger.to_dict()
     assert Ledger.from_dict(document, check_costs=False).events == ledger.events
@@ -84,7 +85,7 @@ def test_no_field_of_any_event_is_lost():
 
 
 def follows(value, schema):
-    """Whether JSON follows a schema: a validator of its own, of the words that the schema uses."""
+    """Return whether JSON follows a schema: an independent validator of the keywords that the schema uses."""
     if "anyOf" in schema:
         return any(follows(value, part) for part in schema["anyOf"])
     if "const" in schema:
@@ -146,7 +147,7 @@ def test_what_is_written_follows_the_schema_that_the_pages_offer():
 
 
 def nested(depth):
-    """A list within a list within a list, which no recursion can walk through."""
+    """Return a list within a list and so on, too deep for any recursion."""
     value = []
     for _ in range(depth):
         value = [value]
@@ -154,16 +155,16 @@ def nested(depth):
 
 
 def at(document, path, value):
-    """A copy with one place changed; a value of `...` takes it out."""
+    """Return a copy with one field changed; a value of `...` removes it."""
     changed = copy.deepcopy(document)
     *way, last = path
-    place = changed
+    node = changed
     for step in way:
-        place = place[step]
+        node = node[step]
     if value is ...:
-        del place[last]
+        del node[last]
     else:
-        place[last] = value
+        node[last] = value
     return changed
 
 
@@ -245,26 +246,27 @@ def test_the_most_times_that_a_ledger_can_hold_are_written_read_and_accounted_fo
 )  # fmt: skip
 def test_figures_below_what_the_events_cost_are_refused(path):
     document = a_document()
-    place = document
+    node = document
     for step in path:
-        place = place[step]
-    lower = 0.0 if place == "infinite" else place * (1 - 1e-5)
+        node = node[step]
+    lower = 0.0 if node == "infinite" else node * (1 - 1e-5)
     with pytest.raises(ValueError, match=rf"\.{path[-1]} states .*, and its events cost"):
         Ledger.from_dict(at(document, path, lower))
     assert Ledger.from_dict(at(document, path, lower), check_costs=False).to_dict() == document
-    if place != "infinite":
-        assert Ledger.from_dict(at(document, path, place * 1.01)).to_dict() == document  # more is no lie
+    if node != "infinite":
+        # A larger figure is valid.
+        assert Ledger.from_dict(at(document, path, node * 1.01)).to_dict() == document
 
 
 @pytest.mark.parametrize(("epsilon", "n_reports", "n_users"), [(0.5, 1, 2), (2.0, 3, 8), (3.0, 1, 80), (5.0, 3, 300)])
 def test_an_earlier_figure_at_delta_just_below_that_at_delta_0_is_read(epsilon, n_reports, n_users):
-    """0.2.0 states it, where ledgers now state the larger one that holds at delta 0."""
+    """Version 0.2.0 states this figure, and later versions the larger one at delta 0."""
     ledger = Ledger()
     ledger.record(ShuffledReports("s", epsilon, n_reports, n_users))
     document, view = ledger.to_dict(), "shuffled_server"
     assert document["epsilon"][view] == epsilon * n_reports
-    least = cost_of(ledger.events, view, ledger.delta).epsilon
-    assert least < epsilon * n_reports * (1 - 1e-6)
+    cost = cost_of(ledger.events, view, ledger.delta).epsilon
+    assert cost < epsilon * n_reports * (1 - 1e-6)
 
     def stating(figure):
         changed = copy.deepcopy(document)
@@ -276,12 +278,12 @@ def test_an_earlier_figure_at_delta_just_below_that_at_delta_0_is_read(epsilon, 
         return changed
 
     with pytest.raises(ValueError, match=r"ledger\.epsilon\.shuffled_server states .* and its events cost"):
-        Ledger.from_dict(stating(least))
+        Ledger.from_dict(stating(cost))
     del document["digest"]
-    assert Ledger.from_dict(stating(least)).digest() == ledger.digest()
+    assert Ledger.from_dict(stating(cost)).digest() == ledger.digest()
     with pytest.raises(ValueError, match=r"ledger\.epsilon\.shuffled_server states .* and its events cost"):
-        Ledger.from_dict(stating(least * (1 - 2e-6)))
-    document["pure_epsilon"][view] = least
+        Ledger.from_dict(stating(cost * (1 - 2e-6)))
+    document["pure_epsilon"][view] = cost
     with pytest.raises(ValueError, match=r"ledger\.pure_epsilon\.shuffled_server states"):
         Ledger.from_dict(document)
 
@@ -321,7 +323,7 @@ def test_text_that_is_no_ledger_is_refused(text, message):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (["events", 0], ...),  # each leaves a total that is above the cost of its events
+        (["events", 0], ...),  # each total stays above the cost of its events
         (["events", 0, "times"], 1),
         (["events", 3, "fields", "neighboring"], "replace"),
         (["events", 5, "fields", "honest_fraction"], 1.0),
@@ -339,7 +341,8 @@ def test_a_document_whose_content_was_changed_is_refused(path, value):
     ):
         Ledger.from_dict(document)
     with_its_own = document | {"digest": Ledger.from_dict(document, check_costs=False).digest()}
-    Ledger.from_dict(with_its_own)  # larger figures are read: those of earlier versions can be larger
+    # Figures of earlier versions can be larger, so larger figures are read.
+    Ledger.from_dict(with_its_own)
 
 
 def test_a_document_states_its_figures_at_delta_and_at_delta_0():
@@ -355,14 +358,15 @@ def test_a_document_states_its_figures_at_delta_and_at_delta_0():
 
 
 def test_ledgers_of_0_1_0_are_read():
-    """They had no format, and null where nothing is guaranteed."""
+    """These ledgers have no format, and null for no guarantee."""
     now = a_document()
     old = json.loads(json.dumps(now).replace('"infinite"', "null"))
     for name in ("format", "pure_epsilon", "digest"):
         del old[name]
     assert Ledger.from_dict(old).to_dict() == now
     with pytest.raises(ValueError, match=r"ledger must have 'format'"):
-        Ledger.from_dict(at(now, ["format"], ...))  # 0.1.0 did not write "infinite"
+        # Version 0.1.0 did not write "infinite".
+        Ledger.from_dict(at(now, ["format"], ...))
     with pytest.raises(ValueError, match=r"ledger\.epsilon\.public states 0, and its events cost inf"):
         Ledger.from_dict(at(old, ["epsilon", "public"], 0.0))
 

@@ -54,7 +54,7 @@ def pld(event, count=1):
 
 
 def divergence(p, q, epsilon, edges):
-    """Mean of max(0, p - e^epsilon q) by quadrature."""
+    """Return the mean of max(0, p - e^epsilon q) by quadrature."""
     return mpmath.quad(lambda x: max(mpmath.mpf(0), p(x) - mpmath.exp(epsilon) * q(x)), edges)
 
 
@@ -68,12 +68,12 @@ def test_upper_bounds_of_the_design_page(n, m):
 
 @pytest.mark.parametrize(("n", "m"), WITHOUT_REPLACEMENT)
 def test_lower_bounds_of_the_design_page(n, m):
-    # The page's figures round down on plain grids of 1e-6 and 2e-6, which costs T * h / 2 = .0005 and .001; ours are
-    # as rigorous, and lose less: never below the page's, and above them by no more than that.
+    # The page's figures round down on plain grids of 1e-6 and 2e-6, which costs T * h / 2 = .0005 and .001.  The
+    # figures here are as rigorous, never below the page's, and at most this much above them.
     page, upper = WITHOUT_REPLACEMENT[n, m]
     ours = epsilon_lower_bound(fixed(1.0, n, m, count=1000), 1e-6)
     assert page - 1e-4 <= ours <= page + 1.1e-3 < upper
-    # What the mixture against the rest really costs lies between; its upper bound is the Poisson pair, one way.
+    # The cost of the mixture against the noise is between these; its upper bound is the Poisson pair, in one direction.
     (removed, _) = pld(poisson(1.0, m / n), 1000)._totals()
     assert ours <= removed.epsilon(1e-6) <= ours + 3e-4
 
@@ -115,10 +115,10 @@ def test_plain_gaussian_is_the_closed_form(z, count):
 def test_small_deltas_are_between_renyi_and_the_truth_of_large_ones(z, q, count):
     for event in (poisson(z, q), fixed(z, 10**9, int(1e9 * q))):
         total, renyi = pld(event, count), RDPAccountant().compose(event, count)
-        found = {delta: total.get_epsilon(delta) for delta in (1e-7, 1e-9, 1e-11, 1e-12, 1e-14, 1e-40)}
-        assert all(a <= b for a, b in itertools.pairwise(found.values()))
+        results = {delta: total.get_epsilon(delta) for delta in (1e-7, 1e-9, 1e-11, 1e-12, 1e-14, 1e-40)}
+        assert all(a <= b for a, b in itertools.pairwise(results.values()))
         for delta in (1e-9, 1e-12, 1e-14, 1e-40):
-            epsilon = found[delta]
+            epsilon = results[delta]
             assert epsilon <= renyi.get_epsilon(delta) * (1 + 1e-9)
             if epsilon and delta > 1e-20:
                 assert total.get_delta(epsilon) <= delta * (1 + 1e-3)
@@ -161,7 +161,7 @@ def test_one_poisson_round_against_quadrature(z, q):
         return (1 - q) * noise(x) + q * mpmath.npdf(x, 1, z)
 
     for epsilon in (0.05, 0.3, 1.0):
-        # Where the densities cross, so that the integrand is smooth on each piece.
+        # The integral is split where the densities cross, so that the integrand is smooth on each piece.
         up = 0.5 + z**2 * math.log1p(math.expm1(epsilon) / q)
         removed = divergence(mixture, noise, epsilon, [up, up + z, up + 4 * z, up + 15 * z])
         added = mpmath.mpf(0)
@@ -174,7 +174,7 @@ def test_one_poisson_round_against_quadrature(z, q):
 
 @pytest.mark.parametrize("z", [0.5, 2.0])
 def test_poisson_sampling_of_a_user_who_is_replaced_covers_every_direction(z):
-    """Two vectors of norm 1/2 at some angle, against each other, in the plane; 0.001 off in mass by the grid."""
+    """Two vectors of norm 1/2 at some angle are compared in the plane; the grid is off by 0.001 in mass."""
     x = np.linspace(-7 * z - 1, 7 * z + 1, 1201)
     cell = (x[1] - x[0]) ** 2 / (2 * math.pi * z**2)
 
@@ -199,7 +199,7 @@ def test_no_lower_bound_is_known_for_poisson_sampling_of_a_user_who_is_replaced(
 
 
 def discrete_gaussian_delta(stddev, sensitivity, uses, epsilon):
-    """The number of outputs is small: the convolution of `uses` releases, whose loss depends on their sum alone."""
+    """Return delta of `uses` releases by convolution; their loss depends only on the sum of their outputs."""
     half = int(13 * stddev) + 2
     x = np.arange(-half, half + 1.0)
     noise = np.exp(-x * x / (2 * stddev**2))
@@ -207,7 +207,8 @@ def discrete_gaussian_delta(stddev, sensitivity, uses, epsilon):
     total, points = noise, x
     for _ in range(uses - 1):
         total = np.convolve(total, noise)
-    points = np.arange(len(total)) - uses * half  # of the sum, less uses * sensitivity
+    # Sum of the outputs, less uses * sensitivity.
+    points = np.arange(len(total)) - uses * half
     losses = sensitivity * (2 * points + uses * sensitivity) / (2 * stddev**2)
     return float((total * np.maximum(0, -np.expm1(np.minimum(0, epsilon - losses)))).sum())
 
@@ -259,8 +260,8 @@ def test_two_laplace_releases_against_quadrature():
     def mixture(x):
         return (1 - q) * noise(x) + q * noise(x - 1)
 
-    # Given the first release, what the second adds is a closed form with a shifted epsilon.
-    def left(x):
+    # Given the first release, the delta of the second is a closed form with a shifted epsilon.
+    def tail(x):
         shifted = float(epsilon - mpmath.log(mixture(x) / noise(x)))
         return mixture(x) * one_release(shifted)
 
@@ -274,7 +275,7 @@ def test_two_laplace_releases_against_quadrature():
         above = 1 - math.exp((base - 1 / z) / 2) / 2, math.exp(-(base + 1 / z) / 2) / 2
         return (1 - q) * above[1] + q * above[0] - math.exp(excess) * above[1]
 
-    exact = float(mpmath.quad(left, [-mpmath.inf, -4, 0, 0.25, 0.5, 0.75, 1, 5, mpmath.inf]))
+    exact = float(mpmath.quad(tail, [-mpmath.inf, -4, 0, 0.25, 0.5, 0.75, 1, 5, mpmath.inf]))
     (removed, _) = pld(poisson(z, q, Laplace), 2)._totals()
     assert exact * (1 - 1e-6) <= removed.delta(epsilon) <= exact + 2e-6
 
@@ -328,9 +329,12 @@ def test_spreading_keeps_both_masses_and_never_lowers_delta(seed, step, start):
     ends = loss.spread(p, q, start, step)
     grid = step * (start + np.arange(n + 1))
     assert ends.sum() == pytest.approx(1)
-    # Mass moves up by what the masses may be wrong by, which takes from Q's.
-    missing, most = q.sum() - (ends * np.exp(-grid)).sum(), (loss.MASSES_ERROR * (p + q) * np.exp(-grid[:-1])).sum()
-    assert -1e-9 * q.sum() <= missing <= most + 1e-9 * q.sum()
+    # Mass moves up by the error of the masses, which lowers the Q-mass.
+    missing, max_missing = (
+        q.sum() - (ends * np.exp(-grid)).sum(),
+        (loss.MASSES_ERROR * (p + q) * np.exp(-grid[:-1])).sum(),
+    )
+    assert -1e-9 * q.sum() <= missing <= max_missing + 1e-9 * q.sum()
     for epsilon in np.linspace(grid[0] - step, grid[-1] + step, 17):
         exact = (p * np.maximum(0, -np.expm1(epsilon - losses))).sum()
         assert (ends * np.maximum(0, -np.expm1(epsilon - grid))).sum() >= exact * (1 - 1e-6) - 1e-12
@@ -343,7 +347,7 @@ def test_between_the_lower_bound_and_renyi(z, n, share, count, delta):
     for event in (fixed(z, n, m, count=count), poisson(z, m / n, count=count), plain(z, count=count)):
         epsilon = pld(event).get_epsilon(delta)
         assert epsilon_lower_bound(event, delta) <= epsilon
-        # delta includes 1e-10 for rounding, which weighs where delta is as small as 1e-8
+        # delta includes 1e-10 for rounding, which matters at a delta of 1e-8
         assert epsilon <= RDPAccountant().compose(event).get_epsilon(delta * 0.97) * (1 + 1e-6) + 1e-3
 
 
@@ -389,7 +393,7 @@ def test_epsilon_undoes_delta():
 
 
 def test_different_events_add_up_like_one_gaussian():
-    # Variances of plain Gaussians add, so 1/z^2 does.
+    # The values 1/z^2 of plain Gaussians add up.
     mixed = PLDAccountant().compose(plain(2.0), 5).compose(plain(0.8)).compose(plain(11.0), 40)
     mu = math.sqrt(5 / 4 + 1 / 0.64 + 40 / 121)
     for epsilon in (0.5, 3.0, 9.0):
@@ -420,7 +424,7 @@ def test_absurd_parameters_still_give_an_upper_bound(z):
 
 
 def test_a_delta_below_that_of_the_largest_loss_is_not_free():
-    """The tilt that is best there sees the largest losses alone, and none of those where the answer lies."""
+    """The best tilt there covers only the largest losses, and none near the result."""
     for n, pure, delta in ((33, 0.005032257583056079, 6.074776909580365e-11), (20, 1.0, 1e-7), (40, 0.3, 1e-12)):
         release = CentralRelease("m", pure, neighboring="replace", sampling="none", count=n)
         epsilon = pld(release).get_epsilon(delta)
@@ -435,7 +439,7 @@ def test_a_delta_below_that_of_the_largest_loss_is_not_free():
 
 
 def test_a_grid_so_coarse_that_all_mass_lies_far_above_the_answer_divides_by_nothing():
-    # Between losses 50 and 100 nothing changes but the bound on what lies outside of the grid.
+    # Between losses 50 and 100 only the bound on the mass outside of the grid changes.
     total = loss.TotalLoss(50.0, 50.0, np.array([0.25, 0.0, 0.25]), 0.0, outside_mass=0.1, tilt=0.01)
     at_50, at_100 = total.delta(50.0), total.delta(100.0)
     for share in (0.1, 0.5, 0.9):

@@ -12,7 +12,7 @@ from fastfedrec.accounting import (
 from fastfedrec.accounting.published import _wang_divergence
 from fastfedrec.accounting.rdp import without_replacement_divergence
 
-# Wang et al. (2021), Tables 4 and 5: (N, M) -> epsilon at delta 1e-8, 1e-6, 1e-4; four decimals, the rest cut off
+# Wang et al. (2021), Tables 4 and 5: (N, M) -> epsilon at delta 1e-8, 1e-6, 1e-4; cut after four decimals
 PRIVREC = {
     (4800, 5): (1.7439, 1.3602, 0.9764),
     (4800, 10): (3.2117, 2.7511, 2.2535),
@@ -37,7 +37,7 @@ def test_every_cell_of_the_paper(n, m):
 
 
 def test_the_rounds_of_the_text_do_not_give_the_table():
-    # With the 1000 compositions that the paper names, one cell would be a sixth of what it prints.
+    # With the 1000 compositions that the paper names, one cell would be a sixth of the printed value.
     event = Gaussian(1.0, neighboring="replace", sampling="without_replacement", n_users=4800, cohort_size=20)
     printed = published_privrec_epsilon(4800, 20, rounds=1000, noise_multiplier=1.0, delta=1e-6)
     assert PLDAccountant().compose(event, 1000).get_epsilon(1e-6) < printed / 8
@@ -52,7 +52,8 @@ def test_shuffle_figures_of_the_design_page(theorem, epsilon, within):
 
 
 def test_feldman_computed_exactly_is_sharper_than_the_quoted_figure():
-    # 0.0996 is quoted for a numerical bound after this theorem; it did not come out, and is not the exact one.
+    # 0.0996 is quoted for a numerical bound after this theorem.  It could not be reproduced, and is not the exact
+    # value.
     exact = published_shuffle_epsilon("feldman2021", 2.5, 50_000, 1e-6)
     assert shuffled_epsilon(2.5, 1, 50_000, 1, 1e-6) < exact < 0.0996
 
@@ -91,8 +92,8 @@ def test_the_renyi_bound_is_the_stated_theorem():
     # Theorem 9 of Wang, Balle and Kasiviswanathan (2019), written out for order 3 without logarithms
     q, z = 0.1, 1.3
     second, third = math.exp(2 / (2 * z**2)), math.exp(2 * 3 / (2 * z**2))
-    inside = 1 + 3 * q**2 * min(4 * (second - 1), 2 * second) + 2 * q**3 * third
-    assert _wang_divergence(3, q, z) == pytest.approx(math.log(inside) / 2, rel=1e-12)
+    moment = 1 + 3 * q**2 * min(4 * (second - 1), 2 * second) + 2 * q**3 * third
+    assert _wang_divergence(3, q, z) == pytest.approx(math.log(moment) / 2, rel=1e-12)
 
 
 @pytest.mark.parametrize("order", [2, 5, 40])
@@ -105,7 +106,8 @@ def test_the_accountants_bound_is_below_it(order):
 @pytest.mark.parametrize("theorem", ["balle2019", "feldman2021", "feldman2021_closed_form"])
 def test_extremes_of_shuffled_reports_end_in_a_figure(theorem):
     for epsilon in (600.0, 1e5, 1e300, 1.7e308):
-        assert published_shuffle_epsilon(theorem, epsilon, 100, 1e-6) == epsilon  # nobody hides such a report
+        # No crowd hides such a report.
+        assert published_shuffle_epsilon(theorem, epsilon, 100, 1e-6) == epsilon
     for epsilon, n_users, delta in ((1e-100, 10**6, 1e-6), (1.0, 10**9, 1e-6), (1.0, 100, 1e-320), (1.0, 100, 0.99)):
         assert 0 <= published_shuffle_epsilon(theorem, epsilon, n_users, delta) <= epsilon
 
@@ -116,8 +118,9 @@ def test_extremes_of_noise_end_in_a_figure():
         return published_privrec_epsilon(100, 10, rounds=rounds, noise_multiplier=z, delta=1e-6)
 
     assert figure(1e-320) == figure(1e-160) == math.inf
-    assert figure(1e-100) == pytest.approx(5e201, rel=1e-6)  # 50 compositions, each of 1 / z^2 at order 2
-    # Terms of the third order and above do not fall below 2 q^k C(a, k), whatever the noise.
+    # The 50 compositions cost 1 / z^2 each at order 2.
+    assert figure(1e-100) == pytest.approx(5e201, rel=1e-6)
+    # Terms of the third order and above do not fall below 2 q^k C(a, k) for any noise.
     assert figure(1e160) == figure(1.7e308) == pytest.approx(figure(1e100), rel=1e-12)
     assert figure(1e100) == pytest.approx(figure(1e3), rel=1e-5)
     assert math.isfinite(figure(1.0, rounds=2**62))

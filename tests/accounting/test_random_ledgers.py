@@ -1,7 +1,7 @@
-"""Random ledgers of all kinds of events: between the estimates of a public accountant where it applies, and elsewhere
-never above the least over our accountants; more events and smaller deltas never cost less.
+"""Random ledgers of all kinds of events: figures between the estimates of a public accountant, if it applies.
 
-Ten ledgers on every push, two hundred each night.
+Otherwise figures are at most the minimum over our accountants; more events and smaller deltas never cost less.  Each
+push tests ten ledgers, and each night two hundred.
 """
 
 import math
@@ -29,13 +29,16 @@ from fastfedrec.accounting import (
 from fastfedrec.accounting.views import cost_of
 
 ACCOUNTANTS = (PureAccountant, AdvancedAccountant, ZCDPAccountant, RDPAccountant, PLDAccountant)
-GRID = 1e-4  # of a figure and of the peer's losses
-ABOVE = 1.02  # of the peer's pessimistic estimate
-BEYOND = 300.0  # epsilon, from which the peer's grids are too large
+# Relative tolerance of a figure and of the peer's losses.
+GRID = 1e-4
+# Relative error of the peer's pessimistic estimate.
+ABOVE = 1.02
+# Above this epsilon the peer's grids are too large.
+MAX_EPSILON = 300.0
 
 
 def any_event(draw):
-    """One of all kinds, of usual sizes."""
+    """Return an event of any kind with usual parameters."""
 
     def between(low, high):
         return 10 ** draw.uniform(low, high)
@@ -77,17 +80,17 @@ def any_ledger(seed):
 
 
 def randomized_response(peer, epsilon, delta, grid):
-    """The worst of all releases with an epsilon and a delta; its outputs 2 and 3 give the input away."""
+    """Return the worst of all releases with an epsilon and a delta; its outputs 2 and 3 reveal the input."""
     truth, lie = -math.log1p(math.exp(-epsilon)), -math.log1p(math.exp(epsilon))
-    kept, lost = math.log1p(-delta), math.log(delta) if delta else -math.inf
-    lower, upper = {0: lie + kept, 1: truth + kept}, {0: truth + kept, 1: lie + kept}
+    log_pure, lost = math.log1p(-delta), math.log(delta) if delta else -math.inf
+    lower, upper = {0: lie + log_pure, 1: truth + log_pure}, {0: truth + log_pure, 1: lie + log_pure}
     if delta:
         lower[2], upper[3] = lost, lost
     return peer.from_two_probability_mass_functions(lower, upper, **grid)
 
 
 def peers_losses(event, pessimistic):
-    """The public accountant's distribution of one use for replacing a user, and the uses; None where it has none."""
+    """Return the public accountant's distribution of one use for replacing a user, and the uses, or None."""
     from dp_accounting.pld import privacy_loss_distribution as peer
 
     grid = {"pessimistic_estimate": pessimistic, "value_discretization_interval": GRID}
@@ -106,7 +109,7 @@ def peers_losses(event, pessimistic):
 
 
 def peers_bounds(seen, delta):
-    """Optimistic and pessimistic; infinite above where some of the events have no distribution there."""
+    """Return optimistic and pessimistic bounds; infinite above if some event has no distribution there."""
     low_and_high = []
     for pessimistic in (False, True):
         total, is_whole = None, True
@@ -122,11 +125,11 @@ def peers_bounds(seen, delta):
     return low_and_high
 
 
-def is_between(found, low, high):
-    return low * (1 - 1e-6) - GRID <= found <= ABOVE * high + GRID
+def is_between(result, low, high):
+    return low * (1 - 1e-6) - GRID <= result <= ABOVE * high + GRID
 
 
-def least_of_ours(seen, delta):
+def minimum_of_ours(seen, delta):
     figures = [math.inf]
     for kind in ACCOUNTANTS:
         accountant = kind()
@@ -143,21 +146,21 @@ def check_ledger(seed):
     events, delta, further = any_ledger(seed)
     for view in ("server", "shuffled_server", "public"):
         seen = [(seen_event(event, view), times) for event, times in events.items()]
-        found = cost_of(events, view, delta).epsilon
+        result = cost_of(events, view, delta).epsilon
         if any(event is None for event, _ in seen):
-            assert found == math.inf
+            assert result == math.inf
             continue
-        ours = least_of_ours(seen, delta)
-        assert math.isfinite(found)
-        assert found <= ours
-        if found < BEYOND:
-            assert is_between(found, *peers_bounds(seen, delta)), (seed, view)
+        ours = minimum_of_ours(seen, delta)
+        assert math.isfinite(result)
+        assert result <= ours
+        if result < MAX_EPSILON:
+            assert is_between(result, *peers_bounds(seen, delta)), (seed, view)
         more = cost_of(events | {further: events[further] + 1}, view, delta).epsilon
-        assert more >= found * (1 - GRID), (seed, view)
-        assert cost_of(events, view, delta / 3).epsilon >= found * (1 - GRID)
+        assert more >= result * (1 - GRID), (seed, view)
+        assert cost_of(events, view, delta / 3).epsilon >= result * (1 - GRID)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 6, 7, 8, 9, 12, 14])  # most are quick
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 6, 7, 8, 9, 12, 14])  # most ledgers are quick
 def test_some_random_ledgers(seed):
     check_ledger(seed)
 
@@ -184,7 +187,7 @@ def test_the_ledgers_are_of_all_kinds():
 @pytest.mark.parametrize("wrong", [0.97, 1.05])
 def test_the_peers_bounds_see_a_wrong_figure(wrong):
     seen = [(Gaussian(20.0, neighboring="replace", sampling="none"), 40), (LocalReports("l", 0.3, 3, 10), 5)]
-    found = least_of_ours(seen, 1e-6)
+    result = minimum_of_ours(seen, 1e-6)
     bounds = peers_bounds(seen, 1e-6)
-    assert is_between(found, *bounds)
-    assert not is_between(found * wrong, *bounds)
+    assert is_between(result, *bounds)
+    assert not is_between(result * wrong, *bounds)

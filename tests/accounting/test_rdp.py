@@ -55,7 +55,7 @@ def test_figures_of_the_page(n, m):
 
 
 def poisson_oracle(order, q, z):
-    """The mean of w^order - 1 - order (w - 1), whose last part is 0, by quadrature."""
+    """Return the mean of w^order - 1 - order (w - 1), which has a last term of mean 0, by quadrature."""
     with mpmath.workdps(40):
         order, q, z = (mpmath.mpf(value) for value in (order, q, z))
 
@@ -150,7 +150,7 @@ def test_never_above_the_public_accountant_with_its_own_orders(q, z, count):
 
 
 def dense_divergence(order, z, densities):
-    """The mean of r g(p / r) at points so dense that its sum is its integral: 1/16 of a stddev, and much noise."""
+    """Return the mean of r g(p / r) as a dense sum, at points 1/16 of a stddev apart, for much noise."""
     with mpmath.workdps(60):
         a, z, total = mpmath.mpf(order), mpmath.mpf(z), mpmath.mpf(0)
         for i in range(-16 * 24, int(16 * (24 + 2 * a / z))):
@@ -192,7 +192,8 @@ def test_tiny_divergences_are_not_held_up_by_the_largest_order(event, delta):
     renyi, exact = RDPAccountant().compose(event), PLDAccountant().compose(event)
     epsilon = exact.get_epsilon(delta)
     assert epsilon * (1 - 2e-9) <= renyi.get_epsilon(delta) <= 1.5 * epsilon
-    assert -math.log(delta) / 4095 > 1.5 * epsilon  # control: what orders up to 4,096 can vouch for
+    # Control: the bound of orders up to 4,096 is much larger.
+    assert -math.log(delta) / 4095 > 1.5 * epsilon
     assert exact.get_delta(epsilon) <= renyi.get_delta(epsilon)
     assert renyi.get_delta(renyi.get_epsilon(delta)) <= delta * (1 + 1e-6)
 
@@ -200,8 +201,8 @@ def test_tiny_divergences_are_not_held_up_by_the_largest_order(event, delta):
 def test_a_mixture_with_zcdp_of_much_noise():
     zcdp = ZCDP("z", 1e-11, neighboring="replace", sampling="none")
     both = RDPAccountant().compose(zcdp).compose(fixed(1e5, 1000, 10), 50)
-    alone = ZCDPAccountant().compose(zcdp).get_epsilon(1e-8)
-    assert alone < both.get_epsilon(1e-8) < 1.2 * alone
+    zcdp_epsilon = ZCDPAccountant().compose(zcdp).get_epsilon(1e-8)
+    assert zcdp_epsilon < both.get_epsilon(1e-8) < 1.2 * zcdp_epsilon
 
 
 # --- invariants ---
@@ -302,8 +303,9 @@ def test_extreme_events_end_in_a_figure_without_a_warning(x, count):
 
 @pytest.mark.parametrize("divergence", [poisson_divergence, without_replacement_divergence])
 def test_extreme_orders_and_rates(divergence):
-    assert divergence(3.0, 0.0, 2.0) == 0.0  # nobody is in any sample
-    assert 0 < divergence(2.0**20, 0.5, 2.0) <= 2.0**20 / 8 * 2 * 1.001  # no more than without sampling
+    # Every sample is empty.
+    assert divergence(3.0, 0.0, 2.0) == 0.0
+    assert 0 < divergence(2.0**20, 0.5, 2.0) <= 2.0**20 / 8 * 2 * 1.001  # at most the divergence without sampling
     for order in (2.0**20 * 1.01, 1e300, 1.7e308):
         with pytest.raises(ValueError, match=r"order must be at most 1048576\.0"):
             divergence(order, 0.5, 2.0)

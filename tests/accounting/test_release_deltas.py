@@ -1,4 +1,4 @@
-"""What a release takes of delta, by itself and at a distance from what it is said to be, is paid for."""
+"""The deltas of releases, and their distances from the described mechanisms, are part of the cost."""
 
 import math
 from dataclasses import replace
@@ -29,13 +29,14 @@ def test_a_releases_own_delta_is_paid_for(accountant):
     with_own, without = accountant().compose(leaky, 50), accountant().compose(pure, 50)
     assert with_own.get_epsilon(1e-5) == pytest.approx(without.get_epsilon(1e-5 - 50e-8), rel=1e-6)
     assert with_own.get_epsilon(1e-5) >= without.get_epsilon(1e-5)
-    assert with_own.get_epsilon(49e-8) == math.inf  # the run's delta is used up
+    # The releases use up the run's delta.
+    assert with_own.get_epsilon(49e-8) == math.inf
     for epsilon in (0.0, 1.0, 20.0):
         assert with_own.get_delta(epsilon) == pytest.approx(without.get_delta(epsilon) + 50e-8, rel=1e-6)
 
 
 def test_exact_composition_of_two_releases_with_delta():
-    # Enumeration: each release fails openly with probability delta, and else is randomized response.
+    # Enumeration: each release fails openly with probability delta, and is randomized response otherwise.
     epsilon, delta, at = 0.7, 0.01, 1.0
     keep = 1 / (1 + math.exp(-epsilon))
     p = [delta, 0.0, (1 - delta) * keep, (1 - delta) * (1 - keep)]
@@ -63,11 +64,11 @@ def test_sampling_amplifies_a_releases_own_delta(accountant, scheme):
     release = CentralRelease("m", 0.8, delta=1e-8, count=400, **SCHEMES[scheme])
     lost = 400 * 0.02 * 1e-8
     pure = accountant().compose(replace(release, delta=0.0))
-    found = accountant().compose(release)
-    assert found.get_epsilon(1e-6) == pytest.approx(pure.get_epsilon(1e-6 - lost), rel=1e-9)
-    assert found.get_epsilon(lost * 0.999) == math.inf
+    account = accountant().compose(release)
+    assert account.get_epsilon(1e-6) == pytest.approx(pure.get_epsilon(1e-6 - lost), rel=1e-9)
+    assert account.get_epsilon(lost * 0.999) == math.inf
     for epsilon in (0.0, 0.5, 3.0):
-        assert found.get_delta(epsilon) == pytest.approx(pure.get_delta(epsilon) + lost, rel=1e-6)
+        assert account.get_delta(epsilon) == pytest.approx(pure.get_delta(epsilon) + lost, rel=1e-6)
 
 
 def test_a_run_of_sampled_releases_with_delta():
@@ -81,9 +82,13 @@ def test_a_run_of_sampled_releases_with_delta():
 
 
 def failing(epsilon, delta):
-    """A release that shows the user's data with probability delta, and else is randomized response; and without."""
-    kept = 1 / (1 + math.exp(-epsilon))
-    return [delta, (1 - delta) * kept, (1 - delta) * (1 - kept)], [0.0, (1 - delta) * (1 - kept), (1 - delta) * kept]
+    """Return a release that shows the user's data with probability delta, else randomized response; and one without."""
+    truth_probability = 1 / (1 + math.exp(-epsilon))
+    return [delta, (1 - delta) * truth_probability, (1 - delta) * (1 - truth_probability)], [
+        0.0,
+        (1 - delta) * (1 - truth_probability),
+        (1 - delta) * truth_probability,
+    ]
 
 
 def hockey_stick(p, q, epsilon):
@@ -93,10 +98,10 @@ def hockey_stick(p, q, epsilon):
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.05, 3), st.floats(1e-6, 0.2), st.integers(1, 20), st.floats(0, 3))
 def test_a_sampled_release_with_delta_is_at_least_the_truth(epsilon, delta, cohort_size, at):
-    """One that is sampled: the mixture with what is released without the user, or with another user in its place."""
+    """A sampled release is the mixture with a release without the user, or with another user instead."""
     q = cohort_size / 20
     used, unused = failing(epsilon, delta)
-    # That it was not used shows as often as that it was: (epsilon, delta) in both directions.
+    # Use and absence are revealed equally often: (epsilon, delta) in both directions.
     used, unused = [*used, 0.0], [unused[0], *unused[1:], delta]
     sampled = [q * a + (1 - q) * b for a, b in zip(used, unused, strict=True)]
     schemes = (
@@ -110,7 +115,8 @@ def test_a_sampled_release_with_delta_is_at_least_the_truth(epsilon, delta, coho
             for one, other in ((sampled, unused), (unused, sampled)):
                 assert hockey_stick(one, other, at) <= account.get_delta(at) * (1 + 1e-9)
         assert PureAccountant().compose(release).get_delta(epsilon) == pytest.approx(q * delta, rel=1e-9)
-    # Control: half of that delta is below the truth, as with that probability the release shows the user's data.
+    # Control: half of that delta is below the true value, because the release shows the user's data with that
+    # probability.
     assert hockey_stick(sampled, unused, epsilon) > q * delta / 2
 
 
@@ -127,11 +133,12 @@ def test_a_distance_is_paid_for_at_the_epsilon_of_the_whole_run(accountant, dist
         taken = (1 + math.exp(epsilon)) * 5 * distance
         assert off.get_delta(epsilon) == pytest.approx(ideal.get_delta(epsilon) + taken, rel=1e-6)
     epsilon = off.get_epsilon(delta)
-    left = delta - (1 + math.exp(epsilon)) * 5 * distance
-    assert 0 < left < delta
-    assert epsilon == pytest.approx(ideal.get_epsilon(left), rel=1e-6)
+    remaining = delta - (1 + math.exp(epsilon)) * 5 * distance
+    assert 0 < remaining < delta
+    assert epsilon == pytest.approx(ideal.get_epsilon(remaining), rel=1e-6)
     assert epsilon >= ideal.get_epsilon(delta)
-    assert off.get_epsilon(9 * distance) == math.inf  # less than what it takes at an epsilon of 0
+    # The delta is below the share of the distance at an epsilon of 0.
+    assert off.get_epsilon(9 * distance) == math.inf
 
 
 def test_a_distance_that_no_epsilon_can_pay_for_is_infinite():
@@ -142,7 +149,7 @@ def test_a_distance_that_no_epsilon_can_pay_for_is_infinite():
 
 
 def test_exact_composition_of_two_releases_at_a_distance():
-    # Enumeration: with probability t the sampler returns a third output, whose chance the neighbour's sampler lacks.
+    # Enumeration: with probability t the sampler returns a third output, which the neighbour's sampler never returns.
     epsilon, distance, at = 0.7, 0.01, 1.0
     keep = 1 / (1 + math.exp(-epsilon))
     p = [keep - distance, 1 - keep, distance]

@@ -1,4 +1,4 @@
-"""Events that state how far the contributions of two units are apart: what a replaced user costs then."""
+"""Events that state the distance of the contributions of two units, and the cost of a replaced user."""
 
 import copy
 import itertools
@@ -42,23 +42,24 @@ def test_a_ledger_states_the_closed_form_of_two_gaussians_that_far_apart(relatio
         ledger.record(event)
     mu = math.sqrt(4) * (sensitivity or 2) / 3
     assert gaussian_delta(ledger.epsilon("public"), mu) == pytest.approx(1e-5, rel=1e-6)
-    # Control: contributions that are 1% further apart would cost more than is stated.
+    # Control: contributions that are 1% further apart would cost more than the stated figure.
     assert gaussian_delta(ledger.epsilon("public"), 1.01 * mu) > 1.02e-5
 
 
 def test_vectors_at_right_angles_cost_root_2_by_the_accountants_of_all_events():
-    """Four basis vectors: any two are ROOT apart, so the releases differ by a Gaussian of that mean."""
+    """Any two of four basis vectors are ROOT apart, so the releases differ by a Gaussian of that mean."""
     vectors = [[float(i == j) for j in range(4)] for i in range(4)]
     apart = max(math.dist(a, b) for a, b in itertools.product(vectors, repeat=2))
     event = Gaussian(1.5, **PLAIN, replace_sensitivity=ROOT)
     direct = Gaussian(1.5 / apart, neighboring="replace", sampling="none")
     for accountant in (PLDAccountant, RDPAccountant, ZCDPAccountant):
-        found = accountant().compose(seen_event(event, "public"), 5).get_epsilon(1e-6)
-        assert found == pytest.approx(accountant().compose(direct, 5).get_epsilon(1e-6), rel=1e-9)
-        assert found < 0.75 * accountant().compose(seen_event(replace(event, replace_sensitivity=None), "public"), 5
+        result = accountant().compose(seen_event(event, "public"), 5).get_epsilon(1e-6)
+        assert result == pytest.approx(accountant().compose(direct, 5).get_epsilon(1e-6), rel=1e-9)
+        assert result < 0.75 * accountant().compose(seen_event(replace(event, replace_sensitivity=None), "public"), 5
                                                    ).get_epsilon(1e-6)  # fmt: skip
-        own = accountant().compose(event, 5).get_epsilon(1e-6)  # for zero_out it changes nothing
-        assert own == accountant().compose(replace(event, replace_sensitivity=None), 5).get_epsilon(1e-6)
+        # The field has no effect for zero_out.
+        event_result = accountant().compose(event, 5).get_epsilon(1e-6)
+        assert event_result == accountant().compose(replace(event, replace_sensitivity=None), 5).get_epsilon(1e-6)
 
 
 # --- invariants ---
@@ -96,11 +97,18 @@ def test_a_document_holds_it_where_it_is_stated_and_older_documents_are_read():
     assert fields == {**older, "replace_sensitivity": ROOT}
     assert "replace_sensitivity" not in older
     assert violation(document, SCHEMA, "ledger") is None
-    again = Ledger.from_json(ledger.to_json())
-    assert (again.events, again.digest(), again.to_dict()) == (ledger.events, ledger.digest(), document)
+    copy_of_ledger = Ledger.from_json(ledger.to_json())
+    assert (copy_of_ledger.events, copy_of_ledger.digest(), copy_of_ledger.to_dict()) == (
+        ledger.events,
+        ledger.digest(),
+        document,
+    )
     assert ledger_of(plain).digest() == Ledger.from_dict(ledger_of(plain).to_dict()).digest()
-    # A smaller number than was recorded is an edit: the digest and the figures say so.
-    for field, message in ((1.0, "ledger.digest must be the digest of the content"), (2.0, "states .*, and its events cost")):
+    # A smaller number than the recorded one is an edit, which the digest and the figures show.
+    for field, message in (
+        (1.0, "ledger.digest must be the digest of the content"),
+        (2.0, "states .*, and its events cost"),
+    ):
         edited = copy.deepcopy(document)
         edited["events"][1]["fields"]["replace_sensitivity"] = field
         with pytest.raises(ValueError, match=message):
@@ -119,7 +127,8 @@ def test_reports_and_summaries_state_it(tmp_path):
         text = (tmp_path / name).read_text()
         assert text.count(sentence) == 1
         assert "replace sensitivity" in text
-        assert "41421" in text  # Markdown has a backslash before the point
+        # Markdown has a backslash before the point.
+        assert "41421" in text
 
 
 SAMPLED = Gaussian(1.0, neighboring="zero_out", sampling="poisson", sampling_probability=0.05)
@@ -134,10 +143,11 @@ def test_calibrated_noise_meets_a_target_for_replaced_users_and_hardly_more(even
         return PLDAccountant().compose(seen, 2).get_epsilon(1e-6)
 
     assert cost(noise) <= 1.5 < cost(0.995 * noise)
-    own = calibrate_noise_multiplier(event, epsilon=1.5, delta=1e-6, count=2)
-    assert own < noise  # the target is for no data there
+    event_result = calibrate_noise_multiplier(event, epsilon=1.5, delta=1e-6, count=2)
+    # The target there is the cost of no data.
+    assert event_result < noise
     if event is not SAMPLED:
-        assert noise == pytest.approx(own * (event.replace_sensitivity or 2), rel=2e-3)
+        assert noise == pytest.approx(event_result * (event.replace_sensitivity or 2), rel=2e-3)
     rounds = calibrate_n_rounds(replace(event, noise_multiplier=noise), epsilon=1.5, delta=1e-6, for_replacement=True)
     assert rounds == 2
 

@@ -1,4 +1,4 @@
-"""Replacing a user under Poisson sampling: the pair of two opposite contributions."""
+"""Replacement of a user under Poisson sampling: the pair of two opposite contributions."""
 
 import math
 
@@ -26,10 +26,10 @@ RATES = st.floats(-6, -0.02).map(lambda x: 10**x)
 NOISES = st.floats(-0.5, 2).map(lambda x: 10**x)
 
 
-def replaced(kind, z, q, contribution=0.5, **rest):
-    """Noise of z times the bound S of one contribution, where two contributions are at most S / contribution apart."""
+def replaced(kind, z, q, contribution=0.5, **options):
+    """Return noise of z times the bound S of one contribution; two contributions are at most S / contribution apart."""
     sampling = {"neighboring": "replace", "sampling": "poisson", "sampling_probability": q}
-    return kind(z * contribution, contribution=contribution, **sampling, **rest)
+    return kind(z * contribution, contribution=contribution, **sampling, **options)
 
 
 # --- oracle ---
@@ -42,19 +42,20 @@ def replaced(kind, z, q, contribution=0.5, **rest):
      (0.05, 1, 300, 9.93, 9.99), (0.01, 1, 1, 0.3735, 0.3745)],
 )  # fmt: skip
 def test_a_ledger_states_the_cost_of_two_opposite_contributions(relation, q, z, rounds, low, high):
-    """Brackets are those of a transform of losses rounded down and up."""
+    """The brackets are from a transform of losses rounded down and up."""
     event = Gaussian(z, neighboring=relation, sampling="poisson", sampling_probability=q)
     ledger = Ledger(delta=1e-6)
     ledger.record(event)
     ledger.events[event] = rounds
     assert low < ledger.epsilon("public") < high
     one_step = PLDAccountant().compose(event, rounds)
-    twice = one_step.get_epsilon(1e-6 / (1 + math.exp(2 * one_step.get_epsilon(1e-8))))
-    assert one_step.get_epsilon(1e-6) < ledger.epsilon("public") < 2 * twice  # group privacy
+    two_steps = one_step.get_epsilon(1e-6 / (1 + math.exp(2 * one_step.get_epsilon(1e-8))))
+    # The figure is below the one of group privacy.
+    assert one_step.get_epsilon(1e-6) < ledger.epsilon("public") < 2 * two_steps
 
 
 def opposite_delta(z, q, epsilon):
-    """Where the likelihood ratio, which rises, is above e^epsilon; by the normal law."""
+    """Return delta by the normal distribution, with the likelihood ratio, which rises, above e^epsilon."""
     with mpmath.workdps(40):
         z, q, g = mpmath.mpf(z), mpmath.mpf(q), mpmath.exp(mpmath.mpf(epsilon))
         k = q * mpmath.exp(-1 / (2 * z * z))
@@ -72,15 +73,16 @@ def opposite_delta(z, q, epsilon):
 def test_one_release_is_never_below_the_pair_and_hardly_above(q, z, share):
     total = PLDAccountant().compose(replaced(Gaussian, z, q))
     epsilon = share * total.get_epsilon(1e-9)
-    exact, found = opposite_delta(z, q, epsilon), total.get_delta(epsilon)
-    assert exact <= found
-    assert found <= exact * 1.05 + 1e-12 or q < 1e-3  # rarer losses are far smaller than the grid's step
-    # Control: a tenth more noise would be below the truth.
+    exact, result = opposite_delta(z, q, epsilon), total.get_delta(epsilon)
+    assert exact <= result
+    # For smaller rates the losses are far smaller than the grid's step.
+    assert result <= exact * 1.05 + 1e-12 or q < 1e-3
+    # Control: a tenth more noise would be below the true value.
     assert opposite_delta(1.1 * z, q, epsilon) < exact or exact < 1e-30
 
 
 def opposite_divergence(order, q, z):
-    """The mean of r g(p / r) at points so dense that its sum is its integral (the integrand is analytic)."""
+    """Return the mean of r g(p / r) as a dense sum, which equals its integral (the integrand is analytic)."""
     with mpmath.workdps(30):
         a, q, z = (mpmath.mpf(value) for value in (order, q, z))
         spacing = min(mpmath.mpf(1) / 16, z / (3 * mpmath.sqrt(a)))
@@ -102,13 +104,13 @@ def opposite_divergence(order, q, z):
 @example(q=1e-9, z=1e3, order=1.001)
 @example(q=0.01, z=0.4, order=9.0)
 def test_the_renyi_divergence_is_never_below_quadrature_and_hardly_above(q, z, order):
-    found = _renyi.divergence(_renyi.opposite_gaussian(np.array([order]), q, z)[0], order)
+    result = _renyi.divergence(_renyi.opposite_gaussian(np.array([order]), q, z)[0], order)
     exact = opposite_divergence(order, q, z)
-    assert exact <= found <= exact * 1.02
+    assert exact <= result <= exact * 1.02
 
 
 def random_vectors(rng, n, bound):
-    """Two of norm 1 or less, at most `bound` apart."""
+    """Return two vectors of norm at most 1, at most `bound` apart."""
     while True:
         u, v = (x / max(1.0, np.linalg.norm(x)) for x in rng.normal(size=(2, n)))
         if np.linalg.norm(u - v) <= bound:
@@ -118,7 +120,7 @@ def random_vectors(rng, n, bound):
 @pytest.mark.parametrize("bound", [2.0, math.sqrt(2), 1.1])
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_no_two_contributions_cost_more(dimension, bound):
-    """By the sum over a grid of the plane that holds both vectors; the grid is off by less than 0.002 of it."""
+    """Delta is a sum over a grid of the plane of both vectors; the grid is off by less than 0.002 of it."""
     rng = np.random.default_rng(dimension)
     for z, q in ((0.5, 0.05), (1.0, 0.3), (3.0, 0.02)):
         axis = np.arange(-7 * z - 1, 7 * z + 1, z / 12)
@@ -138,13 +140,13 @@ def test_no_two_contributions_cost_more(dimension, bound):
                 for p, r in ((one, other), (other, one)):
                     exact = np.maximum(p - math.exp(epsilon) * r, 0).sum()
                     assert exact * 0.998 - 1e-9 <= total.get_delta(epsilon) <= renyi.get_delta(epsilon)
-    # Control: the pair of adding or removing a user is below the truth.
+    # Control: the pair of adding or removing a user is below the true value.
     one_step = Gaussian(1.0, neighboring="add_remove", sampling="poisson", sampling_probability=0.3)
     assert opposite_delta(1.0, 0.3, 0.1) > 1.2 * PLDAccountant().compose(one_step).get_delta(0.1)
 
 
 def rounded(z, q, step, side):
-    """P-masses of the losses of the pair, rounded down or up to a grid: an independent convolution."""
+    """Return P-masses of the losses of the pair, rounded down or up to a grid: an independent convolution."""
     x = np.arange(-12 * z - 1, 12 * z + 1, z / 4000)
 
     def mixture(centre):
@@ -153,7 +155,8 @@ def rounded(z, q, step, side):
 
     p, r = mixture(1), mixture(-1)
     cells = (np.floor if side == "down" else np.ceil)(np.log(p / r) / step).astype(int)
-    cells += -1 if side == "down" else 1  # for the losses between two points
+    # A loss between two points moves to the lower or the upper point.
+    cells += -1 if side == "down" else 1
     return cells.min(), np.bincount(cells - cells.min(), weights=p)
 
 
@@ -170,7 +173,8 @@ def test_many_rounds_are_between_losses_rounded_down_and_up(z, q, rounds):
         deltas[side] = [(pmf * -np.expm1(np.minimum(epsilon - losses, 0))).sum() for epsilon in (0.1, 0.3, 0.5)]
     for epsilon, low, high in zip((0.1, 0.3, 0.5), deltas["down"], deltas["up"], strict=True):
         assert low <= total.get_delta(epsilon) <= high
-        assert high < 1.5 * low + 1e-9  # control: the bracket is narrow
+        # Control: the bracket is narrow.
+        assert high < 1.5 * low + 1e-9
 
 
 # --- Laplace noise and pure releases ---
@@ -193,9 +197,9 @@ def test_no_two_laplace_contributions_cost_more(q, z, u, v, share):
         gap = laplace_mixture(x, first, z, q) - math.exp(epsilon) * laplace_mixture(x, second, z, q)
         return np.maximum(gap, 0).sum() * (x[1] - x[0])
 
-    found = total.get_delta(epsilon)
-    assert exact(u, v) <= found + 1e-3 * q
-    assert abs(exact(1.0, -1.0) - found) <= 1e-3 * q
+    result = total.get_delta(epsilon)
+    assert exact(u, v) <= result + 1e-3 * q
+    assert abs(exact(1.0, -1.0) - result) <= 1e-3 * q
     assert total.get_delta(replaced_epsilon(1 / z, q) * (1 + 1e-9)) <= 1e-12
 
 
@@ -207,18 +211,18 @@ def test_the_pure_cost_of_replacing_is_rounded_up(epsilon, q):
     with mpmath.workdps(500):
         e, rate = mpmath.mpf(epsilon), mpmath.mpf(q)
         exact = mpmath.log1p(rate * mpmath.expm1(e)) - mpmath.log1p(rate * mpmath.expm1(-e))
-    found = replaced_epsilon(epsilon, q)
-    assert exact <= found <= exact * (1 + 1e-10)
-    assert found <= 2 * epsilon
+    result = replaced_epsilon(epsilon, q)
+    assert exact <= result <= exact * (1 + 1e-10)
+    assert result <= 2 * epsilon
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "q"), [(1.0, 0.0, 0.1), (3.0, 1e-3, 0.02), (0.2, 1e-2, 0.7)])
 def test_a_pure_release_is_replaced_by_way_of_none(epsilon, delta, q):
-    """Releases that attain the bound: with the user randomized response, without it the mean of both answers."""
+    """The releases attain the bound: randomized response with the user, and the mean of both answers without it."""
     event = CentralRelease("m", epsilon, delta=delta, sampling="poisson", sampling_probability=q)
     seen = seen_event(event, "public")
     assert seen.epsilon == replaced_epsilon(epsilon, q)
-    # Outputs: the user's own, two common ones, and that there is no user.
+    # Outputs: the user's own, two common ones, and one for the absence of the user.
     low = (1 - delta) / (1 + math.exp(epsilon))
     used, other = [delta, 1 - delta - low, low], [0.0, low, 1 - delta - low]
     none = [0.0, 1 - delta - low, low]
@@ -227,7 +231,7 @@ def test_a_pure_release_is_replaced_by_way_of_none(epsilon, delta, q):
         r = [(1 - q) * a + q * b for a, b in zip(none, second, strict=True)]
         true = sum(max(a - math.exp(at) * b, 0) for a, b in zip(p, r, strict=True) for at in (seen.epsilon,))
         assert true <= seen.delta + 1e-15
-    # Control: twice the epsilon of one step would be more than is needed.
+    # Control: twice the epsilon of one step would be above the true cost.
     assert seen.epsilon < 2 * math.log1p(q * math.expm1(epsilon))
 
 
@@ -254,13 +258,13 @@ def test_what_an_event_does_not_state_costs_no_less(z, q, bound):
     unstated = Gaussian(z / bound, neighboring="replace", sampling="poisson", sampling_probability=q)
     fixed = Gaussian(z / bound, neighboring="add_remove", sampling="poisson", sampling_probability=q)
     for delta in (1e-3, 1e-6):
-        found = PLDAccountant().compose(event, 3).get_epsilon(delta)
+        result = PLDAccountant().compose(event, 3).get_epsilon(delta)
         one_step = Gaussian(z, neighboring="add_remove", sampling="poisson", sampling_probability=q)
-        assert found >= PLDAccountant().compose(one_step, 3).get_epsilon(delta) * (1 - 1e-6)
-        most = PLDAccountant().compose(unstated, 3).get_epsilon(delta)
-        assert most >= PLDAccountant().compose(fixed, 3).get_epsilon(delta) * (1 - 1e-6)
+        assert result >= PLDAccountant().compose(one_step, 3).get_epsilon(delta) * (1 - 1e-6)
+        largest_contribution = PLDAccountant().compose(unstated, 3).get_epsilon(delta)
+        assert largest_contribution >= PLDAccountant().compose(fixed, 3).get_epsilon(delta) * (1 - 1e-6)
         if bound == 2:
-            assert found <= most
+            assert result <= largest_contribution
 
 
 def test_a_ledger_document_without_a_contribution_is_that_of_before():
@@ -272,9 +276,9 @@ def test_a_ledger_document_without_a_contribution_is_that_of_before():
     fields = [entry["fields"] for entry in ledger.to_dict()["events"]]
     assert "contribution" not in fields[0]
     assert fields[1] == {**fields[0], "contribution": 0.75}
-    again = Ledger.from_json(ledger.to_json())
-    assert again.events == ledger.events
-    assert again.digest() == ledger.digest()
+    copy_of_ledger = Ledger.from_json(ledger.to_json())
+    assert copy_of_ledger.events == ledger.events
+    assert copy_of_ledger.digest() == ledger.digest()
 
 
 # --- bad inputs ---

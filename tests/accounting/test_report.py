@@ -1,4 +1,4 @@
-"""A report says what its ledger proves, in its first line if that is nothing, and nothing that others smuggle in."""
+"""A report states all that its ledger proves, in its first line if there is no guarantee, and no injected text."""
 
 import html.parser
 import importlib.util
@@ -50,16 +50,16 @@ def ledger_of(*events, notes=(), simulation=False):
 
 
 def pages(ledger, folder, **options):
-    """The texts of both forms."""
-    found = []
+    """Return the texts of both forms."""
+    cost = []
     for name in ("report.html", "report.md"):
         ledger.report(folder / name, **options)
-        found.append((folder / name).read_text(encoding="utf-8"))
-    return found
+        cost.append((folder / name).read_text(encoding="utf-8"))
+    return cost
 
 
 class Seen(html.parser.HTMLParser):
-    """What a browser would make of a page: its tags with their attributes, and its text."""
+    """The content of a page for a browser: its tags with their attributes, and its text."""
 
     def __init__(self, page):
         super().__init__()
@@ -83,7 +83,7 @@ class Seen(html.parser.HTMLParser):
 
 
 def first_line(page):
-    """The verdict of a page of Markdown."""
+    """Return the verdict of a page of Markdown."""
     return page.split("\n", 1)[0].strip("*")
 
 
@@ -108,21 +108,25 @@ def test_every_figure_is_the_ledgers(events, tmp_path):
 
 def test_a_cost_holds_at_its_delta_and_names_who_found_it():
     assert cost_of({LOCAL: 3}, "server", 0) == (3 * 2 * 0.5, 0.0, "sum")
-    assert cost_of({LOCAL: 3}, "server", 1e-60) == (3 * 2 * 0.5, 0.0, "sum")  # so small a delta buys nothing
-    least = cost_of({LOCAL: 300}, "server", 1e-6)
-    assert least == (PLDAccountant().compose(LOCAL, 300).get_epsilon(1e-6), 1e-6, "PLDAccountant")
-    assert stated_cost({LOCAL: 300}, "server", 1e-6) == least
-    once = cost_of({LOCAL: 1}, "server", 1e-6)
-    assert 0.9999 < once.epsilon < 1.0
+    assert cost_of({LOCAL: 3}, "server", 1e-60) == (
+        3 * 2 * 0.5,
+        0.0,
+        "sum",
+    )  # a delta this small does not lower the figure
+    run_cost = cost_of({LOCAL: 300}, "server", 1e-6)
+    assert run_cost == (PLDAccountant().compose(LOCAL, 300).get_epsilon(1e-6), 1e-6, "PLDAccountant")
+    assert stated_cost({LOCAL: 300}, "server", 1e-6) == run_cost
+    round_cost = cost_of({LOCAL: 1}, "server", 1e-6)
+    assert 0.9999 < round_cost.epsilon < 1.0
     assert stated_cost({LOCAL: 1}, "server", 1e-6) == (
         1.0,
         0.0,
         "sum",
-    )  # the promise without a delta is the stronger one
+    )  # the guarantee without a delta is stronger
     assert cost_of({CENTRAL: 1}, "server", 1e-6) == (math.inf, 1e-6, "none")
-    found = cost_of({EVENTS[-2]: 1}, "public", 1e-6)
-    assert found.delta == 1e-6
-    assert found.epsilon <= ZCDPAccountant().compose(replace(EVENTS[-2], neighboring="replace", rho=0.04)).get_epsilon(
+    cost = cost_of({EVENTS[-2]: 1}, "public", 1e-6)
+    assert cost.delta == 1e-6
+    assert cost.epsilon <= ZCDPAccountant().compose(replace(EVENTS[-2], neighboring="replace", rho=0.04)).get_epsilon(
         1e-6
     )
 
@@ -170,12 +174,12 @@ def test_every_remark_is_there_and_what_it_says_is_not_covered_stands_there(tmp_
     ledger.note("the list of items was taken from the data: not covered")
     ledger.note("only half of them were heard")
     _, markdown = pages(ledger, tmp_path, about="Popularity()")
-    covered, rest = markdown.split("## What is not covered")[1].split("## What was done")
+    covered, after_limits = markdown.split("## What is not covered")[1].split("## What was done")
     assert "The list of items was taken from the data: not covered." in covered
     assert "Without any protection: exact item counts." in covered
     for always in ("chosen by looking at them", "Exact counts that are printed", "catalogue", "takes part"):
         assert always in covered
-    assert "Only half of them were heard." in rest
+    assert "Only half of them were heard." in after_limits
     assert "Popularity()" in markdown
     assert ledger.digest() in markdown
 
@@ -198,7 +202,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_no_text_becomes_a_tag_a_heading_or_a_link(text, tmp_path):
-    """In the name of a mechanism, in a remark, and in the title."""
+    """Texts are the name of a mechanism, a remark, and the title."""
 
     def parts(inserted):
         return pages(
@@ -247,19 +251,24 @@ def test_the_digest_is_of_the_content(tmp_path):
     ledger = ledger_of(LOCAL, CENTRAL, notes=["one"])
     same = Ledger.from_json(ledger.to_json())
     assert same.digest() == ledger.digest()
-    others = [ledger_of(LOCAL, CENTRAL), ledger_of(CENTRAL, LOCAL, notes=["one"]), ledger_of(LOCAL, CENTRAL, CENTRAL)]
-    others += [
+    other_ledgers = [
+        ledger_of(LOCAL, CENTRAL),
+        ledger_of(CENTRAL, LOCAL, notes=["one"]),
+        ledger_of(LOCAL, CENTRAL, CENTRAL),
+    ]
+    other_ledgers += [
         ledger_of(LOCAL, CENTRAL, notes=["one"], simulation=True),
         ledger_of(replace(LOCAL, epsilon=0.6), CENTRAL),
     ]
     other = Ledger.from_json(ledger.to_json())
     other.delta = 1e-7
-    assert len({ledger.digest(), *(changed.digest() for changed in [*others, other])}) == len(others) + 2
+    assert len({ledger.digest(), *(changed.digest() for changed in [*other_ledgers, other])}) == len(other_ledgers) + 2
 
 
 def test_a_delta_that_promises_nothing_is_said(tmp_path):
     for delta, is_said in ((1e-3, True), (1e-4, False)):
-        ledger = ledger_of(EVENTS[3])  # of 1,000 people
+        # The event has 1,000 users.
+        ledger = ledger_of(EVENTS[3])
         ledger.delta = delta
         _, markdown = pages(ledger, tmp_path)
         assert ("is not below one over the number of people" in markdown) == is_said

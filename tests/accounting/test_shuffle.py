@@ -20,21 +20,23 @@ DEFAULT = {"epsilon_per_report": 2.5, "n_reports": 100, "n_users": 50_000, "n_ro
 
 
 def ones_among(bits, epsilon):
-    """Distribution of the number of ones among binary responses to `bits`, by enumeration."""
-    kept = 1 / (1 + math.exp(-epsilon))
+    """Return the distribution of the number of ones among binary responses to `bits`, by enumeration."""
+    truth_probability = 1 / (1 + math.exp(-epsilon))
     counts = Counter()
     for answers in itertools.product((0, 1), repeat=len(bits)):
-        probability = math.prod(kept if a == b else 1 - kept for a, b in zip(answers, bits, strict=True))
+        probability = math.prod(
+            truth_probability if a == b else 1 - truth_probability for a, b in zip(answers, bits, strict=True)
+        )
         counts[sum(answers)] += probability
     return counts
 
 
 def exact_delta(epsilon, rounds, n_users, target):
-    """The largest delta over all data of the others, for one user's reports all ones against all zeros."""
+    """Return the largest delta over all data of the other users, for one user's reports all ones or all zeros."""
     worst = 0.0
     for n_ones in range(n_users):
-        others = [1] * n_ones + [0] * (n_users - 1 - n_ones)
-        one, zero = ones_among([1, *others], epsilon), ones_among([0, *others], epsilon)
+        other_bits = [1] * n_ones + [0] * (n_users - 1 - n_ones)
+        one, zero = ones_among([1, *other_bits], epsilon), ones_among([0, *other_bits], epsilon)
         for p, q in ((one, zero), (zero, one)):
             delta = sum(
                 max(0.0, math.prod(p[y] for y in ys) - math.exp(target) * math.prod(q[y] for y in ys))
@@ -45,15 +47,18 @@ def exact_delta(epsilon, rounds, n_users, target):
 
 
 def pair_delta(epsilon, n_users, target):
-    """Delta of one use of the variation-ratio pair, written out."""
-    clone, kept = 2 / (math.exp(epsilon) + 1), 1 / (1 + math.exp(-epsilon))
+    """Return delta of one use of the variation-ratio pair, as an explicit sum."""
+    clone, truth_probability = 2 / (math.exp(epsilon) + 1), 1 / (1 + math.exp(-epsilon))
     delta = 0.0
     for clones in range(n_users):
         weight = math.comb(n_users - 1, clones) * clone**clones * (1 - clone) ** (n_users - 1 - clones)
         for ones in range(clones + 2):
             as_one = math.comb(clones, ones - 1) if ones else 0
             as_zero = math.comb(clones, ones)
-            p, q = kept * as_one + (1 - kept) * as_zero, kept * as_zero + (1 - kept) * as_one
+            p, q = (
+                truth_probability * as_one + (1 - truth_probability) * as_zero,
+                truth_probability * as_zero + (1 - truth_probability) * as_one,
+            )
             delta += weight * 0.5**clones * max(0.0, p - math.exp(target) * q)
     return delta
 
@@ -62,19 +67,21 @@ def shuffled(epsilon, n_reports, n_users, **fields):
     return PLDAccountant().compose(ShuffledReports("binary response", epsilon, n_reports, n_users, **fields))
 
 
-def mixed(rows, epsilon, places):
-    """Distribution of the shuffled reports of all users, one of whose places each is about, by enumeration.
+def mixed(rows, epsilon, n_subjects):
+    """Return the distribution of the shuffled reports of all users, each about one of the subjects, by enumeration.
 
-    A row gives for each place the true answer, 1 or 0, or None for a fair coin.
+    A row gives for each subject the true answer, 1 or 0, or None for a fair coin.
     """
-    kept = 1 / (1 + math.exp(-epsilon))
+    truth_probability = 1 / (1 + math.exp(-epsilon))
     total = Counter({(): 1.0})
     for row in rows:
         one = Counter()
-        for place in range(places):
+        for subject in range(n_subjects):
             for bit in (0, 1):
-                chance = 0.5 if row[place] is None else kept if bit == row[place] else 1 - kept
-                one[place, bit] += chance / places
+                chance = (
+                    0.5 if row[subject] is None else truth_probability if bit == row[subject] else 1 - truth_probability
+                )
+                one[subject, bit] += chance / n_subjects
         grown = Counter()
         for seen, p in total.items():
             for report, q in one.items():
@@ -88,17 +95,17 @@ def hockey_stick(p, q, target):
 
 
 def zero_out_pair_delta(epsilon, n_reports, n_users, target):
-    """Delta of the exact pair for data against none, written out, and the other way round."""
+    """Return delta of the exact pair for data against none as explicit sums, in both directions."""
     clone = 2 / (math.exp(epsilon) + 1)
-    others, own = (n_users - 1) * n_reports, [0.0] * (n_reports + 1)
+    other_bits, user_row = (n_users - 1) * n_reports, [0.0] * (n_reports + 1)
     for ones in range(n_reports + 1):
-        own[ones] = math.comb(n_reports, ones) * (1 - clone / 2) ** ones * (clone / 2) ** (n_reports - ones)
+        user_row[ones] = math.comb(n_reports, ones) * (1 - clone / 2) ** ones * (clone / 2) ** (n_reports - ones)
     forward = backward = 0.0
-    for clones in range(others + 1):
-        weight = math.comb(others, clones) * clone**clones * (1 - clone) ** (others - clones)
+    for clones in range(other_bits + 1):
+        weight = math.comb(other_bits, clones) * clone**clones * (1 - clone) ** (other_bits - clones)
         for ones in range(clones + n_reports + 1):
             inner = range(max(0, ones - clones), min(ones, n_reports) + 1)
-            p = sum(own[i] * math.comb(clones, ones - i) for i in inner) / 2**clones
+            p = sum(user_row[i] * math.comb(clones, ones - i) for i in inner) / 2**clones
             q = math.comb(clones + n_reports, ones) / 2 ** (clones + n_reports)
             forward += weight * max(0.0, p - math.exp(target) * q)
             backward += weight * max(0.0, q - math.exp(target) * p)
@@ -157,14 +164,14 @@ def test_data_against_none_is_the_pair_written_out(epsilon, n_reports, n_users):
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
 @pytest.mark.parametrize("neighboring", ["zero_out", "replace"])
 def test_public_places_never_cost_more_than_is_said(n_reports, n_users, epsilon, neighboring):
-    # Each report draws one of two places; others may have any data, and answers may agree at one of them or be coins.
+    # Each report draws one of two subjects.  Other users may have any data, and answers may agree at one or be coins.
     total = shuffled(epsilon, n_reports, n_users, neighboring=neighboring)
     kinds = [(0, 0), (0, 1), (1, 1), (None, 1)]
-    for own in kinds:
+    for user_row in kinds:
         for other in [(None, None)] if neighboring == "zero_out" else kinds:
             for crowd in kinds[:3]:
-                rest = [crowd] * (n_reports * (n_users - 1))
-                p, q = (mixed([row] * n_reports + rest, epsilon, 2) for row in (own, other))
+                crowd_rows = [crowd] * (n_reports * (n_users - 1))
+                p, q = (mixed([row] * n_reports + crowd_rows, epsilon, 2) for row in (user_row, other))
                 for target in (0.0, 0.4, 1.2):
                     assert max(hockey_stick(p, q, target), hockey_stick(q, p, target)) <= total.get_delta(target)
 
@@ -173,7 +180,7 @@ def test_public_places_never_cost_more_than_is_said(n_reports, n_users, epsilon,
     ("n_reports", "n_users", "epsilon"), [(590, 50_000, 2.5), (2118, 50_000, 2.5), (7000, 50_000, 1)]
 )
 def test_many_reports_come_near_the_normal_law(n_reports, n_users, epsilon):
-    # Its mu is sqrt(k (1 - clone)^2 / (N clone)); another program computes what that costs.
+    # Its mu is sqrt(k (1 - clone)^2 / (N clone)); another program computes the cost of that.
     from fastfedrec.accounting import gaussian_mu
 
     clone = 2 / (math.exp(epsilon) + 1)
@@ -243,8 +250,8 @@ def test_with_one_probability_after_the_other_an_account_moves_by_less_than_it_i
 
 
 def test_data_against_none_cost_about_half_of_replacing_them():
-    once, twice = (shuffled_epsilon(**DEFAULT, neighboring=name) for name in ("zero_out", "replace"))
-    assert 0.45 < once / twice < 0.55
+    zero_out, replaced = (shuffled_epsilon(**DEFAULT, neighboring=name) for name in ("zero_out", "replace"))
+    assert 0.45 < zero_out / replaced < 0.55
     rounds = shuffled_epsilon(**(DEFAULT | {"n_rounds": 4}), neighboring="zero_out")
     more = shuffled_epsilon(**(DEFAULT | {"n_reports": 400}), neighboring="zero_out")
     assert more == pytest.approx(rounds, rel=1e-3)
@@ -268,27 +275,35 @@ def test_only_honest_users_hide():
     assert shuffled_epsilon(**DEFAULT, honest_fraction=0.5) == shuffled_epsilon(**(DEFAULT | {"n_users": 25_000}))
     event = shuffled(2.5, 100, 50_000, honest_fraction=0.5)
     assert event.get_epsilon(1e-6) == shuffled_epsilon(**DEFAULT, honest_fraction=0.5)
-    assert shuffled_epsilon(**(DEFAULT | {"n_users": 1, "n_reports": 1})) > 2.4  # nobody to hide among
+    assert shuffled_epsilon(**(DEFAULT | {"n_users": 1, "n_reports": 1})) > 2.4  # there is no crowd
 
 
 def test_what_is_not_whole_is_rounded_against_the_users():
-    """Honest users down, and the reports of a batch up."""
+    """Honest users are rounded down, and the reports of a batch up."""
     assert ShuffledReports("binary response", 1.0, 1, 5, 0.5).n_honest_users == 2
     of_five, of_two = (shuffled_epsilon(1.0, 1, n, 1, 1e-6, honest_fraction=f) for n, f in ((5, 0.5), (2, 1.0)))
     assert of_five == of_two > shuffled_epsilon(1.0, 1, 3, 1, 1e-6)
-    most = 10**7
-    for n_reports in (1, most - 1, most, most + 1, 2 * most + 1, 3 * most - 1, 10**12 + 1):
+    max_reports = 10**7
+    for n_reports in (
+        1,
+        max_reports - 1,
+        max_reports,
+        max_reports + 1,
+        2 * max_reports + 1,
+        3 * max_reports - 1,
+        10**12 + 1,
+    ):
         per_batch, batches = split_reports(n_reports)
-        assert per_batch <= most
+        assert per_batch <= max_reports
         assert (per_batch - 1) * batches < n_reports <= per_batch * batches
 
 
 @pytest.mark.parametrize("n_users", [1, 30])
 def test_reports_that_nobody_hides_cost_what_they_cost_without_a_shuffler(n_users):
-    alone = shuffled_epsilon(5.0, 2_980, n_users=n_users, n_rounds=2, delta=1e-6, neighboring="zero_out")
-    assert alone == 2 * 2_980 * 5.0
+    one_batch = shuffled_epsilon(5.0, 2_980, n_users=n_users, n_rounds=2, delta=1e-6, neighboring="zero_out")
+    assert one_batch == 2 * 2_980 * 5.0
     crowd = shuffled_epsilon(5.0, 2_980, n_users=100_000, n_rounds=2, delta=1e-6, neighboring="zero_out")
-    assert crowd < alone / 100
+    assert crowd < one_batch / 100
 
 
 def test_losses_are_a_distribution():
@@ -322,7 +337,7 @@ def test_bad_parameters_are_refused_by_name(changed, message):
         shuffled_epsilon(**(DEFAULT | changed))
 
 
-# --- extremes: a figure that is no smaller than what is really spent, and no larger than without a shuffler -----------
+# --- extremes: a figure that is at least the true cost, and at most the cost without a shuffler -----------------------
 
 
 @pytest.mark.parametrize("neighboring", ["replace", "zero_out"])
@@ -334,16 +349,17 @@ def test_bad_parameters_are_refused_by_name(changed, message):
     ],
 )  # fmt: skip
 def test_extremes_end_in_a_figure(epsilon, n_reports, n_users, n_rounds, neighboring):
-    found = shuffled_epsilon(epsilon, n_reports, n_users, n_rounds, 1e-6, neighboring=neighboring)
-    assert 0 <= found <= epsilon * n_reports * n_rounds * (1 + 1e-9)
-    if n_users == 100 and epsilon >= 1.0:  # so few users hide little of so much
-        assert found >= epsilon * n_reports * n_rounds / 1e6
+    result = shuffled_epsilon(epsilon, n_reports, n_users, n_rounds, 1e-6, neighboring=neighboring)
+    assert 0 <= result <= epsilon * n_reports * n_rounds * (1 + 1e-9)
+    # This number of users hides little of these reports.
+    if n_users == 100 and epsilon >= 1.0:
+        assert result >= epsilon * n_reports * n_rounds / 1e6
 
 
 def test_more_users_than_tables_hold_hide_no_less_than_fewer():
-    few, many = (shuffled_epsilon(1.0, 10**6, n, 10**4, 1e-6) for n in (10**11, 2**62))
-    assert many <= few * (1 + 1e-6)
-    assert many > 0
+    fewer, more = (shuffled_epsilon(1.0, 10**6, n, 10**4, 1e-6) for n in (10**11, 2**62))
+    assert more <= fewer * (1 + 1e-6)
+    assert more > 0
 
 
 def test_uses_that_fit_on_no_grid_are_refused_by_an_infinite_epsilon():
@@ -354,7 +370,8 @@ def test_uses_that_fit_on_no_grid_are_refused_by_an_infinite_epsilon():
 
 
 def test_extremes_of_the_lower_bound():
-    assert shuffled_epsilon_lower_bound(1e300, 2, 100, 1e-6) == pytest.approx(700, rel=1e-5)  # rounded down to it
+    # The bound is rounded down to the largest exponent.
+    assert shuffled_epsilon_lower_bound(1e300, 2, 100, 1e-6) == pytest.approx(700, rel=1e-5)
     assert shuffled_epsilon_lower_bound(1e-320, 2, 100, 1e-6) == 0
     for n_reports, n_users in ((2**62, 100), (2**33, 1), (10**6, 100), (1, 2**62)):
         with pytest.raises(ValueError, match=f"n_reports and n_users must .* got {n_reports} reports .* {n_users} us"):

@@ -1,4 +1,4 @@
-"""The least figure over accountants, partitions of events and divisions of delta."""
+"""The smallest figure over accountants, partitions of events and divisions of delta."""
 
 import math
 from dataclasses import replace
@@ -24,7 +24,7 @@ from fastfedrec.accounting import (
     _loss,
     _splits,
 )
-from fastfedrec.accounting._splits import _divided, _Repeats, _PartGroup, smallest_bound
+from fastfedrec.accounting._splits import _divided, _PartGroup, _Repeats, smallest_bound
 from fastfedrec.accounting.views import cost_of
 from fastfedrec.core.numbers import float_up
 
@@ -32,10 +32,12 @@ SHUFFLED = ShuffledReports("b", 2.0, 40, 30_000)
 REPORTS = LocalReports("b", 2.0, 40, 30_000, separable=True)
 NOISE = ZCDP("prototypes", 0.002, neighboring="replace", sampling="none")
 FROM_TABLE = ZCDP("prototypes", 0.002, neighboring="replace", sampling="none", distance=2e-30)
-WIDE = DiscreteGaussianRelease(40_000.0, 400, neighboring="replace", sampling="none")  # beyond the PLD accountant
+WIDE = DiscreteGaussianRelease(
+    40_000.0, 400, neighboring="replace", sampling="none"
+)  # above the limits of the PLD accountant
 
 
-def alone(kind, event, times, delta):
+def epsilon_of(kind, event, times, delta):
     return kind().compose(event, times).get_epsilon(delta)
 
 
@@ -44,27 +46,30 @@ def alone(kind, event, times, delta):
 
 @pytest.mark.parametrize("other", [NOISE, FROM_TABLE, WIDE])
 def test_an_event_without_a_privacy_loss_distribution_does_not_undo_shuffling(other):
-    shuffled, rest = alone(PLDAccountant, SHUFFLED, 10, 5e-7), alone(ZCDPAccountant, other, 1, 5e-7)
-    found = cost_of({REPORTS: 10, other: 1}, "public", 1e-6)
-    assert found.accountant == "split"
-    assert alone(PLDAccountant, SHUFFLED, 10, 1e-6) < found.epsilon < shuffled + rest
-    assert found.epsilon < 2
+    shuffled, other_part = epsilon_of(PLDAccountant, SHUFFLED, 10, 5e-7), epsilon_of(ZCDPAccountant, other, 1, 5e-7)
+    result = cost_of({REPORTS: 10, other: 1}, "public", 1e-6)
+    assert result.accountant == "split"
+    assert epsilon_of(PLDAccountant, SHUFFLED, 10, 1e-6) < result.epsilon < shuffled + other_part
+    assert result.epsilon < 2
 
 
 def test_the_smallest_of_some_divisions_counts():
-    found = smallest_bound([(SHUFFLED, 10), (NOISE, 1)], 1e-6)
+    result = smallest_bound([(SHUFFLED, 10), (NOISE, 1)], 1e-6)
     for share in (0.5, 10 / 11, 1000 / 1001, 1 / 11):
-        parts = alone(PLDAccountant, SHUFFLED, 10, share * 1e-6), alone(ZCDPAccountant, NOISE, 1, (1 - share) * 1e-6)
-        assert found.epsilon <= sum(parts) * (1 + 1e-5)
+        parts = (
+            epsilon_of(PLDAccountant, SHUFFLED, 10, share * 1e-6),
+            epsilon_of(ZCDPAccountant, NOISE, 1, (1 - share) * 1e-6),
+        )
+        assert result.epsilon <= sum(parts) * (1 + 1e-5)
     fine = min(
-        alone(PLDAccountant, SHUFFLED, 10, k * 1e-8) + alone(ZCDPAccountant, NOISE, 1, (100 - k) * 1e-8)
+        epsilon_of(PLDAccountant, SHUFFLED, 10, k * 1e-8) + epsilon_of(ZCDPAccountant, NOISE, 1, (100 - k) * 1e-8)
         for k in range(50, 100)
     )
-    assert fine * (1 - 1e-9) <= found.epsilon <= fine * 1.01
+    assert fine * (1 - 1e-9) <= result.epsilon <= fine * 1.01
 
 
 def test_distributions_that_hold_all_events_are_computed_once(monkeypatch):
-    """Parts take as long as the whole, and cannot gain."""
+    """Parts take the same time as the whole, and cannot gain."""
     composed = []
     monkeypatch.setattr(
         _loss, "compose", lambda *args, compose=_loss.compose, **named: composed.append(1) or compose(*args, **named)
@@ -77,35 +82,35 @@ def test_distributions_that_hold_all_events_are_computed_once(monkeypatch):
 
 def test_choices_of_bounded_range_are_apart_from_shuffled_reports():
     choices = CentralRelease("c", 1.0, neighboring="replace", n_choices=100)
-    found = cost_of({SHUFFLED: 10, choices: 10}, "public", 1e-6)
-    together = PLDAccountant().compose(SHUFFLED, 10).compose(choices, 10).get_epsilon(1e-6)
-    parts = alone(PLDAccountant, SHUFFLED, 10, 5e-7) + alone(RDPAccountant, choices, 10, 5e-7)
-    assert found.epsilon <= min(parts, together) * (1 + 1e-9)
+    result = cost_of({SHUFFLED: 10, choices: 10}, "public", 1e-6)
+    one_account = PLDAccountant().compose(SHUFFLED, 10).compose(choices, 10).get_epsilon(1e-6)
+    parts = epsilon_of(PLDAccountant, SHUFFLED, 10, 5e-7) + epsilon_of(RDPAccountant, choices, 10, 5e-7)
+    assert result.epsilon <= min(parts, one_account) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("distance", [1e-30, 1e-20])
 @pytest.mark.parametrize("times", [1, 7, 1000])
 def test_a_distance_is_charged_at_the_epsilon_of_its_own_part(times, distance):
-    """Where the whole costs so much that e^epsilon times the distance is beyond 1."""
+    """The whole costs so much that e^epsilon times the distance is above 1."""
     loud = LocalReports("loud", 5.0, 1000, 100)
     fields = {"neighboring": "replace", "sampling": "none", "distance": distance, "trust": "entity"}
     for event in (ZCDP("z", 0.5, **fields), CentralRelease("c", 1.0, **fields), Gaussian(1.0, **fields)):
-        found = cost_of({loud: 1, event: times}, "server", 1e-6)
-        assert 4000 < found.epsilon < 5000 + 10 * times
+        result = cost_of({loud: 1, event: times}, "server", 1e-6)
+        assert 4000 < result.epsilon < 5000 + 10 * times
         assert math.isinf(RDPAccountant().compose(event, times).compose(ZCDP("r", 1e4, **fields)).get_epsilon(1e-6))
 
 
 def test_a_delta_that_one_release_takes_is_left_to_its_part():
     taken = CentralRelease("c", 0.1, delta=0.9995e-6, neighboring="replace")
-    found = smallest_bound([(SHUFFLED, 1), (NOISE, 1), (taken, 1)], 1e-6)
-    assert found.epsilon < 2
+    result = smallest_bound([(SHUFFLED, 1), (NOISE, 1), (taken, 1)], 1e-6)
+    assert result.epsilon < 2
 
 
 def test_equal_blocks_are_each_counted():
     release = {"neighboring": "replace", "sampling": "none"}
-    tight = alone(PLDAccountant, CentralRelease("c", 1.0, **release), 1000, 1e-6)
-    found = _Repeats(CentralRelease("c", 1.0, distance=1e-30, **release), 1000).epsilon(1e-6)
-    assert tight < found <= 1000
+    tight = epsilon_of(PLDAccountant, CentralRelease("c", 1.0, **release), 1000, 1e-6)
+    result = _Repeats(CentralRelease("c", 1.0, distance=1e-30, **release), 1000).epsilon(1e-6)
+    assert tight < result <= 1000
 
 
 @pytest.mark.parametrize(
@@ -123,12 +128,12 @@ def test_uses_that_an_event_states_are_put_into_blocks_too(event):
     figures = [smallest_bound([(replace(event, count=count), 5000 // count)], 1e-5).epsilon for count in counts]
     assert figures == pytest.approx([figures[0]] * 3, rel=1e-6)
     assert math.isfinite(figures[0])
-    # The control: without blocks the distances of all uses take more than delta.
-    assert alone(RDPAccountant, event, 5000, 1e-5) == math.inf
+    # Control: without blocks the distances of all uses take more than delta.
+    assert epsilon_of(RDPAccountant, event, 5000, 1e-5) == math.inf
 
 
 class Shares:
-    """A part that keeps the shares of delta it was given."""
+    """A part that records the shares of delta that it was given."""
 
     def __init__(self):
         self.given = []
@@ -156,10 +161,10 @@ def test_blocks_share_delta_and_hold_all_uses(n_blocks, monkeypatch):
 
 
 def test_blocks_are_tried_until_more_of_them_cost_more(monkeypatch):
-    asked = []
-    monkeypatch.setattr(_Repeats, "_in_blocks", lambda self, n, delta: asked.append(n) or abs(math.log2(n) - 3.1) + 1)
+    calls = []
+    monkeypatch.setattr(_Repeats, "_in_blocks", lambda self, n, delta: calls.append(n) or abs(math.log2(n) - 3.1) + 1)
     assert _Repeats(CentralRelease("c", 1.0), 10**6).epsilon(1e-6) == pytest.approx(1.1)
-    assert sorted(asked) == [1, 2, 4, 8, 16, 10**6]
+    assert sorted(calls) == [1, 2, 4, 8, 16, 10**6]
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -185,8 +190,8 @@ LEDGERS = st.dictionaries(EVENTS, st.integers(1, 30), min_size=1, max_size=4)
 @given(LEDGERS, EVENTS, st.sampled_from([1e-7, 1e-6, 1e-3]))
 @settings(max_examples=10)
 def test_the_least_of_all_accountants_and_more_events_cost_more(events, further, delta):
-    found = cost_of(events, "public", delta).epsilon
-    assert math.isfinite(found)
+    result = cost_of(events, "public", delta).epsilon
+    assert math.isfinite(result)
     for kind in (PLDAccountant, RDPAccountant, ZCDPAccountant, PureAccountant):
         try:
             accountant = kind()
@@ -194,9 +199,9 @@ def test_the_least_of_all_accountants_and_more_events_cost_more(events, further,
                 accountant.compose(event, times)
         except UnsupportedEventError:
             continue
-        assert found <= accountant.get_epsilon(delta)
-    assert cost_of({**events, further: events.get(further, 0) + 1}, "public", delta).epsilon >= found * (1 - 1e-4)
-    assert cost_of(events, "public", delta / 2).epsilon >= found * (1 - 1e-4)
+        assert result <= accountant.get_epsilon(delta)
+    assert cost_of({**events, further: events.get(further, 0) + 1}, "public", delta).epsilon >= result * (1 - 1e-4)
+    assert cost_of(events, "public", delta / 2).epsilon >= result * (1 - 1e-4)
 
 
 @given(st.lists(st.floats(0, 1e-7), min_size=1, max_size=3), st.floats(1e-6, 1e-3))
@@ -210,10 +215,11 @@ def test_the_deltas_of_parts_stay_within_delta(lost, delta):
         def epsilon(self, delta):
             return float_up(1 / (Fraction(delta) - Fraction(self.stated_delta)))
 
-    left = Fraction(delta) - sum(map(Fraction, lost))
-    found = Fraction(_divided([Part(own) for own in lost], delta).epsilon)
-    assert found * left >= len(lost) ** 2
-    assert found * left <= len(lost) ** 2 * (1 + Fraction(1, 10**9))  # equal shares are among the divisions
+    available = Fraction(delta) - sum(map(Fraction, lost))
+    result = Fraction(_divided([Part(stated) for stated in lost], delta).epsilon)
+    assert result * available >= len(lost) ** 2
+    # Equal shares are among the divisions.
+    assert result * available <= len(lost) ** 2 * (1 + Fraction(1, 10**9))
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What rounding changes in a sum by FFT is below its bound, and the bound is not so large that anything would be."""
+"""Rounding changes a sum by FFT by less than its bound, and the bound is small enough to detect faults."""
 
 import mpmath
 import numpy as np
@@ -10,7 +10,7 @@ from fastfedrec.accounting._transform import convolve_masses, fast_length
 
 
 def binomial(n, p, length):
-    """Exact, modulo `length`, to 40 digits."""
+    """Return the masses modulo `length`, exact to 40 digits."""
     masses = [mpmath.mpf(0)] * length
     with mpmath.workdps(60):
         p, mass = mpmath.mpf(p), mpmath.power(1 - mpmath.mpf(p), n)
@@ -30,14 +30,14 @@ def difference(masses, exact):
 def test_errors_are_below_their_bound(n, p, least):
     length = fast_length(least)
     masses, error = convolve_masses([(np.array([1 - p, p]), n)], length, 0)
-    found = difference(masses, binomial(n, p, length))
-    assert found <= error
-    # Each use adds one error, in the Euclidean norm of a spectrum of such a length.
+    result = difference(masses, binomial(n, p, length))
+    assert result <= error
+    # Each use adds one error, in the Euclidean norm of a spectrum of this length.
     assert error <= 1e-13 * n * length**0.5
 
 
 def test_a_transform_with_larger_errors_is_seen(monkeypatch):
-    """The same comparison, of a transform whose values are off by a hundred times what they may be."""
+    """The comparison fails for a transform with errors of a hundred times the bound."""
     rfft = scipy.fft.rfft
     monkeypatch.setattr(scipy.fft, "rfft", lambda x: rfft(x) * (1 + 1e-12))
     n, length = 5_000, 4096
@@ -47,7 +47,7 @@ def test_a_transform_with_larger_errors_is_seen(monkeypatch):
 
 @pytest.mark.parametrize("length", [2, 30, 1000, 2**17, 3**10, 5**7])
 def test_one_transform_is_within_its_part_of_the_bound(length):
-    """Against the transform in extended precision, value by value, and its inverse in the Euclidean norm."""
+    """The transform is compared with extended precision by value, and its inverse in the Euclidean norm."""
     rng = np.random.default_rng(length)
     if np.finfo(np.longdouble).eps > 1e-18:
         pytest.skip("there is no extended precision here")
@@ -63,9 +63,9 @@ def test_one_transform_is_within_its_part_of_the_bound(length):
 
 def test_powers_of_several_parts_and_a_shift():
     a, b = np.array([0.2, 0.3, 0.5]), np.array([0.9, 0.0, 0.1])
-    wanted = np.convolve(np.convolve(a, a), b)
+    expected_masses = np.convolve(np.convolve(a, a), b)
     masses, error = convolve_masses([(a, 2), (b, 1)], 8, 3)
-    assert np.allclose(masses, np.roll(np.concatenate([wanted, [0.0]]), -3), atol=1e-14)
+    assert np.allclose(masses, np.roll(np.concatenate([expected_masses, [0.0]]), -3), atol=1e-14)
     assert error < 1e-12
     assert masses.min() >= 0
 

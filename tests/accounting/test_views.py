@@ -109,7 +109,9 @@ def test_a_releases_distance_is_the_same_for_a_replacement(sampling):
     for release in table:
         assert seen_event(release, "public").distance == distance
         assert composed_epsilon({release: 3}, "public", 1e-9) < math.inf
-        assert composed_epsilon({release: 3}, "public", 6 * distance) == math.inf  # what it takes at an epsilon of 0
+        assert (
+            composed_epsilon({release: 3}, "public", 6 * distance) == math.inf
+        )  # the share that the distance takes at an epsilon of 0
     for release in (Gaussian(2.0, neighboring="add_remove", sampling="none", distance=distance),
                     ZCDP("m", 0.1, neighboring="add_remove", sampling="none", distance=distance)):  # fmt: skip
         assert seen_event(release, "public").distance == distance
@@ -166,19 +168,19 @@ RELATIONS = ("add_remove", "zero_out", "replace")
 )
 def test_an_events_own_count_costs_what_so_many_events_do(event):
     for view in VIEWS:
-        once, five = (composed_epsilon({event: times}, view, 1e-6) for times in (1, 5))
+        single, five = (composed_epsilon({event: times}, view, 1e-6) for times in (1, 5))
         assert composed_epsilon({replace(event, count=5): 1}, view, 1e-6) == pytest.approx(five, rel=1e-9)
-        assert five > 1.2 * once or math.isinf(once)
+        assert five > 1.2 * single or math.isinf(single)
 
 
 def test_replacing_costs_four_times_the_rho():
-    # The same noise told in two ways: a Gaussian of twice the sensitivity has a quarter of the variance over it.
+    # The same noise in two forms: a Gaussian of twice the sensitivity has a quarter of the variance over it.
     zcdp = ZCDP("z", 1 / 8, neighboring="add_remove", sampling="none")
     gaussian = seen_event(Gaussian(2.0, neighboring="add_remove", sampling="none"), "public")
     assert seen_event(zcdp, "public") == ZCDP("z", 0.5, neighboring="replace", sampling="none")
     assert 1 / (2 * gaussian.noise_multiplier**2) == 0.5
-    kept = ZCDP("z", 1 / 8, neighboring="replace", sampling="none")
-    assert seen_event(kept, "public") == kept
+    stated_zcdp = ZCDP("z", 1 / 8, neighboring="replace", sampling="none")
+    assert seen_event(stated_zcdp, "public") == stated_zcdp
 
 
 def test_replacing_doubles_the_change_of_a_discrete_gaussian():

@@ -1,6 +1,6 @@
-"""What the audit must see beside too little noise: low digits, signs of zero, lengths, types, failures.
+"""Leaks that the audit must detect in addition to small noise: low digits, signs of zero, lengths, types, failures.
 
-Each leak comes with its twin, which must not be called broken: the same outputs, whatever the input.
+Each leak has a twin with the same outputs for any input, which must not be called violated.
 """
 
 import math
@@ -35,7 +35,7 @@ def single(rng, n):
 
 
 def with_bit(numbers, bit, x):
-    """Floats whose bit pattern carries the input in one bit."""
+    """Return floats with a bit pattern that has the input in one bit."""
     kind = np.dtype(f"u{numbers.itemsize}").type
     return ((numbers.view(kind) & ~kind(2**bit)) | kind(x << bit)).view(numbers.dtype)
 
@@ -52,7 +52,7 @@ def fail_on(x, outputs):
     return outputs
 
 
-# Name: outputs of a generator, a number of draws and the input 0 or 1; words of the event.
+# For each name: a function of a generator, a number of draws and the input 0 or 1, and the words of the event.
 LEAKS = {
     "float32 noise cast to int, beyond 2^24": (
         lambda rng, n, x: (np.float32(2**31) * single(rng, n)).astype(np.int64) + x, r"mod 64 ==|odd|even|bit"
@@ -207,7 +207,8 @@ LEAKS = {
 def test_leaks_are_seen_and_twins_are_not_called_broken(name):
     outputs, words = LEAKS[name]
     rng = np.random.default_rng(1)
-    n_draws = N // 8 if "decimal of thousands" in name else N  # milliseconds each, and outputs never overlap
+    # Each draw takes milliseconds, and outputs never overlap, so fewer are enough.
+    n_draws = N // 8 if "decimal of thousands" in name else N
     result = audit(lambda x, n: outputs(rng, n, x), 0, 1, claim=1.0, n=n_draws, alpha=ALPHA)
     assert result.verdict == "violated"
     assert re.search(words, result.event), result.event
@@ -251,7 +252,7 @@ def test_what_always_fails_is_a_mistake_and_no_release():
 
 
 class Measurement:
-    """What an OpenDP measurement is to its caller."""
+    """An OpenDP measurement, as its caller sees it."""
 
     input_domain = input_metric = "any"
 
@@ -274,7 +275,7 @@ def laplace(rng, scale):
 
 
 class GaussianNoise:
-    """What a mechanism of diffprivlib is to its caller."""
+    """A mechanism of diffprivlib, as its caller sees it."""
 
     def __init__(self, function):
         self.randomise = function
@@ -360,7 +361,8 @@ def test_extreme_claims_have_an_answer(claim, delta):
         result = audit(mechanism, 0, 1, claim, 400, ALPHA, delta=delta)
         assert result.lower_bound >= 0
         assert result.verdict == ("violated" if result.lower_bound > result.claim else "consistent")
-    zero = audit(RoundedGaussian(8), 0, 8, 0.0, 20_000, ALPHA, delta=0.1)  # their total variation distance is 0.38
+    # The total-variation distance of the two outputs is 0.38.
+    zero = audit(RoundedGaussian(8), 0, 8, 0.0, 20_000, ALPHA, delta=0.1)
     assert (zero.verdict, zero.measure) == ("violated", "mu")
     assert audit(RoundedGaussian(8), 0, 8, 0.0, 20_000, ALPHA, delta=0.39).verdict == "consistent"
 

@@ -1,4 +1,4 @@
-"""The audit: exact on channels, honest on null data, and not to be fooled by any broken fixture."""
+"""The audit is exact for channels, consistent for equal inputs, and detects every broken fixture."""
 
 import json
 import math
@@ -31,7 +31,7 @@ NAIVE_BOUNDS = {"ratio": naive.ratio_bound, "one bit": naive.one_bit_bound, "gau
 
 @st.composite
 def channels(draw):
-    """Up to 4 inputs and 5 outputs; any count may be 0."""
+    """Return channels with up to 4 inputs and 5 outputs; any count may be 0."""
     n_outputs = draw(st.integers(1, 5))
     rows = draw(counts_of(n_outputs))
     return Channel(rows, inputs=range(len(rows)), outputs=range(n_outputs))
@@ -47,7 +47,7 @@ any_draws = given(
 
 
 def sampled(mechanism):
-    """A mechanism of the package as a callable, so that its sampler is audited and not its table."""
+    """Return a mechanism of the package as a callable, so that its sampler is audited and not its table."""
     return lambda x, n: mechanism.privatize(np.full(n, x))
 
 
@@ -57,13 +57,13 @@ def sampled(mechanism):
 @given(channel=channels(), delta=st.sampled_from([0.0, 0.001, 0.3, 0.999]), data=st.data())
 def test_exact_epsilon_equals_the_best_of_all_events(channel, delta, data):
     x0, x1 = (data.draw(st.integers(0, len(channel.inputs) - 1)) for _ in range(2))
-    found = audit(channel, x0, x1, claim=1.0, delta=delta)
+    result = audit(channel, x0, x1, claim=1.0, delta=delta)
     ratio = naive.likelihood_ratio(channel.counts[x0], channel.counts[x1], delta)
     worst = max(naive.likelihood_ratio(p, q, delta) for p in channel.counts for q in channel.counts)
-    for value, expected in ((found.lower_bound, ratio), (found.overall, worst)):
+    for value, expected in ((result.lower_bound, ratio), (result.overall, worst)):
         assert value == (math.inf if expected == math.inf else pytest.approx(math.log(expected), rel=1e-12, abs=1e-15))
-    assert found.verdict == ("consistent" if worst < math.e else "violated")
-    assert (found.method, found.draws, found.alpha) == ("exact", 0, 0.0)
+    assert result.verdict == ("consistent" if worst < math.e else "violated")
+    assert (result.method, result.draws, result.alpha) == ("exact", 0, 0.0)
 
 
 @any_draws
@@ -72,16 +72,16 @@ def test_exact_epsilon_equals_the_best_of_all_events(channel, delta, data):
 def test_bounds_equal_naive_twin(method, n, shares, alpha, delta):
     likely, unlikely = (round(share * n) for share in shares)
     expected = NAIVE_BOUNDS[method](likely, unlikely, n, alpha, delta)
-    found = float(module._BOUNDS[method](likely, unlikely, n, alpha, delta))
-    assert found == pytest.approx(expected, rel=1e-7, abs=1e-9)
+    result = float(module._BOUNDS[method](likely, unlikely, n, alpha, delta))
+    assert result == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
 @pytest.mark.parametrize("n", [1, 7, 1000])
 def test_limits_of_a_share_equal_scipys(n):
     counts = np.unique(np.linspace(0, n, 9).astype(int))
     expected = [stats.binomtest(int(k), n).proportion_ci(0.95, method="exact") for k in counts]
-    found = np.column_stack([lower_limit(counts, n, 0.025), upper_limit(counts, n, 0.025)])
-    np.testing.assert_allclose(found, [(limits.low, limits.high) for limits in expected], rtol=1e-6, atol=1e-12)
+    result = np.column_stack([lower_limit(counts, n, 0.025), upper_limit(counts, n, 0.025)])
+    np.testing.assert_allclose(result, [(limits.low, limits.high) for limits in expected], rtol=1e-6, atol=1e-12)
 
 
 @given(st.lists(st.floats(), max_size=20))
@@ -92,7 +92,7 @@ def test_lowest_bit_equals_naive_twin(values):
 
 
 def raw_outputs(kind, rng, shift, n):
-    """Outputs as a mechanism returns them."""
+    """Return outputs as a mechanism returns them."""
     y = rng.normal(shift, 1, size=(n, 3 if kind == "rows" else 1))
     match kind:
         case "integer" | "rows":
@@ -143,9 +143,12 @@ def test_events_hold_as_often_as_they_were_counted(kind, seed):
                 event = batch.make(i)
                 held = [event.holds(y[len(y) - batch.n :]).sum() for y in outputs]
                 assert held == [counts[i] for counts in batch.counts], event.words
-                alone = [event.holds(outputs[1][k : k + 1])[0] for k in range(5)]  # whatever else was drawn
-                if "difference of the means" not in event.words:  # a product, whose last digit may go with the batch
-                    assert alone == event.holds(outputs[1])[:5].tolist(), event.words
+                single_results = [
+                    event.holds(outputs[1][k : k + 1])[0] for k in range(5)
+                ]  # independent of the other draws
+                # The last digit of a product may depend on the batch.
+                if "difference of the means" not in event.words:
+                    assert single_results == event.holds(outputs[1])[:5].tolist(), event.words
                 n_events += 1
     assert n_events > 1
 
@@ -160,13 +163,14 @@ def test_no_bound_exceeds_its_ceiling(method, n, shares, alpha, delta):
 
 @given(st.lists(st.integers(-(2**100), 2**100) | st.integers(-3, 3), min_size=2, max_size=40))
 def test_integers_of_any_size_lose_nothing(values):
-    (found, _) = read_outputs([values, values], len(values))
-    rows = np.concatenate([part.astype(object) for part in found.parts], axis=1).tolist()
-    if found.keys is None:
+    (result, _) = read_outputs([values, values], len(values))
+    rows = np.concatenate([part.astype(object) for part in result.parts], axis=1).tolist()
+    if result.keys is None:
         assert rows == [[value] for value in values]
     else:
-        assert len(set(found.keys.tolist())) == len(set(values))
-        seen = values[: len(values) // 2]  # what the columns were laid out for
+        assert len(set(result.keys.tolist())) == len(set(values))
+        # These draws decide the columns.
+        seen = values[: len(values) // 2]
         assert len(set(map(tuple, rows[: len(seen)]))) == len(set(seen))
 
 
@@ -307,7 +311,7 @@ SOUND = [name for name, entry in CASES.items() if entry.is_sound]
 
 
 def fixtures():
-    """Name, mechanism (from a generator), inputs, claim, delta, words of the event."""
+    """Return names, mechanisms (from a generator), inputs, claims, deltas and words of the events."""
     nan_row = np.array([np.nan, 0.0, 0.0])
     return {
         "float Laplace": (broken.float_laplace, (0.0, 1.0), 1.0, 0.0, r"not a multiple of 2^-53"),
@@ -374,7 +378,8 @@ def test_gaussian_claims():
     def normal(x, n):
         return np.tile(x, (n, 1)) + np.round(rng.standard_normal((n, len(x))) * 1024) / 1024
 
-    inputs = np.zeros(4), np.full(4, 0.5)  # at distance 1
+    # The inputs are at distance 1.
+    inputs = np.zeros(4), np.full(4, 0.5)
     result = audit(normal, *inputs, 1.0, 60_000, ALPHA, measure="mu")
     assert (result.method, result.verdict) == ("gaussian", "consistent")
     assert result.lower_bound > 0.9
@@ -384,12 +389,13 @@ def test_gaussian_claims():
 def test_mechanisms_with_many_outputs_at_once():
     rng = np.random.default_rng(5)
 
-    def unary(x, n):  # one bit for each of 10 values, the own one set half of the time
+    # Each of 10 values has one bit, and the true one is set half of the time.
+    def unary(x, n):
         bits = rng.random((n, 10)) < 1 / (1 + math.e)
         bits[:, x] = rng.random(n) < 0.5
         return bits
 
-    # The event needs the two bits together; either alone bounds much less.
+    # The event needs both bits; a single bit bounds much less.
     result = audit(unary, 2, 7, 1.0, 200_000, ALPHA)
     assert 0.9 < result.lower_bound <= 1.0
     assert audit(unary, 2, 7, 0.9, 200_000, ALPHA).verdict == "violated"
@@ -404,7 +410,8 @@ def test_binary_response_is_bounded_at_the_draws_of_the_design_page(epsilon, n):
     mechanism = sampled(BinaryResponse(epsilon))
     bounds = np.array([audit(mechanism, -1.0, 1.0, epsilon, n).lower_bound for _ in range(100)])
     good = int((bounds >= 0.95 * epsilon).sum())
-    assert stats.binom.cdf(good, 100, 0.9) > ALPHA  # the page's 95% power, with room for the half that chooses
+    # The page states 95% power; the margin is for the half that chooses.
+    assert stats.binom.cdf(good, 100, 0.9) > ALPHA
     assert stats.binom.sf(int((bounds > epsilon).sum()) - 1, 100, 0.05) > ALPHA
 
 
@@ -422,7 +429,8 @@ def test_five_percent_too_much_is_rejected_at_the_draws_of_the_design_page():
     assert stats.binom.sf(rejected[1.0] - 1, 200, 0.05) > ALPHA
 
 
-N_AUDITS = 300  # 37 alarms are too many at 0.05; at 0.25 there are fewer with a chance of 2e-8
+# At alpha 0.05 37 alarms are too many; at 0.25 fewer have a probability of 2e-8.
+N_AUDITS = 300
 
 
 NULL = {
@@ -450,7 +458,7 @@ def test_false_alarms_stay_within_alpha(name):
 
 @pytest.mark.slow
 def test_an_auditor_with_too_many_false_alarms_is_seen():
-    # Negative control: the same auditor at alpha 0.25 must not pass for one at 0.05.
+    # Negative control: the same auditor at alpha 0.25 must fail the test for 0.05.
     mechanism = broken.response(np.random.default_rng(8), broken.keep_probability(1.0))
     alarms = sum(audit(mechanism, 0, 1, 1.0, 1000, 0.25).verdict == "violated" for _ in range(N_AUDITS))
     assert stats.binom.sf(alarms - 1, N_AUDITS, 0.25) > ALPHA
