@@ -206,7 +206,7 @@ def test_calibration_reaches_the_target_popularity(preset):
         (
             {"n_items": 30},
             ValueError,
-            "n_items must be at least 31 for preset 'movielens-1m', got 30: every user holds",
+            "n_items must be at least 31 for preset 'movielens-1m', got 30; every user has",
         ),
         ({"n_items": 92, "preset": "movielens-20m"}, ValueError, "n_items must be at least 93 .*at least 60 items"),
         ({"n_items": 2**31}, ValueError, "n_items must be at most"),

@@ -166,7 +166,7 @@ def test_without_users_or_items_the_preset_states_them():
     assert generate_implicit(key=Key.from_seed(1), n_users=50, preset="check-ins").shape == (50, 1000)
     assert generate_implicit(key=Key.from_seed(1), n_items=50, preset="check-ins").shape == (14_066, 50)
     assert generate_implicit(key=Key.from_seed(1), users=range(3)).shape == (3, 3706)
-    with pytest.raises(ValueError, match="n_items must be at least 8 for preset 'check-ins', got 7: every user holds"):
+    with pytest.raises(ValueError, match="n_items must be at least 8 for preset 'check-ins', got 7; every user has"):
         generate_implicit(key=Key.from_seed(1), n_items=7, preset="check-ins")
     with pytest.raises(ValueError, match=r"users must be a non-empty range with step 1 within range\(0, 14066\)"):
         generate_implicit(key=Key.from_seed(1), users=range(14_067), preset="check-ins")
