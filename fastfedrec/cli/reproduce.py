@@ -124,8 +124,8 @@ def add_reproduce(add: Callable[..., argparse.ArgumentParser]) -> None:
         help="as downloaded: MovieLens 20M for fmf-ldp, 1M or 20M for dp-als, 1M for private-recommender (without it "
         "data are generated), 100K or 1M for all other systems; for privrec MovieLens 1M, or frappe.csv (table 3, "
         "figures 5 and 7; table 6 and figures 2 and 3 take either), or 100K (table stage1; without it sequences are "
-        "generated; tables 6 and attacks generate data without it; gap: any); for private-prototypes MovieLens 1M, or a "
-        "folder of eICU (figure 2)",
+        "generated; tables 6 and attacks generate data without it; gap: any); for private-prototypes MovieLens 1M, or "
+        "a folder of eICU (figure 2)",
     )
     command.add_argument("--quick", action="store_true", help="one seed or split, fewer users or epsilons")
     command.add_argument(

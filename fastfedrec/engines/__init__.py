@@ -1,6 +1,6 @@
-"""Engines decide where a system's rounds run, and nothing else.
+"""Engines decide where a system's rounds run.
 
-The contract that they keep, and the engine of this process, are in `rounds`.
+Their interface, and the engine of the local process, are in `rounds`.
 """
 
 from fastfedrec.engines.dask import DaskEngine

@@ -1,4 +1,4 @@
-"""The Dask engine: shards on the workers of a cluster that the caller brings."""
+"""The Dask engine: shards on the workers of the caller's cluster."""
 
 import copy
 import time
@@ -22,26 +22,28 @@ if TYPE_CHECKING:
 
 __all__ = ["DaskEngine"]
 
-_PAUSE = 1.0  # seconds between two looks at the cluster
-_TASKS = ("_hold-", "_hear-", "_join-", "_answer-")  # begin the names of the tasks of a run
+# Seconds between two checks of the cluster.
+_POLL_INTERVAL = 1.0
+# Prefixes of the names of a run's tasks, which Dask derives from the functions' names.
+_TASK_PREFIXES = ("_hold-", "_run_round-", "_join-", "_answer-")
 
 
 class DaskEngine(Engine):
     """Runs a system's rounds on a Dask cluster (needs the extra "dask").
 
-    Each shard is one task a round, and answers with integers where the system sends integers, so that the model is the
-    same to the bit as on one machine.  What a lost worker held is computed again, by another one.
+    Each shard is one task in each round.  Where the system sends integers, the tasks return integers, so the model is
+    bit-identical to a fit on one machine.  If a worker is lost, another worker computes its tasks again.
 
     Parameters
     ----------
     client : distributed.Client
-        Connected to a cluster, which stays the caller's: nothing is started or stopped.
+        Client of a running cluster; the engine does not start or stop it.
     n_shards : int or None
-        Into how many shards the users are split; None takes one for each worker there is.  More than there are workers
-        shares work more evenly, and costs a message each.
+        Number of shards of the users; None means the number of workers.  More shards than workers balance the load
+        better, at the cost of one message for each shard.
     worker_timeout : float
-        Seconds for which no worker may be at work on a run that is not done, as when all of them are lost and none
-        comes back, before it ends with an error.
+        Seconds, above 0, without a worker that runs a task of an unfinished run, for example after all workers are
+        lost.  The run then ends with an error.
 
     Attributes
     ----------
@@ -51,24 +53,24 @@ class DaskEngine(Engine):
     Raises
     ------
     TypeError
-        `client` is no Dask client.
+        `client` is not a Dask client.
     ValueError
-        It is asynchronous, or has no worker.
+        `client` is asynchronous, or has no worker.
 
     See Also
     --------
-    fastfedrec.rounds.engine.Engine.run : Raises RuntimeError where no worker was at work for `worker_timeout` seconds,
-        or where the run's tasks were cancelled.
+    fastfedrec.rounds.engine.Engine.run : Raises RuntimeError if no worker ran a task for `worker_timeout` seconds, or
+        if the run's tasks were cancelled.
 
     Notes
     -----
-    Interactions in memory are sent to the workers through the scheduler, which keeps them, once.  Larger data belong on
-    a disk that the workers see at the same path (`fastfedrec.data.store`): then a shard travels as a path and
-    two numbers, and each worker reads its own part.
+    Interactions in memory are sent once to the workers through the scheduler, which keeps a copy.  Larger data belong
+    on a disk with the same path on all workers (`fastfedrec.data.store`): then a shard is sent as a path and two
+    numbers, and each worker reads its part.
 
     The key is sent to the workers, so it must come from a seed: a run on a cluster is a simulation of a deployment, and
-    its ledger says so.  Where a system's devices remember something between rounds (FedRec), that is sent to them and
-    back with each round.
+    its ledger states this.  If a system's devices keep state between rounds (FedRec), each round sends it to the
+    workers and back.
 
     Examples
     --------
@@ -90,7 +92,7 @@ class DaskEngine(Engine):
         except ImportError as error:
             raise ImportError("DaskEngine needs Dask; install it: pip install 'fastfedrec[dask]'") from error
         if not isinstance(client, Client):
-            raise TypeError(f"client must be a distributed.Client, got {type(client).__name__}")
+            raise TypeError(f"client must be a distributed.Client, got {type(client).__name__}; make one")
         if client.asynchronous:
             raise ValueError(
                 "`client` must be synchronous, got one with asynchronous=True; make it without that, outside "
@@ -109,63 +111,64 @@ class DaskEngine(Engine):
             raise ValueError(
                 "key must be Key.from_seed(...) with DaskEngine: an entropy key never leaves its process; got one"
             )
-        # As many on each worker, which Dask alone does not see to.
+        # Shards are assigned to workers evenly, which Dask does not guarantee.
         workers = self._workers()
-        home = {name: workers[place % len(workers)] for place, name in enumerate(shards)} if workers else {}
+        home = {name: workers[i % len(workers)] for i, name in enumerate(shards)} if workers else {}
         handles = {
             name: self.client.submit(_hold, shard, workers=home.get(name), allow_other_workers=name in home, pure=False)
             for name, shard in shards.items()
         }
         try:
-            while late := self._wait(handles.values(), while_there=home.values()):
-                there = self._workers()
+            while unfinished := self._wait(handles.values(), required_workers=home.values()):
+                workers = self._workers()
                 for name in [
-                    name for name, future in handles.items() if future in late and home.get(name) not in there
+                    name for name, future in handles.items() if future in unfinished and home.get(name) not in workers
                 ]:
                     handles[name].release()
                     handles[name] = self.client.submit(_hold, shards[name], pure=False)
                     home.pop(name, None)
-            # From here on anywhere: what a lost worker held would wait for it for ever if all others are lost as well.
+            # Lift the restrictions to workers: a lost worker's task with a restriction could wait for it forever.
             free: dict[Any, list[str]] = {future.key: [] for future in handles.values()}
             self.client.sync(self.client.scheduler.set_restrictions, worker=free)  # type: ignore[union-attr]
             yield handles
         except CancelledError as error:
             raise RuntimeError(
-                "the tasks of this run were cancelled, as client.restart() and client.cancel() do, by this client or "
-                f"another one of the cluster ({error}); start the run anew"
+                "the tasks of this run were cancelled by this client or another client of the cluster, for example by "
+                f"client.restart() or client.cancel() ({error}); start the run again"
             ) from error
         finally:
-            for future in handles.values():  # not cancel: the scheduler closes on a client that cancels what was lost
+            # Not `cancel`: the scheduler closes the connection of a client that cancels a lost task.
+            for future in handles.values():
                 future.release()
 
     def _workers(self) -> list[str]:
-        """Addresses of those that are there."""
+        """Return the addresses of the connected workers."""
         return list(self.client.scheduler_info(n_workers=-1)["workers"])
 
-    def _wait(self, futures: Iterable["Future[Any]"], while_there: Collection[str] = ()) -> set["Future[Any]"]:
-        """Wait until these are done, or until one of some workers is gone; which are not done."""
+    def _wait(self, futures: Iterable["Future[Any]"], required_workers: Collection[str] = ()) -> set["Future[Any]"]:
+        """Wait until all futures are done or a required worker is lost, and return the unfinished futures."""
         from distributed import wait
 
         waiting, idle_since = set(futures), time.monotonic()
         while True:
             with suppress(TimeoutError), self.client.as_current():
-                wait(waiting, timeout=_PAUSE)
+                wait(waiting, timeout=_POLL_INTERVAL)
                 return set()
             waiting = {future for future in waiting if not future.done()}
-            if not set(while_there) <= set(self._workers()):
+            if not set(required_workers) <= set(self._workers()):
                 return waiting
-            ours = (key for keys in self.client.processing().values() for key in keys)
-            if any(str(key).startswith(_TASKS) for key in ours):
+            running = (key for keys in self.client.processing().values() for key in keys)
+            if any(str(key).startswith(_TASK_PREFIXES) for key in running):
                 idle_since = time.monotonic()
             elif time.monotonic() - idle_since > self.worker_timeout:
                 raise RuntimeError(
-                    f"no worker has worked on this run for worker_timeout={self.worker_timeout:g} seconds "
-                    f"({len(self._workers())} are there), so it ends; see the workers' logs, and start it anew"
+                    f"no worker ran a task of this run for worker_timeout={self.worker_timeout:g} seconds "
+                    f"({len(self._workers())} workers are connected); see the workers' logs, and start the run again"
                 )
 
     def _collect(self, receiver: RoundReceiver, handles: Mapping[str, "Future[Any]"], key: Key, n_threads: int) -> None:
-        # Whole numbers add up to the same sum in any order, so workers check and add them, two and two.  Floats are
-        # added here, in the order of shards, as in one process; and what devices remember comes here in any case.
+        # A sum of integers does not depend on the order, so workers check and add them in pairs.  Floats are added
+        # here, in the order of shards, as in one process.  The state of devices returns here in any case.
         system = receiver.system
         has_floats = any(np.dtype(rule.dtype).kind not in "biu" for rule in system.rules(receiver.state, 1).values())
         if has_floats or type(system).take_devices is not FederatedSystem.take_devices:
@@ -174,10 +177,11 @@ class DaskEngine(Engine):
         bare, state, round_number = _without_results(system), receiver.state, receiver.round
         level = [
             self.client.submit(
-                _hear, bare, state, shard, key, round_number, name, receiver.expected[name], n_threads, pure=False
+                _run_round, bare, state, shard, key, round_number, name, receiver.expected[name], n_threads, pure=False
             )
             for name, shard in handles.items()
         ]
+        # A binary tree of sums: each level adds neighbouring pairs.
         while len(level) > 1:
             pairs = zip(level[::2], level[1::2], strict=False)
             joined = [self.client.submit(_join, bare, a, b, pure=False) for a, b in pairs]
@@ -203,19 +207,19 @@ class DaskEngine(Engine):
 
 
 def _hold(shard: Interactions) -> Interactions:
-    # A task of its own, so that a shard whose worker is lost is made again.
+    # A separate task, so that Dask computes the shard again if its worker is lost.
     return shard
 
 
 def _without_results(system: FederatedSystem) -> FederatedSystem:
-    """A copy to send: what fitting has left on a model (names that end in _) is not needed to answer."""
+    """Return a copy without fitted attributes (names that end in _) and device state, which a round does not need."""
     bare = copy.copy(system)
     bare.__dict__ = {name: value for name, value in vars(system).items() if not name.endswith("_")}
     bare.forget_devices()
     return bare
 
 
-def _hear(
+def _run_round(
     system: FederatedSystem,
     state: Any,
     shard: Interactions,
@@ -225,14 +229,14 @@ def _hear(
     n_clients: int,
     n_threads: int,
 ) -> Heard:
-    """One shard's round, on a worker, looked at as if it came from a stranger."""
+    """Run a shard's round on a worker, and check its message like untrusted input."""
     receiver = RoundReceiver(system, state, round_number, {name: n_clients})
     receiver.receive(_answer(system, None, state, shard, key, round_number, name, n_threads)[0])
     return receiver.heard()
 
 
 def _join(system: FederatedSystem, a: Heard, b: Heard) -> Heard:
-    """What came of two sets of shards, on a worker."""
+    """Merge the results of two sets of shards on a worker."""
     return Heard(system.merge(a.total, b.total), a.rejections + b.rejections, a.answered | b.answered)
 
 
@@ -246,9 +250,10 @@ def _answer(
     name: str,
     n_threads: int,
 ) -> tuple[Update, Any]:
-    """One shard's round, on a worker; its devices' memory comes and goes with it."""
+    """Run a shard's round on a worker, and return its message and the new state of its devices."""
     from distributed import get_worker
 
+    # Dask may run several tasks on one worker at a time, so a task uses the worker's threads at most.
     n_threads = min(n_threads or get_worker().state.nthreads, get_worker().state.nthreads)
     system.put_devices(name, devices)
     with memory_share(get_worker().memory_manager.memory_limit):

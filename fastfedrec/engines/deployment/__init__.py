@@ -1,7 +1,7 @@
-"""What each system's parties do at the ends of a run that is spread over nodes, and what a node remembers.
+"""Server and node sides of each system in a run that is distributed over nodes, and a node's persistent memory.
 
-`deployment` is what all systems have in common, `own_server` and `fit_as_server` are the two kinds, and `deployment_of`
-finds a system's.  How messages travel is in `engines.flower`; the rounds themselves are the systems' own, in `systems`.
+`deployment` is the common interface, `own_server` and `fit_as_server` are its two kinds, and `deployment_of` finds the
+deployment of a system.  The messages are in `engines.flower`, and the rounds are in `systems`.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""Which systems run where the data stay on nodes, and how."""
+"""Systems that run with data on nodes, and their deployments."""
 
 from fastfedrec.engines.deployment.fit_as_server import TERMS, FitDeployment
 from fastfedrec.engines.deployment.own_server import FMFDeployment, OwnDeployment, PrototypesDeployment
@@ -17,12 +17,12 @@ _KINDS: dict[type, type] = {
 
 
 def deployment_of(system: FederatedSystem | Recommender) -> FitDeployment | OwnDeployment:
-    """Both ends of a system, or a TypeError where it has none."""
+    """Return the deployment of a system; raise TypeError if it has none."""
     for kind, deployment in _KINDS.items():
         if isinstance(system, kind):
             return deployment(system)
     known = ", ".join(kind.__name__ for kind in _KINDS)
     raise TypeError(
-        f"system must be one of {known}, got {type(system).__name__}: it has no rounds, and its fit looks at "
-        "everybody's data in one place"
+        f"system must be one of {known}, got {type(system).__name__}, which has no rounds and needs all data in one "
+        "place; fit it without Flower"
     )

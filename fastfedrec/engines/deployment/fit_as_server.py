@@ -1,8 +1,7 @@
-"""Systems whose own `fit` is their server: it runs on an engine that asks nodes, with nobody's data beside it.
+"""Systems with `fit` as their server: `fit` runs without data, on an engine that gets the messages from nodes.
 
-`fit` names the rounds and does everything between them, so nothing of a system is written down a second time.  It must
-then do without looking at data; where a parameter makes it look, the system is refused.  A node knows its rounds from
-the same plan that `fit` goes by, and never from the server.
+`fit` defines the rounds and all steps between them, so a deployment repeats no code of a system.  Parameters for which
+`fit` needs data are refused.  A node derives its rounds from the same plan as `fit`, and never from the server.
 """
 
 import copy
@@ -34,75 +33,71 @@ from fastfedrec.systems.subspace.model import DPSubspace
 
 __all__ = ["TERMS", "FitDeployment"]
 
-_MOST_USERS = 2**25  # of whom a node makes arrays: no server is to make it run out of memory
-_ROW_BITS = 32  # of a global id that a node makes; the others are the node's
+# Maximum number of users for which a node allocates arrays, so that no server can exhaust its memory.
+_MAX_USERS = 2**25
+# Lower bits of a global user id, which number a node's users; the upper bits are a hash of the node's name.
+_ROW_BITS = 32
 
 
-def _nothing(model: Any) -> str | None:
+# Functions that return the reason why a model's `fit` needs data, or None.
+
+
+def _no_objection(model: Any) -> str | None:
     return None
 
 
 def _objection_to_ratings(model: LaplaceRRSVD) -> str | None:
     if model.max_ratings is None and not model.hide_items:
-        return "max_ratings must be given: else the ledger's figure is that of the user with most, whom nobody may see"
+        return "max_ratings must be given: its default is the maximum over users, which no party may see"
     return None
 
 
 def _objection_to_privrec(model: PrivRec) -> str | None:
-    for name, why in (("features", "their values are"), ("popularity_epsilon", "the items are")):
+    for name, counted in (("features", "their values"), ("popularity_epsilon", "the items")):
         if getattr(model, name) is not None:
-            return f"{name} must be None: {why} counted by fit where all data are"
+            return f"{name} must be None: fit counts {counted} in all data"
     if model.stage1 != "none":
-        return "stage1 must be 'none': its sequences are looked at by fit where all data are"
+        return "stage1 must be 'none': fit reads its sequences in all data"
     return None
 
 
 def _objection_to_fedrec(model: FedRec) -> str | None:
     if model.max_items is not None:
-        return "max_items must be None, and divisor given: raters are counted by fit where all data are"
+        return "max_items must be None, and divisor given: fit counts raters in all data"
     if getattr(model, "fill_by", "uniform") != "uniform":
-        return "fill_by must be 'uniform': raters are counted by fit where all data are"
+        return "fill_by must be 'uniform': fit counts raters in all data"
     return None
 
 
 def _objection_to_fedgnn(model: FedGNN) -> str | None:
     if model.variant != "guaranteed":
-        return "variant must be 'guaranteed': a third party, and what users send, are simulated where all data are"
+        return "variant must be 'guaranteed': other variants simulate a third party and users on all data"
     return None
 
 
 def _objection_to_choice(model: PrivateRecommender) -> str | None:
     if model.trust != "central":
-        return "trust must be 'central': deploy the system that advise names, which says who carries its reports"
+        return "trust must be 'central': for other trust models, deploy the system that advise names"
     return None
 
 
 @dataclass(frozen=True)
 class Terms:
-    """On what terms a system runs where its data are on nodes.
+    """Conditions under which a system runs with data on nodes."""
 
-    Parameters
-    ----------
-    objection : callable
-        Why a model with these parameters does not run there; None where it does.
-    only_simulated : str or None
-        Why nodes may not have keys of their own, where they may not.
-    names_users : bool
-        Whether the server tells users apart by their global ids.
-    has_devices : bool
-        Whether devices remember something between rounds, which a node then keeps in its folder.
-    keeps_users : bool
-        Whether what the server has of each user is made of the user's reports alone, and so part of its model.
-    """
-
-    objection: Callable[[Any], str | None] = _nothing
+    # Returns the reason why a model with these parameters cannot run, or None.
+    objection: Callable[[Any], str | None] = _no_objection
+    # Reason why nodes cannot have keys of their own, or None.
     only_simulated: str | None = None
+    # Whether the server distinguishes users by their global ids.
     names_users: bool = False
+    # Whether devices keep state between rounds, which a node stores in its folder.
     has_devices: bool = False
+    # Whether the server's user-side rows are computed from reports only, and so remain in its model.
     keeps_users: bool = False
 
 
-#: Each system that runs so.  Whoever draws the noise is the same as in one process: the server, or every user.
+#: Systems and their conditions.  The same party draws the noise as in one process: the server, or each user.
 TERMS: dict[type, Terms] = {
     PrivateRecommender: Terms(_objection_to_choice),
     DPGram: Terms(),
@@ -111,21 +106,21 @@ TERMS: dict[type, Terms] = {
     DPFMF: Terms(),
     LaplaceRRSVD: Terms(_objection_to_ratings, names_users=True, keeps_users=True),
     ShuffledSketchGram: Terms(
-        only_simulated="its reports are made for a shuffler, and there is none between these nodes and the server"
+        only_simulated="its reports need a shuffler, and there is none between these nodes and the server"
     ),
     PrivRec: Terms(
         _objection_to_privrec,
-        only_simulated="its guarantee rests on a secret cohort, and every node is told the whole cohort",
+        only_simulated="its guarantee needs a secret cohort, but every node receives the whole cohort",
         names_users=True,
     ),
     FedGNN: Terms(
         _objection_to_fedgnn,
-        only_simulated="its guarantee rests on a secret cohort, and every node is told the whole cohort",
+        only_simulated="its guarantee needs a secret cohort, but every node receives the whole cohort",
         names_users=True,
     ),
     FedRec: Terms(
         _objection_to_fedrec,
-        only_simulated="a node adds up what each of its users would send to the server, or to another user, alone",
+        only_simulated="a node adds up messages that each user would send separately to the server or to another user",
         names_users=True,
         has_devices=True,
     ),
@@ -133,7 +128,7 @@ TERMS: dict[type, Terms] = {
 
 
 class FitDeployment(Deployment):
-    """Any system of `TERMS`."""
+    """Deployment of a system in `TERMS`."""
 
     def __init__(self, model: Any):
         super().__init__(model)
@@ -142,16 +137,17 @@ class FitDeployment(Deployment):
         objection = self.terms.objection(model)
         if objection is not None:
             raise ValueError(f"{type(model).__name__}'s data stay on nodes, so {objection}")
+        # The last planned phases, with the numbers of users and items that they depend on.
         self._planned: tuple[tuple[int, int], list[Phase]] | None = None
 
     def check_keys(self, is_simulation: bool) -> None:
         if not is_simulation and self.terms.only_simulated is not None:
             raise ValueError(
-                f"seed must be given with {type(self.model).__name__}, which runs on Flower as a simulation only: "
+                f"seed must be given with {type(self.model).__name__}, which runs on Flower only as a simulation: "
                 + self.terms.only_simulated
             )
 
-    # ---- a node's end -------------------------------------------------------------------------------------------
+    # ---- node -------------------------------------------------------------------------------------------------------
 
     def prepare(self, data: Interactions) -> Interactions:
         return self.model._as_fitted(data)
@@ -159,30 +155,30 @@ class FitDeployment(Deployment):
     def name_users(self, shard: Interactions, sender: str) -> Interactions:
         if not self.names_users:
             return shard
-        own = int.from_bytes(hashlib.blake2b(sender.encode(), digest_size=4).digest()) << _ROW_BITS
-        return shard._replace(global_user_ids=np.uint64(own) + np.arange(shard.n_users, dtype=np.uint64))
+        prefix = int.from_bytes(hashlib.blake2b(sender.encode(), digest_size=4).digest()) << _ROW_BITS
+        return shard._replace(global_user_ids=np.uint64(prefix) + np.arange(shard.n_users, dtype=np.uint64))
 
     def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
-        most = min(_MOST_USERS, getattr(self.model, "_max_users", _MOST_USERS))
-        if n_users > most:
-            raise ValueError(f"n_users must be at most {most}, got {n_users}")
-        asked = n_users, len(item_ids)
-        if self._planned is None or self._planned[0] != asked:
+        max_users = min(_MAX_USERS, getattr(self.model, "_max_users", _MAX_USERS))
+        if n_users > max_users:
+            raise ValueError(f"n_users must be at most {max_users}, got {n_users}")
+        sizes = n_users, len(item_ids)
+        if self._planned is None or self._planned[0] != sizes:
             model = copy.copy(self.model)
             model._check_parameters()
-            # A node draws nothing by the server's key, which it does not have.
+            # A node does not have the server's key and makes no draws with it, so a placeholder key suffices.
             phases_of = getattr(model, "_all_phases", model._plan)
-            self._planned = asked, phases_of(RemoteUsers.numbered(n_users, item_ids), Key.from_seed(0))
+            self._planned = sizes, phases_of(RemoteUsers.numbered(n_users, item_ids), Key.from_seed(0))
         phases = self._planned[1]
         if type(phase) is not int or phase not in range(len(phases)):
-            raise ValueError(f"phase must be one of the {len(phases)} that this system has, counted from 0")
+            raise ValueError(f"phase must be from 0 to {len(phases) - 1}, got {str(phase)[:50]}")
         return NodeRounds(*phases[phase], n_before=sum(before.n_rounds for before in phases[:phase]))
 
     def objection(self, rounds: NodeRounds, state: Any, shard: Interactions, sender: str) -> str | None:
-        for name, own in vars(rounds.state).items():
+        for name, expected in vars(rounds.state).items():
             sent = getattr(state, name)
-            if isinstance(own, np.ndarray) and (sent.shape != own.shape or sent.dtype != own.dtype):
-                return f"{name} must be {own.dtype} of shape {own.shape}, got {sent.dtype} {sent.shape}"
+            if isinstance(expected, np.ndarray) and (sent.shape != expected.shape or sent.dtype != expected.dtype):
+                return f"{name} must be {expected.dtype} of shape {expected.shape}, got {sent.dtype} {sent.shape}"
             if np.asarray(sent).dtype.kind == "f" and not np.isfinite(sent).all():
                 return f"{name} holds NaN or infinite entries"
         return rounds.system._objection(state)
@@ -198,43 +194,48 @@ class FitDeployment(Deployment):
         if devices is not None:
             system.put_devices(sender, (devices, []))
         update = system.local_round(state, shard, key, round, sender=sender, n_threads=n_threads)
-        kept = system.take_devices(sender) if self.has_devices else None
-        return update, {} if kept is None else pack_devices(kept[0])
+        new_devices = system.take_devices(sender) if self.has_devices else None
+        return update, {} if new_devices is None else pack_devices(new_devices[0])
 
-    # ---- the server's end ---------------------------------------------------------------------------------------
+    # ---- server -----------------------------------------------------------------------------------------------------
 
-    def fit(self, engine: Engine, item_ids: np.ndarray, people: Mapping[str, np.ndarray | int], key: Key) -> Any:
-        """The fitted model; `people` are the global ids of each node's users, or how many it has."""
-        users = self._roster(people, item_ids, key.is_simulation)
+    def fit(self, engine: Engine, item_ids: np.ndarray, node_users: Mapping[str, np.ndarray | int], key: Key) -> Any:
+        """Return the fitted model; `node_users` has the global ids of each node's users, or their number."""
+        users = self._roster(node_users, item_ids, key.is_simulation)
         model = self.model.fit(users, key=key, engine=engine)
         if isinstance(self.model, ShuffledSketchGram):
             model.ledger_.note(
-                "there was no shuffler between nodes and server: the figure behind one is what this run stands for, "
-                "and is claimed for none of its messages"
+                "there was no shuffler between nodes and server: the figure behind a shuffler is for the deployment "
+                "that this run simulates, and holds for no message of this run"
             )
         if self.terms.keeps_users:
             return model
-        return model._serving(model._as_fitted(RemoteUsers.numbered(0, item_ids)))  # nobody, whom `with_users` refuses
+        # The model serves no users of the nodes; their owners use `with_users`.
+        return model._serving(model._as_fitted(RemoteUsers.numbered(0, item_ids)))
 
-    def _roster(self, people: Mapping[str, np.ndarray | int], item_ids: np.ndarray, is_simulation: bool) -> RemoteUsers:
+    def _roster(
+        self, node_users: Mapping[str, np.ndarray | int], item_ids: np.ndarray, is_simulation: bool
+    ) -> RemoteUsers:
+        """Return the users of all nodes, sorted by global id."""
         if not self.names_users:
-            return RemoteUsers.numbered(sum(int(n) for n in people.values()), item_ids)
-        ids = np.concatenate([np.asarray(own) for own in people.values()])
-        order = np.argsort(ids)  # rows are in the order of their global ids, as where all data are
+            return RemoteUsers.numbered(sum(int(n) for n in node_users.values()), item_ids)
+        ids = np.concatenate([np.asarray(array) for array in node_users.values()])
+        order = np.argsort(ids)  # rows are in the order of global ids, as in a fit in one process
         if is_simulation:
             return RemoteUsers.named(ids[order], ids[order], item_ids)
-        names = np.array([f"{name}/{row}" for name, own in people.items() for row in range(len(np.asarray(own)))])
+        names = np.array([f"{name}/{row}" for name, array in node_users.items() for row in range(np.size(array))])
         return RemoteUsers.named(ids[order], names[order], item_ids)
 
     def largest_update(self, system: FederatedSystem, state: Any, n_clients: int) -> int:
-        free = n_clients * (getattr(self.model, "max_ratings", None) or 0)  # an axis without a size: of reports
+        # An axis of size None is over reports, at most `max_ratings` of each user.
+        free = n_clients * (getattr(self.model, "max_ratings", None) or 0)
         return sum(
             np.dtype(rule.dtype).itemsize * int(np.prod([free if n is None else n for n in rule.shape], dtype=float))
             for rule in system.rules(state, n_clients).values()
         )
 
-    def impersonation(self, update: Update, own: np.ndarray) -> str | None:
+    def impersonation(self, update: Update, user_ids: np.ndarray) -> str | None:
         users = update.arrays.get("user")
-        if users is not None and users.dtype == own.dtype and not np.isin(users, own).all():
-            return "it speaks for another node's users"
+        if users is not None and users.dtype == user_ids.dtype and not np.isin(users, user_ids).all():
+            return "its message is about another node's users"
         return None

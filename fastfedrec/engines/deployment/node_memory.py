@@ -1,7 +1,7 @@
-"""What a node of a deployment keeps on its own disk: a key of its own for each run, and the last answer it gave.
+"""Persistent memory of a node: its key of each run, and its last message.
 
-A node may be a new process for each message, so what a key has been used for is kept beside it.  The same noise on
-other data, or on another state, would cancel: so a round is answered once, and asked again gets the same answer.
+A node may be a new process for each request, so the uses of a key are stored with it.  The same noise on other data, or
+on another state, would cancel, so a node computes one message for each round and repeats it on request.
 """
 
 import os
@@ -21,90 +21,91 @@ from fastfedrec.rounds.system import Update
 
 __all__ = ["NodeMemory", "RefusalError", "RunMemory", "check_run_name"]
 
-_OWN = "devices."  # begins the names of arrays that are not sent
+# Prefix of the names of arrays that stay on the node.
+_PRIVATE_PREFIX = "devices."
 _ANSWER, _FIELDS = "answer", ("round", "n_clients", "n_users")
 _RUN = re.compile("[0-9a-f]{32}")
-_WAY_OUT = (
-    "this node can answer no more in this run: put back the file itself, never an older copy of it, or leave the "
-    "folder as it is, since it counts as one of max_runs, and take part in the next run"
+_REMEDY = (
+    "this node cannot continue this run: restore the file itself, never an older copy of it, or leave the folder as it "
+    "is, since it counts as one of max_runs, and take part in the next run"
 )
 
 
 class RefusalError(ValueError):
-    """A request that a node does not answer; the message goes back to the server, so it tells nothing of the data."""
+    """A request that a node refuses; the message goes to the server, so it must not depend on data."""
 
 
 class NodeMemory:
-    """A folder that only its owner can read; `max_runs` is how many runs its users are ready to pay for, if any."""
+    """A folder that only its owner can read; `max_runs` is the maximum number of runs, None for no limit."""
 
     def __init__(self, folder: str | os.PathLike[str], max_runs: int | None):
         self._folder, self._max_runs = check_path("folder", folder), max_runs
         make_private_folder(self._folder)
 
-    def alone(self) -> FolderLock:
-        """One request at a time, of all processes: two at once could be answered with the same noise."""
+    def lock(self) -> FolderLock:
+        """Lock the folder against all processes: two simultaneous messages could have the same noise."""
         return FolderLock(self._folder, wait=True)
 
     def check_run(self, run: str) -> None:
-        """Refuse a run beyond the last that was agreed to."""
+        """Refuse a new run if the maximum number of runs is reached."""
         known = {path.name for path in self._folder.glob("run-*")}
         if self._max_runs is not None and f"run-{run}" not in known and len(known) >= self._max_runs:
-            raise RefusalError(f"this node has taken part in {len(known)} runs, and max_runs is {self._max_runs}")
+            raise RefusalError(f"this node took part in {len(known)} runs, and max_runs is {self._max_runs}")
 
     def of_run(self, run: str, bound_to: Mapping[str, str]) -> "RunMemory":
-        """What is kept of a run, whose name is part of the digests that it is bound to."""
+        """Return the memory of a run; `bound_to` has digests that include the run's name."""
         self.check_run(run)
-        return RunMemory(self._folder / f"run-{run}", bound_to, _WAY_OUT)
+        return RunMemory(self._folder / f"run-{run}", bound_to, _REMEDY)
 
 
 class RunMemory(Checkpoint):
-    """What a node keeps of one run: its key, its last answer, and what devices remember until the next round."""
+    """Memory of one run: the node's key, its last message, and the devices' state for the next round."""
 
     def key(self) -> Key:
-        """The node's own key; a new one before the first answer, when nothing made with another can have left."""
+        """Return the node's key of the run."""
+        # Before the first message no noise of an earlier key has left the node, so a new key is safe.
         return self.resolve_key(None) if is_kept(self.folder / _ANSWER) else self.new_key(None)
 
     def answer(
         self, round_number: int, sender: str, n_users: int, objection: Callable[[Update], str | None]
     ) -> Update | None:
-        """What was answered in this round; None in a new one; a round that is over is refused.
-
-        So is another number of users than at the first answer, on which a node's rounds depend.  `objection` says what
-        is wrong with an answer.
-        """
-        found = self._read(_ANSWER, _FIELDS)
-        if found is None:
+        """Return the stored message of this round, or None in a new round; refuse earlier rounds or other `n_users`."""
+        stored = self._read(_ANSWER, _FIELDS)
+        if stored is None:
             return None
-        header, arrays = found
+        header, arrays = stored
         with checking(self.folder / _ANSWER, self._remedy):
             known = {name: check_integer(name, header[name], low=0) for name in _FIELDS}
-            sent = {name: array for name, array in arrays.items() if not name.startswith(_OWN)}
+            sent = {name: array for name, array in arrays.items() if not name.startswith(_PRIVATE_PREFIX)}
             update = Update(known["round"], sender, known["n_clients"], sent)
             if known["round"] == round_number and (reason := objection(update)):
                 raise ValueError(reason)
+        # A node's rounds depend on the number of users, so it must not change within a run.
         if known["n_users"] != n_users:
-            raise RefusalError(f"n_users must be {known['n_users']} as at this node's first answer, got {n_users}")
+            raise RefusalError(f"n_users must be {known['n_users']} as in this node's first message, got {n_users}")
         if known["round"] > round_number:
-            raise RefusalError(f"round {round_number} is over: this node has answered round {known['round']}")
+            raise RefusalError(f"round {round_number} is over: this node answered round {known['round']}")
         return update if known["round"] == round_number else None
 
     def devices(self, unpack: Callable[[Mapping[str, np.ndarray]], Any]) -> Any:
-        """What was kept with the last answer, as `unpack` reads it; None before the first."""
-        found = self._read(_ANSWER, _FIELDS)
-        if found is None:
+        """Return the devices' state after the last message, read by `unpack`; None before the first message."""
+        stored = self._read(_ANSWER, _FIELDS)
+        if stored is None:
             return None
         with checking(self.folder / _ANSWER, self._remedy):
-            return unpack({name.removeprefix(_OWN): own for name, own in found[1].items() if name.startswith(_OWN)})
+            arrays = {name: array for name, array in stored[1].items() if name.startswith(_PRIVATE_PREFIX)}
+            return unpack({name.removeprefix(_PRIVATE_PREFIX): array for name, array in arrays.items()})
 
     def keep_answer(self, update: Update, n_users: int, devices: Mapping[str, np.ndarray]) -> None:
-        """Write an answer before it leaves, and what devices remember until the next round."""
+        """Write a message before it is sent, and the devices' state for the next round."""
         header = {"round": update.round, "n_clients": update.n_clients, "n_users": n_users}
-        own = {f"{_OWN}{name}": array for name, array in devices.items()}
-        self._write(_ANSWER, header, dict(update.arrays) | own)
+        private = {f"{_PRIVATE_PREFIX}{name}": array for name, array in devices.items()}
+        self._write(_ANSWER, header, dict(update.arrays) | private)
 
 
 def check_run_name(run: object) -> str:
-    """A run's name as a server makes it; it becomes a folder's name here, so nothing else is let in."""
+    """Check the name of a run, which becomes a folder's name on the node."""
+    # Any other text could name a path outside the node's folder.
     if type(run) is not str or not _RUN.fullmatch(run):
         raise RefusalError("the run must be named by 32 hexadecimal digits")
     return run

@@ -1,6 +1,6 @@
-"""Systems that have a server here beside their `fit`: FMF-LDP, and private prototypes, whose nodes are entities.
+"""Systems with a server that is separate from `fit`: FMF-LDP, and private prototypes with entities as nodes.
 
-Those whose `fit` is their server are in `fit_as_server`.
+Systems with `fit` as their server are in `fit_as_server`.
 """
 
 from abc import abstractmethod
@@ -22,7 +22,7 @@ __all__ = ["FMFDeployment", "OwnDeployment", "PrototypesDeployment"]
 
 
 class OwnDeployment(Deployment):
-    """A system that has rounds of one kind only, and a server here beside its `fit`."""
+    """A system with one phase of rounds, and a server that is separate from `fit`."""
 
     state_type: type
     n_rounds: int
@@ -32,33 +32,33 @@ class OwnDeployment(Deployment):
 
     def rounds_of(self, phase: int, n_users: int, item_ids: np.ndarray) -> NodeRounds:
         if phase:
-            raise ValueError(f"phase must be 0, got {phase}")
+            raise ValueError(f"phase must be 0, got {phase}; the system has one phase")
         return NodeRounds(self.model, self.state_type, self.n_rounds)
 
     def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:
-        """Get ready for a run, or for the rest of one: a model of the catalogue and of no users."""
+        """Prepare a new or resumed run: a model with the catalogue and without users."""
         empty = np.zeros(0, dtype=np.int64)
         self.model.interactions_ = Interactions(np.zeros(1, dtype=np.int64), empty, None, None, empty, item_ids, empty)
         self.model.ledger_, self.model.communication_ = ledger, CommunicationLedger()
 
     @abstractmethod
     def new_ledger(self) -> Ledger:
-        """As `fit` starts one."""
+        """Return a new ledger, as in `fit`."""
 
     @abstractmethod
     def start(self, senders: Sequence[str], key: Key) -> Any:
-        """The first state; what the rounds' events cannot say goes into the ledger."""
+        """Return the initial state, and add notes on the guarantee to the ledger."""
 
     def check(self, state: Any, round_number: int) -> None:
-        """Raise where training has left the numbers in which the model means anything."""
+        """Raise if the training has diverged."""
 
     @abstractmethod
     def finish(self, state: Any) -> Any:
-        """The fitted model, without users."""
+        """Return the fitted model, without users."""
 
 
 class FMFDeployment(OwnDeployment):
-    """FMF-LDP: the model serves a node's own users by `with_users`."""
+    """Deployment of FMF-LDP; its model serves a node's users by `with_users`."""
 
     state_type = FMFState
 
@@ -76,7 +76,7 @@ class FMFDeployment(OwnDeployment):
         if not np.isfinite(factors).all():
             return "item_factors hold NaN or infinite entries"
         if state.rotation and not self.model.rotate:
-            return "a rotation was sent, and rotate is False"
+            return "rotation must be empty, since rotate is False"
         return None
 
     def new_ledger(self) -> Ledger:
@@ -96,13 +96,14 @@ class FMFDeployment(OwnDeployment):
         return self.model
 
     def largest_update(self, system: FederatedSystem, state: FMFState, n_clients: int) -> int:
+        # Exact gradients take 8 bytes for each factor; sums of reports take 16 for each coordinate with a report.
         if self.model.epsilon is None:
             return 8 * state.item_factors.size
         return 16 * min(self.model._n_coordinates(state), n_clients * self.model.n_reports) + 8
 
     def check_separable(self) -> int:
         if self.model.epsilon is None:
-            raise ValueError("epsilon must be given behind a shuffler: without it there are no reports")
+            raise ValueError("epsilon must be given with a shuffler, since there are no reports without it; set it")
         return self.model.n_reports
 
     def single_reports(
@@ -120,7 +121,7 @@ class FMFDeployment(OwnDeployment):
 
 
 class PrototypesDeployment(OwnDeployment):
-    """Private prototypes: a node is an entity; the model serves its users by `serve`."""
+    """Deployment of private prototypes; a node is an entity, and the model serves its users by `serve`."""
 
     state_type = PrototypeState
     n_rounds = 1
@@ -129,19 +130,19 @@ class PrototypesDeployment(OwnDeployment):
         super().__init__(model)
         self.public_sizes: Mapping[str, int] | None = None
         if model.grouping == "exemplars":
-            raise ValueError("grouping='exemplars' sends users' rows as they are and is never deployed")
+            raise ValueError("grouping must not be 'exemplars', which sends users' raw rows; use another grouping")
         if model.refine:
-            raise ValueError("refine=True is each entity's own work on its own data; deploy with refine=False")
+            raise ValueError("refine must be False: each entity refines on its data after the run; set refine=False")
 
     def objection(self, rounds: NodeRounds, state: PrototypeState, shard: Interactions, sender: str) -> str | None:
         if state.n_items != shard.n_items:
             return f"n_items must be {shard.n_items}, got {state.n_items}"
         if state.names.count(sender) != 1 or len(state.n_prototypes) != len(state.names):
-            return f"names must hold {sender!r} once, with a number of prototypes each"
-        # The budget rests on this number, so it is no server's to raise.
-        asked, own = state.n_prototypes[state.names.index(sender)], self.model.n_prototypes
-        if not (1 <= asked <= MAX_PROTOTYPES if isinstance(own, str) else asked == own):
-            return f"{asked} prototypes are asked for, and n_prototypes is {own!r}"
+            return f"names must hold {sender!r} once, with one number of prototypes for each name"
+        # The budget depends on this number, so a server must not raise it.
+        requested, expected = state.n_prototypes[state.names.index(sender)], self.model.n_prototypes
+        if not (1 <= requested <= MAX_PROTOTYPES if isinstance(expected, str) else requested == expected):
+            return f"n_prototypes must be {expected!r}, got {requested}"
         return None
 
     def open(self, item_ids: np.ndarray, senders: Sequence[str], ledger: Ledger) -> None:

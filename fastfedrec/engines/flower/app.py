@@ -1,4 +1,4 @@
-"""Flower: a system's rounds on nodes that keep their own data and their own keys (needs the extra "flower")."""
+"""Flower: a system's rounds on nodes that keep their data and keys (needs the extra "flower")."""
 
 import os
 import secrets
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowerEngine", "client_app", "server_app"]
 
-_FIT_FIELDS = ("run", "members")  # of the state of a run by a system's own `fit`, and of any other
+# Fields of a stored run of a system with `fit` as its server.
+_FIT_FIELDS = ("run", "members")
+# Fields of a stored run of a system with a separate server.
 _OWN_FIELDS = ("run", "members", "round", "values", "ledger", "rounds", "messages")
 
 
@@ -53,49 +55,50 @@ def client_app(
     n_threads: int = 0,
     min_crowd: int | None = None,
 ) -> "ClientApp":
-    """A node: it answers with what `system` sends, and refuses a server that asks for anything else.
+    """Make a node's app, which sends the messages of `system` and refuses any other request.
 
     Parameters
     ----------
     system : FederatedSystem or Recommender
-        Any that has rounds; docs/how-to/deploy-with-flower.md says with what parameters.  They are this node's own
-        promise to its users: a server that names others, more rounds or another catalogue is refused.
+        System with rounds; docs/how-to/deploy-with-flower.md lists the supported parameters.  The parameters are this
+        node's commitment to its users: a server with other parameters, more rounds or another catalogue is refused.
     data_loader : callable
-        Called with Flower's context, for each message; returns this node's users as `Interactions` over the whole
-        catalogue, in its order (`Interactions.from_scipy`).  What is large is best opened from a file
+        Function of Flower's context that returns this node's users as `Interactions` over the whole catalogue, in its
+        order (`Interactions.from_scipy`).  It is called for each message, so open large data from a file
         (`data.store.open_interactions`).
     seed : int or None
-        None is a deployment: this node draws a key of its own for each run, and keeps it in its folder.  A seed is a
-        simulation, in which all nodes have one key, the server has it too, and nothing is kept but what devices
-        remember between rounds (FedRec).
+        None is a deployment: this node draws a separate key for each run, and stores it in its folder.  A seed is a
+        simulation: all nodes and the server have the same key, and only the devices' state between rounds (FedRec) is
+        stored.
     max_runs : int
-        How many runs this node answers in; each costs its users the whole guarantee once more.
+        Maximum number of runs that this node takes part in, at least 1; each costs its users the full privacy budget
+        again.
     n_threads : int
-        0 for all.
+        Number of threads, 0 for all processors.
     min_crowd : int or None
-        None sends sums of reports to the server.  A number sends single reports through a shuffler
-        (`fastfedrec.engines.shuffling.shuffler`) that gives none away among fewer users.
+        None sends sums of reports to the server.  A number, at least 2, sends single reports through a shuffler
+        (`fastfedrec.engines.shuffling.shuffler`) that releases only batches of at least this many users.
 
     Returns
     -------
     flwr.clientapp.ClientApp
-        With a "query" (to take part) and a "train" (one round).
+        App with the handlers "query" (join a run) and "train" (one round).
 
     Raises
     ------
     TypeError
-        A system that has no rounds.
+        The system has no rounds.
     ValueError
-        Parameters with which its `fit` looks at data, or no seed with a system whose guarantee would not hold.
+        `fit` needs data with these parameters, or the system's guarantee requires a seed and none is given.
     ImportError
         Flower is not installed.
 
     Notes
     -----
-    Of the node's configuration, ``name`` is the name by which the server knows it (in Flower's own simulation
-    ``partition-id`` does), and ``folder`` where its key and its last answer are kept, readable by its owner only.
-    ``shuffler`` is the shuffler's address, ``shuffler-authority``, ``shuffler-certificate`` and
-    ``shuffler-private-key`` the files for TLS: the node's own, so that no server chooses them.
+    The node's configuration has these keys.  ``name`` is the node's name for the server (in Flower's simulation,
+    ``partition-id`` gives it).  ``folder`` stores its keys and last message, and only its owner can read it.
+    ``shuffler`` is the shuffler's address; ``shuffler-authority``, ``shuffler-certificate`` and
+    ``shuffler-private-key`` are files for TLS.  They belong to the node, so the server cannot choose them.
     """
     try:
         from flwr.clientapp import ClientApp
@@ -135,65 +138,66 @@ def server_app(
     min_crowd: int | None = None,
     honest_fraction: float = 1.0,
 ) -> "ServerApp":
-    """A server: it waits for nodes, runs the rounds, and hands over a fitted model that holds no user.
+    """Make a server's app, which waits for nodes, runs the rounds, and passes on a fitted model without users.
 
     Parameters
     ----------
     system : FederatedSystem or Recommender
-        As `client_app`, with the parameters that the nodes agreed to.
+        System as for `client_app`, with the parameters that the nodes agreed to.
     item_ids : array_like of shape (n_items,)
-        The public catalogue.
+        Public catalogue.
     on_finish : callable
-        Called as ``on_finish(model, engine)`` after the last round: to `save` the model, say, and to look at the
-        engine's `rejections` and `messages`.  An owner of data serves its users by the model's ``with_users``, or
-        ``serve`` (PrivatePrototypes).
+        Function that is called as ``on_finish(model, engine)`` after the last round, for example to `save` the model
+        and to check the engine's `rejections` and `messages`.  A data owner serves its users by the model's
+        ``with_users``, or ``serve`` (PrivatePrototypes).
     n_nodes : int
-        How many must have come before the first round.
+        Number of nodes that must join before the first round, at least 1.
     folder : path-like or None
-        Where the state is kept after each round, readable by its owner only; a server that is started again with it
-        goes on.  None keeps nothing.
+        Folder of the state after each round, which only its owner can read; a restarted server resumes the run from
+        it.  None stores no state.
     seed : int or None
-        As `client_app`.
+        Seed as for `client_app`.
     public_sizes : mapping or None
-        Of `PrivatePrototypes.fit`, by the nodes' names.
+        Public numbers of users as for `PrivatePrototypes.fit`, by the nodes' names.
     round_timeout : float
-        Seconds after which a round goes on without those who did not answer.
+        Seconds, above 0, after which a round continues without the missing messages.
     join_timeout : float
-        Seconds to wait for nodes before the first round, or for their return when a run is resumed.
+        Seconds, above 0, to wait for nodes before the first round, or for their return to a resumed run.
     max_clients : int
-        Users that a node may claim; what it claims is the weight of its word.
+        Maximum number of users of a node, at least 1; the number limits the node's weight in the model.
     shuffler : ShufflerClient or None
-        Where the reports of a round are fetched, if nodes send them through a shuffler.
+        Shuffler that has the reports of a round, if nodes send them through a shuffler.
     min_crowd : int or None
-        With `shuffler`, as the nodes' own: the users among whom the ledger says that a report hides.
+        Minimum number of users in a batch, as for the nodes; the ledger's guarantee behind the shuffler is for this
+        number.  Required with `shuffler`.
     honest_fraction : float
-        Share of the users who are asked, in (0, 1], who are honest: all others may be in a batch and reveal their
-        reports, so the ledger subtracts them from `min_crowd`.
+        Share of honest users, in (0, 1].  All other users may be in a batch and reveal their reports, so the ledger
+        subtracts them from `min_crowd`.
 
     Returns
     -------
     flwr.serverapp.ServerApp
-        Its main function returns when the run is over.
+        App with a main function that returns at the end of the run.
 
     Raises
     ------
     TypeError
-        A system that has no rounds.
+        The system has no rounds.
     ValueError
-        Parameters with which its `fit` looks at data, or no seed with a system whose guarantee would not hold.
+        `fit` needs data with these parameters, or the system's guarantee requires a seed and none is given.
     ImportError
         Flower is not installed.
 
     Notes
     -----
-    A node's name is worth as much as Flower's own authentication of nodes; without it anybody may come under any name
-    that is free.
+    A node's name is as reliable as Flower's authentication of nodes.  Without authentication, any party can join under
+    any unused name.
     """
     try:
         from flwr.serverapp import ServerApp
     except ImportError as error:
         raise ImportError("server_app needs Flower; install it: pip install 'fastfedrec[flower]'") from error
-    deployment_of(system).check_keys(seed is not None)  # complains now, not on a server
+    deployment_of(system).check_keys(seed is not None)  # raises here, before the app runs on a server
     ids = axis_ids("item_ids", item_ids, len(item_ids))
     if seed is not None:
         seed = check_integer("seed", seed, low=0, high=None)
@@ -206,8 +210,9 @@ def server_app(
     }
     n_nodes = check_integer("n_nodes", n_nodes, low=1)
     if (shuffler is None) != (_check_crowd(system, min_crowd) is None):
-        raise ValueError("shuffler and min_crowd belong together; give both or neither")
+        raise ValueError("shuffler and min_crowd must be given together; give both or neither")
     if shuffler is not None and min_crowd is not None:
+        # The event's constructor checks the fraction.
         ShuffledReports("checked before any report is sent", 1.0, 1, min_crowd, honest_fraction)
         options |= {"shuffler": shuffler, "min_crowd": min_crowd, "honest_fraction": honest_fraction}
     app = ServerApp()
@@ -218,13 +223,13 @@ def server_app(
         if isinstance(deployment, PrototypesDeployment):
             deployment.public_sizes = public_sizes
         with nullcontext() if folder is None else FolderLock(folder):
-            opening = _Opening.of(grid, deployment, ids, folder, seed, options)
+            start = _RunStart.of(grid, deployment, ids, folder, seed, options)
             if isinstance(deployment, FitDeployment):
-                model = _serve_fit(opening, deployment, ids, n_nodes)
+                model = _serve_fit(start, deployment, ids, n_nodes)
             else:
-                model = _serve(opening, deployment, ids, n_nodes)
-            opening.engine.rejections = opening.engine.refused + opening.engine.rejections
-            on_finish(model, opening.engine)
+                model = _serve(start, deployment, ids, n_nodes)
+            start.engine.rejections = start.engine.refused + start.engine.rejections
+            on_finish(model, start.engine)
 
     return app
 
@@ -237,15 +242,16 @@ def _check_crowd(system: FederatedSystem | Recommender, min_crowd: int | None) -
 
 
 @dataclass
-class _Opening:
-    """What a server has before the first round, or when it comes back."""
+class _RunStart:
+    """A server's state before the first round, or at a restart."""
 
     engine: FlowerEngine
     key: Key
     run: str
-    kept: Checkpoint | None
+    checkpoint: Checkpoint | None
     records: RoundRecords | None
-    found: tuple[dict[str, Any], dict[str, np.ndarray]] | None
+    # Header and arrays of the stored run, if there is one.
+    stored: tuple[dict[str, Any], dict[str, np.ndarray]] | None
 
     @classmethod
     def of(
@@ -257,52 +263,54 @@ class _Opening:
         seed: int | None,
         options: Mapping[str, Any],
     ) -> Self:
-        """Nobody is asked yet."""
+        """Make the engine and restore a stored run, without a request to any node."""
         request = {"system": name_system(deployment, options.get("min_crowd")), "items": digest_of_items(item_ids)}
-        kept = found = None
+        checkpoint = stored = None
         if folder is not None:
-            kept, has_fit = Checkpoint(folder, digests(request | {"seed": seed})), isinstance(deployment, FitDeployment)
-            found = kept.restore(_FIT_FIELDS if has_fit else _OWN_FIELDS)
-            if found is not None:
-                with kept.checking_state():
-                    _check_members(found[0])
+            checkpoint = Checkpoint(folder, digests(request | {"seed": seed}))
+            has_fit = isinstance(deployment, FitDeployment)
+            stored = checkpoint.restore(_FIT_FIELDS if has_fit else _OWN_FIELDS)
+            if stored is not None:
+                with checkpoint.checking_state():
+                    _check_members(stored[0])
                     if has_fit:
-                        _check_people(found[0]["members"], found[1], deployment.names_users)
-        request["run"] = found[0]["run"] if found else secrets.token_hex(16)
+                        _check_user_ids(stored[0]["members"], stored[1], deployment.names_users)
+        request["run"] = stored[0]["run"] if stored else secrets.token_hex(16)
         key = None if seed is None else Key.from_seed(seed)
         records = None
         if folder is not None:
-            # Nothing is asked of anybody before there is a state, so without one a key that is here made no noise.
+            # The state is stored before the first request, so a key in a folder without a state has made no noise.
             records = RoundRecords(folder, digests(request | {"seed": seed}))
-            key = records.resolve_key(key) if found else records.new_key(key)
+            key = records.resolve_key(key) if stored else records.new_key(key)
         key = key or Key.from_entropy()
         kind = ShuffledFlowerEngine if "shuffler" in options else FlowerEngine
         engine = kind(grid, deployment, request, is_simulation=key.is_simulation, **options)
-        return cls(engine, key, request["run"], kept, records, found)
+        return cls(engine, key, request["run"], checkpoint, records, stored)
 
 
-def _serve_fit(opening: _Opening, deployment: FitDeployment, item_ids: np.ndarray, n_nodes: int) -> Any:
-    """The model of a whole run by the system's own `fit`; one that is resumed hears again what was heard."""
-    engine, kept = opening.engine, opening.kept
-    if opening.found:
-        header, people = opening.found
-        engine.gather_again(header["members"], people)
+def _serve_fit(start: _RunStart, deployment: FitDeployment, item_ids: np.ndarray, n_nodes: int) -> Any:
+    """Run a system with `fit` as its server; a resumed run repeats `fit` with the recorded messages."""
+    engine, checkpoint = start.engine, start.checkpoint
+    if start.stored:
+        header, user_ids = start.stored
+        engine.gather_again(header["members"], user_ids)
     else:
         engine.gather(n_nodes)
-        if kept is not None:  # before anybody is asked: a server that is killed now comes back as the same run
-            kept.keep_state({"run": opening.run, "members": engine.members}, engine.people)
-    engine.records = opening.records
-    return deployment.fit(engine, item_ids, engine.people or engine.members, opening.key)
+        # Stored before the first request, so that a server that is killed later resumes the same run.
+        if checkpoint is not None:
+            checkpoint.keep_state({"run": start.run, "members": engine.members}, engine.user_ids)
+    engine.records = start.records
+    return deployment.fit(engine, item_ids, engine.user_ids or engine.members, start.key)
 
 
-def _serve(opening: _Opening, deployment: OwnDeployment, item_ids: np.ndarray, n_nodes: int) -> Any:
-    """The model of a whole run, or of what is left of it."""
-    engine, key, kept = opening.engine, opening.key, opening.kept
+def _serve(start: _RunStart, deployment: OwnDeployment, item_ids: np.ndarray, n_nodes: int) -> Any:
+    """Run a system with a separate server, from the start or from its stored round."""
+    engine, key, checkpoint = start.engine, start.key, start.checkpoint
     model = deployment.model
-    if kept is not None and opening.found:
-        header, arrays = opening.found
+    if checkpoint is not None and start.stored:
+        header, arrays = start.stored
         engine.gather_again(header["members"], {})
-        with kept.checking_state():
+        with checkpoint.checking_state():
             deployment.open(item_ids, list(engine.members), Ledger.from_dict(header["ledger"], check_costs=False))
             model.communication_, engine.messages = map(_traffic, (header["rounds"], header["messages"]))
             state = decode_state(deployment.state_type, arrays, header["values"])
@@ -315,17 +323,18 @@ def _serve(opening: _Opening, deployment: OwnDeployment, item_ids: np.ndarray, n
 
     def keep(round_number: int, state: Any) -> None:
         deployment.check(state, round_number)
-        if kept is None:
+        if checkpoint is None:
             return
         arrays, values = encode_state(state)
         header = {
-            "run": opening.run, "members": engine.members, "round": round_number, "values": values,
+            "run": start.run, "members": engine.members, "round": round_number, "values": values,
             "ledger": model.ledger_.to_dict(), "rounds": [astuple(t) for t in model.communication_.rounds],
             "messages": [astuple(traffic) for traffic in engine.messages.rounds],
         }  # fmt: skip
-        kept.keep_state(header, arrays)
+        checkpoint.keep_state(header, arrays)
 
-    keep(last_round, state)  # before anybody is asked: a server that is killed now comes back as the same run
+    # Stored before the first request, so that a server that is killed later resumes the same run.
+    keep(last_round, state)
     state = engine.run(
         model,
         state,
@@ -345,26 +354,26 @@ def _traffic(rounds: Sequence[Sequence[int]]) -> CommunicationLedger:
 
 
 def _check_members(header: Mapping[str, Any]) -> None:
-    """Raise where a state does not say who takes part."""
+    """Raise if a stored state has no valid members."""
     check_run_name(header["run"])
     members = header["members"]
     if type(members) is not dict or not members:
-        raise ValueError("its members must be named")
+        raise ValueError("members must be a dict of names, with at least one")
     for name, n_users in members.items():
         check_integer(f"members[{name!r}]", n_users, low=0)
 
 
-def _check_people(members: Mapping[str, int], people: Mapping[str, np.ndarray], names_users: bool) -> None:
-    """Raise where the names of the members' users do not fit."""
-    if set(people) != (set(members) if names_users else set()):
-        raise ValueError(f"it must have the users of {sorted(members)}, got those of {sorted(people)}")
-    for name, ids in people.items():
+def _check_user_ids(members: Mapping[str, int], user_ids: Mapping[str, np.ndarray], names_users: bool) -> None:
+    """Raise if the stored global user ids do not match the members."""
+    if set(user_ids) != (set(members) if names_users else set()):
+        raise ValueError(f"it must have the users of {sorted(members)}, got users of {sorted(user_ids)}")
+    for name, ids in user_ids.items():
         if violation := ArrayRule(np.uint64, (members[name],)).violation(ids):
             raise ValueError(f"the users of {name!r}: {violation}")
 
 
 def _check_state(deployment: OwnDeployment, state: Any, senders: Sequence[str]) -> None:
-    """Raise for a state that no round of this run can end in."""
+    """Raise if a stored state cannot be the result of a round of this run."""
     rounds = deployment.rounds_of(0, 1, deployment.model.interactions_.item_ids)
     for sender in senders:
         if objection := deployment.objection(rounds, state, deployment.model.interactions_, sender):

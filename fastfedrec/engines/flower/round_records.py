@@ -1,4 +1,4 @@
-"""What a server heard in the rounds of a run, on its own disk, so that it can be started again."""
+"""A server's records of the messages of each round, from which it resumes a run."""
 
 from dataclasses import astuple
 from typing import Any
@@ -16,22 +16,22 @@ _FIELDS = ("n_clients", "answered", "traffic", "rejections")
 
 
 class RoundRecords(Checkpoint):
-    """One file a round in a folder that only its owner can read: sums as they came, before any noise of the server."""
+    """One file for each round, in a folder that only its owner can read: sums before the server's noise."""
 
     def recall(self, phase: int, receiver: RoundReceiver) -> tuple[Heard, RoundTraffic] | None:
-        """What was heard in a round, and what it moved; None in one that is still to come."""
+        """Return the recorded messages and traffic of a round, or None if the round has no record."""
         name = _name(phase, receiver.round)
-        found = self._read(name, _FIELDS)
-        if found is None:
+        stored = self._read(name, _FIELDS)
+        if stored is None:
             return None
-        header, arrays = found
+        header, arrays = stored
         with checking(self.folder / name, self._remedy):
             answered = frozenset(map(_text, header["answered"]))
             if answered - set(receiver.expected):
-                raise ValueError("somebody has answered who was not asked")
+                raise ValueError("answered must only have members of the run")
             total = Update(receiver.round, "merged", check_integer("n_clients", header["n_clients"], low=0), arrays)
             if total.n_clients > sum(receiver.expected[sender] for sender in answered):
-                raise ValueError(f"n_clients must be at most those who answered, got {total.n_clients}")
+                raise ValueError(f"n_clients must be at most the users of nodes that answered, got {total.n_clients}")
             if violation := find_violation(receiver.system.rules(receiver.state, total.n_clients), arrays):
                 raise ValueError(violation)
             rejections = tuple(
@@ -41,7 +41,7 @@ class RoundRecords(Checkpoint):
             return Heard(total, rejections, answered), read_traffic(header["traffic"])
 
     def keep(self, phase: int, heard: Heard, traffic: RoundTraffic) -> None:
-        """Write down a round, before the server draws its noise."""
+        """Record a round before the server draws its noise."""
         header = {
             "n_clients": heard.total.n_clients, "answered": sorted(heard.answered), "traffic": astuple(traffic),
             "rejections": [astuple(rejection) for rejection in heard.rejections],

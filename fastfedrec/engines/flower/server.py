@@ -1,4 +1,4 @@
-"""The Flower engine: each shard is a node's own, and all that is seen of it are its messages."""
+"""The Flower engine: each shard is on a node, and the server sees only its messages."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -34,53 +34,50 @@ if TYPE_CHECKING:
 
 __all__ = ["FlowerEngine"]
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 1.0  # seconds between two looks at the mail
-_ENVELOPE = 4096  # bytes of names, numbers and headers around the arrays of a sound answer
-_JOINING = -1  # the round of what is refused before the first
+# Seconds between two checks for messages, doubled from the first to the second.
+_MIN_PAUSE, _MAX_PAUSE = 0.02, 1.0
+# Maximum bytes of names, numbers and headers around the arrays of a valid message.
+_ENVELOPE_BYTES = 4096
+# Round number of requests to join that are refused.
+_JOIN_ROUND = -1
 
 
 @dataclass(frozen=True)
 class RemoteShard:
-    """Users who are elsewhere: all that the course of a run asks about a shard.
-
-    Parameters
-    ----------
-    n_users : int
-        As its node says.
-    """
+    """A node's shard: its number of users, as the node states it."""
 
     n_users: int
 
 
 class FlowerEngine(Engine):
-    """Runs a system's rounds on the nodes behind a Flower grid; made by `server_app`, and handed to its `on_finish`.
+    """Runs a system's rounds on the nodes of a Flower grid; `server_app` makes it and passes it to `on_finish`.
 
     Parameters
     ----------
     grid : flwr.serverapp.Grid
-        Carries the messages.
+        Transport of the messages.
     deployment : Deployment
-        The system's server.
+        Server and node side of the system.
     request : mapping of str to str
-        What every message says: run, system and catalogue.
+        Fields of every request: run, system and catalogue.
     is_simulation : bool
-        Whether the server's key comes from a seed; only nodes of which the same is true take part.
+        Whether the server's key comes from a seed; it must be the same for all nodes.
     round_timeout : float
-        Seconds after which a round goes on without those who did not answer, or are gone.
+        Seconds after which a round continues without the missing messages.
     join_timeout : float
         Seconds to wait for nodes before the first round.
     max_clients : int
-        Users that a node may claim.
+        Maximum number of users of a node.
 
     Attributes
     ----------
     rejections : list of Rejection
-        Messages that the server refused; those of round -1 asked to take part.  Rounds of another kind, which some
-        systems have, begin again at 0.
+        Messages that the server refused.  Round -1 has requests to join; each phase of a system counts its rounds from
+        0.
     messages : CommunicationLedger
-        Bytes of the records as they were sent, by round: of one message down, and of the mean answer up.
+        Bytes of the records by round: of one message to a node, and of the mean message from a node.
     members : dict of str to int
-        Names of the nodes that take part, and the users each stands for.
+        Names of the nodes that take part, and their numbers of users.
     """
 
     def __init__(
@@ -100,18 +97,26 @@ class FlowerEngine(Engine):
         self._round_timeout, self._join_timeout = round_timeout, join_timeout
         self.messages = CommunicationLedger()
         self.members: dict[str, int] = {}
-        self.people: dict[str, np.ndarray] = {}  # global ids of the members' users, where the system names them
+        # Global ids of the members' users, if the system needs them.
+        self.user_ids: dict[str, np.ndarray] = {}
         self.records: RoundRecords | None = None
-        self._to_keep: Heard | None = None  # of the open round, unless it came from the records
-        self._phase = -1  # of the rounds that are run, in the order of all that nodes may be asked for
+        # Messages of the open round that are not recorded yet.
+        self._unrecorded: Heard | None = None
+        # Number of the current phase, counted from 0.
+        self._phase = -1
         self.refused: list[Rejection] = []
-        self._is_open = True  # to members who were not there before
-        self._nodes: dict[str, int] = {}  # who is there, by name
-        self._strangers: set[int] = set()  # nodes that were refused
-        self._absent: set[str] = set()  # who did not answer in the last round
-        self._pending: dict[str, int] = {}  # questions about taking part, and the node that each went to
+        # Whether new members can join.
+        self._is_open = True
+        # Connected members: node ids by name.
+        self._nodes: dict[str, int] = {}
+        # Ids of nodes that were refused.
+        self._refused_nodes: set[int] = set()
+        # Members without a message in the last round.
+        self._absent: set[str] = set()
+        # Open requests to join: node ids by message.
+        self._pending: dict[str, int] = {}
 
-    # ---- who takes part -----------------------------------------------------------------------------------------
+    # ---- members ----------------------------------------------------------------------------------------------------
 
     def gather(self, n_nodes: int) -> None:
         """Wait for the first `n_nodes` nodes.
@@ -119,67 +124,69 @@ class FlowerEngine(Engine):
         Parameters
         ----------
         n_nodes : int
-            All that are there when so many have come take part.
+            Minimum number of nodes; all nodes that are connected at that time take part.
 
         Raises
         ------
         RuntimeError
-            They did not come in time.
+            Fewer nodes joined within `join_timeout`.
         """
         self._wait(lambda: len(self.members) >= n_nodes)
         if len(self.members) < n_nodes:
             reasons = "".join(f"; {refusal.sender}: {refusal.reason}" for refusal in self.refused)
             raise RuntimeError(
-                f"{len(self.members)} of {n_nodes} nodes came within {self._join_timeout:g} seconds{reasons}"
+                f"{len(self.members)} of {n_nodes} nodes joined within {self._join_timeout:g} seconds{reasons}; start "
+                "the missing nodes, or set join_timeout higher"
             )
-        self.members = dict(sorted(self.members.items()))  # an order that does not depend on who came first
+        # An order that does not depend on the order of arrival.
+        self.members = dict(sorted(self.members.items()))
         self._close()
 
-    def gather_again(self, members: Mapping[str, int], people: Mapping[str, np.ndarray]) -> None:
-        """Wait for the members of a run that is resumed; it goes on without those who do not come.
+    def gather_again(self, members: Mapping[str, int], user_ids: Mapping[str, np.ndarray]) -> None:
+        """Wait for the members of a resumed run, which continues without members that do not return.
 
         Parameters
         ----------
         members : mapping of str to int
-            As they were.
-        people : mapping of str to ndarray
-            And the names of their users, where these have any.
+            Stored members and their numbers of users.
+        user_ids : mapping of str to ndarray
+            Stored global ids of the members' users, empty if the system needs none.
         """
-        self.members, self.people = dict(members), dict(people)
+        self.members, self.user_ids = dict(members), dict(user_ids)
         self._close()
         self._wait(lambda: len(self._nodes) == len(self.members))
 
     def _close(self) -> None:
-        """From here on the members are known, and how many users all of them stand for is public."""
+        """Accept no further members, and publish their total number of users."""
         self._is_open = False
         self._request["n_users"] = sum(self.members.values())
 
     def shards(self) -> dict[str, Any]:
-        """The members, as `run` takes shards.
+        """Return the members' shards for `run`.
 
         Returns
         -------
         dict of str to RemoteShard
-            By name.
+            Shards by the members' names.
         """
         return {name: RemoteShard(n_clients) for name, n_clients in self.members.items()}
 
     def _wait(self, is_over: Callable[[], bool]) -> None:
-        deadline, pause = time.monotonic() + self._join_timeout, _FIRST_PAUSE
-        self._look_around()
+        deadline, pause = time.monotonic() + self._join_timeout, _MIN_PAUSE
+        self._update_nodes()
         while not is_over() and time.monotonic() < deadline:
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-            self._look_around()
+            pause = min(2 * pause, _MAX_PAUSE)
+            self._update_nodes()
 
-    def _look_around(self) -> None:
-        """See who is there, ask those who are new, and read what was answered; waits for nobody."""
+    def _update_nodes(self) -> None:
+        """Update the connected nodes, send a request to new ones, and read their answers, without waiting."""
         from flwr.app import RecordDict
 
-        there = set(self._grid.get_node_ids())
-        self._nodes = {name: node for name, node in self._nodes.items() if node in there}
-        asked = self._strangers | set(self._pending.values()) | set(self._nodes.values())
-        for node in sorted(there - asked):
+        connected = set(self._grid.get_node_ids())
+        self._nodes = {name: node for name, node in self._nodes.items() if node in connected}
+        known = self._refused_nodes | set(self._pending.values()) | set(self._nodes.values())
+        for node in sorted(connected - known):
             question = RecordDict({"request": config_record(self._request)})
             for message_id in self._grid.push_messages([self._message(question, node, "query", self._join_timeout)]):
                 self._pending[message_id] = node
@@ -189,61 +196,65 @@ class FlowerEngine(Engine):
                     self._admit(self._pending.pop(reply.metadata.reply_to_message_id), reply)
 
     def _admit(self, node: int, reply: "Message") -> None:
+        """Make a node a member, or refuse it."""
         name = f"node {node}"
         try:
             names_users = self._deployment.names_users
-            content, told = self._content(reply, _ENVELOPE + 8 * self._max_clients * names_users)
-            name = told["name"] if type(told["name"]) is str and len(told["name"]) <= 200 else name
-            reason = self._reason_to_refuse(name, told.get("simulation"), told.get("num_examples"))
+            content, values = self._content(reply, _ENVELOPE_BYTES + 8 * self._max_clients * names_users)
+            name = values["name"] if type(values["name"]) is str and len(values["name"]) <= 200 else name
+            reason = self._reason_to_refuse(name, values.get("simulation"), values.get("num_examples"))
             if reason is None and names_users:
-                reason = self._read_people(name, read_arrays(content["users"]), int(told["num_examples"]))
-        except Exception as error:  # whatever a hostile message does when looked at, the others are waited for
+                reason = self._read_user_ids(name, read_arrays(content["users"]), int(values["num_examples"]))
+        except Exception as error:  # a hostile message must not stop the run, whatever error it causes
             reason = str(error)[:500] if type(error) is ValueError else f"could not be read ({type(error).__name__})"
         if reason is not None:
-            self.refused.append(Rejection(_JOINING, name, reason))
-            self._strangers.add(node)
-        elif name not in self._nodes:  # a name that is taken stays with the node that has it, while that is there
+            self.refused.append(Rejection(_JOIN_ROUND, name, reason))
+            self._refused_nodes.add(node)
+        elif name not in self._nodes:  # a name belongs to the node that has it while that node is connected
             self._nodes[name] = node
-            self.members.setdefault(name, int(told["num_examples"]))
+            self.members.setdefault(name, int(values["num_examples"]))
 
     def _reason_to_refuse(self, name: str, is_simulation: Any, n_clients: Any) -> str | None:
         if is_simulation is not self._is_simulation:
-            own, other = ("a seed", "of its own") if self._is_simulation else ("of its own", "a seed")
-            return f"its key is {other} and the server's is {own}: a run is a simulation for all, or for nobody"
-        if type(n_clients) is not int or not 0 <= n_clients <= self._max_clients:  # nobody is no reason to stay away
+            server, node = ("a seed", "entropy") if self._is_simulation else ("entropy", "a seed")
+            return f"its key comes from {node} and the server's from {server}: a run is a simulation for all or none"
+        # A node without users can take part.
+        if type(n_clients) is not int or not 0 <= n_clients <= self._max_clients:
             return f"num-examples must be from 0 to max_clients={self._max_clients}, got {n_clients!r}"
         if name not in self.members:
-            return None if self._is_open else "the run has begun without it"
-        return None if self.members[name] == n_clients else f"it came with {self.members[name]} users, now {n_clients}"
+            return None if self._is_open else "it is not a member of the run, which has begun"
+        if self.members[name] == n_clients:
+            return None
+        return f"num-examples must be {self.members[name]} as when it joined, got {n_clients}"
 
-    def _read_people(self, name: str, arrays: Mapping[str, np.ndarray], n_clients: int) -> str | None:
-        """Take down a node's users, or say why it does not take part."""
+    def _read_user_ids(self, name: str, arrays: Mapping[str, np.ndarray], n_clients: int) -> str | None:
+        """Store the global ids of a node's users, or return the reason to refuse it."""
         ids = arrays["global_user_ids"]
         if ids.dtype != np.uint64 or ids.shape != (n_clients,) or len(distinct(ids)) != n_clients:
             return f"global-user-ids must be {n_clients} different uint64, got {ids.dtype} {ids.shape}"
-        if name in self.people:
-            return None if np.array_equal(self.people[name], ids) else "it came with other users than before"
-        if any(np.isin(ids, others).any() for others in self.people.values()):
+        if name in self.user_ids:
+            return None if np.array_equal(self.user_ids[name], ids) else "its users differ from the ones it joined with"
+        if any(np.isin(ids, known).any() for known in self.user_ids.values()):
             return "some of its users are another node's"
-        self.people[name] = ids
+        self.user_ids[name] = ids
         return None
 
-    # ---- a round ------------------------------------------------------------------------------------------------
+    # ---- rounds -----------------------------------------------------------------------------------------------------
 
     def run(self, system: FederatedSystem, state: Any, *arguments: Any, **options: Any) -> Any:
-        """Run rounds of one kind; a system's kinds are numbered, and `rejections` are those of all of them.
+        """Run the rounds of one phase; `rejections` has the rejections of all phases.
 
         Parameters
         ----------
         system, state : object
-            As for every engine.
+            System and initial state, as for every engine.
         *arguments, **options : object
-            As for every engine; whoever the interactions are of, the shards are the members'.
+            Arguments as for every engine; the shards are always the members' shards.
 
         Returns
         -------
         object
-            The last state.
+            State after the last round.
         """
         earlier = self.rejections
         self._phase += 1 + system.n_skipped
@@ -256,23 +267,24 @@ class FlowerEngine(Engine):
         return self.shards()
 
     def _collect(self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int) -> None:
-        found = None if self.records is None else self.records.recall(self._phase, receiver)
-        self._to_keep = None
-        if found is not None:  # a server that was killed has heard it before, and noise is not drawn for another sum
-            heard, traffic = found
-            receiver.add(heard)
+        recorded = None if self.records is None else self.records.recall(self._phase, receiver)
+        self._unrecorded = None
+        # A restarted server uses the recorded messages, since the same noise must not be added to another sum.
+        if recorded is not None:
+            messages, traffic = recorded
+            receiver.add(messages)
             self.messages.record(traffic)
             return
         super()._collect(receiver, handles, key, n_threads)
-        self._to_keep = receiver.heard()
+        self._unrecorded = receiver.heard()
 
     def _settle(self, receiver: RoundReceiver) -> None:
-        # Not before: a run that nobody answered may be asked for again, as nothing was made of it.
-        if self.records is not None and self._to_keep is not None:
-            self.records.keep(self._phase, self._to_keep, self.messages.rounds[-1])
+        # A round without messages is not recorded: it can be repeated, since no noise was drawn for it.
+        if self.records is not None and self._unrecorded is not None:
+            self.records.keep(self._phase, self._unrecorded, self.messages.rounds[-1])
 
     def _as_carried(self, event: Event) -> Event:
-        # Flower's messages name their node, and a node adds up its users: there is no shuffler behind which to hide.
+        # Flower's messages name their node, and a node adds up its users' reports, so there is no shuffler.
         if isinstance(event, ShuffledReports):
             return LocalReports(event.mechanism, event.epsilon, event.n_reports, event.n_users)
         return replace(event, separable=False) if isinstance(event, LocalReports) else event
@@ -284,7 +296,7 @@ class FlowerEngine(Engine):
         question = self._question(state, round_number)
         replies = self._exchange(question, handles)
         self._count(question, replies)
-        order = {name: place for place, name in enumerate(handles)}  # floats are added in it
+        order = {name: i for i, name in enumerate(handles)}  # a sum of floats depends on the order
         for name, reply in sorted(replies, key=lambda answer: order[answer[0]]):
             try:
                 largest = self._deployment.largest_update(system, state, self.members[name])
@@ -302,48 +314,46 @@ class FlowerEngine(Engine):
         return RecordDict({"request": config_record(request), "state": array_record(arrays)})
 
     def _count(self, question: "RecordDict", replies: list[tuple[str, "Message"]], n_more: int = 0) -> None:
-        """Write down what was sent, and `n_more` bytes that came another way."""
+        """Record the traffic of a round, and `n_more` bytes from outside Flower."""
         sizes = [count_bytes(reply.content) for _, reply in replies if reply.has_content()]
         upload = round((sum(sizes) + n_more) / len(sizes)) if sizes else 0
         self.messages.record(RoundTraffic(count_bytes(question), upload, len({name for name, _ in replies})))
 
     def _exchange(self, question: "RecordDict", names: Iterable[str]) -> list[tuple[str, "Message"]]:
-        """What comes back to a question, and from whom: by the node that it went to, not by what it says.
-
-        Who is gone has until the end of the round to return and is asked again; in the next round it is asked if it is
-        there, and not waited for if it is not.
-        """
-        # Not grid.send_and_receive, which looks at the mail every three seconds.
+        """Send a request to all members, and return their replies with the names of the nodes it was sent to."""
+        # A disconnected node can return until the end of the round.  In the next round it gets the request if it is
+        # connected, but the server does not wait for it.  `grid.send_and_receive` would check only every 3 seconds.
         waiting: dict[str, tuple[str, int]] = {}  # name and node, by message
-        found: list[tuple[str, Message]] = []
+        replies: list[tuple[str, Message]] = []
         tried: set[int] = set()
         done: set[str] = set()
         awaited = set(names) - self._absent
-        deadline, pause = time.monotonic() + self._round_timeout, _FIRST_PAUSE
+        deadline, pause = time.monotonic() + self._round_timeout, _MIN_PAUSE
         while True:
-            self._look_around()
-            tried &= set(self._nodes.values())  # an authenticated node returns under its old number
+            self._update_nodes()
+            tried &= set(self._nodes.values())  # an authenticated node returns with the same id
             for name, node in self._nodes.items():
                 if name not in done and node not in tried:
                     tried.add(node)
                     for message_id in self._grid.push_messages([self._message(question, node, "train")]):
                         waiting[message_id] = (name, node)
             arrived = list(self._grid.pull_messages(list(waiting))) if waiting else []
-            asked = dict(waiting)
+            requests = dict(waiting)
             for reply in arrived:
-                name, node = asked.get(reply.metadata.reply_to_message_id, ("", 0))
+                name, node = requests.get(reply.metadata.reply_to_message_id, ("", 0))
                 if name and reply.metadata.src_node_id == node:
-                    found.append((name, reply))
+                    replies.append((name, reply))
                     waiting.pop(reply.metadata.reply_to_message_id, None)
-                    if reply.has_content() or self._nodes.get(name) == node:  # else it is gone, and may return
+                    # An error of a disconnected node is not final, since the node may return.
+                    if reply.has_content() or self._nodes.get(name) == node:
                         done.add(name)
             missing = (awaited | {name for name, _ in waiting.values()}) - done
             if not missing or time.monotonic() > deadline:
                 self._absent = set(names) - done
-                return found
+                return replies
             if not arrived:
                 time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                pause = min(2 * pause, _MAX_PAUSE)
 
     def _message(self, content: "RecordDict", node: int, kind: str, lifetime: float | None = None) -> "Message":
         from flwr.app import Message
@@ -351,25 +361,25 @@ class FlowerEngine(Engine):
         return Message(content, dst_node_id=node, message_type=kind, ttl=lifetime or self._round_timeout)
 
     def _read_update(self, reply: "Message", name: str, largest: int, rules: Mapping[str, ArrayRule]) -> Update:
-        """An answer under the name of the node that the transport says sent it; `RoundReceiver` does the rest."""
-        largest += _ENVELOPE
-        content, told = self._content(reply, largest)
-        arrays = read_update(read_arrays(content["update"]), told, rules, largest)
-        update = Update(told["round"], name, told["num_examples"], arrays)
-        stranger = self._deployment.impersonation(update, self.people[name]) if self.people else None
-        if stranger is not None:
-            raise ValueError(stranger)
+        """Decode a reply as a message of the node that the transport names; `RoundReceiver` checks its arrays."""
+        largest += _ENVELOPE_BYTES
+        content, values = self._content(reply, largest)
+        arrays = read_update(read_arrays(content["update"]), values, rules, largest)
+        update = Update(values["round"], name, values["num_examples"], arrays)
+        reason = self._deployment.impersonation(update, self.user_ids[name]) if self.user_ids else None
+        if reason is not None:
+            raise ValueError(reason)
         return update
 
     @staticmethod
     def _content(reply: "Message", largest: int) -> tuple["RecordDict", dict[str, Any]]:
-        """Records that are small enough to be read, and what the node tells in words and numbers; or why not."""
+        """Return a reply's records and plain values, or raise ValueError if it is an error, too large or a refusal."""
         if not reply.has_content():
             raise ValueError(f"the node failed: {str(reply.error.reason)[:200]!r}")
         size = count_bytes(reply.content)
         if size > largest:
-            raise ValueError(f"its message of {size} bytes is larger than the {largest} a sound one may have")
-        told = read_values(reply.content["config"])
-        if told.get("refusal") is not None:
-            raise ValueError(f"the node refuses: {str(told['refusal'])[:400]!r}")
-        return reply.content, told
+            raise ValueError(f"its message must have at most {largest} bytes, got {size}")
+        values = read_values(reply.content["config"])
+        if values.get("refusal") is not None:
+            raise ValueError(f"the node refuses: {str(values['refusal'])[:400]!r}")
+        return reply.content, values

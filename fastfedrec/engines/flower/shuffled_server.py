@@ -1,4 +1,4 @@
-"""The Flower engine behind a shuffler: nodes say that they have sent, and all reports of a round come at once."""
+"""The Flower engine with a shuffler: nodes confirm their reports, and the shuffler sends all reports of a round."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["ShuffledFlowerEngine"]
 
+# The shuffler's name in rejections and records.
 _NAME = "shuffler"
-_BYTES_PER_REPORT = 8  # at most
-_PAUSE = 1.0  # seconds until a shuffler that is away is looked for again
+# Maximum size of an encoded report.
+_BYTES_PER_REPORT = 8
+# Seconds until the next attempt to reach the shuffler.
+_RETRY_INTERVAL = 1.0
 
 
 @dataclass
 class _BatchReceiver(RoundReceiver):
-    """A round with one answer, for as many users as were heard."""
+    """Receiver of a round with one message, a batch of at least `min_crowd` users."""
 
     min_crowd: int = 1
 
@@ -35,7 +38,7 @@ class _BatchReceiver(RoundReceiver):
 
 
 class ShuffledFlowerEngine(FlowerEngine):
-    """As `FlowerEngine`, and the ledger counts on the shuffler in those rounds alone in which a batch came from it."""
+    """A `FlowerEngine` with a shuffler; the ledger uses the shuffler's guarantee only for rounds with a batch."""
 
     def __init__(
         self, *arguments: Any, shuffler: ShufflerClient, min_crowd: int, honest_fraction: float, **options: Any
@@ -53,7 +56,8 @@ class ShuffledFlowerEngine(FlowerEngine):
             ledger.confirm_shuffled(event, self._min_crowd, self._honest_fraction)
         else:
             super()._amend(ledger, event, n_heard)
-            ledger.note("a round's reports left their users and no batch came: it is counted as without a shuffler")
+            # Reports that were sent may have been seen without a batch of other users around them.
+            ledger.note("no batch came in a round after its reports were sent: it is counted as without a shuffler")
 
     def _answers(
         self, receiver: RoundReceiver, handles: Mapping[str, Any], key: Key, n_threads: int
@@ -64,25 +68,25 @@ class ShuffledFlowerEngine(FlowerEngine):
         replies: list[tuple[str, Message]] = []
         while True:
             is_last = time.monotonic() > deadline
-            batch, complaint = b"", None
+            batch, failure = b"", None
             try:
-                if self._open(state, round_number):  # released to this server before it was killed
+                if self._open(state, round_number):  # released before this server was killed
                     batch = self._release(round_number, 0)
                     break
                 replies = self._exchange(question, handles)
                 batch = self._fetch(replies, round_number, is_last)
                 break
             except ShufflerError as error:
-                complaint = Rejection(round_number, _NAME, str(error)[:500])
+                failure = Rejection(round_number, _NAME, str(error)[:500])
                 if is_last or error.is_final:
                     break
-            time.sleep(_PAUSE)
+            time.sleep(_RETRY_INTERVAL)
         self._count(question, replies, len(batch))
         for name, reply in replies:
-            reason, _ = self._complaint(reply, round_number) or ("", False)
+            reason, _ = self._reason_unsent(reply, round_number) or ("", False)
             self.rejections += [Rejection(round_number, name, reason)] if reason else []
-        if complaint is not None:
-            self.rejections.append(complaint)
+        if failure is not None:
+            self.rejections.append(failure)
             return
         try:
             reports = decode_reports(batch, self._deployment.n_coordinates(state))
@@ -91,35 +95,39 @@ class ShuffledFlowerEngine(FlowerEngine):
             self.rejections.append(Rejection(round_number, _NAME, str(error)[:500]))
 
     def _open(self, state: Any, round_number: int) -> bool:
-        """Before anybody is asked: a shuffler that is set up for something else gets no report at all."""
+        """Check the shuffler's configuration and open the round; return whether its batch is already released."""
+        # This is before the request to nodes, so a shuffler with another configuration gets no report.
         about = self._shuffler.about()
         n_coordinates = self._deployment.n_coordinates(state)
-        wanted = {"n_reports": self._deployment.check_separable(), "n_coordinates": n_coordinates}
-        if about["min_crowd"] < self._min_crowd or any(about[name] != wanted[name] for name in wanted):
-            wanted["min_crowd"] = self._min_crowd
-            raise ShufflerError(f"the shuffler is set up for {about}, and the server for {wanted}", is_final=True)
+        expected = {"n_reports": self._deployment.check_separable(), "n_coordinates": n_coordinates}
+        if about["min_crowd"] < self._min_crowd or any(about[name] != expected[name] for name in expected):
+            expected["min_crowd"] = self._min_crowd
+            raise ShufflerError(f"the shuffler is configured for {about}, and the server for {expected}", is_final=True)
         return self._shuffler.open(self._request["run"], round_number)
 
     def _fetch(self, replies: list[tuple[str, "Message"]], round_number: int, is_last: bool) -> bytes:
-        """The batch; a ShufflerError where some of it has not come or was lost, and all are to be asked once more."""
-        told = [(name, self._complaint(reply, round_number)) for name, reply in replies]
-        if not is_last and any(complaint is not None and complaint[1] for _, complaint in told):
-            raise ShufflerError("not every node reached it")
-        sent = sum(self.members[name] for name, complaint in told if complaint is None)
-        if sent < self._min_crowd:
-            raise ShufflerError(f"{sent} users have sent reports, and a batch takes {self._min_crowd}", is_final=True)
-        return self._release(round_number, 0 if is_last else sent)
+        """Return the batch; raise ShufflerError if reports are missing and the round should be requested again."""
+        failures = [(name, self._reason_unsent(reply, round_number)) for name, reply in replies]
+        if not is_last and any(failure is not None and failure[1] for _, failure in failures):
+            raise ShufflerError("not every node reached the shuffler")
+        n_sent = sum(self.members[name] for name, failure in failures if failure is None)
+        if n_sent < self._min_crowd:
+            raise ShufflerError(
+                f"a batch must have at least {self._min_crowd} users, got reports of {n_sent}", is_final=True
+            )
+        # At the deadline any batch of at least `min_crowd` users is accepted.
+        return self._release(round_number, 0 if is_last else n_sent)
 
     def _release(self, round_number: int, n_users: int) -> bytes:
-        most = _BYTES_PER_REPORT * self._deployment.check_separable() * sum(self.members.values())
-        return self._shuffler.release(self._request["run"], round_number, n_users, max_bytes=most)
+        max_bytes = _BYTES_PER_REPORT * self._deployment.check_separable() * sum(self.members.values())
+        return self._shuffler.release(self._request["run"], round_number, n_users, max_bytes=max_bytes)
 
-    def _complaint(self, reply: "Message", round_number: int) -> tuple[str, bool] | None:
-        """Why a node's reports are not with the shuffler, and whether to ask it again; None where they are."""
+    def _reason_unsent(self, reply: "Message", round_number: int) -> tuple[str, bool] | None:
+        """Return why a node's reports are not with the shuffler and whether to retry, or None if they are."""
         try:
-            _, told = self._content(reply, 4096)
-            if told.get("unsent") is not None:
-                return f"it could not send its reports: {str(told['unsent'])[:400]}", told.get("again") is True
-            return None if told["round"] == round_number else (f"it answers round {told['round']!r}", False)
-        except Exception as error:  # whatever a hostile message does when looked at, the others are heard
+            _, values = self._content(reply, 4096)
+            if values.get("unsent") is not None:
+                return f"it could not send its reports: {str(values['unsent'])[:400]}", values.get("again") is True
+            return None if values["round"] == round_number else (f"it answers round {values['round']!r}", False)
+        except Exception as error:  # a hostile message must not stop the run, whatever error it causes
             return (str(error)[:500] if type(error) is ValueError else f"unreadable ({type(error).__name__})"), False

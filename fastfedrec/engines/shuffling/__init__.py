@@ -1,6 +1,6 @@
-"""The shuffler: a process that takes off who sent what, its client and its server.
+"""The shuffler, a process that removes the senders of reports, with its client and its server.
 
-What shuffling is worth is in `accounting.shuffle`.
+The privacy guarantee of shuffling is in `accounting.shuffle`.
 """
 
 __all__: list[str] = []

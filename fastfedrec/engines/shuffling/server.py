@@ -1,12 +1,12 @@
-"""A shuffler behind a socket: HTTP over TLS with certificates on both sides, one message a request, and no log.
+"""A shuffler as an HTTP server over TLS with certificates on both sides, one message for each request, and no log.
 
-GET /about                                 anybody who has a certificate
-POST /reports/RUN/ROUND                    a node; the body is its users' reports
+GET /about                                 any party with a certificate
+POST /reports/RUN/ROUND                    a node; the body has its users' reports
 POST /open/RUN/ROUND, /release/RUN/ROUND/N the server, by its certificate's name
 
-409 is a refusal that may pass, such as too few users; 410 is final.  A connection lasts as long as its message may take
-and no longer, and a body that comes slower than it may does not get that long; a name has few connections and sends one
-body at a time, and who has not said who it is makes way, as does the slowest body where there are as many as may be.
+Status 409 is a temporary refusal, such as too few users; 410 is final.  A connection ends when the time limit of its
+message is over, and a body below the minimum rate ends earlier.  Each name has few connections and sends one body at a
+time.  If connections or bodies reach their maximum, the server closes connections without a name, and the slowest body.
 """
 
 import json
@@ -28,51 +28,59 @@ from fastfedrec.engines.shuffling.shuffler import Shuffler, ShufflerError
 __all__ = ["ShufflerServer", "make_tls"]
 
 _LOG = logging.getLogger("fastfedrec")
-_SILENCE = 30.0  # seconds that a connection may be idle
-_SECONDS = 30.0  # for a message, from its first byte to the answer's last, beside what its bytes may take
-_SLOWEST = 250_000.0  # bytes a second
-_START = 2.0  # seconds after which a body that is slower makes way for another
-_PIECE = 2**16  # bytes of a body that are read at a time
-_MOST_CONNECTIONS = 128
-_MOST_OF_A_NAME = 2  # one that has broken off, and the next
-_MOST_BODIES = 16  # that are read at a time: with `max_bytes` of each, all memory beside the reports of the open round
+# Seconds that a connection may be idle.
+_IDLE_TIMEOUT = 30.0
+# Seconds for a message and its answer, in addition to the time of its bytes at the minimum rate.
+_MESSAGE_TIMEOUT = 30.0
+# Minimum rate of a body, in bytes a second.
+_MIN_RATE = 250_000.0
+# Seconds after which a body below the minimum rate may be closed for another one.
+_GRACE_PERIOD = 2.0
+# Bytes of a body in one read.
+_CHUNK_BYTES = 2**16
+_MAX_CONNECTIONS = 128
+# Maximum number of connections of a name: a broken one, and its successor.
+_MAX_CONNECTIONS_OF_NAME = 2
+# Maximum number of bodies that are read at a time; each takes at most `max_bytes` of memory.
+_MAX_BODIES = 16
 
 
 class _ForbiddenError(Exception):
-    """What another party may do."""
+    """A request that only another party may send."""
 
 
 class _Connection:
-    """One that is open; who does not say in time who it is, or takes too long, is cut off."""
+    """An open connection; it is closed if its party gives no name in time, or is too slow."""
 
     def __init__(self, connected: socket.socket):
         self.socket, self.name = connected, ""
         self.allow(0)
 
     def allow(self, n_bytes: int) -> None:
-        """Begin to count anew, for a message of so many bytes."""
+        """Restart the time limit, for a message of `n_bytes`."""
         self.begun, self.received = time.monotonic(), 0
-        self.ends = self.begun + _SECONDS + n_bytes / _SLOWEST
+        self.ends = self.begun + _MESSAGE_TIMEOUT + n_bytes / _MIN_RATE
 
     def receive(self, n_bytes: int) -> None:
-        """Give more time, for the bytes of a body that have come: what is only promised is waited for by nobody."""
+        """Extend the time limit for received bytes; a declared length does not extend it."""
         self.received += n_bytes
-        self.ends += n_bytes / _SLOWEST
+        self.ends += n_bytes / _MIN_RATE
 
     @property
     def lag(self) -> float:
-        """By how many seconds a body is later than the slowest that may be, since its first moments."""
-        return time.monotonic() - self.begun - _START - self.received / _SLOWEST
+        """Seconds by which a body is behind the minimum rate, after the grace period."""
+        return time.monotonic() - self.begun - _GRACE_PERIOD - self.received / _MIN_RATE
 
     def cut(self) -> None:
-        """End it; the thread that serves it finds out by itself."""
+        """Shut the socket down; the thread that serves the connection then gets an error and ends."""
         self.ends = math.inf
-        with suppress(OSError):  # not by the TLS socket's own method, which takes the session from under that thread
+        # Not by the TLS socket's method, which would remove the session that the thread uses.
+        with suppress(OSError):
             socket.socket.shutdown(self.socket, socket.SHUT_RDWR)
 
 
 class ShufflerServer(ThreadingHTTPServer):
-    """Serves one `Shuffler` to nodes and to one server, the `opener`; without `tls` everybody is who they say."""
+    """Serves a `Shuffler` to nodes and to one server, the `opener`; without `tls` names are not verified."""
 
     daemon_threads = True
     block_on_close = False
@@ -80,22 +88,26 @@ class ShufflerServer(ThreadingHTTPServer):
 
     def __init__(self, shuffler: Shuffler, address: tuple[str, int], tls: ssl.SSLContext | None, opener: str):
         self.shuffler, self.tls, self.opener = shuffler, tls, opener
-        self._connections: dict[Any, _Connection] = {}  # by the socket that was accepted, the oldest first
+        # By accepted socket, the oldest first.
+        self._connections: dict[Any, _Connection] = {}
         self._changed = threading.Condition()
-        self._sending: dict[str, _Connection] = {}  # on which a body is being read, by whose it is
-        self.served = threading.local()  # each thread's own connection
+        # Connections with a body in transfer, by the sender's name.
+        self._sending: dict[str, _Connection] = {}
+        # The connection of each thread.
+        self.served = threading.local()
         super().__init__(address, _Handler)
 
     # ---- connections --------------------------------------------------------------------------------------------
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Take a connection, after those that say nothing were cut where there are too many."""
+        """Accept a connection; at the maximum number, first close connections without a name."""
         with self._changed:
-            while len(self._connections) >= _MOST_CONNECTIONS:
+            while len(self._connections) >= _MAX_CONNECTIONS:
                 self._cut_late()
-                strangers = (other for other in self._connections.values() if not other.name and other.ends < math.inf)
-                if (oldest := next(strangers, None)) is not None:
-                    oldest.cut()  # an honest one has told its name long before it is the oldest
+                unnamed = (other for other in self._connections.values() if not other.name and other.ends < math.inf)
+                # An honest party gives its name long before its connection is the oldest.
+                if (oldest := next(unnamed, None)) is not None:
+                    oldest.cut()
                 self._changed.wait(0.5)
             self._connections[request] = _Connection(request)
         try:
@@ -105,25 +117,25 @@ class ShufflerServer(ThreadingHTTPServer):
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer it, and forget it."""
+        """Answer a connection's request, and remove the connection."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._forget(request)
 
     def service_actions(self) -> None:
-        """Between two requests, and twice a second."""
+        """Close late connections; called between two requests, and twice a second."""
         with self._changed:
             self._cut_late()
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Shake hands with whoever proves to be known, and hand over to the handler."""
+        """Perform the TLS handshake with its check of certificates, and call the handler."""
         self.served.connection = connection = self._connections[request]
-        request.settimeout(_SILENCE)
+        request.settimeout(_IDLE_TIMEOUT)
         if self.tls is None:
             super().finish_request(request, client_address)
             return
-        # Here and not around the listening socket: a client that stalls in its handshake stalls nobody else.
+        # In this thread and not on the listening socket, so that a slow handshake does not block other clients.
         with self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False) as secured:
             connection.socket = secured
             secured.do_handshake()
@@ -131,26 +143,27 @@ class ShufflerServer(ThreadingHTTPServer):
             super().finish_request(secured, client_address)
 
     def name(self, name: str) -> None:
-        """Say whose this thread's connection is; beyond a few, the newer one takes the older one's place."""
+        """Set the name of this thread's connection, and close the oldest connections of a name beyond the maximum."""
         with self._changed:
             self.served.connection.name = name
-            own = [other for other in self._connections.values() if other.name == name and other.ends < math.inf]
-            for older in own[:-_MOST_OF_A_NAME]:
+            same = [other for other in self._connections.values() if other.name == name and other.ends < math.inf]
+            for older in same[:-_MAX_CONNECTIONS_OF_NAME]:
                 older.cut()
 
     @contextmanager
     def receiving(self, sender: str) -> Iterator[None]:
-        """The time in which a sender's body is read: one of each, and few at a time."""
+        """Limit bodies in transfer to one of each sender, and to the maximum number in total."""
         with self._changed:
             if sender in self._sending:
-                raise ShufflerError("another message of this node is on its way")
-            if len(self._sending) >= _MOST_BODIES:
+                raise ShufflerError("another message of this node is in transfer; send one at a time")
+            if len(self._sending) >= _MAX_BODIES:
+                # The body that is furthest behind is closed, if it is below the minimum rate.
                 slowest = max(self._sending.values(), key=lambda connection: connection.lag)
                 if slowest.lag > 0.0:
                     slowest.cut()
-                    self._changed.wait_for(lambda: len(self._sending) < _MOST_BODIES, timeout=1.0)
-            if sender in self._sending or len(self._sending) >= _MOST_BODIES:
-                raise ShufflerError(f"{_MOST_BODIES} messages are on their way, which is all that may be at a time")
+                    self._changed.wait_for(lambda: len(self._sending) < _MAX_BODIES, timeout=1.0)
+            if sender in self._sending or len(self._sending) >= _MAX_BODIES:
+                raise ShufflerError(f"{_MAX_BODIES} messages are in transfer, which is the maximum; try again")
             self._sending[sender] = self.served.connection
             self.served.connection.allow(0)
         try:
@@ -172,13 +185,14 @@ class ShufflerServer(ThreadingHTTPServer):
             self._changed.notify_all()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Tell of faults, but not of whose request met them, and of strangers' broken connections nothing."""
-        if not isinstance(sys.exception(), OSError):  # SSLError and a cut connection's are such
+        """Log errors without the sender, and no errors of connections."""
+        # SSLError and the errors of a closed connection are OSErrors.
+        if not isinstance(sys.exception(), OSError):
             _LOG.exception("a request could not be served")
 
 
 def make_tls(authority: str, certificate: str, private_key: str) -> ssl.SSLContext:
-    """TLS 1.3 in which the other side must have a certificate of the authority too."""
+    """Return a context of TLS 1.3 that requires a certificate of the authority from the other side."""
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
     tls.minimum_version = ssl.TLSVersion.TLSv1_3
     tls.verify_mode = ssl.CERT_REQUIRED
@@ -188,24 +202,24 @@ def make_tls(authority: str, certificate: str, private_key: str) -> ssl.SSLConte
 
 class _Handler(BaseHTTPRequestHandler):
     server: ShufflerServer
-    timeout = _SILENCE
+    timeout = _IDLE_TIMEOUT
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Keep no record of who came when."""
+        """Do not log requests, since their times could link reports to senders."""
 
     def do_GET(self) -> None:
         self._answer(self._about if self.path == "/about" else None)
 
     def do_POST(self) -> None:
-        kind, *rest = self.path.lstrip("/").split("/")
+        kind, *path_arguments = self.path.lstrip("/").split("/")
         handlers: dict[str, tuple[Callable[..., bytes], int]] = {
             "open": (self._open, 2),
             "reports": (self._submit, 2),
             "release": (self._release, 3),
         }
         handler, n_arguments = handlers.get(kind, (self._about, -1))
-        known = len(rest) == n_arguments and all(map(_is_number, rest[1:]))
-        self._answer((lambda: handler(rest[0], *map(int, rest[1:]))) if known else None)
+        known = len(path_arguments) == n_arguments and all(map(_is_number, path_arguments[1:]))
+        self._answer((lambda: handler(path_arguments[0], *map(int, path_arguments[1:]))) if known else None)
 
     def _about(self) -> bytes:
         return json.dumps(self.server.shuffler.about()).encode()
@@ -217,12 +231,12 @@ class _Handler(BaseHTTPRequestHandler):
     def _submit(self, run: str, round_number: int) -> bytes:
         sender = self._peer()
         if not sender or sender == self.server.opener:
-            raise _ForbiddenError("reports are a node's to send")
+            raise _ForbiddenError("only a node can send reports")
         length = self.headers.get("Content-Length", "")
         if not _is_number(length) or int(length) > self.server.shuffler.max_bytes:
-            raise ShufflerError(f"at most {self.server.shuffler.max_bytes} bytes are taken of one node")
+            raise ShufflerError(f"a node's message must have at most {self.server.shuffler.max_bytes} bytes")
         if not self.server.shuffler.wants(run, round_number, sender):
-            return b""  # it has been here before: nothing of it is read
+            return b""  # the reports are already here, so the body is not read
         with self.server.receiving(sender):
             self.server.shuffler.submit(run, round_number, sender, self._read_body(int(length)))
         return b""
@@ -230,9 +244,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _read_body(self, length: int) -> bytearray:
         body = bytearray()
         while len(body) < length:
-            piece = self.rfile.read1(min(length - len(body), _PIECE))
+            piece = self.rfile.read1(min(length - len(body), _CHUNK_BYTES))
             if not piece:
-                raise ShufflerError("the message ends before its end")
+                raise ShufflerError("the message is shorter than its declared length; send it again")
             body += piece
             self.server.served.connection.receive(len(piece))
         return body
@@ -243,28 +257,28 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _check_server(self) -> None:
         if self._peer() != self.server.opener:
-            raise _ForbiddenError("only the server opens and releases rounds")
+            raise _ForbiddenError("only the server can open and release rounds")
 
     def _peer(self) -> str:
-        """Whom this connection is of: the name in the other side's certificate."""
+        """Return the name in the other side's certificate."""
         return self.server.served.connection.name
 
     def _answer(self, work: Callable[[], bytes] | None) -> None:
         if self.server.tls is None:
             self.server.name(unquote(self.headers.get("X-Name", ""))[:200])
-        status, found = 404, b"there is no such thing here"
+        status, body = 404, b"unknown path"
         if work is not None:
             try:
-                status, found = 200, work()
+                status, body = 200, work()
             except ShufflerError as error:
-                status, found = 410 if error.is_final else 409, str(error).encode()
+                status, body = 410 if error.is_final else 409, str(error).encode()
             except _ForbiddenError as error:
-                status, found = 403, str(error).encode()
-        self.server.served.connection.allow(len(found))
+                status, body = 403, str(error).encode()
+        self.server.served.connection.allow(len(body))
         self.send_response_only(status)
-        self.send_header("Content-Length", str(len(found)))
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(found)
+        self.wfile.write(body)
 
 
 def _common_name(secured: ssl.SSLSocket) -> str:

@@ -1,8 +1,8 @@
-"""The shuffler: a process of its own, which takes off who sent a report and when, and passes on whole batches only.
+"""The shuffler: a separate process that removes the sender and time of reports, and forwards only whole batches.
 
-Nodes give it their users' single reports, round by round; the server gets all reports of a round at once, in random
-order, or, where they come from fewer users than a public number, not at all.  Who trusts whom:
-docs/how-to/deploy-with-flower.md.  `fastfedrec shuffler` runs one.
+Nodes send it their users' single reports in each round.  The server gets all reports of a round at once, in random
+order, if they come from at least a public number of users; otherwise it gets none.  The trust model is in
+docs/how-to/deploy-with-flower.md.  The command `fastfedrec shuffler` runs a shuffler.
 """
 
 import http.client
@@ -28,22 +28,23 @@ __all__ = ["Shuffler", "ShufflerClient", "ShufflerError"]
 
 _ORDER = "shuffler.order"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
-_WAY_OUT = (
-    "without it a round could be released twice: put back the file itself, never an older copy of it, or start with a "
-    "new folder, for runs that begin after that"
+_REMEDY = (
+    "without it a round could be released twice: restore the file itself, never an older copy of it, or start with a "
+    "new folder, for later runs only"
 )
-_LONGEST_TEXT = 4096  # bytes of an answer that is no batch
+# Maximum bytes of an answer that is not a batch.
+_MAX_TEXT_BYTES = 4096
 
 
 class ShufflerError(Exception):
-    """What a shuffler refuses, or that it could not be reached.
+    """Refusal of a shuffler, or failure to reach it.
 
     Parameters
     ----------
     reason : str
-        Why.
+        Reason of the refusal or failure.
     is_final : bool
-        Whether asking again cannot help.
+        Whether a retry is useless.
     """
 
     def __init__(self, reason: str, *, is_final: bool = False):
@@ -52,33 +53,33 @@ class ShufflerError(Exception):
 
 
 class Shuffler:
-    """What a shuffler holds and when it lets go of it; `fastfedrec shuffler` puts it behind a socket.
+    """Buffer of a round's reports, and the rules of their release; `fastfedrec shuffler` serves it on a socket.
 
-    One round is open at a time.  Its reports are in memory only, and a process that dies loses them; nodes send the
-    same ones again when the server opens the round anew.  On disk are the numbers of the rounds that were released:
-    a round is released once, for two batches of which one lacks a node would show that node's reports.
+    One round is open at a time.  Its reports are only in memory, so a crash loses them; nodes send the same reports
+    again when the server reopens the round.  The numbers of released rounds are on disk.  A round is released only
+    once, since two batches that differ by one node would reveal that node's reports.
 
     Parameters
     ----------
     min_crowd : int
-        Fewest users whose reports make a batch; public.
+        Public minimum number of users in a batch, at least 2.
     n_reports : int
-        Reports of each user in a round.
+        Number of reports of each user in a round, at least 1.
     n_coordinates : int
-        What a report may be about: entries of the item factors (or of the rotated ones).
+        Number of coordinates that a report can be about: entries of the item factors (or of the rotated ones).
     folder : path-like
-        For the rounds that were released, readable by its owner only.
+        Folder that records the released rounds, which only its owner can read.
     max_users : int
-        Users for whom one node may send.
+        Maximum number of users of a node.
     max_nodes : int
-        Nodes that may send in one round.
+        Maximum number of nodes that send reports in a round.
 
     Raises
     ------
     DamagedFileError
-        The folder's list of released rounds cannot be read; the message says what to do.
+        The folder's list of released rounds cannot be read; the message has the remedy.
     FolderInUseError
-        Another shuffler has the folder.
+        Another shuffler uses the folder.
 
     Examples
     --------
@@ -92,7 +93,7 @@ class Shuffler:
     ...     shuffler.release("0" * 32, 0)
     ... except ShufflerError as error:
     ...     print(error)
-    1 users have sent reports, and a batch takes 2
+    a batch must have at least 2 users, got reports of 1
     >>> shuffler.submit("0" * 32, 0, "south", bytes([7, 0, 0, 0]))
     >>> len(shuffler.release("0" * 32, 0)) // 4
     2
@@ -117,163 +118,168 @@ class Shuffler:
         self._max_nodes = check_integer("max_nodes", max_nodes, low=1)
         folder = check_path("folder", folder)
         self._path = folder / "released.json"
-        self._alone = FolderLock(folder)  # two shufflers would each release the same round
+        # Without the lock, two shufflers could each release the same round.
+        self._folder_lock = FolderLock(folder)
         try:
             self._released = _read_released(self._path)
         except BaseException:
             self.close()
             raise
         self._open: tuple[str, int] | None = None
-        self._reports: dict[str, bytes | bytearray] = {}  # by sender, until they are released
-        self._batch: bytes | None = None  # of the open round, once it is released: for a server that lost its copy
+        # Reports by sender, until the release.
+        self._reports: dict[str, bytes | bytearray] = {}
+        # The batch of the open round after its release, for a server that lost its copy.
+        self._batch: bytes | None = None
         self._lock = threading.Lock()
 
     def close(self) -> None:
-        """Let another shuffler have the folder; this one is not to be used any more."""
-        self._alone.close()
+        """Unlock the folder for another shuffler; do not use this one afterwards."""
+        self._folder_lock.close()
 
     def about(self) -> dict[str, int]:
-        """What nodes and the server check before they send anything.
+        """Return the configuration, which nodes and the server check before they send reports.
 
         Returns
         -------
         dict of str to int
-            All of it public.
+            Public numbers "min_crowd", "n_reports" and "n_coordinates".
         """
         return {"min_crowd": self.min_crowd, "n_reports": self.n_reports, "n_coordinates": self.n_coordinates}
 
     def open(self, run: str, round: int) -> bool:
-        """Let nodes send the reports of a round; what was collected for another is dropped.
+        """Open a round for reports, and drop the reports of any other round.
 
         Parameters
         ----------
         run : str
-            Its name, 32 hexadecimal digits.
+            Name of the run, 32 hexadecimal digits.
         round : int
-            Later than any that was released.
+            Number of the round, greater than any released one of the run.
 
         Returns
         -------
         bool
-            Whether this very round has just been released, and its batch is there for a server that lost it.
+            Whether this round is already released, with its batch available for a server that lost it.
 
         Raises
         ------
         ShufflerError
-            The round was released before.
+            The round was released before, and its batch is gone.
         """
-        asked = _round_name(run, round)
+        name = _round_name(run, round)
         with self._lock:
-            if asked == self._open:
+            if name == self._open:
                 return self._batch is not None
             if round <= self._released.get(run, -1):
                 raise ShufflerError(f"round {round} was released before, and its reports are gone", is_final=True)
-            self._open, self._reports, self._batch = asked, {}, None
+            self._open, self._reports, self._batch = name, {}, None
             return False
 
     def wants(self, run: str, round: int, sender: str) -> bool:
-        """Whether a sender's reports of a round are still to come; `submit` would refuse them for the same reasons.
+        """Check whether a sender's reports of a round are missing; errors are the same as of `submit`.
 
         Parameters
         ----------
         run : str
-            Its name.
+            Name of the run.
         round : int
-            The open one.
+            Number of the open round.
         sender : str
-            Who asks.
+            Name of the sender.
 
         Returns
         -------
         bool
-            False where they are here.
+            False if the reports are already here.
 
         Raises
         ------
         ShufflerError
-            The round is not open, or over, or as many nodes as may have sent reports.
+            The round is not open or is over, or the maximum number of nodes have sent reports.
         """
         with self._lock:
-            return self._is_awaited(_round_name(run, round), sender)
+            return self._is_missing(_round_name(run, round), sender)
 
-    def _is_awaited(self, asked: tuple[str, int], sender: str) -> bool:
-        if asked != self._open:
+    def _is_missing(self, name: tuple[str, int], sender: str) -> bool:
+        """Check whether a sender's reports are missing, and raise if the round does not accept them."""
+        if name != self._open:
             raise ShufflerError("the round is not open")
         if self._batch is not None:
             raise ShufflerError("the round is over", is_final=True)
         if sender not in self._reports and len(self._reports) >= self._max_nodes:
-            raise ShufflerError(f"{self._max_nodes} nodes have sent reports, which is all that may")
+            raise ShufflerError(f"{self._max_nodes} nodes have sent reports, which is the maximum")
         return sender not in self._reports
 
     def submit(self, run: str, round: int, sender: str, body: bytes | bytearray) -> None:
-        """Take all reports of one node in a round; what it sends again changes nothing.
+        """Accept all reports of one node in a round; a repeated submission has no effect.
 
         Parameters
         ----------
         run : str
-            Its name.
+            Name of the run.
         round : int
-            The open one.
+            Number of the open round.
         sender : str
-            Forgotten when the round is released.
+            Name of the sender, which the shuffler deletes at the release.
         body : bytes
-            As from `encode_reports`; `n_reports` for each user.
+            Reports from `encode_reports`, `n_reports` for each user.
 
         Raises
         ------
         ShufflerError
-            Reports that are not sound, or of another round.
+            The reports are invalid, or belong to another round.
         """
-        asked = _round_name(run, round)
+        name = _round_name(run, round)
         if len(body) > self.max_bytes:
-            raise ShufflerError(f"at most {self.max_bytes} bytes are taken of one node, got {len(body)}")
+            raise ShufflerError(f"a node's message must have at most {self.max_bytes} bytes, got {len(body)}")
         try:
             n_reports = len(decode_reports(body, self.n_coordinates)[0])
         except ValueError as error:
             raise ShufflerError(str(error)) from None
-        if n_reports % self.n_reports:  # 0 are those of a node without users
-            raise ShufflerError(f"each user sends {self.n_reports} reports, got {n_reports} in all")
+        if n_reports % self.n_reports:  # 0 reports are valid: a node without users sends none
+            raise ShufflerError(f"each user must send {self.n_reports} reports, got {n_reports} in total")
         with self._lock:
-            self._is_awaited(asked, sender)
+            self._is_missing(name, sender)
             self._reports.setdefault(sender, body)
 
     def release(self, run: str, round: int, n_users: int = 0) -> bytes:
-        """Give all reports of a round away and forget who sent them; asked again, the same bytes.
+        """Return all reports of a round and delete their senders; a repeated call returns the same bytes.
 
         Parameters
         ----------
         run : str
-            Its name.
+            Name of the run.
         round : int
-            The open one.
+            Number of the open round.
         n_users : int
-            Fewest users that the server wants to hear; below `min_crowd` it says nothing.
+            Minimum number of users for the server; below `min_crowd` it has no effect.
 
         Returns
         -------
         bytes
-            As from `encode_reports`, in random order.
+            Reports as from `encode_reports`, in random order.
 
         Raises
         ------
         ShufflerError
-            Too few users, or no open round.
+            There are too few users, or the round is not open.
         """
-        asked = _round_name(run, round)
+        name = _round_name(run, round)
         with self._lock:
-            if asked != self._open:
+            if name != self._open:
                 raise ShufflerError("the round is not open")
             if self._batch is None:
                 width = report_width(self.n_coordinates)
-                heard = sum(map(len, self._reports.values())) // width.itemsize // self.n_reports
-                if heard < max(self.min_crowd, n_users):
+                n_received = sum(map(len, self._reports.values())) // width.itemsize // self.n_reports
+                if n_received < max(self.min_crowd, n_users):
                     raise ShufflerError(
-                        f"{heard} users have sent reports, and a batch takes {max(self.min_crowd, n_users)}"
+                        f"a batch must have at least {max(self.min_crowd, n_users)} users, got reports of {n_received}"
                     )
-                # Sorted first: then nothing of the order of arrival is left, whatever comes after it.
+                # Sorting removes the order of arrival, independently of the random permutation.
                 codes = np.sort(np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()]))
                 order = Key.from_entropy().permutation(_ORDER, size=len(codes), n_threads=0)
-                self._remember(run, round)  # before anybody sees it: killed now, the round is lost, not released twice
+                # Recorded before the batch leaves: a crash here loses the round, but cannot release it twice.
+                self._remember(run, round)
                 self._batch, self._reports = codes[order].tobytes(), {}
             return self._batch
 
@@ -283,10 +289,10 @@ class Shuffler:
 
 
 def _read_released(path: Path) -> dict[str, int]:
-    """The last round of each run that was released."""
+    """Return the last released round of each run."""
     if not is_kept(path):
         return {}
-    with checking(path, _WAY_OUT):
+    with checking(path, _REMEDY):
         document = read_document(path)
         return {check_run_name(run): check_integer("round", last, low=0) for run, last in document.items()}
 
@@ -299,23 +305,23 @@ def _round_name(run: Any, round_number: Any) -> tuple[str, int]:
 
 
 class ShufflerClient:
-    """How a node or a server reaches a shuffler; it has the methods of `Shuffler`.
+    """Client of a shuffler for nodes and the server, with the methods of `Shuffler`.
 
     Parameters
     ----------
     url : str
-        "https://host:port"; "http://127.0.0.1:port" only on one machine.
+        "https://host:port", or "http://127.0.0.1:port" on the same machine.
     name : str
-        Who this is, on one machine; elsewhere the certificate says so.
+        Name of this party, used only with http; with https the certificate has the name.
     authority, certificate, private_key : path-like or None
-        For https: who signed the shuffler's certificate, and this side's own, in PEM.
+        PEM files for https: the authority of the shuffler's certificate, and this party's certificate and key.
     timeout : float
-        Seconds that the shuffler may be silent.
+        Maximum seconds, above 0, without data from the shuffler.
 
     Raises
     ------
     ValueError
-        A connection that anybody could read or forge.
+        The URL is malformed, or the connection would not be encrypted and authenticated.
     """
 
     def __init__(
@@ -331,91 +337,92 @@ class ShufflerClient:
         parts = urlsplit(check_instance("url", url, str, "pass https://host:port"))
         try:
             host, port = parts.hostname, parts.port
-        except ValueError:  # of a port that is no number, or none that there is
+        except ValueError:  # the port is not a number, or out of range
             host, port = None, None
         if parts.scheme not in ("http", "https") or not host or not port or parts.path.strip("/"):
-            raise ValueError(f"url must be https://host:port, got {url!r}")
+            raise ValueError(f"url must be https://host:port, got {url!r}; name a host and a port")
         if parts.scheme == "http" and host not in _LOOPBACK:
-            raise ValueError(f"url must be https:// beyond this machine, got {url!r}")
-        self._host, self._port, self._name = host, port, check_instance("name", name, str, "pass who this is")
+            raise ValueError(f"url must be https:// for another machine, got {url!r}; use certificates")
+        self._host, self._port, self._name = host, port, check_instance("name", name, str, "pass the party's name")
         self._timeout = check_real("timeout", timeout, low=0.0, exclusive=True)
         self._tls: ssl.SSLContext | None = None
         if parts.scheme == "https":
             if authority is None or certificate is None or private_key is None:
-                raise ValueError("https takes authority, certificate and private_key, all three")
+                raise ValueError("https needs authority, certificate and private_key; give all three")
             self._tls = ssl.create_default_context(cafile=os.fspath(authority))
             self._tls.minimum_version = ssl.TLSVersion.TLSv1_3
             self._tls.load_cert_chain(certificate, private_key)
 
     def about(self) -> dict[str, int]:
-        """As `Shuffler.about`.
+        """Return the shuffler's configuration, as `Shuffler.about`.
 
         Returns
         -------
         dict of str to int
-            Whatever else it says is left out.
+            Numbers "min_crowd", "n_reports" and "n_coordinates"; other keys of the answer are dropped.
         """
         try:
-            told = json.loads(self._ask("GET", "/about"))
+            answer = json.loads(self._request("GET", "/about"))
             return {
-                name: check_integer(name, told[name], low=1) for name in ("min_crowd", "n_reports", "n_coordinates")
+                name: check_integer(name, answer[name], low=1) for name in ("min_crowd", "n_reports", "n_coordinates")
             }
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise ShufflerError(f"what the shuffler says of itself could not be read ({error})") from error
+            raise ShufflerError(f"the shuffler's configuration could not be read ({error})") from error
 
     def open(self, run: str, round: int) -> bool:
-        """As `Shuffler.open`.
+        """Open a round, as `Shuffler.open`.
 
         Parameters
         ----------
         run : str
-            Its name.
+            Name of the run.
         round : int
-            To open.
+            Number of the round.
 
         Returns
         -------
         bool
-            Whether its batch is there already.
+            Whether the round is already released.
         """
-        return self._ask("POST", f"/open/{quote(run)}/{round}") == b"released"
+        return self._request("POST", f"/open/{quote(run)}/{round}") == b"released"
 
     def submit(self, run: str, round: int, body: bytes) -> None:
-        """As `Shuffler.submit`, under this side's own name.
+        """Send this party's reports, as `Shuffler.submit`.
 
         Parameters
         ----------
         run : str
-            Its name.
+            Name of the run.
         round : int
-            The open one.
+            Number of the open round.
         body : bytes
-            As from `encode_reports`.
+            Reports from `encode_reports`.
         """
-        self._ask("POST", f"/reports/{quote(run)}/{round}", body)
+        self._request("POST", f"/reports/{quote(run)}/{round}", body)
 
     def release(self, run: str, round: int, n_users: int = 0, *, max_bytes: int) -> bytes:
-        """As `Shuffler.release`.
+        """Get the batch of a round, as `Shuffler.release`.
 
         Parameters
         ----------
         run : str
-            Its name.
+            Name of the run.
         round : int
-            The open one.
+            Number of the open round.
         n_users : int
-            Fewest users wanted.
+            Minimum number of users in the batch.
         max_bytes : int
-            More is not read.
+            Maximum size of the batch; a larger one is refused unread.
 
         Returns
         -------
         bytes
-            The batch.
+            Reports of the batch, as from `encode_reports`.
         """
-        return self._ask("POST", f"/release/{quote(run)}/{round}/{n_users}", max_bytes=max_bytes)
+        return self._request("POST", f"/release/{quote(run)}/{round}/{n_users}", max_bytes=max_bytes)
 
-    def _ask(self, method: str, path: str, body: bytes = b"", max_bytes: int = _LONGEST_TEXT) -> bytes:
+    def _request(self, method: str, path: str, body: bytes = b"", max_bytes: int = _MAX_TEXT_BYTES) -> bytes:
+        """Send a request, and return the answer of at most `max_bytes`; raise ShufflerError for a refusal."""
         if self._tls is None:
             connection = http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
         else:
@@ -425,15 +432,17 @@ class ShufflerClient:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             length = answer.length
-            if length is None or length > (max_bytes if answer.status == 200 else _LONGEST_TEXT):
-                raise ShufflerError(f"the shuffler answers with {length} bytes, which is more than it may")
-            found = answer.read()
+            # The declared length is checked before the answer is read into memory.
+            limit = max_bytes if answer.status == 200 else _MAX_TEXT_BYTES
+            if length is None or length > limit:
+                raise ShufflerError(f"the shuffler's answer must have at most {limit} bytes, got {length}")
+            content = answer.read()
         except (OSError, http.client.HTTPException) as error:
             reason = f": {error.verify_message}" if isinstance(error, ssl.SSLCertVerificationError) else ""
             raise ShufflerError(f"the shuffler could not be reached ({type(error).__name__}{reason})") from error
         finally:
             connection.close()
-        return found if answer.status == 200 else _refuse(answer.status, found)
+        return content if answer.status == 200 else _refuse(answer.status, content)
 
 
 def _refuse(status: int, text: bytes) -> NoReturn:

@@ -88,7 +88,9 @@ def test_a_node_that_has_sent_nothing_draws_a_new_key(key, answered):
 
 def test_a_node_without_its_key_answers_no_more(answered):
     (answered.folder / "key.json").unlink()
-    with pytest.raises(DamagedFileError, match=r"answer' is damaged: it is of a run whose key .* in the next run"):
+    with pytest.raises(
+        DamagedFileError, match=r"answer' is damaged: the key .* of its run is missing; .* in the next run"
+    ):
         answered.key()
 
 
@@ -104,7 +106,7 @@ def test_a_node_with_other_data_answers_no_more(answered, tmp_path):
 def test_a_nodes_damaged_file_is_named(answered, name, spoiled):
     path = answered.folder / name
     path.write_bytes(SPOIL[spoiled](path.read_bytes()))
-    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*; this node can answer no more in this run"):
+    with pytest.raises(DamagedFileError, match=f"{name}' is damaged: .*; this node cannot continue this run"):
         (answered.key if name == "key.json" else lambda: answered.answer(1, "north", 10, sound))()
 
 
@@ -136,7 +138,7 @@ def test_one_request_at_a_time_of_all_processes(tmp_path):
     """Not even one who would share may come in between; and others come in afterwards."""
     memory = NodeMemory(tmp_path / "node", None)
     with open(tmp_path / "node" / "lock", "w") as other:
-        with memory.alone(), pytest.raises(BlockingIOError):
+        with memory.lock(), pytest.raises(BlockingIOError):
             fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
         fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
 

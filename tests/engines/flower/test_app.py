@@ -114,7 +114,7 @@ def test_two_nodes_do_not_share_a_folder(data, tmp_path):
     }
     _, engine = serve(system, data, MemoryGrid(nodes), seed=None)
     assert {refused.sender for refused in engine.rejections} == {"b"}
-    assert "not those with which it began this run" in engine.rejections[0].reason
+    assert "changed since it began this run" in engine.rejections[0].reason
 
 
 def test_a_model_without_users_is_saved_and_served(data, tmp_path):
@@ -163,7 +163,7 @@ def test_a_round_that_is_asked_for_again_gets_the_same_message(data, tmp_path):
 def test_a_second_run_is_for_the_node_to_allow(data, tmp_path):
     system = FMFLDP(n_rounds=1)
     serve(system, data, MemoryGrid(in_folders(system, data, tmp_path)), seed=None)
-    with pytest.raises(RuntimeError, match=r"0 of 2 nodes came.*has taken part in 1 runs, and max_runs is 1"):
+    with pytest.raises(RuntimeError, match=r"0 of 2 nodes joined.*took part in 1 runs, and max_runs is 1"):
         serve(system, data, MemoryGrid(in_folders(system, data, tmp_path)), seed=None)
     serve(system, data, MemoryGrid(in_folders(system, data, tmp_path, max_runs=2)), seed=None)
     assert len({path.read_text() for path in tmp_path.glob("a/run-*/key.json")}) == 2

@@ -43,7 +43,7 @@ def test_a_node_whose_data_become_of_other_items_refuses_the_round_it_answered_b
 
     assert "update" in answer()
     held["now"] = data.select_items(np.arange(1, data.n_items))
-    assert "not those of the server's catalogue" in answer()["config"]["refusal"]
+    assert "must equal the server's catalogue" in answer()["config"]["refusal"]
     held.clear()
     assert "update" in answer()
 
@@ -53,13 +53,13 @@ def test_a_node_whose_data_become_of_other_items_refuses_the_round_it_answered_b
     [
         (set_value("request", "round", 1), "round must be from 0 to 0, got 1"),
         (set_value("request", "round", "0"), "round must be from 0 to 0, got None"),
-        (set_value("request", "system", "FMFLDP(epsilon=99.0)"), "this node is set up for FMFLDP"),
-        (set_value("request", "items", "0" * 32), "not those of the server's catalogue"),
+        (set_value("request", "system", "FMFLDP(epsilon=99.0)"), "this node is configured for FMFLDP"),
+        (set_value("request", "items", "0" * 32), "must equal the server's catalogue"),
         (set_value("request", "run", "../../etc"), "must be named by 32 hexadecimal digits"),
         (set_value("request", "state.rotation", 1), "rotation must be sent as str"),
-        (set_value("request", "state.rotation", "5"), "a rotation was sent"),
+        (set_value("request", "state.rotation", "5"), "rotation must be empty"),
         (set_value("request", "state.rotation", "9" * 50), "at most 40 digits"),
-        (set_value("request", "state.shift", "5"), "has the fields"),
+        (set_value("request", "state.shift", "5"), "must have the fields"),
         (set_value("state", "item-factors", Array(np.zeros((3, 5), dtype=np.float32))), "must be float32 of shape"),
         (set_value("state", "item-factors", Array(np.full((60, 5), np.nan, np.float32))), "hold NaN"),
         (lambda content: content.__delitem__("state"), "could not be read"),
@@ -73,7 +73,7 @@ def test_a_node_refuses_what_its_users_did_not_agree_to(data, change, reason):
 def test_an_entity_refuses_more_prototypes_than_its_budget_is_for(data):
     system = PrivatePrototypes(n_prototypes=2)
     refusal = refusal_of(system, data, set_value("request", "state.n-prototypes", ["2", "3"]))
-    assert "3 prototypes are asked for, and n_prototypes is 2" in refusal
+    assert "n_prototypes must be 2, got 3" in refusal
     assert "hold 'b' once" in refusal_of(system, data, set_value("request", "state.names", ["b", "b"]))
 
 
@@ -99,7 +99,9 @@ def test_a_node_whose_memory_is_too_small_computes_nothing_and_says_so(data, mon
     whole = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
     monkeypatch.setattr("fastfedrec.systems.gram.dp_gram_rounds.PairSum._sums", sums)
     monkeypatch.setattr("fastfedrec.engines.flower._node.memory_bytes", lambda: 3 * 8 * n_pairs - 1)
-    with pytest.raises(RuntimeError, match=r"this node's answer may take .* of memory, and there are .*; fit fewer"):
+    with pytest.raises(
+        RuntimeError, match=r"this node's message needs up to .* of memory, and .* are available; fit fewer"
+    ):
         serve(system, data, MemoryGrid(two_nodes(system, data)))
     assert asked == []
     monkeypatch.undo()
@@ -158,13 +160,13 @@ HOSTILE = {
     "twice": (lambda reply: [reply, reply], "answered this round before"),
     "other users": (altered("config", "num-examples", 999), "it claims 999 clients, and 150 were expected"),
     "fields": (altered("update", "more", Array(np.zeros(1))), "it must have the fields"),
-    "100 times": (altered("update", "total", lambda a: Array(np.zeros(30_000, dtype=np.int64))), "is larger than the"),
-    "6 times once read": (altered("update", "total", Array(np.zeros(3_500, dtype=np.int16))), "bytes are larger than"),
-    "long text": (altered("config", "why", "x" * 100_000), "is larger than the"),
-    "a lying header": (altered("update", "total", HUGE), "has 0 bytes"),
-    "a header without an end": (altered("update", "total", OPEN), "has no header of NumPy's"),
+    "100 times": (altered("update", "total", lambda a: Array(np.zeros(30_000, dtype=np.int64))), "must have at most"),
+    "6 times once read": (altered("update", "total", Array(np.zeros(3_500, dtype=np.int16))), "its arrays must have"),
+    "long text": (altered("config", "why", "x" * 100_000), "must have at most"),
+    "a lying header": (altered("update", "total", HUGE), "bytes, got 0"),
+    "a header without an end": (altered("update", "total", OPEN), "must have NumPy's header"),
     "a pickle": (altered("update", "total", PICKLED), "must be numbers or text"),
-    "no NumPy": (altered("update", "total", Array("int64", (1,), "pickle", b"x")), "serialized as 'pickle'"),
+    "no NumPy": (altered("update", "total", Array("int64", (1,), "pickle", b"x")), "got 'pickle'"),
     "garbage": (altered("update", "total", Array("int64", (1,), "numpy.ndarray", b"x" * 99)), "magic"),
     "missing": (lambda reply: [reply.content.__delitem__("update"), reply][1:], "KeyError"),
     "mixed up": (lambda reply: [reply.content.__setitem__("update", MetricRecord({"x": 1})), reply][1:], "ArrayRecord"),
@@ -208,7 +210,7 @@ def test_a_node_that_speaks_for_another_entity_is_refused(data):
     [
         (altered("config", "num-examples", 10**9), "num-examples must be from 0 to max_clients=10000000"),
         (altered("config", "num-examples", 0.5), "num-examples must be from 0"),
-        (altered("config", "name", "x" * 10_000), "is larger than the"),
+        (altered("config", "name", "x" * 10_000), "must have at most"),
         (lambda reply: [Message(Error(0, "boom"), metadata=reply.metadata)], "the node failed: 'boom'"),
     ],
 )
@@ -260,13 +262,13 @@ def test_objects_are_not_written():
 
 def test_bad_arguments(data):
     finish = print
-    with pytest.raises(TypeError, match=r"system must be one of FMFLDP, .*, got DPPopularity: it has no rounds"):
+    with pytest.raises(TypeError, match=r"system must be one of FMFLDP, .*, got DPPopularity, which has no rounds"):
         client_app(DPPopularity(1.0), of_node(data))
     with pytest.raises(TypeError, match="got DPPopularity"):
         server_app(DPPopularity(1.0), data.item_ids, finish, n_nodes=2)
-    with pytest.raises(ValueError, match="deploy with refine=False"):
+    with pytest.raises(ValueError, match="set refine=False"):
         server_app(PrivatePrototypes(refine=True), data.item_ids, finish, n_nodes=2)
-    with pytest.raises(ValueError, match="is never deployed"):
+    with pytest.raises(ValueError, match="grouping must not be 'exemplars'"):
         client_app(PrivatePrototypes(epsilon=None, grouping="exemplars"), of_node(data))
     with pytest.raises(ValueError, match="public_sizes is for PrivatePrototypes"):
         server_app(FMFLDP(), data.item_ids, finish, n_nodes=2, public_sizes={"a": 3})

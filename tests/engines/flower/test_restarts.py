@@ -91,12 +91,12 @@ def test_a_damaged_file_of_the_server_is_named(data, tmp_path, name, content):
     ("name", "changes", "complaint"),
     [
         ("state", {"run": "../x"}, "must be named by 32 hexadecimal digits"),
-        ("state", {"members": {}}, "members must be named"),
+        ("state", {"members": {}}, "members must be a dict of names"),
         ("state", {"members": {"a": -1, "b": 150}}, r"members\['a'\] must be at least 0"),
         ("state", {"members": {"a": "150", "b": 150}}, r"members\['a'\] must be an integer"),
         ("state", {"round": 2}, "round must be at most 1"),
-        ("state", {"values": {}}, "FMFState has the fields"),
-        ("state", {"values": {"rotation": "x" * 50}}, "FMFState has the fields|whole number"),
+        ("state", {"values": {}}, "FMFState must have the fields"),
+        ("state", {"values": {"rotation": "x" * 50}}, "FMFState must have the fields|whole number"),
         ("state", {"rounds": [[1, 2]]}, "not enough values"),
         ("state", {"messages": [[1, 2, "3"]]}, "traffic must be an integer"),
     ],
@@ -113,9 +113,9 @@ def test_each_field_of_a_servers_state_is_looked_at(data, tmp_path, name, change
 @pytest.mark.parametrize(
     ("changes", "spoil", "complaint"),
     [
-        ({"n_clients": 301}, None, "n_clients must be at most those who answered"),
+        ({"n_clients": 301}, None, "n_clients must be at most the users of nodes that answered"),
         ({"n_clients": -1}, None, "n_clients must be at least 0"),
-        ({"answered": ["a", "c"]}, None, "somebody has answered who was not asked"),
+        ({"answered": ["a", "c"]}, None, "answered must only have members of the run"),
         ({"answered": [1]}, None, "must be text"),
         ({"rejections": [[0, "a"]]}, None, "not enough values"),
         ({"traffic": None}, None, "not iterable|cannot unpack"),
@@ -148,7 +148,7 @@ def test_a_node_with_a_damaged_file_says_which(data, tmp_path, caplog):
     _, engine = serve(system, data, MemoryGrid(nodes, tamper), seed=None)
     reasons = {(r.round, r.sender): r.reason for r in engine.rejections if "refuses" in r.reason}
     assert set(reasons) == {(1, "b"), (2, "b")}
-    assert all("a file that this node keeps (key.json) is damaged" in reason for reason in reasons.values())
+    assert all("a file of this node (key.json) is damaged" in reason for reason in reasons.values())
     assert str(tmp_path) not in "".join(reasons.values())  # where it lies is the node's own affair
     assert f"{tmp_path}/b/run-" in caplog.text
     assert "take part in the next run" in caplog.text
@@ -169,7 +169,7 @@ def test_a_node_whose_data_change_in_mid_run_answers_no_more(data, tmp_path):
     _, engine = serve(system, data, MemoryGrid(nodes, tamper), seed=None)
     reasons = {(r.round, r.sender): r.reason for r in engine.rejections if "refuses" in r.reason}
     assert {(2, "b")} <= set(reasons) <= {(1, "b"), (2, "b")}
-    assert all("are not those with which it began this run" in reason for reason in reasons.values())
+    assert all("changed since it began this run" in reason for reason in reasons.values())
 
 
 @pytest.mark.parametrize("system", [FMFLDP(n_rounds=2), DPGram(4.0)], ids=["own", "fit"])

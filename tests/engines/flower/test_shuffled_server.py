@@ -183,7 +183,7 @@ def test_fewer_than_the_crowd_no_batch_and_no_figure(data, shuffler):
     assert there.ledger_.epsilon("shuffled_server") > 20.0
     assert any("counted as without a shuffler" in note for note in there.ledger_.notes)
     reasons = [(r.sender, r.reason) for r in engine.rejections if r.round == 1]
-    assert ("shuffler", "150 users have sent reports, and a batch takes 250") in reasons
+    assert ("shuffler", "a batch must have at least 250 users, got reports of 150") in reasons
     assert any(sender == "b" and "the node refuses" in reason for sender, reason in reasons)
     one = once.fit(data, key=Key.from_seed(SEED))  # only the first round was heard
     np.testing.assert_array_equal(there.item_factors_, one.item_factors_)
@@ -192,7 +192,7 @@ def test_fewer_than_the_crowd_no_batch_and_no_figure(data, shuffler):
 def test_a_shuffler_of_smaller_crowds_is_refused_by_nodes_and_server(data, shuffler):
     hop = shuffler(min_crowd=2)
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
-    with pytest.raises(NoAnswerError, match=r"is set up for {'min_crowd': 2,") as caught:
+    with pytest.raises(NoAnswerError, match=r"is configured for {'min_crowd': 2,") as caught:
         serve_shuffled(SYSTEM, data, grid, hop)
     assert len(requests_of(grid)) == 0  # nobody was asked
     assert caught.value.ledger.epsilon("shuffled_server", 0) == LOCAL
@@ -215,7 +215,7 @@ def test_server_and_nodes_agree_on_the_shuffler(data, shuffler, min_crowd, serve
     hop = shuffler()
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=min_crowd)))
     options = {"shuffler": None if server_crowd is None else hop.client("server"), "min_crowd": server_crowd}
-    with pytest.raises(RuntimeError, match=r"the server asks for .* and this node is set up for"):
+    with pytest.raises(RuntimeError, match=r"the server runs .* and this node is configured for"):
         serve(SYSTEM, data, grid, **options)
 
 
@@ -241,11 +241,11 @@ def test_dishonest_users_are_not_counted_on(data, shuffler):
 
 
 def test_bad_arguments(data):
-    with pytest.raises(ValueError, match="PrivatePrototypes sends nothing that a shuffler may take apart"):
+    with pytest.raises(ValueError, match="PrivatePrototypes has no reports that a shuffler can separate"):
         client_app(PrivatePrototypes(), of_node(data), min_crowd=CROWD)
-    with pytest.raises(ValueError, match="epsilon must be given behind a shuffler"):
+    with pytest.raises(ValueError, match="epsilon must be given with a shuffler"):
         client_app(FMFLDP(epsilon=None), of_node(data), min_crowd=CROWD)
     with pytest.raises(ValueError, match="min_crowd must be at least 2"):
         client_app(SYSTEM, of_node(data), min_crowd=1)
-    with pytest.raises(ValueError, match="shuffler and min_crowd belong together"):
+    with pytest.raises(ValueError, match="shuffler and min_crowd must be given together"):
         server_app(SYSTEM, data.item_ids, print, n_nodes=2, min_crowd=CROWD)

@@ -52,7 +52,7 @@ def test_a_batch_adds_up_to_what_shards_would_have_sent(tmp_path):
 def test_too_few_users_are_not_released(tmp_path):
     shuffler = opened(tmp_path, min_crowd=3)
     for name, n_users in (("a", 0), ("b", 0), ("c", 4)):
-        with pytest.raises(ShufflerError, match=rf"users have sent reports, and a batch takes {max(3, n_users)}"):
+        with pytest.raises(ShufflerError, match=rf"a batch must have at least {max(3, n_users)} users"):
             shuffler.release(RUN, 0, n_users)
         shuffler.submit(RUN, 0, name, codes(5))
     assert shuffler.release(RUN, 0, 3) == codes(5, 5, 5)
@@ -60,13 +60,13 @@ def test_too_few_users_are_not_released(tmp_path):
 
 def test_users_count_and_not_reports(tmp_path):
     shuffler = opened(tmp_path, [("a", codes(1, 2, 3, 4))], n_reports=4)
-    with pytest.raises(ShufflerError, match="1 users have sent reports"):
+    with pytest.raises(ShufflerError, match="got reports of 1"):
         shuffler.release(RUN, 0)
 
 
 def test_a_node_without_users_is_heard_and_is_nobody(tmp_path):
     shuffler = opened(tmp_path, [("nobody", b""), ("a", codes(1))])
-    with pytest.raises(ShufflerError, match="1 users have sent reports"):
+    with pytest.raises(ShufflerError, match="got reports of 1"):
         shuffler.release(RUN, 0)
     assert not shuffler.wants(RUN, 0, "nobody")
     shuffler.submit(RUN, 0, "b", codes(2))
@@ -75,7 +75,7 @@ def test_a_node_without_users_is_heard_and_is_nobody(tmp_path):
 
 def test_what_is_sent_twice_counts_once(tmp_path):
     shuffler = opened(tmp_path, [("a", codes(1)), ("a", codes(2))])
-    with pytest.raises(ShufflerError, match="1 users have sent reports"):
+    with pytest.raises(ShufflerError, match="got reports of 1"):
         shuffler.release(RUN, 0)
 
 
@@ -133,7 +133,7 @@ def test_a_round_that_was_not_released_is_opened_anew_and_empty(tmp_path):
         again.submit(RUN, 0, "b", codes(1))
     again.open(RUN, 0)
     again.submit(RUN, 0, "b", codes(1))
-    with pytest.raises(ShufflerError, match="1 users have sent reports"):
+    with pytest.raises(ShufflerError, match="got reports of 1"):
         again.release(RUN, 0)
 
 
@@ -155,11 +155,11 @@ def test_nothing_but_the_numbers_of_rounds_is_written(tmp_path):
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        (codes(1, 2, 3), "each user sends 2 reports, got 3"),
-        (codes(1, 20), "coordinate 10 of 10"),
-        (codes(1, 2**32 - 1), "of 10"),
-        (codes(1, 2)[:-1], "reports take 4 bytes each"),
-        (codes(*[1] * 8), "at most 24 bytes are taken of one node"),
+        (codes(1, 2, 3), "each user must send 2 reports, got 3"),
+        (codes(1, 20), "coordinates must be below 10, got 10"),
+        (codes(1, 2**32 - 1), "must be below 10"),
+        (codes(1, 2)[:-1], "reports must have 4 bytes each"),
+        (codes(*[1] * 8), "a node's message must have at most 24 bytes"),
     ],
 )
 def test_unsound_reports_are_refused(tmp_path, body, reason):
@@ -197,7 +197,7 @@ def test_bad_arguments(tmp_path, capsys):
     for wrong in ({"url": 5}, {"url": b"http://127.0.0.1:1"}, {"url": "http://127.0.0.1:1", "name": 5}):
         with pytest.raises(TypeError, match=f"{list(wrong)[-1]} must be str"):
             ShufflerClient(**wrong)
-    with pytest.raises(ValueError, match="https:// beyond this machine"):
+    with pytest.raises(ValueError, match="https:// for another machine"):
         ShufflerClient("http://example.com:80")
     with pytest.raises(ValueError, match="all three"):
         ShufflerClient("https://example.com:443", authority="ca.crt")
@@ -207,8 +207,8 @@ def test_bad_arguments(tmp_path, capsys):
     for arguments, reason in (
         (["--listen=127.0.0.1:0"], "or --insecure"),
         (["--listen=127.0.0.1:0", "--authority=x", "--insecure"], "or --insecure"),
-        (["--listen=0.0.0.0:0", "--insecure"], "--insecure is for 127.0.0.1"),
-        (["--listen=8000", "--insecure"], "--listen takes HOST:PORT"),
+        (["--listen=0.0.0.0:0", "--insecure"], "--insecure needs a loopback address"),
+        (["--listen=8000", "--insecure"], "--listen must be HOST:PORT"),
     ):
         assert main([*common, *arguments]) == 2
         assert reason in capsys.readouterr().err
@@ -287,8 +287,8 @@ def test_all_orders_are_as_likely(tmp_path, monkeypatch):
 )
 def test_what_a_shuffler_says_that_cannot_be_read_is_one_error(told, monkeypatch):
     client = ShufflerClient("http://127.0.0.1:1")
-    monkeypatch.setattr(client, "_ask", lambda *_: told)
-    with pytest.raises(ShufflerError, match="what the shuffler says of itself could not be read"):
+    monkeypatch.setattr(client, "_request", lambda *_: told)
+    with pytest.raises(ShufflerError, match="the shuffler's configuration could not be read"):
         client.about()
-    monkeypatch.setattr(client, "_ask", lambda *_: '{"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}')
+    monkeypatch.setattr(client, "_request", lambda *_: '{"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}')
     assert client.about() == {"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}

@@ -1,6 +1,3 @@
-"""States, updates and values as Flower's records, and back, without pickles.
-
-Who sends what when is one folder up.
-"""
+"""Encoding of states, updates and values as Flower's records, and decoding without pickle."""
 
 __all__: list[str] = []

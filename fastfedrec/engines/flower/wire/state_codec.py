@@ -1,7 +1,7 @@
-"""States as plain arrays and plain values: what a dataclass declares is all that is written, and all that is read.
+"""Encoding of states as plain arrays and plain values, by the declared fields of their dataclass.
 
-Fields of these types are known: ndarray, int, float, str, bool, and tuples of int or of str.  Anything else is refused
-by name, in both directions; nothing is ever unpickled.
+Supported types of fields are ndarray, int, float, str, bool, and tuples of int or of str.  All other fields are
+refused in both directions, and pickle is never used.
 """
 
 import functools
@@ -13,111 +13,78 @@ import numpy as np
 
 __all__ = ["decode_state", "encode_state"]
 
-_ONE_OF: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
-    # type: what is sent, how it is written, how it is read.  64-bit words do not fit the transports' signed integers.
+# The sent type, encoder and decoder of each type.
+_CODECS: dict[Any, tuple[Any, Callable[[Any], Any], Callable[[Any], Any]]] = {
+    # Integers are sent as text, since unsigned 64-bit words do not fit the transport's signed integers.
     int: (str, str, int),
     float: (float, float, float),
     str: (str, str, str),
     bool: (bool, bool, bool),
 }
-_TUPLE_OF: dict[Any, type] = {tuple[int, ...]: int, tuple[str, ...]: str}
+# Types of the items of tuples.
+_TUPLE_ITEMS: dict[Any, type] = {tuple[int, ...]: int, tuple[str, ...]: str}
 
 
 def encode_state(state: Any) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Take a dataclass apart.
-
-    Parameters
-    ----------
-    state : dataclass
-        Of fields that are known.
-
-    Returns
-    -------
-    arrays : dict of str to ndarray
-        Its arrays.
-    values : dict of str to (str, float, bool or list of str)
-        All else; integers as decimal text.
-
-    Raises
-    ------
-    TypeError
-        A field that is not known, or does not hold what it declares.
-    """
+    """Return a dataclass as arrays and plain values; raise TypeError for an unsupported field or a wrong type."""
     arrays: dict[str, np.ndarray] = {}
     values: dict[str, Any] = {}
-    own: type = type(state)
-    for name, kind in _declared(own).items():
+    state_type: type = type(state)
+    for name, kind in _declared(state_type).items():
         value: Any = getattr(state, name)
-        item = _TUPLE_OF.get(kind)
-        wanted: Any = tuple if item else kind
-        if type(value) is not wanted or (item and any(type(entry) is not item for entry in value)):
+        item = _TUPLE_ITEMS.get(kind)
+        expected: Any = tuple if item else kind
+        if type(value) is not expected or (item and any(type(entry) is not item for entry in value)):
             raise TypeError(f"{type(state).__name__}.{name} must be {kind}, got {value!r}")
         if kind is np.ndarray:
             if value.dtype.kind not in "biufU":
                 raise TypeError(f"{type(state).__name__}.{name} must be numbers or text, got dtype {value.dtype}")
             arrays[name] = value
         elif item:
-            values[name] = [_ONE_OF[item][1](entry) for entry in value]
+            values[name] = [_CODECS[item][1](entry) for entry in value]
         else:
-            values[name] = _ONE_OF[kind][1](value)
+            values[name] = _CODECS[kind][1](value)
     return arrays, values
 
 
 def decode_state(kind: type, arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]) -> Any:
-    """Put together what `encode_state` took apart.
-
-    Parameters
-    ----------
-    kind : type
-        The dataclass, which the reader knows; a message never names it.
-    arrays : mapping of str to ndarray
-        As written.
-    values : mapping of str to object
-        As written.
-
-    Returns
-    -------
-    dataclass
-        Equal to what was written.
-
-    Raises
-    ------
-    ValueError
-        Missing or additional fields, or a value of another type.
-    """
+    """Return a dataclass from the output of `encode_state`; raise ValueError for other fields or types."""
+    # The reader knows the class; a message never names one.
     declared = _declared(kind)
-    wanted = {name for name, hint in declared.items() if hint is np.ndarray}
-    if set(arrays) != wanted or set(values) != set(declared) - wanted:
+    array_names = {name for name, hint in declared.items() if hint is np.ndarray}
+    if set(arrays) != array_names or set(values) != set(declared) - array_names:
         raise ValueError(
-            f"{kind.__name__} has the fields {sorted(declared)}, got {sorted(map(str, [*arrays, *values]))}"
+            f"{kind.__name__} must have the fields {sorted(declared)}, got {sorted(map(str, [*arrays, *values]))}"
         )
     return kind(**arrays, **{name: _read(f"{kind.__name__}.{name}", declared[name], values[name]) for name in values})
 
 
 def _read(name: str, kind: Any, value: Any) -> Any:
-    item = _TUPLE_OF.get(kind)
+    item = _TUPLE_ITEMS.get(kind)
     if item:
         if type(value) is not list:
             raise ValueError(f"{name} must be a list, got {type(value).__name__}")
         return tuple(_read(name, item, entry) for entry in value)
-    sent, _, read = _ONE_OF[kind]
+    sent, _, read = _CODECS[kind]
     if type(value) is not sent:
         raise ValueError(f"{name} must be sent as {sent.__name__}, got {type(value).__name__}")
+    # The limit of digits bounds the time of the conversion.
     if kind is int and (len(value) > 40 or not value.removeprefix("-").isdecimal()):
         raise ValueError(f"{name} must be a whole number of at most 40 digits, got {value[:50]!r}")
     return read(value)
 
 
-@functools.lru_cache(maxsize=64)  # a class's declarations stay, and every message of a round looks them up
+# A class's fields do not change, and every message of a round needs them.
+@functools.lru_cache(maxsize=64)
 def _declared(kind: type) -> Mapping[str, Any]:
-    """Name and type of each field, all of them known."""
+    """Return the name and type of each field; raise TypeError for an unsupported type."""
     if not is_dataclass(kind):
         raise TypeError(f"a state must be a dataclass, got {kind.__name__}")
     hints = get_type_hints(kind)
     declared = {field.name: _without_dtype(hints[field.name]) for field in fields(kind)}
     for name, hint in declared.items():
-        if hint is not np.ndarray and hint not in _ONE_OF and hint not in _TUPLE_OF:
-            raise TypeError(f"{kind.__name__}.{name} is declared as {hint}, which has no plain form here")
+        if hint is not np.ndarray and hint not in _CODECS and hint not in _TUPLE_ITEMS:
+            raise TypeError(f"{kind.__name__}.{name} must have a supported type, got {hint}")
     return declared
 
 

@@ -56,9 +56,9 @@ class Unknown:
 
 
 def test_what_has_no_plain_form_is_refused_by_name():
-    with pytest.raises(TypeError, match=r"Unknown.anything is declared as <class 'dict'>, which has no plain form"):
+    with pytest.raises(TypeError, match=r"Unknown.anything must have a supported type, got <class 'dict'>"):
         encode_state(Unknown({}))
-    with pytest.raises(TypeError, match="which has no plain form"):
+    with pytest.raises(TypeError, match="must have a supported type"):
         decode_state(Unknown, {}, {"anything": {}})
     with pytest.raises(TypeError, match="a state must be a dataclass, got int"):
         encode_state(3)
@@ -91,7 +91,7 @@ def test_a_field_that_does_not_hold_what_it_declares(name, value, reason):
         ("flag", 1, "must be sent as bool"),
         ("many", "12", "AllKinds.many must be a list"),
         ("many", ["1", 2], "must be sent as str"),
-        ("more", "1", "AllKinds has the fields"),
+        ("more", "1", "AllKinds must have the fields"),
     ],
 )
 def test_a_value_that_nobody_wrote(name, value, reason):
@@ -102,7 +102,7 @@ def test_a_value_that_nobody_wrote(name, value, reason):
 
 def test_missing_fields():
     arrays, values = encode_state(ALL)
-    with pytest.raises(ValueError, match="has the fields"):
+    with pytest.raises(ValueError, match="must have the fields"):
         decode_state(AllKinds, {}, values)
-    with pytest.raises(ValueError, match="has the fields"):
+    with pytest.raises(ValueError, match="must have the fields"):
         decode_state(AllKinds, arrays, {"whole": "1"})

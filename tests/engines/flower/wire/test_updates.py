@@ -86,7 +86,7 @@ def test_fields_without_a_rule_and_missing_ones_are_for_the_receiver_to_name():
 def test_no_room_is_made_beyond_the_largest_sound_message():
     small = {"total": np.zeros(100, dtype=np.int32)}
     assert read_update(small, {}, RULES, 800)["total"].nbytes == 800
-    with pytest.raises(ValueError, match="its arrays of 800 bytes are larger than the 799"):
+    with pytest.raises(ValueError, match="its arrays must have at most 799 bytes, got 800"):
         read_update(small, {}, RULES, 799)
 
 
