@@ -69,7 +69,7 @@ def test_what_a_fit_is_said_to_need_is_what_it_takes(name):
     if name == "DPGram":
         # The eigenvectors of so few items are more than all pairs; the release is kept beside the matrix for training.
         bytes_a_pair = 8 + denoising_bytes(1200) / 1200**2
-    data = datasets.generate_implicit(400, 1200, key=KEY)
+    data = datasets.generate_implicit(800, 1200, key=KEY)  # of fewer users, DPGram may release popularity alone
     make().fit(data.select_items(range(50)), key=KEY)  # the memory of loaded modules is not counted
     tracemalloc.start()
     make().fit(data, key=KEY)
