@@ -159,6 +159,7 @@ def _multi_hot(name: str, lists: Sequence[Sequence[Any]], positions: np.ndarray)
 
 
 def _binary(lists: Sequence[Sequence[Any]], columns: np.ndarray, n_columns: int) -> Rows:
+    # Row i of the CSR has the labels of entry i.
     indptr = np.concatenate([[0], np.cumsum(np.fromiter(map(len, lists), dtype=np.int64, count=len(lists)))])
     ones = np.ones(len(columns), dtype=np.float64)
     rows = scipy.sparse.csr_array((ones, columns, indptr), shape=(len(lists), n_columns))
@@ -231,6 +232,7 @@ def _numbers(name: str, values: Any, positions: np.ndarray) -> Rows:
     except OverflowError:
         raise ValueError(f"{name} must hold numbers in the range of float64; rescale them, or use text") from None
     _check_finite(name, array, positions)
+    # `which` maps each entry to its distinct number.
     distinct, which, counts = np.unique(array, return_inverse=True, return_counts=True)
     if len(distinct) < 2:
         return scipy.sparse.csr_array((len(array), 0), dtype=np.float32)
@@ -268,7 +270,7 @@ def _vectors(name: str, column: Any, positions: np.ndarray | None = None) -> Row
 
 def _check_real(name: str, array: np.ndarray) -> None:
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold real numbers where it has two dimensions, got {array.dtype}; convert them")
+        raise TypeError(f"{name} must hold real numbers as it has two dimensions, got {array.dtype}; convert them")
 
 
 def _check_finite(name: str, array: np.ndarray, positions: np.ndarray | None) -> None:

@@ -27,6 +27,7 @@ def split_ids(name: str, axis: str, given: Any) -> tuple[IdColumn | None, dict[A
     # The ids have the name `axis`, or a usual name for it, as a column or as a pandas index.
     columns = columns_by_name(name, given)
     index = _shared_index(name, columns)
+    # A column named `axis` or with a usual name has priority over the index.
     known = _known_name(name, axis, columns, index)
     if known in columns:
         return IdColumn(f"{name}[{known!r}]", columns.pop(known)), columns

@@ -127,6 +127,7 @@ def read_rows(frame: Any, roles: dict[str, str | None], timestamp_unit: str) -> 
     rows = {}
     for role, name in column_of.items():
         column, called = frame[name], f"column {name!r} ({role})"
+        # Timestamps may be missing; ids and values may not.
         if role == "timestamp":
             rows["timestamps"] = check_timestamps(column, len(column), unit=timestamp_unit, name=called)
         else:

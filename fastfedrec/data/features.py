@@ -284,6 +284,7 @@ def _table(
         _encode(f"{side} feature {name!r}", columns[name], values, ignore_unknown, is_id=name == _ITEM_ID)
         for name, values in vocabularies.items()
     ]
+    # `counts` has one row per feature; its transpose gives the values of an entry in the order of features.
     counts = np.array([counts for _, counts, _ in coded], dtype=np.int64).reshape(len(coded), n)
     indptr = np.concatenate([[0], np.cumsum(counts.T)])
     indices = np.empty(indptr[-1], dtype=np.int32)

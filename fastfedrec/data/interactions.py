@@ -27,10 +27,10 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 class Interactions(Selections, Immutable):
     """Immutable user-item matrix in compressed sparse rows, with external ids, values and optional timestamps.
 
-    Build an object with `from_arrays`, `from_scipy` or `from_dataframe`.  Its attributes are set once, and its arrays
-    are read-only.  Rows are users; columns within a row are sorted and distinct.  Every selection (`filter_core`,
-    `top_items`, `shard`, ...) returns a new object with aligned ids and features.  It keeps each user's global id,
-    which names that user's random streams.
+    Build an object with `from_arrays`, `from_scipy` or `from_dataframe`.  Its attributes and arrays are read-only, and
+    later changes of the caller's arrays do not affect it.  Rows are users; columns within a row are sorted and
+    distinct.  Every selection (`filter_core`, `top_items`, `shard`, ...) returns a new object with aligned ids and
+    features.  It keeps each user's global id, which names that user's random streams.
 
     Parameters
     ----------

@@ -100,8 +100,8 @@ class ItemFeatures:
             column with a usual name (``item_id``, ``movieId``, ``asin``), or in a pandas index with such a name.
             Without ids, rows are in the order of the list of items.  Every other column is a block:
 
-            - text consists of labels, joined by ``|`` if an entry has several, if most labels occur again in the
-              column; otherwise (titles, descriptions) its words are hashed, and rarer words have larger weights;
+            - text holds labels, joined by ``|`` if an entry has several.  If almost all of them are distinct (titles,
+              descriptions), the words of the text are hashed instead, and rarer words have larger weights;
             - lists, tuples and sets hold labels, or coordinates of a vector if they are fractions; flags are labels;
             - numbers and dates are encoded by their rank in the column, so that close ranks are similar; numbers that
               are labels must be converted to text;

@@ -204,6 +204,7 @@ def moments(series: Any, unit: str) -> np.ndarray | None:
         if any(number is None or abs(number) > _MAX_PART for number in numbers):
             return None
         total += np.array([*numbers, 0], dtype=np.int64)[codes]
+    # The parts of a null entry count as 0 above, so it is marked last.
     total[series.is_null().to_numpy()] = MISSING_TIMESTAMP
     return total
 

@@ -122,6 +122,7 @@ def is_adjacency(path: Path) -> bool | None:
     are_numbers = all(word.isdecimal() and word.isascii() for words in lines for word in words)
     if b"\t" in start or not lines or not are_numbers:
         return False
+    # Tables have lines of equal length; pairs of numbers and long single lines are adjacency lists.
     lengths = {len(words) for words in lines}
     return len(lengths) > 1 or lengths == {2} or (len(lines) == 1 and lengths.pop() > 4) or None
 

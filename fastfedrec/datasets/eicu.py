@@ -243,6 +243,7 @@ def _name_items(labs: _Counter, drugs: _Counter) -> tuple[np.ndarray, dict[str, 
 
 def _with_columns(keys: np.ndarray, column_of: dict[int, int]) -> np.ndarray:
     """Replace the item's code by its column in keys of pairs."""
+    # A binary search in the sorted codes replaces a slow dict lookup for every pair.
     codes = np.array(sorted(column_of), dtype=np.int64)
     columns = np.array([column_of[code] for code in codes.tolist()], dtype=np.int64)
     return keys & ~_LOW | columns[np.searchsorted(codes, keys & _LOW)] if len(keys) else keys

@@ -75,6 +75,7 @@ def load_frappe(
     96203
     """
     path = check_path("path", path)
+    # A path of the file itself is read as a folder that holds it.
     files = Files(path.absolute().parent if path.name == _NAME and path.is_file() else path, _NAME)
     members = sorted(member for member in files.members if member.name == _NAME)
     if path.name == _NAME and path.is_file():
