@@ -58,7 +58,7 @@ def of_utility(kind):
 
 def of_fedrec():
     """Errors by the number of virtual ratings, as printed and here."""
-    table = Table("explanation/systems/fedrec/fedrec.md", "What it reaches")
+    table = Table("explanation/systems/fedrec/fedrec.md", "Accuracy")
     curves = {
         "FedRec++": table.curve("FedRec++"),
         "FedRec++, as printed": table.curve("FedRec++", part=1),
@@ -72,7 +72,7 @@ def of_fedrec():
 
 def of_sdcf():
     """Errors by the temperature of the noise."""
-    table = Table("explanation/systems/sdcf/sdcf.md", "What it reaches")
+    table = Table("explanation/systems/sdcf/sdcf.md", "Accuracy")
     curves = {
         "SDCF": table.curve("SDCF"),
         "SDCF, denoised": table.curve("denoised"),
@@ -85,7 +85,7 @@ def of_sdcf():
 def of_prototypes():
     """Errors of messages with a guarantee, and of models without."""
     page = "explanation/systems/private_prototypes/private-prototypes.md"
-    table = Table(page, "What it reaches", x="epsilon", y="RMSE")
+    table = Table(page, "Accuracy", x="epsilon", y="RMSE")
     curves = {
         "one private mean": table.curve("one mean"),
         "one private mean, refined": table.curve("the same, refined"),
@@ -113,7 +113,7 @@ def of_privrec():
 
 def of_dmf():
     """Hits by how many hear a gradient."""
-    table = Table("explanation/systems/dmf/dmf.md", "What it reaches", x="heard by", y="HR@10")
+    table = Table("explanation/systems/dmf/dmf.md", "Accuracy", x="heard by", y="HR@10")
     curves = {
         "DMF": table.curve("DMF(walk_length=0)", "DMF()", "DMF(n_neighbors=30, walk_length=2, learning_rate=0.002)"),
         "popularity": table.curve("popularity"),
@@ -125,7 +125,7 @@ def of_dmf():
 
 def of_fedgnn():
     """Hits at k, as printed and here, with the noise of the paper and without."""
-    table = Table("explanation/systems/fedgnn/fedgnn.md", "What it reaches")
+    table = Table("explanation/systems/fedgnn/fedgnn.md", "Accuracy")
     curves = {
         "FedGNN as published": table.curve("as published"),
         "without noise and pseudo items": table.curve("without noise and pseudo items"),
@@ -144,7 +144,7 @@ def of_laplace():
 
 def of_ncf():
     """Hits of networks and others, measured and printed."""
-    _, *rows = Table("explanation/systems/ncf/ncf.md", "What it reaches").rows()
+    _, *rows = Table("explanation/systems/ncf/ncf.md", "Accuracy").rows()
     dots = []
     for name, hits, _ in rows:
         label = name.strip("*")
@@ -154,7 +154,7 @@ def of_ncf():
 
 def of_baselines():
     """Hits of what a system must beat."""
-    _, *rows = Table("explanation/systems/baselines/baselines.md", "What they reach").rows()
+    _, *rows = Table("explanation/systems/baselines/baselines.md", "Accuracy").rows()
     dots = [
         (f"{name}, {'no guarantee' if epsilon == 'none' else f'epsilon {epsilon}'}", {"HR@10": float(hits)})
         for name, epsilon, hits in rows

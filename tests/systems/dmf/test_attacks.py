@@ -93,7 +93,7 @@ def test_bad_inputs(sent):
 
 @pytest.mark.nightly
 def test_on_movielens_a_neighbour_learns_what_the_page_says():
-    """docs/explanation/systems/dmf/dmf.md, "What a neighbour learns"."""
+    """docs/explanation/systems/dmf/dmf.md, "Attacks by a neighbour"."""
     data, key = load_movielens(find_data("ml-100k.zip")).binarize(), Key.from_seed(0)
     train = next(RandomHoldout(share=0.2).split(data, key=key)).train
     model = DMF().fit(train, key=key, record_views=[0, 4, 9])
