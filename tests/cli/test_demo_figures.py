@@ -9,7 +9,7 @@ import pytest
 from fastfedrec.cli.main import main
 
 README = Path(__file__).parents[2] / "README.md"
-TRUST = {"a server": "central", "a shuffler": "shuffle", "nobody": "local", "-": "none"}
+TRUST = {"a server": "central", "a shuffler": "shuffle", "no party": "local", "-": "none"}
 
 
 def stated(text):

@@ -116,7 +116,7 @@ def test_what_is_said(tmp_path, capsys):
         ("--by users --given x", "argument --given: invalid"),
         ("--by radom", "invalid choice: 'radom' (did you mean 'random'?)"),
         ("--by temporal", "TemporalSplit needs the timestamp of every interaction"),
-        ("--by published", "no readable zip"),
+        ("--by published", "not a readable zip"),
         ("--min-interactions 1 --by random --n 1 --user-share 1e-9", "leaves no test interaction"),
     ],
 )
