@@ -113,7 +113,11 @@ def test_times_before_1970_are_times():
         ),
         ({"time": 1.5}, TypeError, "time must be an integer"),
         ({"time": np.datetime64("NaT", "s")}, ValueError, "time must be a moment, got"),
-        ({"time": "2024-05-01T00:00:00.5", "timestamp_unit": "s"}, ValueError, "must not be truncated by timestamp_unit='s'"),
+        (
+            {"time": "2024-05-01T00:00:00.5", "timestamp_unit": "s"},
+            ValueError,
+            "must not be truncated by timestamp_unit='s'",
+        ),
         ({"time": 3, "timestamp_unit": "h"}, ValueError, "timestamp_unit must be one of 's', 'ms'"),
         ({"time": MISSING_TIMESTAMP}, ValueError, "time must be at least"),
         ({"share": 1.0}, ValueError, "share must be less than 1.0"),
