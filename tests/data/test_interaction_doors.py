@@ -92,7 +92,7 @@ def test_what_the_constructor_takes_is_well_formed(rows):
     if naive.find_fault(indptr.tolist(), indices.tolist(), values, n_items)[0] == "sound":
         assert_well_formed(Interactions(**fields))
     else:
-        with pytest.raises(ValueError, match=r"must (start|not fall|end|lie|rise|be finite)"):
+        with pytest.raises(ValueError, match=r"must (start|not decrease|end|be in|increase|be finite)"):
             Interactions(**fields)
 
 
