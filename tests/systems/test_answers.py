@@ -1,4 +1,4 @@
-"""What every model answers: to whom, out of what, for somebody of whom nothing is known, and why."""
+"""Answers of every model: for known and unknown users, over all or candidate items, and with reasons."""
 
 import numpy as np
 import pytest
@@ -18,13 +18,13 @@ from fastfedrec import (
 
 pytestmark = pytest.mark.ignores_values
 
-#: Which have nothing to tell what is popular by, and which serve only their own users.
+#: Models without an estimate of popularity, and models that serve only their own users.
 BLIND = {"Random", "GlobalMean", "UserMean"}
 AT_HOME = {
     "GlobalMean", "UserMean", "ItemMean", "RatingItemKNN", "CentralNMF", "IndividualNMF", "NCF",
     "UserKNN", "DMF",
 }  # fmt: skip
-#: Scores that are sums over the user's items, and models that compare items; DPGram's gate may close both.
+#: Scores that are sums over the user's items, and models that compare items; DPGram's gate may disable both.
 LINEAR = {
     "EASE",
     "ItemKNN",
@@ -69,7 +69,7 @@ def name(model):
 
 
 def is_closed(model):
-    """Whether the noise covered the pairs of items."""
+    """Return whether the noise covered the pairs of items."""
     return hasattr(held(model), "scoring_factors_") and not held(model).scoring_factors_.any()
 
 
@@ -151,7 +151,8 @@ def test_whoever_has_all_candidates_is_offered_nothing(model, data):
 
 def test_whoever_has_nothing_gets_what_is_popular(model, data):
     if name(model) in {"Random", "PrivRec"}:
-        assert np.isfinite(model.recommend([NOBODY], n=50)[1]).all()  # whose scores need no row
+        # These models score without a row.
+        assert np.isfinite(model.recommend([NOBODY], n=50)[1]).all()
         return
     if not knows_popularity(model):
         with pytest.raises(ValueError, match="user 'user 7' has no items"):
@@ -173,7 +174,7 @@ def test_whoever_has_nothing_gets_what_is_popular(model, data):
 
 
 def test_what_is_popular_comes_from_the_release_alone(model, data, tmp_path):
-    """And so from a file that holds no user: never from rows."""
+    """Check this for a file without users as well: rows are not used."""
     if not knows_popularity(model) or name(model) in {"CentralNMF", "IndividualNMF"}:
         return
     model.save(tmp_path / "server", include_users=False)
@@ -203,7 +204,8 @@ def test_what_is_popular_is_what_many_have(model):
     counts = crowd.interactions_per_item()
     ids, _ = model.fit(crowd, key=Key.from_seed(1)).recommend([5], n=20)
     assert counts[ids[0]].mean() > 3 * counts.mean()
-    backwards = np.argsort(model._popularity())[:20]  # the control
+    # The control ranks in reverse order.
+    backwards = np.argsort(model._popularity())[:20]
     assert counts[backwards].mean() < counts.mean()
 
 
@@ -217,7 +219,8 @@ def test_unknown_users(model, data):
     assert np.isneginf(scores[[0, 2]]).all()
     for row in (1, 3):
         assert ids[row].tolist() == known[0][0].tolist()
-        np.testing.assert_allclose(scores[row], known[1][0], rtol=1e-6)  # last bits of products depend on the batch
+        # The last bits of products depend on the batch.
+        np.testing.assert_allclose(scores[row], known[1][0], rtol=1e-6)
     if not knows_popularity(model) or name(model) == "IndividualNMF":
         with pytest.raises(ValueError, match="unknown='popular' needs popularity, and"):
             model.recommend(users, unknown="popular")
@@ -320,7 +323,8 @@ def test_contributions_add_up_to_the_score(model, data):
         return
     for user in ("user 3", "user 60", FULL):
         own = own_columns(data, user)
-        for item in (4, 31, int(own[0])):  # and one that the user has
+        # One of the items is the user's own.
+        for item in (4, 31, int(own[0])):
             ids, contributions = model.explain(user, (item, "film"))
             assert sorted(places(data, ids)) == own.tolist()
             assert (np.diff(contributions) <= 0).all()

@@ -1,4 +1,4 @@
-"""Cohorts that a ledger counts on to be secret: drawn from the server's key, anew in each round, of all users alike."""
+"""Cohorts that amplify privacy are secret: drawn uniformly from the server's key, anew in each round."""
 
 import functools
 import itertools
@@ -18,7 +18,7 @@ NETWORK = {"n_factors": 16, "hidden": (16,), "local_epochs": 1}
 NOISY = {"n_rounds": N_ROUNDS, "cohort_size": COHORT, "clip_norm": 0.1, "noise_multiplier": 2.0, **NETWORK}
 STAGE1 = {"n_rounds": N_ROUNDS, "cohort_size": COHORT, "length": 3, "clip_norm": 0.1}
 
-#: Every system with rounds of a part of its users, and all kinds of rounds that it has.
+#: Every system that samples users for its rounds, with all kinds of its rounds.
 SAMPLED = {
     "PrivRec": lambda: PrivRec(**NOISY),
     "PrivRec, Laplace": lambda: PrivRec(**NOISY, noise="laplace"),
@@ -27,7 +27,7 @@ SAMPLED = {
     "PrivRec, joint": lambda: PrivRec(**NOISY, stage1="dp", stage1_options={**STAGE1, "contrastive_weight": 0.5}),
     "FedGNN": lambda: FedGNN(epsilon=8.0, n_rounds=N_ROUNDS, n_factors=2, user_steps=1, cohort_size=COHORT),
 }
-#: A system that everybody can know the cohorts of, and that counts on none.
+#: A system whose cohorts are public, and whose ledger does not rely on them.
 PUBLIC = {
     "FedRec": lambda: FedRec(
         0, n_factors=2, n_rounds=N_ROUNDS, client_share=0.25, clip_norm=0.1, noise_multiplier=2.0, max_items=4
@@ -43,7 +43,7 @@ def data():
 
 @functools.cache
 def draws(name, seed=None):
-    """The ledger of a fit, its key, and of every cohort the key and purpose of the draw, the round and the clients."""
+    """Return a fit's ledger, its key, and for each cohort its draw's key and purpose, the round and the clients."""
     key, found = Key.from_entropy() if seed is None else Key.from_seed(seed), []
     sample = FixedSizeSampling.sample
 
@@ -58,7 +58,7 @@ def draws(name, seed=None):
 
 
 def cohorts_by_round(name, seed):
-    """Of each round, by purpose and number, its cohort: the same however often it is drawn."""
+    """Return {(purpose, round): cohort}, after a check that repeated draws are equal."""
     by_round = {}
     for _, purpose, number, cohort in draws(name, seed)[2]:
         assert by_round.setdefault((purpose, number), cohort) == cohort
@@ -66,7 +66,7 @@ def cohorts_by_round(name, seed):
 
 
 def overlaps_are_by_chance(pairs):
-    """Whether cohorts have as many clients in common as independent ones (of 40 by 10, hypergeometric)."""
+    """Check that cohorts overlap as independent ones (hypergeometric, 40 users, 10 drawn)."""
     common = np.array([len(a & b) for a, b in pairs])
     law = stats.hypergeom(N_USERS, COHORT, COHORT)
     z = (common.mean() - law.mean()) / (law.std() / np.sqrt(len(common)))
@@ -81,12 +81,12 @@ def test_a_cohort_that_amplifies_is_drawn_from_the_servers_secret(name):
     assert {(event.n_users, event.cohort_size) for event in sampled} == {(N_USERS, COHORT)}
     assert found
     for used, *_ in found:
-        assert not used.is_simulation  # a seed that was drawn from the key may be told
+        assert not used.is_simulation  # a seed drawn from the key may be public
         assert used._secret == key._secret
 
 
 def test_a_public_seed_amplifies_nothing():
-    """The control: its draws come from a seed, and its events are those of all users."""
+    """Check the control: its draws come from a seed, and its events are those of all users."""
     ledger, _, found = draws("FedRec")
     assert all(used.is_simulation for used, *_ in found)
     assert {getattr(event, "sampling", "none") for event in ledger.events} == {"none"}
@@ -106,11 +106,12 @@ def test_cohorts_of_rounds_stages_and_keys_are_independent(name):
     assert overlaps_are_by_chance(within)
     assert overlaps_are_by_chance(across)
     counts = np.bincount([client for fit in fits for cohort in fit.values() for client in cohort], minlength=N_USERS)
-    assert stats.chisquare(counts).pvalue > ALPHA  # conservative: a cohort has nobody twice
+    # The test is conservative, since a cohort has no user twice.
+    assert stats.chisquare(counts).pvalue > ALPHA
 
 
 def test_cohorts_that_are_alike_are_seen():
-    """The controls: a cohort in every round, and one that shares half of it."""
+    """Check the controls: one cohort for all rounds, and cohorts that share half of their users."""
     drawn = list(cohorts_by_round("PrivRec", 0).values())
     assert not overlaps_are_by_chance([(drawn[0], drawn[0])] * 20)
     half = [frozenset([*sorted(a)[:5], *sorted(b)[:5]]) for a, b in itertools.combinations(drawn, 2)]
@@ -118,8 +119,9 @@ def test_cohorts_that_are_alike_are_seen():
 
 
 def test_no_system_samples_in_another_way():
-    """Poisson cohorts are drawn by no system; one that begins to belongs into the list above."""
+    """Check that no system draws Poisson cohorts; a system that does must be added to the list above."""
     with mock.patch.object(PoissonSampling, "sample", side_effect=AssertionError("it is not looked at here")) as sample:
         for name in SAMPLED:
             SAMPLED[name]().fit(data(), key=Key.from_seed(1))
-    assert not sample.called  # also where a system would have caught the error
+    # The count also finds calls whose error a system would have caught.
+    assert not sample.called

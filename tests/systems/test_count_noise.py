@@ -1,4 +1,4 @@
-"""Releases of counts, clusters and prototypes minus what is exact: their noise against the ledger, as they are made."""
+"""Releases of counts, clusters and prototypes minus exact values: their noise against the ledger, during fits."""
 
 import functools
 import math
@@ -30,7 +30,7 @@ def sparse_rows(n_users, n_items, per_user=3):
 
 
 def laplace_is(draws, scale):
-    """Whether Laplace draws of this scale are consistent with `draws`: their mean size is the scale, as its spread."""
+    """Check that the mean absolute value of `draws` is consistent with Laplace noise of this scale."""
     assert len(draws) >= 5000
     return mean_is(np.abs(draws) / scale, 1.0, 1.0)
 
@@ -41,7 +41,7 @@ def laplace_is(draws, scale):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["DPPopularity", "PrivRec"])
 def test_counts_have_the_noise_of_their_ledger(name):
-    """One user adds at most 10 of its items (and takes 10 others away, where it is replaced); 10% off is seen."""
+    """Check counts to which a user adds at most 10 items, and removes 10 if replaced; a 10% error is detected."""
     data, epsilon = sparse_rows(20, 12_000), 0.5
     exact = np.bincount(data.indices, minlength=data.n_items)
     ledger = Ledger()
@@ -108,7 +108,7 @@ def fedrec_rounds(seed):
 
 @pytest.mark.slow
 def test_fedrecs_noise_is_as_wide_as_its_ledger_says():
-    """Replacing a user moves sums by twice the bound; no two rounds, places or keys have noise in common."""
+    """Check that replacing a user moves sums by twice the bound, and that noise is independent everywhere."""
     series = {}
     for seed in range(4):
         model, rounds = fedrec_rounds(seed)
@@ -134,7 +134,7 @@ def test_fedrecs_count_of_raters_is_noisy():
     model = FedRec(0, n_factors=2, clip_norm=0.5, noise_multiplier=3.0, max_items=900)
     divisors = [model.initial_state(data, Key.from_seed(seed)).divisors for seed in (1, 2)]
     assert (divisors[0] != divisors[1]).mean() > 0.5
-    # Noise of 3 root(900) users, cut at 1 from below: half of all counts are there.
+    # The noise is 3 root(900) users and clipped at 1 from below, so about half of all counts remain.
     assert 0.3 < (divisors[0] == 1.0).mean() < 0.7
     assert 60 < divisors[0][divisors[0] > 1].mean() < 90
 
@@ -144,13 +144,14 @@ def test_fedrecs_count_of_raters_is_noisy():
 
 def lloyd_points(n=400):
     points = 0.01 * KEY.normal("test.count_noise.lloyd", size=3 * n).reshape(n, 3)
-    points[:5] = 0.57, -0.57, 0.57  # far from all others
+    # Five points are far from all others.
+    points[:5] = 0.57, -0.57, 0.57
     return points
 
 
 @functools.lru_cache(maxsize=2)
 def lloyd_releases(n_fits):
-    """Of each release (exact, sensitivity, epsilon, noise), and the steps and bound of each round; one list a fit."""
+    """Return for each fit (exact, sensitivity, epsilon, noise) of each release, and steps and bound of rounds."""
     release, noisy_steps = lloyd_module._release, lloyd_module._noisy_steps
     releases, rounds = [], []
 
@@ -194,7 +195,7 @@ def test_no_release_of_lloyd_has_noise_in_common():
 
 
 def test_every_release_of_lloyd_is_within_its_sensitivity():
-    """No user's steps are longer than what the noise is for, though some points lie far from every centre."""
+    """Check that no user's steps exceed the bound of the noise, even with points far from every centre."""
     _, rounds = lloyd_releases(1)
     sizes = [np.abs(steps).sum(axis=1) for steps, _ in rounds]
     assert all(size.max() <= farthest for size, (_, farthest) in zip(sizes, rounds, strict=True))
@@ -229,7 +230,7 @@ def rated(*, last_has=MOST):
 
 
 def prototypes(data, key, delta=None):
-    """A fit's model and round: one prototype of each of three entities; Laplace noise, Gaussian with a delta."""
+    """Return a fit's model and round: a prototype for each of three entities; Gaussian noise given a delta."""
     engine = RecordingEngine()
     model = PrivatePrototypes(1, 2, 2.0, delta, max_entries=MOST, n_epochs=1)
     model.fit(data, entities=np.arange(60) % ENTITIES, key=key, engine=engine)
@@ -238,7 +239,7 @@ def prototypes(data, key, delta=None):
 
 @functools.lru_cache(maxsize=2)
 def prototype_noise(delta=None):
-    """Of each entity and field the noise of some fits, in steps; and the events."""
+    """Return {(entity, field): noise of several fits, in steps}, and the events."""
     data, series = rated(), {}
     values = data.to_scipy().toarray()
     for seed in range(3):
@@ -256,7 +257,7 @@ def prototype_noise(delta=None):
 
 @pytest.mark.parametrize("kind", ["zero_filled", "masked"])
 def test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own(monkeypatch, kind):
-    """Of a prototype, of another, and of another entity; what one user moves a score by is what the draw is told."""
+    """Check draws for several prototypes and entities; each draw receives the sensitivity of its scores to one user."""
     draw, seen = prototypes_module.draw_loss, []
 
     def recorded(losses, epsilon, words, sensitivity):
@@ -269,7 +270,8 @@ def test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own(monkeypa
         kind, MOST, (float(kind == "masked"), 5.0), 4.0, support_size=size, support_epsilon=budget, steps_per_unit=2
     )
     data, chosen = rated(), []
-    own = data.keep_interactions(np.repeat(np.arange(60) < 59, data.interactions_per_user()))  # without the last user
+    # The neighbouring data lack the last user.
+    own = data.keep_interactions(np.repeat(np.arange(60) < 59, data.interactions_per_user()))
     for rows in (data, own):
         for entity in (0, 1):
             labels = np.arange(60) % 2
@@ -289,7 +291,7 @@ def test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own(monkeypa
 
 @pytest.mark.slow
 def test_prototypes_noise_is_as_wide_as_their_ledger_says():
-    """One user adds to four counts, and to as many sums by two stars at most; 10% off is seen."""
+    """Check that one user adds to four counts and four sums, by at most two stars; a 10% error is detected."""
     series, model, recovery = prototype_noise()
     (event,) = model.ledger_.events
     assert type(event) is CentralRelease

@@ -1,4 +1,4 @@
-"""Whom each system asks to trust is what its ledger says."""
+"""The described trust of each system agrees with its ledger."""
 
 import math
 
@@ -32,7 +32,7 @@ TRUST = {
     "item-mean": ["none", "local"],
 }
 
-#: FedRec where it is private, and front doors that trust nobody with data: in no list of models.
+#: FedRec with central privacy, and recommenders without a trusted party, which are in no list of models.
 ASKED_FOR = (
     FedRec(n_factors=2, n_rounds=2, clip_norm=0.5, noise_multiplier=2.0, divisor=5.0),
     PrivateRecommender(2.0, trust="shuffle"),
@@ -51,7 +51,7 @@ def test_trust_is_read_off_the_guarantee(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_no_trust_is_claimed_that_no_ledger_has(name):
-    """Each word but "none" has a model whose ledger is finite in its view, or is of one rating's value."""
+    """Check that each kind of trust but "none" has a model with a finite epsilon in that view or for one rating."""
     kind = find(SYSTEMS[name].rpartition(".")[2])
     found, data = describe_system(name), rated(80, 50, 1)
     models = [model for model in (*MODELS, *ASKED_FOR) if type(model) is kind]

@@ -1,4 +1,4 @@
-"""What systems with a trusted server release minus the exact sums: as wide as the ledger says, never the same."""
+"""Releases with a trusted server minus the exact sums: their noise has the ledger's size and is never reused."""
 
 import contextlib
 import functools
@@ -26,19 +26,19 @@ from fastfedrec.systems.projection_rounds import public_signs
 from fastfedrec.systems.subspace.model import Projections
 
 N_USERS, N_ITEMS, MAX_ITEMS = 20, 600, 10
-EPSILON, DELTA = 2.0, 1e-5  # not the delta that a ledger takes where nobody says another
-PUBLIC = 1000  # users, whatever the number in the data
-CLIP, MULTIPLIER, RATE, COHORT = 0.5, 2.0, 0.01, 5  # of PrivRec
-UNIT = 2**36  # the norm of what one user adds to one row of sums, in DPGram, DPALS and DPFMF
-FINER = 2**40  # and in DPSubspace, and in DPGram's columns
-COARSER = 2**28  # and in DPGram's measurements
+EPSILON, DELTA = 2.0, 1e-5  # differs from the default delta of a ledger
+PUBLIC = 1000  # public number of users, independent of the data
+CLIP, MULTIPLIER, RATE, COHORT = 0.5, 2.0, 0.01, 5  # settings of PrivRec
+UNIT = 2**36  # L2 bound of one user's part in one row of sums, in DPGram, DPALS and DPFMF
+FINER = 2**40  # the same in DPSubspace, and in DPGram's columns
+COARSER = 2**28  # the same in DPGram's measurements
 
 
 class Case(NamedTuple):
-    """A system, and what it promises of a user's part in each field of a round: a Euclidean norm."""
+    """A system and its claimed L2 bound of a user's contribution to each field of a round."""
 
     model: object
-    n_fits: int  # so many that every field has 5,000 draws
+    n_fits: int  # enough for 5,000 draws of every field
     sensitivities: dict
 
 
@@ -73,23 +73,23 @@ CASES = {
     "DPFMF": Case(DPFMF(EPSILON, DELTA, n_factors=5, n_rounds=3), 2, {"gradients": UNIT}),
     "PrivRec": Case(PrivRec(**PRIVREC), 2, {"total": 2 * CLIP}),
 } | {
-    # Gradients are shorter than updates, so their bound is, too.
+    # Gradients are shorter than updates, so their bound is smaller.
     f"PrivRec, {name}": Case(PrivRec(**(PRIVREC | {"clip_norm": CLIP / 10}), meta=meta), 2, {"total": CLIP / 5})
     for name, meta in METAS.items()
 }  # fmt: skip
 SYSTEMS = list(CASES)
-UNITS = {"hits": 2**28, "item_projections": 2**40}  # norms of one user's contribution
+UNITS = {"hits": 2**28, "item_projections": 2**40}  # L2 bounds of one user's contribution
 CENTRAL = ["DPGram", "DPSubspace", "DPGram, popularity", "DPSubspace, popularity", "DPALS", "DPALS, adaptive", "DPFMF"]
 SUMS = (
     "DPGram",
     "DPSubspace",
     "DPGram, popularity",
     "DPSubspace, popularity",
-)  # whose rounds have one field and the noise of it
+)  # for cases whose rounds have one field with noise
 
 
 def small_data(*, without=None):
-    """Users at random, then one with every item and one with a single one; `without`: that user has nothing."""
+    """Return random users, then one with every item and one with one item; `without` empties the rows of a user."""
     rows = (Key.from_seed(1).uniform("test.dp_noise", size=N_USERS * N_ITEMS) < 0.15).reshape(N_USERS, N_ITEMS)
     rows[-2:] = np.ones(N_ITEMS, bool), np.arange(N_ITEMS) == 3
     if without is not None:
@@ -99,7 +99,7 @@ def small_data(*, without=None):
 
 @contextlib.contextmanager
 def deciding(name):
-    """Rows at random have nothing in common, so the choice of a case is made for it; rounds do not vary."""
+    """Return a model whose plan is fixed, since random rows share no structure; rounds do not vary."""
     with pytest.MonkeyPatch.context() as patch:
         prefer(patch, personal=name in ("DPGram", "DPSubspace"))
         yield
@@ -124,13 +124,13 @@ def fits(name, n_fits=None):
 
 
 def noise_of(recorded):
-    """Of each field the noise, in the unit of the sums, from what the server went on with."""
+    """Return the noise of each field, in the unit of the sums, from the server's released values."""
     before, after, sums, system = recorded.before, recorded.after, recorded.update.arrays, recorded.system
     if recorded.learnt is not None:
         released = recorded.learnt
     elif hasattr(after, "noisy"):
         released = dict.fromkeys(sums, after.noisy)
-        if "hits" in sums:  # a few: their stream is drawn on, and begins with what was released
+        if "hits" in sums:  # first hits only: their stream goes on after the released ones
             noise = system.noise.add_noise(np.zeros(N_ITEMS, dtype=np.int64), key=system.key, purpose=system._purpose)
             np.testing.assert_array_equal(noise[: len(after.noisy)], after.noisy - sums["hits"])
             return {"hits": noise.astype(np.float64)}
@@ -145,7 +145,7 @@ def noise_of(recorded):
 
 
 def widths(name, recorded):
-    """Of each field the standard deviation that a round's event promises, or that its parts promise together."""
+    """Return the standard deviation of each field that a round's event states, alone or composed."""
     sensitivities, fields = CASES[name].sensitivities, list(recorded.update.arrays)
     if len(fields) == 1:
         return {fields[0]: recorded.event.noise_multiplier * sensitivities[fields[0]]}
@@ -173,12 +173,13 @@ def test_every_noisy_round_is_in_the_ledger(name):
 def test_recorded_rounds_cost_together_what_was_asked_for(name):
     _, rounds = fits(name, 1)[0]
     mu = math.sqrt(sum(recorded.event.noise_multiplier**-2 for recorded in rounds))
-    assert 0.99 * DELTA < gaussian_delta(EPSILON, mu) <= DELTA * (1 + 1e-9)  # events are rounded up by 2^-40
+    # Events are rounded up by 2^-40.
+    assert 0.99 * DELTA < gaussian_delta(EPSILON, mu) <= DELTA * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", CENTRAL)
 def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
-    """At the usual delta their part is lost in the last digits; here it is a tenth of the whole."""
+    """Check a delta of which the samplers take a tenth; at the usual delta, their part is lost in the last digits."""
 
     def total(delta):
         options = CASES[name].model.get_params() | {"delta": delta}
@@ -188,7 +189,7 @@ def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
         return gaussian_delta(EPSILON, math.sqrt(sum(event.noise_multiplier**-2 for event in events))), taken
 
     delta = DELTA
-    for _ in range(3):  # less noise is at another distance
+    for _ in range(3):  # smaller noise has another total-variation distance
         delta = 10 * total(delta)[1]
     of_noise, of_samplers = total(delta)
     assert 0.05 * delta < of_samplers < 0.2 * delta
@@ -197,7 +198,7 @@ def test_a_delta_that_samplers_take_a_good_part_of_pays_for_them_too(name):
 
 
 BUDGETS = [
-    *((DPGram(epsilon), None) for epsilon in (0.5, 1.0, 2.0, 4.0)),  # as many as its releases decide
+    *((DPGram(epsilon), None) for epsilon in (0.5, 1.0, 2.0, 4.0)),  # the number of rounds depends on the releases
     *((DPSubspace(0.5, n_columns=3, n_rounds=n), None) for n in (1, 2, 5)),
     (DPALS(0.5, n_factors=3, max_items=5), 4),
     (DPALS(2.0, n_factors=3, max_items=5, sampling="uniform", n_start_rounds=0), 2),
@@ -214,7 +215,7 @@ def test_the_budget_is_met_by_two_accountants(model, n_rounds):
     events = [event for event, times in model.ledger_.events.items() for _ in range(times)]
     assert [type(e) for e in events] == [Gaussian] * (n_rounds or len(model.communication_.rounds))
     assert all((e.neighboring, e.trust, e.privacy_unit) == ("zero_out", "central", "user") for e in events)
-    # Analytic: mu^2 adds up, and the noise's sampler is paid for.
+    # For an analytic budget, squares of mu add up, and the distance of the noise's sampler is charged.
     spent = sum(Fraction(e.noise_multiplier) ** -2 for e in events)
     sampler = (1 + math.exp(epsilon)) * float(sum(e.distance for e in events))
     assert 0 < sampler < 1e-9
@@ -223,7 +224,7 @@ def test_the_budget_is_met_by_two_accountants(model, n_rounds):
     for event in events:
         accountant.compose(event)
     assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, rel=2e-3)
-    # Replacing a user is from sqrt(2) to twice the step.
+    # For a replaced user, the sensitivity is from sqrt(2) to 2 times the L2 bound.
     square = sum(((e.replace_sensitivity or 2) / e.noise_multiplier) ** 2 for e in events)
     assert gaussian_delta(model.ledger_.epsilon("public"), math.sqrt(square)) == pytest.approx(1e-6, rel=1e-3)
     assert math.sqrt(2) * epsilon < model.ledger_.epsilon("public") < 2.4 * epsilon
@@ -249,7 +250,7 @@ def test_privrec_asks_a_new_cohort_in_every_round_and_nobody_else_answers():
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_no_event_says_more_noise_than_there_is(name):
-    """Exactly: what an event says is rounded down, though by hardly more than 2^-39."""
+    """Check exactly that the noise stated by an event is rounded down, by little more than 2^-39."""
     for recorded in fits(name, 1)[0][1]:
         system, spent = recorded.system, Fraction(0)
         for field in recorded.update.arrays:
@@ -269,7 +270,7 @@ def test_no_event_says_more_noise_than_there_is(name):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_draw_is_paid_for(name):
-    """An event's distance is at least that of all draws of its round from what it describes."""
+    """Check that an event's distance is at least the total-variation distance of all draws of its round."""
     for recorded in fits(name, 1)[0][1]:
         if name in SUMS:
             each = dict.fromkeys(recorded.update.arrays, recorded.system.noise)
@@ -288,7 +289,8 @@ def test_models_show_what_was_released_and_nothing_else(name):
     if name == "DPGram":
         np.testing.assert_allclose(model.item_means_, first.noisy / UNIT / PUBLIC, rtol=1e-12)
         (of_mean, of_pairs, *later), form = rounds, PairForm.of(model.item_means_, PUBLIC)
-        np.testing.assert_array_equal(of_pairs.before.mean, form.centre)  # what users are sent, too
+        # Users receive this value too.
+        np.testing.assert_array_equal(of_pairs.before.mean, form.centre)
         pairs = form.matrix(of_pairs.after.noisy / UNIT, of_pairs.system.width)
         estimate, precision = PooledPairs(pairs, form, PUBLIC, None, 1), pairs.noise**-2
         mean = NoisyMean(model.item_means_, of_mean.system.width / PUBLIC, of_mean.system.width**-2)
@@ -327,7 +329,8 @@ def test_models_show_what_was_released_and_nothing_else(name):
                 decision = HitSum.decide(recorded.system, recorded.after.noisy, PUBLIC, mean.spared(left))
                 continue
             sums = recorded.after.noisy / FINER
-            np.testing.assert_array_equal(before.mean, to_grid(found.mean))  # what users are sent, too
+            # Users receive this value too.
+            np.testing.assert_array_equal(before.mean, to_grid(found.mean))
             if len(before.encoder):
                 np.testing.assert_array_equal(before.encoder, found.next_encoder())
             noise = float(recorded.system.noise.stddev) / FINER
@@ -359,7 +362,7 @@ def test_models_show_what_was_released_and_nothing_else(name):
 
 @pytest.mark.parametrize("name", ["DPGram", "DPSubspace", "DPALS", "DPFMF"])
 def test_users_without_data_leave_no_trace_where_the_number_of_users_is_public(name, tmp_path):
-    """Neither in what a model shows nor in the file that is given to others, to the bit: they are no divisor."""
+    """Check bit equality of a model's attributes and of its shared file: users without data are in no divisor."""
 
     def released(n_more):
         rows = scipy.sparse.vstack([small_data().to_scipy(), scipy.sparse.csr_array((n_more, N_ITEMS))])
@@ -403,7 +406,7 @@ def test_privrecs_server_has_nothing_to_refuse_of_its_cohorts():
 
 
 def test_nobody_can_tell_whom_privrec_asks():
-    """Cohorts come from the run's key: amplification rests on their being secret."""
+    """Check that cohorts come from the run's key: amplification requires that they are secret."""
     cohorts = [
         {tuple(recorded.before.cohort) for recorded in record("PrivRec", Key.from_entropy())[1]} for _ in range(2)
     ]
@@ -412,7 +415,7 @@ def test_nobody_can_tell_whom_privrec_asks():
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity(name):
-    """The heaviest user included; the parts of all are the sum: nothing is cut after it."""
+    """Check that the contributions, including the largest, add up to the sum: there is no clipping after it."""
     for recorded in fits(name, 1)[0][1]:
         for field, total in recorded.update.arrays.items():
             parts = contributions(recorded, field)
@@ -426,7 +429,7 @@ def test_what_the_server_adds_up_are_parts_of_users_within_the_sensitivity(name)
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_noise_does_not_depend_on_the_data(name):
-    """One key, a user with all items or with none: what is added to the sums of the first round is the same."""
+    """Check under one key that the noise of the first round is equal for a user with all items and with none."""
     key, heaviest = Key.from_seed(7), N_USERS - 2
     (_, rounds), (_, others) = record(name, key), record(name, key, small_data(without=heaviest))
     assert [recorded.event for recorded in rounds] == [recorded.event for recorded in others]
@@ -450,7 +453,7 @@ def test_two_runs_whose_keys_came_from_entropy_have_no_noise_in_common(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_noise_is_as_wide_as_the_ledger_says(name):
-    """In every field of every round; 10% off is rejected both ways."""
+    """Check every field of every round; an error of 10% is rejected in both directions."""
     for one_round in zip(*(rounds for _, rounds in fits(name)), strict=True):
         stddevs = widths(name, one_round[0])
         for field in one_round[0].update.arrays:
@@ -463,7 +466,7 @@ def test_noise_is_as_wide_as_the_ledger_says(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_no_two_rounds_or_fields_have_noise_in_common(name):
-    """Nor two places of one field, nor two keys."""
+    """Check also positions of one field, and keys."""
     series = {}
     for _, rounds in fits(name):
         for number, recorded in enumerate(rounds):

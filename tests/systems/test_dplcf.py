@@ -60,7 +60,7 @@ def test_neighbors_and_scores_equal_naive_twin(data, epsilon, n_neighbors, seed)
     expected = naive.neighbors(naive_answers(data, key, channel), channel.decoder, n_neighbors)
     n_kept = min(n_neighbors, data.n_items - 1)
     assert model.neighbor_items_.shape == model.neighbor_similarities_.shape == (data.n_items, n_kept)
-    # Items whose similarities differ by rounding only may change places: similarities are compared, then scores.
+    # Items whose similarities differ by rounding only may swap ranks: similarities are compared, then scores.
     for i, twin in enumerate(expected):
         np.testing.assert_allclose(model.neighbor_similarities_[i], [s for _, s in twin], rtol=1e-9, atol=1e-9)
         assert len({i, *model.neighbor_items_[i].tolist()}) == n_kept + 1
@@ -105,7 +105,8 @@ def test_blocks_do_not_change_sums_or_neighbors(monkeypatch):
     data, key, channel = random_data(50, 13, 3), Key.from_seed(4), BinaryResponse(1.0)
     sums, gram = sum_answers(data, key, channel)
     whole = DPLCF(1.0, 6).fit(data, key=key)
-    monkeypatch.setattr("fastfedrec.systems.dplcf._BLOCK_CELLS", 40)  # 3 users, or 3 items, a block
+    # A block has 3 users, or 3 items.
+    monkeypatch.setattr("fastfedrec.systems.dplcf._BLOCK_CELLS", 40)
     blocked_sums, blocked_gram = sum_answers(data, key, channel)
     np.testing.assert_array_equal(blocked_sums, sums)
     np.testing.assert_array_equal(blocked_gram, gram)
@@ -124,7 +125,7 @@ def test_shards_add_up():
 
 @given(data=small_data, epsilon=st.floats(0.01, 1))
 def test_similarities_are_finite_and_between_0_and_1(data, epsilon):
-    # With so little budget most debiased counts are below their noise, and many are negative.
+    # With so small a budget, most debiased counts are below their noise, and many are negative.
     model = DPLCF(epsilon).fit(data, key=Key.from_seed(1))
     assert ((model.neighbor_similarities_ >= 0) & (model.neighbor_similarities_ <= 1)).all()
     assert (np.diff(model.neighbor_similarities_, axis=1) <= 0).all()

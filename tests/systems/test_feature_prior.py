@@ -1,4 +1,4 @@
-"""What features say beforehand of pairs of items, and how far a noisy release bears it out."""
+"""Priors of item pairs from features, and the part of them that a noisy release confirms."""
 
 import numpy as np
 import pytest
@@ -24,7 +24,7 @@ def aligned(table, n_items):
 
 @st.composite
 def labelled(draw):
-    """1 to 9 items with a label, several or none, and how popular they are."""
+    """Return 1 to 9 items with no, one or several labels, and their popularity."""
     labels = draw(st.lists(st.lists(st.integers(0, 3), max_size=3), min_size=1, max_size=9))
     some = st.floats(0, 2) | st.just(0.0)
     return labels, np.array(draw(st.lists(some, min_size=len(labels), max_size=len(labels))))

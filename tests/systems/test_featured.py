@@ -1,4 +1,4 @@
-"""Models that are given public features of items: what they say, keep and refuse, whatever the kind of model."""
+"""Models with public features of items: statements, saved state and refusals, for every kind of model."""
 
 import copy
 import pickle
@@ -25,7 +25,7 @@ N_ITEMS = 40
 
 @pytest.fixture(scope="module")
 def data():
-    """People who have items with even numbers, and people who have odd ones."""
+    """Return interactions of users with even items, and of users with odd items."""
     rng = np.random.default_rng(1)
     chosen = (rng.random((300, N_ITEMS)) < 0.4) & (np.arange(300)[:, None] % 2 == np.arange(N_ITEMS) % 2)
     return Interactions.from_scipy(scipy.sparse.csr_array(chosen.astype(float)))
@@ -33,13 +33,13 @@ def data():
 
 @pytest.fixture(scope="module")
 def table():
-    """In another order than the items."""
+    """Return features in another order than the items'."""
     return pd.DataFrame({"item": np.arange(N_ITEMS)[::-1], "kind": ["odd", "even"] * (N_ITEMS // 2)})
 
 
 @pytest.fixture(autouse=True)
 def used(monkeypatch):
-    """Where a model may choose between candidates with features and others, those with features are chosen."""
+    """Make a model that may choose between candidates with and without features choose those with features."""
     prefer(monkeypatch, personal=True, with_features=True)
 
 
@@ -56,8 +56,9 @@ def test_features_are_used_and_the_ledger_says_so(kind, data, table):
     assert f"(kind; of 40 of 40 items; digest {digest[:16]}); they are assumed to be public" in note
     assert "not covered; how far they are believed is fitted to the noisy release" in note
     assert [note for note in without.ledger_.notes if "item features" in note] == []
-    assert model.ledger_.events == without.ledger_.events  # they cost nothing
-    # Devices, shards and nodes have no part in it: no more rounds, and no more columns than were agreed on.
+    # Features have no privacy cost.
+    assert model.ledger_.events == without.ledger_.events
+    # Devices, shards and nodes do not use them: neither rounds nor columns exceed the plan.
     for ours, theirs in zip(model.communication_.rounds, without.communication_.rounds, strict=True):
         assert ours == theirs or (kind is DPSubspace and ours.upload <= N_ITEMS * 8 * 8)
     more = pd.concat([table, pd.DataFrame({"item": [977, 978], "kind": ["odd"] * 2})])
@@ -66,7 +67,7 @@ def test_features_are_used_and_the_ledger_says_so(kind, data, table):
 
 @pytest.mark.parametrize("kind", OPTIONS)
 def test_a_model_of_popularity_alone_makes_nothing_of_them_and_states_so(kind, data, table):
-    """Of one item, which has no pairs."""
+    """Check a model of one item, which has no pairs."""
     rows = data.select_items([0])
     model = kind(1.0 if kind is ShuffledSketchGram else 0.02, item_features=table).fit(rows, key=Key.from_seed(2))
     assert model.item_factors_.shape[1] == 0

@@ -1,4 +1,4 @@
-"""What every `fit` takes, and what it says of values: a model has one door, and nobody's rows are told at it."""
+"""Data that every `fit` accepts, and its treatment of values: `fit` is the only entry point."""
 
 import warnings
 
@@ -63,7 +63,8 @@ def test_every_fit_takes_a_matrix_or_a_frame(model, data):
     matrix = data.to_scipy()
     for given in (matrix, scipy.sparse.coo_array(matrix)):
         assert_equal_models(fitted(model, given), expected)
-    whole = data.select_items(np.unique(data.indices))  # a frame has no item that nobody has
+    # A frame has no item without a user.
+    whole = data.select_items(np.unique(data.indices))
     of_frame = [fitted(model, library(frame_of(whole))) for library in (pd.DataFrame, pl.LazyFrame, pa.table)]
     expected = fitted(model, whole._replace(catalogue="data"))
     for one in of_frame:
@@ -80,7 +81,8 @@ def test_other_users_come_by_the_same_door(model, data):
     expected = served.with_users(others).recommend(others.user_ids, n=4)
     by_frame = served.with_users(pd.DataFrame(frame_of(others))).recommend(others.user_ids, n=4)
     by_matrix = served.with_users(others.to_scipy()).recommend(np.arange(7), n=4)
-    if not isinstance(served, Random):  # whose scores are of a user's place
+    # Random scores depend on a user's position.
+    if not isinstance(served, Random):
         np.testing.assert_array_equal(by_frame[0], expected[0])
         np.testing.assert_array_equal(by_matrix[0], expected[0])
 
@@ -89,7 +91,7 @@ def test_other_users_come_by_the_same_door(model, data):
 
 
 def signed(data):
-    values = data.values.astype(np.float64) - 3  # -2 to 2
+    values = data.values.astype(np.float64) - 3  # from -2 to 2
     return data._replace(values=values)
 
 
@@ -104,7 +106,8 @@ def test_values_below_0_are_ratings_or_refused_by_the_models_name(model, data):
         of_signed = type(model)(**parameters).fit(below, key=KEY)
         found = of_signed.predict([0, 1, 2], [0, 1, 2])
         assert (abs(found) <= 2).all()
-        if isinstance(model, RatingBaseline):  # where a scale has its 0 is of no account
+        # The offset of the scale does not matter to these models.
+        if isinstance(model, RatingBaseline):
             np.testing.assert_allclose(found, fitted(model, data).predict([0, 1, 2], [0, 1, 2]) - 3, atol=1e-6)
     elif isinstance(model, PrivatePrototypes):
         at_the_end = np.clip(below.values, *model.value_range)
@@ -124,7 +127,8 @@ def test_jester_and_thumbs_are_ratings():
     data = Interactions.from_arrays(users, items, thumbs)
     model = LaplaceRRSVD(None, grid=(-1.0, 1.0), n_factors=2).fit(data, key=KEY)
     assert set(np.sign(model.predict(users, items))) == {-1.0, 1.0}
-    assert np.sign(model.predict(users, items)) @ thumbs > 300  # of 400
+    # The maximum is 400.
+    assert np.sign(model.predict(users, items)) @ thumbs > 300
     jester = data._replace(values=(9.5 * thumbs).astype(np.float32))
     found = FedRec(1, n_rounds=2, n_factors=2, grid=(-10.0, 10.0)).fit(jester, key=KEY)
     assert np.isfinite(found.predict(users, items)).all()
@@ -153,7 +157,8 @@ def test_nothing_is_said_where_values_do_not_vary_or_do_matter(data):
     entries = np.arange(data.n_interactions)
     alike = data._replace(values=np.where(entries % 2, 4.0, 0.0))
     late = data._replace(values=np.where(entries == data.n_interactions - 1, 2.0, 1.0))
-    log = InteractionLog.from_arrays([1, 1, 2], [1, 1, 2])  # an entry each time, so that counts are not ignored
+    # Each interaction has its own entry, so that counts are not ignored.
+    log = InteractionLog.from_arrays([1, 1, 2], [1, 1, 2])
     tiny = {"n_rounds": 1, "n_factors": 16, "hidden": (16,)}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

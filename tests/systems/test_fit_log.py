@@ -1,4 +1,4 @@
-"""A fit tells the log of each round and epoch that is done, and of nothing else."""
+"""A fit logs each completed round and epoch, and no other progress."""
 
 import logging
 import re
@@ -11,11 +11,11 @@ from fastfedrec import BiasedMF, DPGram, ImplicitALS, Key
 from fastfedrec.rounds import engine
 
 LINE = re.compile(r"(\w+(?:, [a-z ]+)?): (round|epoch) (\d+) of (\d+) is done")
-COSTS = re.compile(r"DPSubspace of 40 items: .*")  # what it will move, before it begins, by public sizes
+COSTS = re.compile(r"DPSubspace of 40 items: .*")  # the traffic that public sizes imply, logged before the first round
 
 
 def lines_of(fit, caplog):
-    """(who, unit, number, of how many) of each line that a fit writes; every one must be such a line."""
+    """Return (class, unit, number, total) of each line that a fit logs; every line must have this form."""
     caplog.clear()
     with caplog.at_level(logging.INFO, logger="fastfedrec"):
         fit()
@@ -31,22 +31,24 @@ def data():
 
 
 def check(model, lines):
-    """Each run counts from 1 to as many as it has; fewer only where held-out ratings stop it."""
+    """Check that each run counts from 1 to its total; it ends early only if held-out ratings stop it."""
     begins = np.flatnonzero([number == 1 for *_, number, _ in lines])
     assert not lines or begins[0] == 0
     for run in np.split(np.array(lines, dtype=object).reshape(-1, 4), begins[1:]):
         assert [number for *_, number, _ in run] == list(range(1, len(run) + 1))
         assert all(len(run) == n or who == "fit_factors" for who, _, _, n in run)
-    # Who is told of is the model, the one that it chose, or what trains for it; no class that no user has heard of.
+    # A line names the model, its chosen model, or the class that trains for it; these are public classes.
     models = {type(one).__name__ for one in (model, getattr(model, "model_", model))}
     assert {who.split(", ")[0] for who, *_ in lines} <= models | {"fit_factors", "fit_nmf"}
     assert {unit for who, unit, *_ in lines if who.startswith("fit_")} <= {"epoch"}
     for name in ("n_rounds", "n_epochs"):
         n = model.get_params().get(name, 0)
-        has_none = n == 0 or getattr(model, "hide_items", False)  # where items are hidden, nothing is left to train
+        # With hidden items, no factors are trained.
+        has_none = n == 0 or getattr(model, "hide_items", False)
         assert has_none or any(unit == name[2:-1] for _, unit, _, _ in lines)
         if name == "n_rounds" and n != "auto":
-            assert n <= sum(unit == "round" for _, unit, _, _ in lines)  # beside those before, as of DPALS
+            # Rounds may continue the count of earlier ones, as in DPALS.
+            assert n <= sum(unit == "round" for _, unit, _, _ in lines)
 
 
 @pytest.mark.ignores_values

@@ -1,4 +1,4 @@
-"""No update that stops being a number makes a fit fail or warn: whether a sampled user has data stays hidden."""
+"""An update that is not finite neither fails a fit nor warns, so that a sampled user's data stay hidden."""
 
 import warnings
 
@@ -33,7 +33,7 @@ MODELS = {
 
 
 def outcome(model, values):
-    """Return how a fit of ten users ends where one of them has these values."""
+    """Return the outcome of a fit of ten users of whom one has these values."""
     data = Interactions.from_arrays(
         [1] * len(values), list(range(len(values))), values or None, user_ids=range(10), item_ids=range(8)
     )
@@ -41,7 +41,7 @@ def outcome(model, values):
         warnings.simplefilter("always")
         try:
             model.fit(data, key=Key.from_seed(1))
-        except (DivergenceError, ValueError) as error:  # by released parameters, or by the rate itself
+        except (DivergenceError, ValueError) as error:  # depends on released parameters, or on the rate itself
             return str(error).partition(":")[0]
     return ["a model", *(str(each.message).partition(":")[0] for each in caught)]
 

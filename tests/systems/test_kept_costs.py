@@ -1,4 +1,4 @@
-"""Costs of fits that did not finish: kept at every line of a fit, and counted once where a run is resumed."""
+"""Costs of incomplete fits are recorded at every line of a fit, and counted once if a run is resumed."""
 
 import copy
 import shutil
@@ -26,7 +26,7 @@ def data():
 
 # ---- every line of a fit ---------------------------------------------------------------------------------------------
 
-#: Lines that run around a fit: at each of them an interruption keeps the cost.
+#: Lines that run around a fit: an interruption at each of them keeps the cost.
 AROUND = (
     "transactional.<locals>.whole", "_fit_and_finish", "_without_account", "_keep_what_was_spent", "Account.close",
     "Recommender._copied_parameters", "Recommender._finish",
@@ -34,7 +34,7 @@ AROUND = (
 
 
 def lines_around(fit):
-    """How many of those lines a fit runs, whether or not it ends well."""
+    """Return the number of those lines that a fit runs, whether or not it completes."""
     with suppress(StopHereError), Interrupt(functions=AROUND) as lines:
         fit()
     return lines.n_lines
@@ -42,14 +42,15 @@ def lines_around(fit):
 
 @pytest.mark.parametrize("model", MODELS, ids=name_of)
 def test_the_cost_is_kept_at_every_line_after_the_first_release(model, data):
-    """Whichever line ends the fit of a new model, the next ledger has what was recorded; or it never began."""
+    """Check that after an interruption at any line, the next ledger has the recorded cost, if the fit had begun."""
     whole = new(model).fit(data, key=KEY).ledger_
     for line in range(1, lines_around(lambda: new(model).fit(data, key=KEY)) + 1):
         interrupted, ledger = new(model), Ledger(whole.delta)
         with pytest.raises(KeyboardInterrupt), Interrupt(line, AROUND):
             interrupted.fit(data, key=KEY, ledger=ledger)
         assert ledger.events in (whole.events, {})
-        if "interactions_" in vars(interrupted):  # the fit was done: it is on the model as that of any fit is
+        # The fit was complete, so its cost is in the model's ledger.
+        if "interactions_" in vars(interrupted):
             assert interrupted.ledger_.events == whole.events
             continue
         again = interrupted.fit(data, key=KEY).ledger_
@@ -103,7 +104,7 @@ def test_what_cannot_be_copied_is_refused_before_anything_is_spent(model, data, 
 
 
 def test_features_that_cannot_be_copied_are_refused_before_counts_are_released(data):
-    """The program of the faults' page: counts were released, and no ledger had them."""
+    """Check the program on the page of faults: counts were released, and no ledger had their cost."""
     ages = {0: "a", 1: "b"}
     aged = data.with_features(user_features={"age": np.arange(40) % 2})
     settings = {"n_rounds": 0, "popularity_epsilon": 2.0, "n_factors": 16, "hidden": (16,)}
@@ -160,7 +161,7 @@ STAGED = {"stage1": "dp", "stage1_options": {"n_rounds": 1, "cohort_size": 4, "l
 
 
 def stopped(model, data, folder, n_rounds, key=KEY):
-    """Fit until some rounds are done, and return what they cost."""
+    """Fit until some rounds are done, and return their cost."""
 
     def stop(_, number):
         if number == n_rounds - 1:
@@ -173,7 +174,7 @@ def stopped(model, data, folder, n_rounds, key=KEY):
 
 @pytest.mark.parametrize("key", [KEY, None], ids=["seed", "entropy"])
 def test_a_run_in_the_same_folder_is_another_run(data, tmp_path, key):
-    """The first run's folder is gone, and another run in its place is resumed: both have their cost."""
+    """Check that a run in a new folder at the same path is another run: both costs are counted."""
     model, folder = PrivRec(**KEPT), tmp_path / "run"
     spent = stopped(model, data, folder, 3, key)
     shutil.rmtree(folder)
@@ -203,11 +204,12 @@ def test_a_run_is_charged_once_wherever_its_folder_is(data, tmp_path, monkeypatc
 
 
 def test_only_the_run_that_is_resumed_is_its_own_cost(data, tmp_path):
-    """Of two runs that were interrupted in two folders one is resumed; the other's cost stays, in this and later."""
+    """Check two interrupted runs in two folders: if one is resumed, the other's cost remains in all ledgers."""
     model = PrivRec(**KEPT)
     first, second = (stopped(model, data, tmp_path / name, n) for name, n in (("first", 3), ("second", 2)))
     with pytest.raises(StopHereError) as raised:
-        model.fit(data, key=KEY, engine=Dying(1))  # kept nowhere
+        # This run has no checkpoint.
+        model.fit(data, key=KEY, engine=Dying(1))
     whole = PrivRec(**KEPT).fit(data, key=KEY).ledger_.events
     model.fit(data, checkpoint=tmp_path / "second")
     assert model.ledger_.events == whole + first + raised.value.ledger.events
@@ -219,7 +221,7 @@ def test_only_the_run_that_is_resumed_is_its_own_cost(data, tmp_path):
 
 
 def test_a_run_that_is_resumed_from_an_older_copy_keeps_what_was_spent_after_it(data, tmp_path):
-    """A round that is done twice has the same bits, so it costs once, also if it was done before the copy came back."""
+    """Check that a repeated round, which has the same bits, costs once, also if a copy was restored after it."""
     model, folder = PrivRec(**KEPT), tmp_path / "run"
     stopped(PrivRec(**KEPT), data, folder, 1)
     shutil.copytree(folder, tmp_path / "older")

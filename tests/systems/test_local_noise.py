@@ -1,4 +1,4 @@
-"""What users of local systems really send, against each report's epsilon and the number of reports in the ledger."""
+"""Reports of users of local systems, against the epsilon of a report and their number in the ledger."""
 
 import math
 
@@ -21,7 +21,7 @@ STARS = (1, 2, 3, 4, 5)
 
 
 def alike(row, n_users):
-    """So many users with the same row."""
+    """Return this number of users with the same row."""
     return Interactions.from_scipy(scipy.sparse.csr_array(np.tile(np.asarray(row, dtype=np.float32), (n_users, 1))))
 
 
@@ -32,7 +32,7 @@ def fitted(model, data, n_shards=2, **options):
 
 
 def answers_of_fmf_ldp(n_users):
-    """Of users whose gradient is beyond the bounds in every coordinate: majority answers, and all."""
+    """Return (majority answers, answers) of users whose gradient exceeds the bounds in every coordinate."""
     model = FMFLDP(2, 1.0, n_reports=300, regularization=1e-12)
     state = FMFState(np.array([[3e-3, -2e-3], [1e-3, 2e-3], [-2e-3, 1e-3]], dtype=np.float32))
     update = model.local_round(state, alike([1, 0, 1], n_users), KEY, 0)
@@ -50,7 +50,7 @@ def rated(n_users=30):
 
 @pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram", "LaplaceRRSVD", "LaplaceRRSVD(hide_items=True)"])
 def test_the_ledger_counts_what_every_user_sends(name):
-    """At most as many reports of one user in a round as its event says, and for all users together."""
+    """Check that a user's reports in a round are at most the event's number, as are those of all users."""
     data = rated()
     if name == "FMFLDP":
         model, rounds = fitted(FMFLDP(2, 1.0, n_rounds=2, n_reports=7), data)
@@ -98,7 +98,7 @@ MESSENGERS = ["FMFLDP", "ShuffledSketchGram", "PrivatePrototypes", "LaplaceRRSVD
 
 @pytest.mark.parametrize("name", MESSENGERS)
 def test_an_entropy_key_makes_no_message_twice(name):
-    """Neither as sums nor as the single reports that they are sums of."""
+    """Check this for sums, and for the single reports that add up to them."""
     data = rated()
     if name == "FMFLDP":
         system = FMFLDP(2, 1.0)
@@ -123,7 +123,7 @@ def test_an_entropy_key_makes_no_message_twice(name):
 
 @pytest.mark.parametrize("name", ["FMFLDP", "ShuffledSketchGram"])
 def test_rounds_and_users_answer_independently(name):
-    """On one state, users with the same data ask about other things in other rounds, and so do two users."""
+    """Check at one state that users with equal data report other coordinates in other rounds, as do two users."""
     if name == "FMFLDP":
         system, state = FMFLDP(2, 1.0, n_reports=400), FMFState(np.ones((50, 2), dtype=np.float32))
 
@@ -149,7 +149,8 @@ def test_a_stream_of_sketched_reports_is_shuffled():
     place, bit = system._single_reports(state, data, KEY, 0, 1)
     sent_place, sent_bit = system.report_stream(state, data, KEY, 0)
     assert (sent_place != place).mean() > 0.9
-    assert (sent_place != system.report_stream(state, data, KEY, 0)[0]).mean() > 0.9  # whoever knows the reports' key
+    # The order is fresh in each call, so an observer with the reports' key does not know it either.
+    assert (sent_place != system.report_stream(state, data, KEY, 0)[0]).mean() > 0.9
     in_order = np.lexsort((bit, place)), np.lexsort((sent_bit, sent_place))
     np.testing.assert_array_equal(place[in_order[0]], sent_place[in_order[1]])
     np.testing.assert_array_equal(bit[in_order[0]], sent_bit[in_order[1]])
@@ -163,7 +164,7 @@ def test_a_stream_of_sketched_reports_is_shuffled():
     "name", ["FMFLDP", "ShuffledSketchGram", "DPLCF", "LaplaceRRSVD", "LaplaceRRSVD(hide_items=True)"]
 )
 def test_strongest_reports_are_as_sure_as_the_ledger_says(name):
-    """A report of a user whose data push it all the way is as sure as its epsilon allows; 10% off is seen both ways."""
+    """Check that a user with extreme data has reports as certain as epsilon allows; a 10% error is detected."""
     if name.startswith("LaplaceRRSVD"):
         outputs_are_those_of_the_channel(hide_items=name != "LaplaceRRSVD")
         return
@@ -183,7 +184,7 @@ def test_strongest_reports_are_as_sure_as_the_ledger_says(name):
 
 
 def answers_are_as_sure_as_their_candidates_allow():
-    """Of a single item what is rotated is a sign, the same at all places: only clones contradict it."""
+    """Check that the rotated value of a single item is a sign, equal at all positions: only clones contradict it."""
     system = SketchRound(LargestResponse(1.0), 1, 1000, 1, False)
     state, event = system.initial_state(KEY), system.round_event(3000)
     bit = system._single_reports(state, alike([1], 3000), KEY, 0, 1)[1]

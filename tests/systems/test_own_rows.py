@@ -1,4 +1,4 @@
-"""Users whom a fitted model serves without having been fitted on them: each from its own row alone."""
+"""Users absent from the fit are served from their own rows alone."""
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ MODELS = RATINGS | {
 
 @pytest.fixture(scope="module")
 def people():
-    """Those whom models are fitted on, and others."""
+    """Return the users of the fit, and other users."""
     data = generate_implicit(1200, 80, key=Key.from_seed(3), ratings=True)
     return data.select_users(np.arange(900)), data.select_users(np.arange(900, 1200))
 
@@ -72,7 +72,8 @@ def test_who_else_is_served_makes_no_difference(fitted, people, name):
     assert model.interactions_.n_users == 900
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "fmf_ldp values"])  # which promises nothing
+# These models claim no guarantee.
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "fmf_ldp values"])
 @pytest.mark.parametrize("value", [1.7e308, 5e-324])
 def test_no_value_of_one_user_disturbs_those_who_are_served_with_it(fitted, people, name, value):
     model, others = fitted[name], people[1].select_users([3, 17])
@@ -98,7 +99,7 @@ def rmse(model, test):
 
 @pytest.mark.parametrize("name", ["optimal", "serial", "exact"])
 def test_new_users_are_served_better_than_by_items_alone(fitted, people, name):
-    """And by another user's ratings worse than by their own: the control."""
+    """Check that another user's ratings, the control, serve a user worse than its own."""
     model = fitted[name]
     train, test = next(RandomHoldout(share=0.2).split(people[1], key=Key.from_seed(5)))
     others = train.select_users(np.roll(np.arange(300), 1))._replace(user_ids=train.user_ids)

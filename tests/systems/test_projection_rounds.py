@@ -1,4 +1,4 @@
-"""DPSubspace's sums: whole numbers, equal to a naive twin, of bounded norm whatever rows, mean and encoder are."""
+"""DPSubspace's sums: exact integers, equal to a naive twin, of bounded norm for all rows, means and encoders."""
 
 import numpy as np
 import pytest
@@ -15,8 +15,8 @@ from fastfedrec.rounds.system import Update
 from fastfedrec.systems import projection_rounds as rounds
 from fastfedrec.systems.projection_rounds import (
     FINEST,
-    MAX_USERS,
     MAX_COLUMNS,
+    MAX_USERS,
     SCALE,
     UNIT,
     ProjectionSum,
@@ -31,7 +31,7 @@ PROJECTIONS, SHARES = ProjectionSum(NOISE, KEY, 0.0, 0), ShareSum(NOISE, KEY, 0.
 
 @st.composite
 def cases(draw):
-    """1 to 8 users of up to 9 items, some with none, one or all; a mean and an encoder at and between their bounds."""
+    """Return 1 to 8 users of up to 9 items, with none, one or all; a mean and an encoder within their bounds."""
     n_items, n_columns = draw(st.integers(1, 9)), draw(st.sampled_from([1, 2, 3, 8, 9]))
     row = st.sets(st.integers(0, n_items - 1)) | st.just(set(range(n_items))) | st.just(set())
     rows = draw(st.lists(row, min_size=1, max_size=8))
@@ -55,7 +55,7 @@ def square_of(sums):
 
 
 def public(n_items, n_columns, seed=1):
-    """A mean and an encoder as servers make them."""
+    """Return a mean and an encoder as servers make them."""
     rng = np.random.default_rng(seed)
     mean = np.minimum(rng.exponential(SCALE / n_items, n_items), SCALE / np.sqrt(n_items)).astype(np.int32)
     return mean, np.clip(rng.normal(0, 20, (n_items, n_columns)), -FINEST, FINEST).astype(np.int16)
@@ -77,7 +77,8 @@ def test_projected_sums_equal_naive_twin_over_blocks(monkeypatch):
     data = datasets.generate_implicit(60, 40, key=KEY)
     assert len(rounds._blocks(data.indptr)) > 5
     rows = [set(data.indices[a:b].tolist()) for a, b in zip(data.indptr[:-1], data.indptr[1:], strict=True)]
-    rows[7:7] = [set()] * 120  # whole blocks of users without anything
+    # Whole blocks of users have no items.
+    rows[7:7] = [set()] * 120
     mean, encoder = public(40, 5)
     expected = naive.projection_sums(rows, mean.tolist(), encoder.tolist(), SCALE, UNIT)
     assert sums_of(rows, mean, encoder).tolist() == expected
@@ -115,7 +116,7 @@ def test_long_projected_rows_come_near_the_unit(n_items, n_own, seed):
 
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_the_largest_states_that_devices_answer_stay_within_the_unit(sign):
-    """Every product at its bound: the widest encoder, all of its entries and a mean as large as they may be."""
+    """Check with all products at their bounds: the widest encoder, with the largest entries and the largest mean."""
     n_items = 64
     encoder = np.full((n_items, MAX_COLUMNS), sign * FINEST, np.int16)
     for mean in (np.full(n_items, SCALE // 8, np.int32), np.eye(n_items, dtype=np.int32)[3] * SCALE):
@@ -128,7 +129,7 @@ def test_the_largest_states_that_devices_answer_stay_within_the_unit(sign):
 @pytest.mark.parametrize("n", [63, 64, 65, 200])
 @pytest.mark.parametrize("sign", [-1, 1])
 def test_rows_longer_than_products_are_added_up_in_32_bits(n, sign):
-    """The mean is such that what the widest entries are multiplied with has the largest lower half there is."""
+    """Check with a mean whose product with the largest entries has the largest possible lower half."""
     own = naive.share(SCALE, n)
     mean = max(range(own + 1), key=lambda m: (own * own - 3 * m * (own - m)) % 2**12)
     means, encoder = [mean] * n + [0], np.full((n + 1, 9), sign * FINEST, np.int16)
@@ -152,7 +153,7 @@ def test_a_projected_user_without_data_is_as_good_as_none(case, system):
 
 
 def test_items_are_told_by_the_others_alone():
-    """A user of one item has nothing to say where the mean is 0; of two, each is told by the other's encoder."""
+    """Check that a user of one item contributes 0 at mean 0, and that of two items each uses the other's encoder."""
     encoder = np.array([[3, 1], [-5, 2], [7, 7]], np.int16)
     nothing = np.zeros(3, np.int32)
     assert not sums_of([{1}], nothing, encoder).any()
@@ -163,7 +164,8 @@ def test_items_are_told_by_the_others_alone():
 
 
 def test_the_sums_of_as_many_users_as_there_may_be_fit():
-    assert MAX_USERS * UNIT + 40 * 2**56 < 2**63  # the widest noise, 40 standard deviations
+    # The noise has at most the largest width, here 40 standard deviations.
+    assert MAX_USERS * UNIT + 40 * 2**56 < 2**63
 
 
 def test_rounds_draw_noise_of_their_own():

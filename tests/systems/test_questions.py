@@ -1,4 +1,4 @@
-"""What may be asked of a model and in which form it answers: frames, parts of answers, and what is refused."""
+"""Questions to a model and the form of its answers: frames, parts of answers, and refused arguments."""
 
 import sys
 
@@ -71,7 +71,8 @@ def test_several_people_come_in_a_frame(frames, data):
     frame = frames.DataFrame({"user": ["b", "a", "b"], "item": [4, 30, 9]})
     ids, scores = model.recommend_for(frame, n=5)
     assert ids.shape == (2, 5)
-    for row, own in enumerate(([30], [4, 9])):  # in the order of the ids
+    # The rows are in the order of the ids.
+    for row, own in enumerate(([30], [4, 9])):
         alone = model.recommend_for(own, n=5)
         assert ids[row].tolist() == alone[0][0].tolist()
         np.testing.assert_array_equal(scores[row], alone[1][0])
@@ -79,7 +80,8 @@ def test_several_people_come_in_a_frame(frames, data):
     with pytest.raises(ValueError, match="must be items that the model knows, got 777"):
         model.recommend_for(strange)
     more, _ = model.recommend_for(strange, n=5, unknown="skip")
-    np.testing.assert_array_equal(more[:2], ids)  # and c, of whom nothing is known now, is one of them
+    # User c, who is unknown to the model, is one of them.
+    np.testing.assert_array_equal(more[:2], ids)
     assert more[2].tolist() == model.recommend_for([], n=5)[0][0].tolist()
     found = model.recommend_for(frame, n=2, as_frame=True)
     assert found["user"].tolist() == ["a", "a", "b", "b"]
@@ -132,7 +134,7 @@ def test_items_without_factors_are_like_none(n_items, n, drawn):
 
 
 def test_what_an_item_adds_is_what_is_lost_without_it(data):
-    """For models whose weights do not depend on the row: EASE's score without the item is less by what it adds."""
+    """Check models whose weights do not depend on the row: EASE's score without the item falls by its contribution."""
     (ease,) = (model for model in MODELS if type(model).__name__ == "EASE")
     model = type(ease)(**ease.get_params()).fit(data)
     own = [(3, "film"), (17, "film"), (40, "film")]
@@ -158,7 +160,11 @@ def test_bad_questions_are_named(data):
             TypeError,
             "items must be a sequence of ids, got",
         ),
-        (lambda: model.recommend(["user 3"], items=[]), ValueError, "items must name an item, got none of the model's 50"),
+        (
+            lambda: model.recommend(["user 3"], items=[]),
+            ValueError,
+            "items must name an item, got none of the model's 50",
+        ),
         (lambda: model.recommend(["user 3"], exclude=data.item_ids), ValueError, "exclude must leave an item"),
         (
             lambda: model.recommend(["user 3"], exclude=[3]),
@@ -176,7 +182,11 @@ def test_bad_questions_are_named(data):
             ValueError,
             "values of interactions must be at least 0, got -1",
         ),
-        (lambda: model.recommend_for(pd.DataFrame({"user": [], "item": []})), ValueError, "must have at least one user"),
+        (
+            lambda: model.recommend_for(pd.DataFrame({"user": [], "item": []})),
+            ValueError,
+            "must have at least one user",
+        ),
         (
             lambda: model.recommend(exclude={"user 3": [(3, "film")]}),
             TypeError,

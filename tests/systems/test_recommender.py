@@ -1,4 +1,4 @@
-"""What every model must do, run against each of them."""
+"""Requirements for every model, tested for each of them."""
 
 import inspect
 import pickle
@@ -36,7 +36,7 @@ from fastfedrec.systems.registry import SYSTEMS
 
 pytestmark = pytest.mark.ignores_values
 
-#: Options by which users' work, and so what threads and shards share, is another than in MODELS.
+#: Options other than those in MODELS that change users' work, and so its division among threads and shards.
 OTHERS = [
     FMFLDP(n_rounds=2, confidence_weight=0.5),
     FMFLDP(n_rounds=2, epsilon=None, confidence_weight=0.5),
@@ -53,7 +53,8 @@ BASES = {
 }  # fmt: skip
 
 
-NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_", "model_"}  # of one fit, or compared by itself
+# Attributes that are specific to one fit, or compared separately.
+NOT_COMPARED = {"interactions_", "ledger_", "features_", "n_epochs_", "model_"}
 NOT_COMPARED |= {"decision_"}  # None for a model from a file
 
 
@@ -127,7 +128,8 @@ def test_saved_models_serve_the_same(model, data, tmp_path):
         np.testing.assert_array_equal(a, b)
     with zipfile.ZipFile(path) as file:
         members = {name: file.read(name) for name in file.namelist()}
-    assert all(content[:2] != b"\x80\x04" for content in members.values())  # a pickle's first bytes
+    # These are a pickle's first bytes.
+    assert all(content[:2] != b"\x80\x04" for content in members.values())
     secret = Key.from_seed(2)._secret
     assert all(secret not in content and secret.hex().encode() not in content for content in members.values())
 
@@ -143,8 +145,8 @@ def test_models_that_serve_other_users_serve_their_own_as_before(model, data):
     served = model.with_users(data.select_users(rows))
     for user in ids:
         pairs = [user] * data.n_items, data.item_ids
-        # FedRec's own devices have only come near what is solved here, and LaplaceRRSVD's users had sent noise.
-        # FedGNN's have neighbours.
+        # FedRec's own devices only approximate the solution here, and LaplaceRRSVD's users had sent noise.
+        # FedGNN's users have neighbours.
         if isinstance(model, FedRec | LaplaceRRSVD) or (isinstance(model, FedGNN) and model.user_neighbors_.any()):
             assert np.isfinite(served.score(*pairs)).all()
         else:
@@ -171,13 +173,14 @@ def test_models_can_be_evaluated(model, data):
 
 def test_parameters_as_scikit_learn_knows_them(model):
     copy = type(model)(**model.get_params())
-    assert repr(copy) in repr(model)  # of a front door what it took stands behind
+    # The repr of a recommender contains that of the parameter.
+    assert repr(copy) in repr(model)
     with pytest.raises(ValueError, match="unknown parameters"):
         copy.set_params(nonsense=1)
 
 
 def test_scikit_learns_clone_takes_every_model(model):
-    """It demands that a constructor keeps the very objects that it is given."""
+    """Check that a constructor stores the objects that it receives, as scikit-learn requires."""
     clone = pytest.importorskip("sklearn.base").clone
     for given in (model, type(model)(**spelled_otherwise(model.get_params()))):
         copy = clone(given)
@@ -188,7 +191,7 @@ def test_scikit_learns_clone_takes_every_model(model):
 
 
 def spelled_otherwise(parameters):
-    """The same parameters: sequences as arrays, and numbers of NumPy's types."""
+    """Return the same parameters, with sequences as arrays and numbers of NumPy's types."""
     spell = {int: np.int32, float: np.float64, bool: np.bool_, tuple: np.array}
     return {name: spell.get(type(value), lambda value: value)(value) for name, value in parameters.items()}
 
@@ -210,7 +213,7 @@ def test_clones_of_models_with_sequences(make, name, numbers, kind):
     assert clone(clone(model)).get_params() == model.get_params()
     assert model.get_params()[name] == tuple(numbers)
     assert isinstance(model.get_params()[name], tuple)
-    # A tuple that holds what the model computes with is the one that was given.
+    # A tuple that holds the values used by the model is the given one.
     kept = model.get_params()[name]
     assert make(**{name: kept}).get_params()[name] is kept
     assert model.set_params(**{name: kind(numbers)}).get_params()[name] == tuple(numbers)
@@ -308,7 +311,8 @@ def test_threads_and_shards_do_not_change_the_model(model, crowd):
     for name in held(one)._saved:
         array = getattr(held(one), name)
         for number, other in enumerate(map(held, fits)):
-            if number and rounded:  # float sums of seven shards are rounded in another order
+            # Float sums of seven shards are rounded in another order.
+            if number and rounded:
                 np.testing.assert_allclose(getattr(other, name), array, rtol=1e-3, atol=1e-4)
             else:
                 np.testing.assert_array_equal(getattr(other, name), array)

@@ -1,6 +1,6 @@
-"""Of every system with a trusted holder of data: no user changes sums by more than events state, for their relation.
+"""No user changes sums by more than events state, for each system with trusted aggregation and its relation.
 
-The sensitivity is found by fits of neighbouring data, with the noisy sums of one held fixed in the others.
+The sensitivity is measured by fits of neighbouring data, with the noisy sums of one run fixed in the others.
 """
 
 import functools
@@ -42,10 +42,10 @@ STAGE1 = {
     "stage1_options": {"n_rounds": 2, "cohort_size": 8, "length": 3, "clip_norm": 1e-4, "learning_rate": 0.5},
 }
 RATINGS = {"clip_norm": 0.05, "noise_multiplier": 3.0, "n_rounds": 2, "n_factors": 2, "max_items": MAX_ITEMS}
-RIDGE = {"regularization": 1e-3}  # so small that users' factors come near to the end of their range
+RIDGE = {"regularization": 1e-3}  # so small that users' factors come close to the end of their range
 ONE_GROUP = {"max_entries": MAX_ITEMS, "grouping": "one"}
 
-#: A system, and the relation that its page proves for everything that it releases.
+#: A system, and the neighbouring relation that its page proves for all of its releases.
 SYSTEMS = {
     "DPPopularity": (DPPopularity(1.0), "add_remove"),
     "DPGram": (DPGram(2.0, n_users=PUBLIC), "zero_out"),
@@ -80,7 +80,7 @@ SYSTEMS = {
 }  # fmt: skip
 
 HALF = np.arange(N_ITEMS) < N_ITEMS // 2
-#: What the first user may have; the last has nothing.
+#: Possible rows of the first user; the last one is empty.
 ROWS = {
     "everything": np.full(N_ITEMS, 5.0),
     "half": 5.0 * HALF,
@@ -95,7 +95,7 @@ ROWS = {
 
 
 def data_with(row):
-    """Seven users, and before them one who has this."""
+    """Return seven users, preceded by one with this row."""
     rest = (np.arange(7)[:, None] * 5 + np.arange(N_ITEMS)) % 3 == 0
     dense = np.vstack([row, rest * (1.0 + np.arange(N_ITEMS) % 5)])
     data = Interactions.from_scipy(scipy.sparse.csr_array(dense))
@@ -112,7 +112,8 @@ def transcripts(name):
         return transcript(lambda ledger: new.fit(data, key=Key.from_seed(4), ledger=ledger), like)
 
     with pytest.MonkeyPatch.context() as patch:
-        if name.startswith(("DPGram", "DPSubspace")):  # every plan is run
+        # Every plan is run.
+        if name.startswith(("DPGram", "DPSubspace")):
             start = "mean, pairs" if "again" in name else "pairs"
             prefer(patch, personal="popularity" not in name, needs_mean="instead" in name, start=start)
         first = fit(ROWS["everything"])
@@ -120,15 +121,15 @@ def transcripts(name):
 
 
 def worst(number, pairs):
-    """The most that a segment's sums cost over pairs of rows, as squares of mu and as epsilon."""
+    """Return the largest cost of a segment's sums over pairs of rows, as squares of mu and as epsilon."""
     costs = [a[number].cost(b[number]) for a, b in pairs]
     return tuple(map(max, zip(*costs, strict=True)))
 
 
 def shares(name, relation=None, is_restated=False):
-    """Of each segment how much of what its events state is spent, in squares of mu or in epsilon.
+    """Return the share of each segment's stated cost that is reached, in squares of mu or in epsilon.
 
-    Neighbours are those of the events' own relation, or of another; events are as recorded, or restated for "replace".
+    Neighbours follow the events' own relation, or another; events are as recorded, or restated for "replace".
     """
     of_rows = transcripts(name)
     without = of_rows["nothing"]
@@ -136,7 +137,8 @@ def shares(name, relation=None, is_restated=False):
         "replace": list(itertools.combinations(of_rows.values(), 2)),
         "zero_out": [(segments, without) for segments in of_rows.values()],
     }
-    pairs["add_remove"] = pairs["zero_out"]  # a user who is not there adds nothing either
+    # A user who is absent contributes nothing either.
+    pairs["add_remove"] = pairs["zero_out"]
     for number, segment in enumerate(without):
         for neighboring in {relation} if relation else segment.relations:
             for spent, stated in zip(worst(number, pairs[neighboring]), segment.budget(is_restated), strict=True):
@@ -149,7 +151,8 @@ def test_events_have_the_relation_that_is_proved(name):
     of_rows = transcripts(name)
     for segments in of_rows.values():
         assert all(segment.releases for segment in segments)
-        for segment in segments:  # of the first, too: an event is recorded before anything is released
+        # The first segment counts too: an event is recorded before any release.
+        for segment in segments:
             assert segment.relations == {SYSTEMS[name][1]}
         assert [segment.events for segment in segments] == [segment.events for segment in of_rows["nothing"]]
 
@@ -158,7 +161,7 @@ def test_events_have_the_relation_that_is_proved(name):
 def test_no_users_data_change_sums_by_more_than_the_events_state(name):
     found = list(shares(name))
     assert max(found) <= 1 + 1e-9
-    # Controls: with twice the noise that there is, or for replacing a user where that was not proved, it would be seen.
+    # Controls: noise stated at twice its size, or a claim for replacement without a proof, would be detected.
     assert max(found) > 0.3
     if SYSTEMS[name][1] != "replace":
         assert max(shares(name, "replace")) > 1.05
@@ -168,7 +171,7 @@ def test_no_users_data_change_sums_by_more_than_the_events_state(name):
 def test_no_replaced_user_changes_sums_by_more_than_the_ledger_states(name):
     found = list(shares(name, "replace", is_restated=True))
     assert max(found) <= 1 + 1e-9
-    # Control: if two contributions were said to be 1.2 of one apart, the disjoint rows would show it.
+    # Control: if the claimed distance were 1.2 of one contribution, the disjoint rows would exceed it.
     bounds = [
         getattr(event, "replace_sensitivity", None) for part in transcripts(name)["nothing"] for event in part.events
     ]

@@ -1,4 +1,4 @@
-"""Replacing a user moves sums by sqrt(2) times what one user adds at most, where inner products are not negative."""
+"""Replacing a user moves sums by at most sqrt(2) times one contribution if inner products are not negative."""
 
 import itertools
 import math
@@ -40,13 +40,13 @@ def system_of(kind):
 
 
 def mean_of(kind, mean):
-    """Return the mean in a state: zeros stand for the uncentred form, and come before the first release."""
+    """Return the mean in a state; zeros select the uncentred form, and precede the first release."""
     return mean if kind == "full" else 0 * mean
 
 
 @st.composite
 def pairs_of_users(draw):
-    """Rows of two users, and a public mean that may be anything from 0 to SCALE."""
+    """Return rows of two users, and a public mean from 0 to SCALE."""
     n_items = draw(st.integers(2, 9))
     rows = [draw(st.sets(st.integers(0, n_items - 1))) for _ in range(2)]
     entry = st.integers(0, SCALE) | st.integers(0, 40) | st.just(SCALE // 3)
@@ -54,7 +54,7 @@ def pairs_of_users(draw):
 
 
 CLAIMED = ["shares", "uncentred", "full"]
-#: Two rows whose one pair has opposite signs after centring.
+#: Two rows whose only pair has opposite signs after centring.
 OPPOSITE = [{0}, {0, 1}], np.array([SCALE // 3, SCALE // 10], dtype=np.int64)
 
 
@@ -96,11 +96,12 @@ def test_long_rows_are_no_further_apart_and_disjoint_ones_hardly_less(n_items, n
     square = square_distance(*(sums_of(system, [row], mean) for row in rows))
     assert square <= 2 * UNIT**2
     if 2 * n_own <= n_items and (kind == "shares" or (kind == "uncentred" and n_own > 1)):
-        assert square >= 2 * UNIT**2 * (1 - 0.01)  # so that no smaller number could be claimed
+        # No smaller number could be claimed.
+        assert square >= 2 * UNIT**2 * (1 - 0.01)
 
 
 def test_pairs_of_centred_rows_scaled_to_one_unit_have_no_such_bound():
-    """The control: without the diagonal in the norm, two users can be 2 units apart."""
+    """Check the control: without the diagonal in the norm, two users can be 2 bounds apart."""
     rows, mean = OPPOSITE
     contributions = []
     for row in rows:
@@ -118,12 +119,13 @@ def test_the_mean_in_the_state_decides_on_the_form():
     rows = [{0, 2}, {1, 2, 3}]
     mean = np.array([3000, 10, 500, 8000, 1])
     assert sums_of(system_of("uncentred"), rows, 0 * mean).min() == 0
-    assert sums_of(system_of("full"), rows, mean).min() < 0  # the control: the mean is taken off there
+    # Control: this form subtracts the mean.
+    assert sums_of(system_of("full"), rows, mean).min() < 0
 
 
 @pytest.mark.parametrize("kind", ["shares", "uncentred", "full"])
 def test_all_data_of_three_users_and_two_items(kind):
-    """Each of 64 data sets, each user, each other row of that user; for "full" over a grid of means."""
+    """Check each of 64 data sets, each user and each replacement of its row; for "full", over a grid of means."""
     rows = [set(), {0}, {1}, {0, 1}]
     system, largest = system_of(kind), 0
     grid = (0, SCALE // 4, SCALE // 2, 5793, SCALE) if kind == "full" else (0,)
@@ -138,7 +140,7 @@ def test_all_data_of_three_users_and_two_items(kind):
     # One pair of items is one number, which is never negative without a mean.
     attained = {"shares": 2 * UNIT**2, "uncentred": UNIT**2, "full": 2 * UNIT**2}[kind]
     assert largest >= attained * (1 - 1e-3)
-    # The cost that the ledger states is never below that of the two releases furthest apart, and hardly above.
+    # The cost that the ledger states is never below that of the two most distant releases, and little above it.
     seen = seen_event(system.round_event(1), "public")
     claimed, exact = gaussian_delta(1.0, 1 / seen.noise_multiplier), gaussian_delta(1.0, math.sqrt(largest) / UNIT)
     assert exact <= claimed
@@ -154,7 +156,7 @@ def test_subspaces_mean_has_the_same_bound_and_projections_keep_2():
 
 
 def test_a_round_that_a_release_chose_states_2():
-    """The plan that it replaces may cost 2 for a replaced user."""
+    """Check that the plan it replaces may cost 2 for a replaced user."""
     system = ShareSumAgain(NOISE, KEY, 0.0)
     assert system.round_event(1).replace_sensitivity == math.sqrt(2)
     system.is_chosen = True
@@ -172,7 +174,7 @@ def als_system(kind, max_items, n_items, n_factors, mus=(0.3, 0.3, 0.9)):
 
 
 def als_square(system, sums):
-    """The squared distance of two users' sums, each kind over its standard deviation, and that of the claim."""
+    """Return the squared distance of two users' sums, each kind over its standard deviation, and the claimed one."""
     parts = [
         square_distance(*(one[name] for one in sums)) / noise.gaussian.noise_multiplier(noise.sensitivity) ** 2
         / float(noise.sensitivity) ** 2
@@ -192,7 +194,7 @@ def als_square(system, sums):
 @example(rows=({0, 1}, {0, 1}), angles=(0.0, math.pi), lengths=(1.0, 1.0), mus=(0.15, 0.3, 0.95))
 @example(rows=({0, 1}, {0, 1}), angles=(0.8, 2.9), lengths=(1.0, 1.0), mus=(0.5, 0.5, 0.5))
 def test_no_two_users_of_dpals_are_further_apart_than_its_event_states(rows, angles, lengths, mus):
-    """For any factors of the two users, also such as no least squares would give them."""
+    """Check all factors of two users, also those that are no solution of least squares."""
     data = interactions_of(rows, 5)
     factors = np.array([[r * math.cos(a), r * math.sin(a)] for a, r in zip(angles, lengths, strict=True)])
     state = ALSState(np.arange(5.0), np.zeros((5, 2)))
@@ -217,7 +219,7 @@ def test_dpals_claims_hardly_more_than_two_users_can_reach():
     square, claimed = als_square(system, sums)
     assert 0.96 * claimed <= square <= claimed
     assert system.round_event(1).replace_sensitivity == pytest.approx(math.sqrt(3.64), rel=1e-6)
-    # With as much noise on every kind the products matter more.
+    # With equal noise on every kind, the products have more effect.
     even = als_system(LeastSquaresRound, 2, 3, 2, (0.5, 0.5, 0.5)).round_event(1).replace_sensitivity
     assert even == pytest.approx(math.sqrt(6.5 / 3), rel=1e-6)
     assert als_system(CountRound, 2, 3, 2).round_event(1).replace_sensitivity == math.sqrt(2)
@@ -225,7 +227,7 @@ def test_dpals_claims_hardly_more_than_two_users_can_reach():
 
 
 def test_gradients_of_dpfmf_keep_2_since_two_users_can_be_opposite():
-    """One factor, two items: the rows {0} and {1} have opposite gradients of norm 1."""
+    """Check one factor and two items: the rows {0} and {1} have opposite gradients of norm 1."""
     data = interactions_of([{0}, {1}], 2)
     ((system, _, _),) = DPFMF(2.0, n_factors=1)._plan(data, KEY)
     state = ALSState(np.zeros(2), np.full((2, 1), 0.5**0.5))
@@ -239,7 +241,8 @@ def test_fedrecs_counts_of_raters_cost_what_two_disjoint_lists_differ_by():
     model = FedRec(clip_norm=0.5, noise_multiplier=2.0, max_items=9)
     model._check_parameters()
     square = Fraction(model._replaced_count_sensitivity) ** 2
-    assert 18 <= square <= 18 * (1 + Fraction(1, 2**50))  # 9 items of one and 9 of the other
+    # Each list has 9 items.
+    assert 18 <= square <= 18 * (1 + Fraction(1, 2**50))
     assert Fraction(model.count_noise.noise_multiplier(model._replaced_count_sensitivity)) <= Fraction(2.0) / 1.41421
 
 
@@ -267,9 +270,10 @@ def test_a_fits_first_release_costs_less_for_a_replaced_user(model, expected):
 @pytest.mark.parametrize("kind", CLAIMED)
 @pytest.mark.parametrize(("claimed", "holds"), [(math.sqrt(2), True), (1.2, False)])
 def test_an_audit_of_two_users_finds_no_more_than_sqrt_2_and_catches_a_smaller_claim(kind, claimed, holds):
-    """The adversary knows all other users, and projects the noisy sums on the difference of the two it compares."""
+    """Check an adversary who knows all other users and projects noisy sums on the difference of the two candidates."""
     rows, mean = [{0, 1, 2}, {3, 4, 5}], np.zeros(6, dtype=np.int64)
-    if kind == "full":  # of two items, whose centred rows are as long in both, and of opposite signs
+    # There are two items, whose centred rows have equal length in both, and opposite signs.
+    if kind == "full":
         rows, mean = [{0}, {0, 1}], np.full(2, SCALE // 2)
     system = system_of(kind)
     others = sums_of(system, [{0}, {1}, {0, 1}], mean)

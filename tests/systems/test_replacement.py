@@ -1,4 +1,4 @@
-"""Plans of equal cost for zero_out: whichever a release chooses, the ledger states the largest cost for replacement."""
+"""Plans of equal zero_out cost: for any released choice, the ledger states the largest cost for replacement."""
 
 import math
 from fractions import Fraction
@@ -30,31 +30,31 @@ def phase(mu, replacement, n_rounds=1, kind=ShareSum):
 
 
 def in_place_of(phases, kind):
-    """One round of a kind that costs what the phases cost."""
+    """Return one round of a kind, at the cost of the phases."""
     (found,) = substitute(phases, [Phase(kind(NOISE, KEY, 0.0), STATE)], [1.0])
     return found
 
 
 class SignedSum(ShareSum):
-    """Contributions of two users may be opposite."""
+    """Sum in which contributions of two users may be opposite."""
 
     replace_sensitivity = 2.0
 
 
 def own(plan):
-    """The square of mu of a plan's rounds for a replaced user, exactly."""
+    """Return the exact square of mu of a plan's rounds for a replaced user."""
     costs = [(phase.n_rounds, phase.system.round_cost) for phase in plan]
     return sum(n * (Fraction(c.replace_sensitivity) / Fraction(c.noise_multiplier)) ** 2 for n, c in costs)
 
 
 def stated(plan):
-    """The same of the events that a ledger holds after a run."""
+    """Return the square of mu of the events that a ledger holds after a run."""
     events = [(phase.n_rounds, phase.system.round_event(5)) for phase in plan]
     return sum(n * (Fraction(e.replace_sensitivity or 2) / Fraction(e.noise_multiplier)) ** 2 for n, e in events)
 
 
 def check(plans):
-    """No event states less than its round costs, and every plan's sum is that of the most expensive one."""
+    """Check that no event states less than its round's cost, and that all plans' sums equal the largest one."""
     state_largest_replacement(plans)
     largest = max(map(own, plans))
     for plan in plans:
@@ -78,7 +78,7 @@ SENSITIVITIES = st.sampled_from([math.sqrt(2), 2.0, 1.0, 1.7])
     n_rounds=st.integers(1, 3),
 )
 def test_every_plan_states_the_largest_cost(sensitivities, shares, n_rounds):
-    """Plans that part after the first and after the second round, as DPGram's with a third release."""
+    """Check plans that split after the first and after the second round, as in DPGram with a third release."""
     share, of_rest = shares
     mean = phase(math.sqrt(share), sensitivities[0])
     pairs = phase(math.sqrt((1 - share) * of_rest), sensitivities[1])
@@ -92,7 +92,8 @@ def test_every_plan_states_the_largest_cost(sensitivities, shares, n_rounds):
     plans = [plan, [mean, later[0]], [mean, later[1]], [mean, pairs, later[2]], [mean, *both]]
     check(plans)
     first = [[one.system.stated_cost for one in plan] for plan in plans]
-    check(plans)  # and again, from what the rounds cost themselves
+    # A second call starts from the rounds' own costs.
+    check(plans)
     assert [[one.system.stated_cost for one in plan] for plan in plans] == first
 
 
@@ -101,11 +102,11 @@ def test_a_cheaper_substitute_states_what_the_plan_would_have_cost():
     mean, pairs = phase(0.6, root), phase(0.8, 2.0)
     again = in_place_of([pairs], ShareSumAgain)
     state_largest_replacement([[mean, pairs], [mean, again]])
-    assert mean.system.round_event(1).replace_sensitivity == root  # both plans have it
+    assert mean.system.round_event(1).replace_sensitivity == root  # both plans contain it
     assert pairs.system.round_event(1).replace_sensitivity is None
     assert again.system.round_event(1).replace_sensitivity is None
     assert again.system.round_cost.replace_sensitivity == root
-    # Between: a plan of both kinds.
+    # In between, there is a plan of both kinds.
     cross = phase(0.8 * math.sqrt(0.5), 2.0)
     again = in_place_of([pairs := phase(0.8 * math.sqrt(0.5), root), cross], ShareSumAgain)
     state_largest_replacement([[mean, pairs, cross], [mean, again]])
@@ -119,7 +120,7 @@ def test_a_dearer_substitute_makes_the_plan_state_as_much():
     state_largest_replacement([[mean, pairs], [mean, again]])
     assert pairs.system.round_event(1).replace_sensitivity == pytest.approx(2, rel=1e-9)
     assert mean.system.round_event(1).replace_sensitivity is None
-    # With one plan alone it states its own cost again.
+    # With one plan alone, the round states its own cost.
     state_largest_replacement([[mean, pairs]])
     assert pairs.system.round_event(1).replace_sensitivity == math.sqrt(2)
 
@@ -132,7 +133,7 @@ def test_without_it_a_substitute_states_2():
 
 
 def test_whichever_plan_a_fit_takes_the_ledger_states_no_less_than_every_other_costs():
-    """All plans have the same figure for replaced users, as the plan was chosen by a release."""
+    """Check that all plans have the same figure for replaced users, since a release chose the plan."""
     data, model = datasets.generate_implicit(60, 40, key=KEY), DPGram(2.0, n_users=100_000)
     figures = []
     for plan in (plans := model._plans(model._plan(data, KEY))):

@@ -1,4 +1,4 @@
-"""The ledger of a file, without the rows that are in it."""
+"""Reading the ledger of a file without its rows."""
 
 import json
 

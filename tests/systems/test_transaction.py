@@ -1,7 +1,4 @@
-"""What did not finish does not look finished: a fit that ends well changes a model at once, any other not at all.
-
-What it had spent is never forgotten.
-"""
+"""A fit changes a model at once if it completes, and not at all otherwise; its cost is recorded in both cases."""
 
 import copy
 import inspect
@@ -37,7 +34,7 @@ def data():
 
 
 def others(n_users, n_items):
-    """Other people, with other items."""
+    """Return other users, with other items."""
     ids = {"user_ids": [f"B{u}" for u in range(n_users)], "item_ids": [f"thing {i}" for i in range(n_items)]}
     return rated(n_users, n_items, 5, **ids)
 
@@ -51,7 +48,7 @@ def other(request):
 
 
 def kept_of(model):
-    """Everything of a model but what was spent in vain."""
+    """Return all of a model's state except the costs of failed fits."""
     return {name: value for name, value in vars(model).items() if name not in ("ledger_", "_unfinished_")}
 
 
@@ -85,7 +82,8 @@ def test_what_was_spent_is_what_was_recorded_until_then(model, data):
     if counter.left == 1000:
         pytest.skip("it has no rounds")
     with pytest.raises(StopHereError) as raised:
-        new(model).fit(data, key=KEY, engine=Dying(999 - counter.left), ledger=began)  # in the last round
+        # The failure is in the last round.
+        new(model).fit(data, key=KEY, engine=Dying(999 - counter.left), ledger=began)
     spent = raised.value.ledger
     assert spent.events == began.events == whole.events
     assert spent.is_simulation
@@ -111,7 +109,7 @@ def test_the_program_of_the_faults_page(data, tmp_path):
 
 
 def test_every_fit_is_a_transaction():
-    """Of a class of the package, whose `fit` is its own, that `fit` wraps another."""
+    """Check that a class of the package that defines `fit` has it wrapped."""
     for name, kind in Recommender._registry.items():
         if kind.__module__.startswith("fastfedrec.") and "fit" in vars(kind):
             assert vars(kind)["fit"].__code__.co_filename.endswith("_transaction.py"), name
@@ -123,7 +121,8 @@ def test_a_fit_that_is_interrupted_anywhere_leaves_the_model_as_it_was(model, da
     answers = fitted.recommend(data.user_ids, 3)
     before, cost = kept_of(fitted), fitted.ledger_.events
     for share, other in zip((0.0, 0.4, 0.7, 0.2), (*SHAPES.values(),) * 2, strict=True):
-        new(model).fit(other, key=KEY)  # tables and caches are made
+        # This fit builds tables and caches.
+        new(model).fit(other, key=KEY)
         with Interrupt() as lines:
             new(model).fit(other, key=KEY)
         first, line = new(model), 8 + int(share * (lines.n_lines - 8))
@@ -183,14 +182,14 @@ def test_two_failures_are_two_costs_and_each_is_told_of_once(data):
         with pytest.raises(StopHereError) as raised:
             model.fit(data, key=KEY, engine=Dying(n))
         spent.append(raised.value.ledger.epsilon(delta=0))
-    assert spent == [500, 1000]  # of rounds that began
+    assert spent == [500, 1000]  # these are the rounds that began
     assert model.fit(data, key=KEY).ledger_.epsilon(delta=0) == 1000 + 1500
     assert model.fit(data, key=KEY, ledger=model.ledger_).ledger_.epsilon(delta=0) == 2000 + 1500
     assert model.fit(data, key=KEY).ledger_.epsilon(delta=0) == 1000 + 1500
 
 
 def test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation(data):
-    """The later fit's key is nobody's to guess; the earlier one's is."""
+    """Check that the later fit's key is secret while the earlier one's is public."""
     model = FMFLDP(n_rounds=2)
     with pytest.raises(StopHereError):
         model.fit(data, key=KEY, engine=Dying(1))
@@ -203,7 +202,7 @@ def test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation(data):
 
 @pytest.mark.parametrize("passed", ["itself", "read from its text", "a copy", "the exception's", "none", "another"])
 def test_a_ledger_that_has_the_cost_is_not_charged_again(passed, data):
-    before = FMFLDP(n_rounds=1).fit(data, key=KEY).ledger_  # 250
+    before = FMFLDP(n_rounds=1).fit(data, key=KEY).ledger_  # its cost is 250
     model, ledger = FMFLDP(n_rounds=4), copy.deepcopy(before)
     with pytest.raises(StopHereError) as raised:
         model.fit(data, key=KEY, engine=Dying(1), ledger=ledger)
@@ -300,7 +299,7 @@ def test_fits_of_one_model_in_two_threads_leave_the_whole_of_one(data, other):
 
 
 class OwnFit(Popularity):
-    """A subclass whose `fit` is around that of its parent."""
+    """Model whose `fit` calls that of its parent."""
 
     def fit(self, interactions, *arguments, **options):
         return super().fit(interactions, *arguments, **options)

@@ -1,4 +1,4 @@
-"""What baselines that are trained in epochs have in common."""
+"""Tests that baselines trained in epochs share."""
 
 import numpy as np
 import pytest

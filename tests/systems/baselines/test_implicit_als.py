@@ -1,4 +1,4 @@
-"""ImplicitALS against dense least squares and against implicit, and on real data beside implicit and popularity."""
+"""ImplicitALS against dense least squares and implicit, and on real data against implicit and popularity."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ KEY = Key.from_seed(1)
 
 
 def ratings(n_users, n_items, seed=0, density=0.3):
-    """Dense values 0 to 3; the first user and the last item have nothing."""
+    """Return dense values from 0 to 3, in which the first user and the last item have no interactions."""
     rng = np.random.default_rng(seed)
     dense = rng.integers(1, 4, (n_users, n_items)) * (rng.random((n_users, n_items)) < density)
     dense[0], dense[:, -1] = 0, 0
@@ -64,7 +64,7 @@ def test_factors_and_loss_equal_dense_least_squares(
     np.testing.assert_allclose(model.user_factors_, users, rtol=1e-7, atol=1e-9)
 
 
-# In float32 conjugate gradients of three steps keep no more than three digits, of implicit's as of ours.
+# In float32, three steps of conjugate gradients keep at most three digits, in implicit and in this package.
 @pytest.mark.parametrize(
     ("solver", "dtype", "tolerance"),
     [("exact", "float32", 1e-4), ("exact", "float64", 1e-9), ("cg", "float64", 1e-9), ("cg", "float32", 1e-3)],
@@ -77,7 +77,8 @@ def test_factors_after_each_epoch_are_those_of_implicit(n_factors, solver, dtype
     start = tuple(side.astype(dtype) for side in start_of(data.shape, n_factors))
     users, items = (side.copy() for side in start)
     confidence = scipy.sparse.csr_matrix(data.to_scipy(), dtype=dtype)
-    confidence.data[:] = 1 + 2 * confidence.data  # implicit takes the whole confidence
+    # implicit's data are the whole confidence.
+    confidence.data[:] = 1 + 2 * confidence.data
     by_item = confidence.T.tocsr()
     options = {"confidence_weight": 2.0, "use_values": True, "solver": solver, "dtype": dtype}
     for n_epochs in range(1, 5):
@@ -88,7 +89,8 @@ def test_factors_after_each_epoch_are_those_of_implicit(n_factors, solver, dtype
         items_now, *_ = (model.fit(data, key=KEY, warm_start=start).item_factors_ for model in fits)
         assert off(items_now, items) < tolerance
         assert off(items_now, start[1]) > 0.1
-        if n_epochs > 1 and solver == "exact":  # its users are those that the epoch's items were solved with
+        # implicit's users are those that this epoch's items were solved with.
+        if n_epochs > 1 and solver == "exact":
             assert off(fits[1].user_factors_, users) < tolerance
             assert off(before, users) > 1e-3
 
@@ -110,22 +112,23 @@ def test_every_epoch_lowers_the_loss_and_a_fit_goes_on_where_the_last_one_ended(
     part = ImplicitALS(5, 4, **options).fit(data, key=KEY, track_loss=True)
     np.testing.assert_array_equal(part.loss_, whole.loss_[:4])
     part.set_params(n_epochs=2).fit(data, key=KEY, warm_start=part, track_loss=True)
-    # Conjugate gradients begin with the last epoch's users in the one, and with solved ones in the other.
+    # Conjugate gradients start from the last epoch's users in one fit, and from solved users in the other.
     np.testing.assert_allclose(part.loss_, whole.loss_[4:], rtol=1e-9 if solver == "exact" else 1e-3)
-    assert not hasattr(part.fit(data, key=KEY), "loss_")  # of the fit before
+    # The loss of the previous fit must not remain.
+    assert not hasattr(part.fit(data, key=KEY), "loss_")
 
 
 def test_a_warm_start_keeps_factors_by_id():
     dense = ratings(40, 20)
     users, items = [f"u{n}" for n in range(40)], [f"i{n}" for n in range(20)]
     model = ImplicitALS(4, 3, dtype="float64").fit(of(dense, user_ids=users, item_ids=items), key=KEY)
-    # Other people and items, in another order.
+    # The second data set has other users and items, in another order.
     rows, columns = np.r_[39:9:-1], np.r_[19:4:-1]
     others = of(dense[rows][:, columns], user_ids=[users[n] for n in rows], item_ids=[items[n] for n in columns])
     start = model.user_factors_[rows], model.item_factors_[columns]
     by_id, by_hand = (ImplicitALS(4, 2, dtype="float64").fit(others, key=KEY, warm_start=w) for w in (model, start))
     np.testing.assert_array_equal(by_id.item_factors_, by_hand.item_factors_)
-    # Who and what was not there starts as without a warm start.
+    # Users and items that were absent before start as without a warm start.
     more = of(ratings(3, 25), item_ids=[*items, *(f"new {n}" for n in range(5))])
     fresh, warm = (ImplicitALS(4, 1)._initial_factors(more, KEY, w) for w in (None, model))
     np.testing.assert_array_equal(warm[1][20:], fresh[1][20:])
@@ -144,7 +147,7 @@ def test_a_model_without_its_users_is_a_warm_start_too(tmp_path):
 
 
 def test_weights_and_regularization_may_be_scaled_together():
-    """The objective times a number: only its size changes."""
+    """Check that multiplying the objective by a number changes its scale only."""
     data = of(ratings(30, 20))
     start = start_of(data.shape, 3)
     one = ImplicitALS(3, 3, 0.5, 0.0, 2.0, 1.0, dtype="float64").fit(data, warm_start=start, track_loss=True)
@@ -154,7 +157,7 @@ def test_weights_and_regularization_may_be_scaled_together():
 
 
 def test_the_objective_of_rendle_et_al_is_this_one():
-    """Their weights of 1 for having an item, and of alpha0 for all: solved densely, as they print it."""
+    """Check the model against dense solutions of the printed objective: weight 1 if observed, alpha0 for all."""
     dense = (ratings(20, 12) > 0).astype(float)
     alpha0, ridge, scaling = 0.3, 0.05, 0.7
     users, items = start_of(dense.shape, 3)
@@ -193,7 +196,8 @@ def test_scores_are_inner_products_of_factors(people):
     assert users.shape[1] == items.shape[1] == (4 if 0 in people else 3)
     expected = [model.score([person] * 3, [7, 3, 19]) for person in people]
     np.testing.assert_allclose(users @ items.T, expected, rtol=1e-5, atol=1e-6)
-    model.factors([5], [1])[0][:] = 9  # a copy
+    # `factors` returns a copy.
+    model.factors([5], [1])[0][:] = 9
     assert not (model.user_factors_[5] == 9).any()
 
 
@@ -269,7 +273,8 @@ def test_values_beyond_the_type_are_refused():
     dense[3, 2] = 1e38
     with pytest.raises(ValueError, match=r"interactions must have values that fit float32 .* got 1e[+]38; scale"):
         ImplicitALS(3, 1, use_values=True).fit(of(dense), key=KEY)
-    assert np.isfinite(ImplicitALS(3, 1).fit(of(dense), key=KEY).item_factors_).all()  # where no value counts
+    # Values equal to 0 do not count as interactions.
+    assert np.isfinite(ImplicitALS(3, 1).fit(of(dense), key=KEY).item_factors_).all()
 
 
 # ---- threads --------------------------------------------------------------------------------------------------------
@@ -291,7 +296,7 @@ def test_threads_do_not_change_a_bit(solver):
 
 @pytest.mark.nightly
 def test_it_is_as_good_as_implicit_on_movielens_1m(data_path):
-    """At equal settings, of a start drawn alike: no worse than implicit by more than starts differ."""
+    """Check that NDCG at equal settings and starts is below implicit's by at most the spread between random starts."""
     implicit_als = pytest.importorskip("implicit.als", reason="implicit is an oracle of this test, no dependency")
     data = datasets.load_movielens(data_path("ml-1m.zip")).binarize()
     train, test = next(LeaveOneOut().split(data, key=KEY))

@@ -1,4 +1,4 @@
-"""OwnHistory, ItemKNN and EASE against naive twins, and on real data beside popularity."""
+"""OwnHistory, ItemKNN and EASE against naive twins, and on real data against popularity."""
 
 import gc
 
@@ -18,7 +18,7 @@ from fastfedrec.systems.baselines.item_models import count_pairs
 
 @st.composite
 def counted(draw):
-    """1 to 8 users, 1 to 7 items, values 0 to 3, at least one above 0; users and items may be empty."""
+    """Return 1 to 8 users and 1 to 7 items with values 0 to 3, at least one above 0; users and items may be empty."""
     shape = draw(st.integers(1, 8)), draw(st.integers(1, 7))
     cells = draw(st.lists(st.integers(0, 3), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
     dense = np.array(cells, dtype=np.float32).reshape(shape)
@@ -68,7 +68,8 @@ def test_ease_equals_one_regression_an_item(data, regularization):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("exact", [2**24, 150, 64])  # rows until float32 is emptied: never, every third block, each
+# Number of rows after which float32 sums are emptied: never, after every third block, and after each block.
+@pytest.mark.parametrize("exact", [2**24, 150, 64])
 @pytest.mark.parametrize("tile", [256, 4])
 def test_pairs_are_counted_in_blocks_of_users(monkeypatch, exact, tile):
     rng = np.random.default_rng(1)
@@ -143,7 +144,8 @@ def test_neighbors_are_turned_once_for_all_that_serve_by_them(monkeypatch):
     assert len(_neighbors._tables) == n_before + 1
     (table,) = [_neighbors._tables[key] for key in _neighbors._tables if key == id(model.neighbor_similarities_)]
     served = model.with_users(data.select_users([3]))
-    monkeypatch.setattr("scipy.sparse.csr_array", None)  # nothing is made again
+    # The rows of neighbours must not be built a second time.
+    monkeypatch.setattr("scipy.sparse.csr_array", None)
     np.testing.assert_array_equal(served.score_items(served.interactions_.user_ids)[0], scores[3])
     assert _neighbors._table(model.neighbor_items_, model.neighbor_similarities_) is table
     del model, served
@@ -172,7 +174,7 @@ def test_items_that_ease_does_not_fit_are_not_recommended_and_rank_last(tmp_path
         assert set(ids[np.isfinite(scores)].tolist()) <= set(train.top_items(5).item_ids.tolist())
         with pytest.raises(KeyError, match="110"):
             fitted.score([0], [110])
-        # An item that is not known comes behind all that are known and unseen.
+        # An unknown item ranks behind all known unseen items.
         result = evaluate(fitted, train, test, metrics=["mrr"], per_user=True)
         known = np.isin(train.item_ids, fitted.interactions_.item_ids)
         n_ahead = 5 - train.to_scipy().toarray()[:, known].sum(axis=1)[test.interactions_per_user() > 0]
@@ -184,7 +186,8 @@ def test_items_that_ease_does_not_fit_are_not_recommended_and_rank_last(tmp_path
 
 
 def test_ease_says_so_where_regularization_is_lost_in_rounding():
-    data = Interactions.from_arrays([0, 0], [5, 6])  # two items that the same user has
+    # One user has both items.
+    data = Interactions.from_arrays([0, 0], [5, 6])
     with pytest.raises(ValueError, match="regularization must be larger: column 2 of"):
         EASE(1e-300).fit(data)
 

@@ -1,4 +1,4 @@
-"""Random, Popularity and DPPopularity against naive twins; their guarantees and their statistics."""
+"""Random, Popularity and DPPopularity against naive twins, with their guarantees and their statistics."""
 
 import math
 from fractions import Fraction
@@ -26,7 +26,7 @@ def rows_of(data):
 
 @st.composite
 def interactions(draw):
-    """1 to 8 users, 1 to 9 items, at least one interaction; users and items may be empty; global ids not in order."""
+    """Return 1 to 8 users and 1 to 9 items with at least one interaction; rows may be empty, ids are unsorted."""
     shape = draw(st.integers(1, 8)), draw(st.integers(1, 9))
     cells = draw(st.lists(st.booleans(), min_size=shape[0] * shape[1], max_size=shape[0] * shape[1]))
     dense = np.array(cells, dtype=np.float32).reshape(shape)
@@ -183,7 +183,8 @@ def test_a_score_does_not_depend_on_what_else_is_asked(model, data, monkeypatch)
     together = model.score(users[order], items[order])
     np.testing.assert_array_equal(together, model._score_block(users[order])[np.arange(len(order)), items[order]])
     assert together[7] == model.score(users[order[7:8]], items[order[7:8]])[0]
-    monkeypatch.setattr("fastfedrec.systems._answers._PAIR_CELLS", 70)  # 2 users a block
+    # A block has 2 users.
+    monkeypatch.setattr("fastfedrec.systems._answers._PAIR_CELLS", 70)
     np.testing.assert_array_equal(model.score(users[order], items[order]), together)
     assert model.score([], []).shape == (0,)
 
@@ -231,7 +232,7 @@ def test_nobodys_data_are_refused_where_data_matter():
 
 
 def has_mean(draws, expected):
-    """Whether independent draws may have this mean: a z-test with their own deviation."""
+    """Check by a z-test with the draws' own standard deviation that independent draws may have this mean."""
     error = draws.mean() - expected
     return bool(2 * stats.norm.sf(abs(error) / (draws.std(ddof=1) / math.sqrt(len(draws)))) > ALPHA)
 
@@ -244,7 +245,8 @@ def test_central_counts_are_unbiased(data):
     expected = np.bincount(data.indices, weights=share, minlength=data.n_items)
     model = DPPopularity(8.0, max_items_per_user=q)
     counts = np.array([model.fit(data, key=Key.from_seed(s)).item_counts_ for s in range(2000)])
-    weights = np.linspace(1, 2, data.n_items)  # so that a shift between items shows as well
+    # Unequal weights make a shift between items visible.
+    weights = np.linspace(1, 2, data.n_items)
     popular = int(np.argmax(expected))
     for factor, sound in ((1.0, True), (0.9, False), (1.1, False)):
         assert has_mean(factor * counts @ weights, expected @ weights) == sound
@@ -257,7 +259,8 @@ def test_local_counts_are_unbiased_and_a_wrong_decoder_is_rejected(data):
     counts = np.array([model.fit(data, key=Key.from_seed(s)).item_counts_ for s in range(2000)])
     expected = data.interactions_per_item()
     for factor, sound in ((1.0, True), (0.9, False), (1.1, False)):
-        estimates = n * (1 + factor * (2 * counts / n - 1)) / 2  # as decoded with factor * decoder
+        # These are the estimates that factor * decoder would give.
+        estimates = n * (1 + factor * (2 * counts / n - 1)) / 2
         assert has_mean(estimates.sum(axis=1), expected.sum()) == sound
         assert has_mean(estimates[:, 0], expected[0]) == sound
 

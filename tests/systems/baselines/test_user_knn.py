@@ -18,7 +18,7 @@ KEY = Key.from_seed(1)
 
 
 def held(n_users, n_items, seed, density=0.4):
-    """Some users and items have nothing; values 1 to 3."""
+    """Return values from 1 to 3, in which some users and some items have no interactions."""
     rng = np.random.default_rng(seed)
     dense = rng.integers(1, 4, (n_users, n_items)) * (rng.random((n_users, n_items)) < density)
     dense[0, 0] = 2
@@ -54,7 +54,8 @@ def test_scores_equal_naive_twin(seed, n_users, n_items, n_neighbors, shrinkage)
 def test_blocks_of_users_make_no_difference(monkeypatch):
     data = datasets.generate_implicit(150, 40, key=KEY)
     whole = UserKNN(7).fit(data, key=KEY)
-    monkeypatch.setattr("fastfedrec.systems.baselines.user_knn._BLOCK_CELLS", 150 * 16)  # not a divisor of 150
+    # The number of blocks does not divide 150.
+    monkeypatch.setattr("fastfedrec.systems.baselines.user_knn._BLOCK_CELLS", 150 * 16)
     parts = UserKNN(7).fit(data, key=KEY)
     for name in UserKNN._saved:
         np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
@@ -63,12 +64,14 @@ def test_blocks_of_users_make_no_difference(monkeypatch):
 def test_memory_does_not_grow_with_the_square_of_the_users(monkeypatch):
     monkeypatch.setattr("fastfedrec.systems.baselines.user_knn._BLOCK_CELLS", 2**16)
     data = datasets.generate_implicit(2500, 40, key=KEY)
-    UserKNN(5).fit(data.select_users(range(50)), key=KEY)  # what a first fit loads is not counted
+    # Modules and tables that a first fit loads are not part of the measurement.
+    UserKNN(5).fit(data.select_users(range(50)), key=KEY)
     tracemalloc.start()
     UserKNN(5).fit(data, key=KEY)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 2500**2  # of which a similarity each would take eight times as many bytes
+    # One similarity a pair would take eight times this number of bytes.
+    assert peak < 2500**2
 
 
 def test_the_nearest_come_first_and_nobody_is_its_own():

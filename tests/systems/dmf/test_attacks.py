@@ -1,4 +1,4 @@
-"""What a neighbour learns: nearly all that a user has."""
+"""A neighbour in DMF learns nearly all of a user's items."""
 
 from dataclasses import replace
 
@@ -24,7 +24,7 @@ def sent():
 
 
 def test_gradients_are_told_by_their_sign_and_length():
-    """Two users by hand: x = (1, 1), errors -1 and -.2 of their items, .3 and -.1 of drawn ones."""
+    """Check two users by hand: x = (1, 1), with errors -1 and -.2 for their items, .3 and -.1 for sampled items."""
     senders, items = np.repeat([0, 1], 4), np.array([0, 1, 2, 3, 3, 2, 1, 0], dtype=np.int32)
     errors = np.array([-1, -0.2, 0.3, -0.1, -1, -0.2, 0.3, -0.1], dtype=np.float32)
     record = SentRound(0, senders, items, errors[:, None] * np.ones((1, 2), dtype=np.float32), 1)
@@ -54,11 +54,12 @@ def test_what_is_heard_of_in_every_round_is_had(sent):
     assert found.recall == 1
     assert found.precision > 2 * found.base_rate
     few = attacks.neighbor_intersection(records[:1], data)
-    assert few.precision == few.base_rate  # of one round it knows nothing
+    # The attack makes no claims from a single round.
+    assert few.precision == few.base_rate
 
 
 def test_gradients_of_nothing_tell_nothing(sent):
-    """The negative control: vectors, one for each pair, that have nothing to do with who has what."""
+    """Check the negative control: one vector for each pair, independent of the users' items."""
     data, records = sent
     vectors = np.random.default_rng(1).normal(size=(60, 400, 4)).astype(np.float32)
     found = attacks.neighbor_gradients(
@@ -93,7 +94,7 @@ def test_bad_inputs(sent):
 
 @pytest.mark.nightly
 def test_on_movielens_a_neighbour_learns_what_the_page_says():
-    """docs/explanation/systems/dmf/dmf.md, "Attacks by a neighbour"."""
+    """Check the figures of docs/explanation/systems/dmf/dmf.md, "Attacks by a neighbour"."""
     data, key = load_movielens(find_data("ml-100k.zip")).binarize(), Key.from_seed(0)
     train = next(RandomHoldout(share=0.2).split(data, key=key)).train
     model = DMF().fit(train, key=key, record_views=[0, 4, 9])

@@ -78,5 +78,5 @@ def test_neighbors_are_drawn_uniformly():
     drawn = draw_graph(np.arange(n, dtype=np.uint64), 1, KEY).indices
     steps = (drawn - np.arange(n)) % n
     assert counts_are(np.bincount((steps - 1) * 10 // (n - 1), minlength=10), np.full(10, 0.1))
-    wrong = np.where(np.arange(n) % 50 == 0, 1, steps)  # a fiftieth turn to whoever is next
+    wrong = np.where(np.arange(n) % 50 == 0, 1, steps)  # every fiftieth draw is the next user
     assert not counts_are(np.bincount((wrong - 1) * 10 // (n - 1), minlength=10), np.full(10, 0.1))

@@ -1,4 +1,4 @@
-"""DMF against one user at a time, and what its ledger says."""
+"""DMF against a twin of one user at a time, and the statements of its ledger."""
 
 import numpy as np
 import pytest
@@ -61,7 +61,7 @@ def test_factors_are_those_of_one_user_after_another(seed, n_users, n_items, n_f
 
 
 def test_users_who_send_nobody_anything_learn_alone():
-    """Without an edge, and without a step, a model is that of its user's row alone."""
+    """Check that without an edge and without a step, a user's model depends on its own row alone."""
     data = data_of()
     lonely = DMF(walk_length=0, **SMALL).fit(data, key=KEY)
     no_edge = DMF(**SMALL).fit(data, key=KEY, graph=scipy.sparse.csr_array((30, 30)))
@@ -73,7 +73,7 @@ def test_users_who_send_nobody_anything_learn_alone():
 
 
 def test_what_a_user_has_reaches_those_whom_its_walks_reach_and_no_others():
-    """A line 0 - 1 - 2 - 3 in one direction, walks of two steps: one more item of user 0's moves 1 and 2."""
+    """Check on a line 0 - 1 - 2 - 3 with walks of two steps that one more item of user 0 changes users 1 and 2 only."""
     dense = (np.random.default_rng(1).random((4, 12)) < 0.4).astype(float)
     dense[0, 0], changed = 0, dense.copy()
     dense[1:, 0], changed[:, 0] = 1, 1

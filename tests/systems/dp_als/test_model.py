@@ -35,7 +35,7 @@ def a_state(counts=None):
     return ALSState(np.zeros(N_ITEMS) if counts is None else np.asarray(counts, dtype=float), factors)
 
 
-@functools.cache  # tables of noise
+@functools.cache  # the tables of noise are slow to build
 def systems():
     return CountRound((1.0,), *SHAPE), StartRound((1.0,), *SHAPE), LeastSquaresRound((0.1, 0.5, 0.8), *SHAPE, **OPTIONS)
 
@@ -57,7 +57,8 @@ def test_sums_of_least_squares_are_those_of_loops():
     solved = als.solve_users(interactions(rows), state.item_factors, regularization=0.5, confidence_weight=3.0)
     products, everybody = np.zeros((N_ITEMS, 6), dtype=np.int64), np.zeros(6, dtype=np.int64)
     sums = np.zeros((N_ITEMS, N_FACTORS), dtype=np.int64)
-    kept = [{1, 0}, {2}, set(), {5, 6}]  # the two rarest; of equally rare ones the first
+    # These are the two rarest items; among equally rare items, the first ones.
+    kept = [{1, 0}, {2}, set(), {5, 6}]
     for row, factors in zip(kept, solved, strict=True):
         whole = np.trunc(factors * (SCALE * (1 - 2.0**-40)) / max(1.0, math.sqrt(sum(f * f for f in factors))))
         x = [int(f) for f in whole]
@@ -66,7 +67,8 @@ def test_sums_of_least_squares_are_those_of_loops():
         for item in row:
             products[item] += pairs
             sums[item] += [SCALE * f for f in x]
-    np.testing.assert_allclose(found["item_sums"], sums, atol=2 * SCALE)  # the norm's last digit
+    # The norm's last digit may differ.
+    np.testing.assert_allclose(found["item_sums"], sums, atol=2 * SCALE)
     np.testing.assert_allclose(found["item_products"], products, atol=2 * SCALE)
     np.testing.assert_allclose(found["all_products"], everybody, atol=2 * SCALE)
     assert (np.abs(sums).sum(axis=1) > UNIT / 2).tolist() == [True, True, True, False, False, True, True]
@@ -112,7 +114,7 @@ def test_the_server_solves_the_normal_equations():
             "item_sums": has.T @ factors * UNIT,
         },
     )
-    # As the users' side does it, with a ridge of its own.
+    # The users' side solves with its own ridge.
     by_item = Interactions.from_scipy(scipy.sparse.csr_array(has.T.astype(np.float32)))
     ridge = 2.0 * 4.0 * float(system.noises["item_sums"].gaussian.stddev) / UNIT
     expected = als.solve_users(by_item, factors, regularization=ridge, confidence_weight=3.0)
@@ -120,7 +122,7 @@ def test_the_server_solves_the_normal_equations():
 
 
 @given(rows_of_items, st.lists(st.sampled_from([-1.5, 0.5, 1.0, 2.0, 7.0]), min_size=N_ITEMS, max_size=N_ITEMS))
-@example([{0, 1, 2, 3}], list(range(1, N_ITEMS + 1)))  # already in order
+@example([{0, 1, 2, 3}], list(range(1, N_ITEMS + 1)))  # the items are already sorted
 def test_the_rarest_items_are_kept_and_of_equally_rare_ones_the_first(rows, counts):
     kept = rounds.select_items(a_state(counts), interactions(rows), 2, KEY)
     found = [kept.indices[start:end].tolist() for start, end in itertools.pairwise(kept.indptr)]
@@ -177,7 +179,7 @@ def test_the_sensitivities_are_no_larger_than_needed():
     assert float(counts.noises["item_counts"].sensitivity) == pytest.approx(UNIT * math.sqrt(MAX_ITEMS), rel=1e-9)
     assert float(start.noises["item_projections"].sensitivity) == pytest.approx(UNIT * math.sqrt(2), rel=1e-9)
     assert squares.noises["all_products"].sensitivity == pytest.approx(UNIT, rel=1e-9)
-    # A user with one large factor reaches them but for the rounding.
+    # A user with one large factor reaches the sensitivities up to rounding.
     state = dataclasses.replace(a_state(), item_factors=np.eye(N_ITEMS, N_FACTORS) * 0.3)
     own = sums_of(squares, [{0, 3}], state)
     for name, noise in squares.noises.items():
@@ -267,7 +269,7 @@ def test_bad_fits():
 @pytest.mark.slow
 @pytest.mark.parametrize(("norm", "stddev", "holds"), [(1.0, 1.0, True), (1.1, 1.0, False), (1.0, 0.9, False)])
 def test_audit_finds_no_more_than_the_claim_and_catches_a_norm_or_noise_off(norm, stddev, holds):
-    # One release of an item's sums.
+    # The audited release is that of one item's sums.
     state = dataclasses.replace(a_state(), item_factors=np.eye(N_ITEMS, N_FACTORS) * 0.3)
     system = LeastSquaresRound((0.1, 0.5, 1.0), *SHAPE, **OPTIONS)
     own = sums_of(system, [{0, 3}], state)["item_sums"].ravel()

@@ -1,4 +1,4 @@
-"""Public features of items in DPALS: the server's alternation, what it costs, and what it is worth."""
+"""Public features of items in DPALS: the server's alternation, their cost and their gain."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ PARTLY = {"item": list(range(8)), "kind": ["a", "b"] * 4}
 
 
 def groups(n_users=3000, n_items=300, n_groups=6, seed=2):
-    """Users who mostly have items of one group; and the groups."""
+    """Return interactions of users who mostly have items of one group, and the groups."""
     rng = np.random.default_rng(seed)
     group = np.arange(n_items) % n_groups
     likes = np.where(rng.integers(n_groups, size=n_users)[:, None] == group, 0.25, 0.03)
@@ -133,7 +133,7 @@ def test_features_of_other_items_are_refused_before_the_first_round():
 @pytest.mark.slow
 @pytest.mark.parametrize("are_true", [True, False])
 def test_features_that_tell_taste_recall_more_at_the_same_epsilon(are_true):
-    """The control has the same labels in another order, and is no better than no features."""
+    """Check that features raise recall, and that the control, the same labels permuted, does not."""
     data, group = groups()
     labels = group if are_true else np.random.default_rng(4).permutation(group)
     train, test, known = next(UserHoldout(0.2, given=0.8).split(data, key=KEY))

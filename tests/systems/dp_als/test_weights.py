@@ -1,4 +1,4 @@
-"""Adaptive weights: whole numbers, a norm that no rows or counts exceed, and what they are worth on skewed data."""
+"""Adaptive weights: integer arithmetic, a norm bound for all rows and counts, and the gain on skewed data."""
 
 import functools
 import math
@@ -92,7 +92,8 @@ def test_a_user_with_max_items_equally_frequent_items_weighs_as_without_weights(
 @given(rows_of_items, some_counts, some_weights)
 @example([set(range(N_ITEMS))], [0.0] * N_ITEMS, FrequencyWeights(0.0, 1.0))
 @example([set(range(N_ITEMS)), {0}, {0, 1}], [1e12, 1e12, *[0.0] * (N_ITEMS - 2)], FrequencyWeights(4.0, 1e-6))
-@example([{0, 1}], [669.0, 16385.0, *[0.0] * (N_ITEMS - 2)], FrequencyWeights(1.0, 1.0))  # a short vector of levels
+# The vector of levels is short.
+@example([{0, 1}], [669.0, 16385.0, *[0.0] * (N_ITEMS - 2)], FrequencyWeights(1.0, 1.0))
 def test_no_users_weights_have_a_norm_above_the_scale(rows, counts, weights):
     data = interactions(rows)
     found = weights.of_users(data, np.array(counts), SCALE).tolist()
@@ -117,11 +118,11 @@ def test_weighted_sums_change_by_a_users_own_part_within_the_sensitivity(rows, c
 
 @functools.cache
 def _one_row():
-    return systems(FrequencyWeights(1.0, 1.0))  # tables of noise are made once
+    return systems(FrequencyWeights(1.0, 1.0))  # the tables of noise are built once
 
 
 def systems_of(weights):
-    """The two rounds with these weights, of which the noise does not depend on them."""
+    """Return the two rounds with these weights; their noise does not depend on the weights."""
     for system in _one_row():
         system.weights = weights
         assert all(noise.sensitivity >= UNIT for noise in system.noises.values())
@@ -186,7 +187,7 @@ def test_bad_parameters(parameters, message):
 
 
 def _flat(n_users=3000, n_items=600, row_length=50):
-    """Rows of one length over groups of items that are equally popular."""
+    """Return rows of equal length over groups of equally popular items."""
     rng = np.random.default_rng(3)
     draws = rng.random((n_users, n_items))
     draws *= np.where(rng.integers(4, size=n_users)[:, None] == np.arange(n_items) % 4, 0.25, 1.0)
@@ -204,7 +205,7 @@ def _recalls(data, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("is_skewed", [True, False])
 def test_adaptive_weights_recall_more_at_the_same_epsilon_where_popularity_and_rows_are_skewed(is_skewed):
-    """The control has rows of one length and equally popular items: there the two differ by the noise alone."""
+    """Check the gain in recall; in the control, with equal lengths and popularities, only the noise differs."""
     data = datasets.generate_implicit(3000, 1000, key=KEY, mean_interactions=60.0) if is_skewed else _flat()
     adaptive, uniform = (list(_recalls(data, weights=weights)) for weights in ("adaptive", "uniform"))
     assert (min(adaptive) > max(uniform)) == is_skewed

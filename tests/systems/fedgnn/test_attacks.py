@@ -1,4 +1,4 @@
-"""What the server of FedGNN finds out about a user's items among pseudo items."""
+"""Attacks by FedGNN's server on a user's items among pseudo items."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def sent(data):
-    """Without noise, and with the printed noise."""
+    """Return the messages without noise and with the noise of the paper."""
     return [recorded(data, range(6), noise_scale=scale, expansion_round=2) for scale in (0.0, 0.2)]
 
 
@@ -34,7 +34,7 @@ def sent(data):
 
 
 def test_own_rows_are_told_by_hand():
-    """Six rows along two lines, of any length; others in the plane of the lines; all moved by what W' a explains."""
+    """Check six rows along two lines, and others in their plane, all moved by the part that W' a explains."""
     d, rng = 6, np.random.default_rng(1)
     attention, (g, h) = rng.normal(size=(2, d)), rng.normal(size=(2, d))
     lines = [g, -2 * g, 0.5 * g, h, 3 * h, -h]
@@ -51,7 +51,8 @@ def test_own_rows_are_told_by_hand():
     layer = np.linalg.qr(rng.normal(size=(d, d)))[0]
     turned = replace(record, rows=np.round(record.rows @ layer).astype(np.int64), weights=layer)
     assert attacks.pseudo_item_values(turned, truth).claims.tolist() == found.claims.tolist()
-    other = replace(turned, weights=np.eye(d))  # of another layer than the server's, nothing is told
+    # The attack has no claim about a layer other than the server's.
+    other = replace(turned, weights=np.eye(d))
     assert (attacks.pseudo_item_values(other, truth).claims < 0).all()
 
 
@@ -59,7 +60,8 @@ def test_own_rows_are_told_by_hand():
 
 
 def test_values_tell_own_rows_where_there_is_no_noise(data, sent):
-    for record in (sent[0][0], sent[0][5]):  # neighbours change nothing
+    # Neighbours do not change the attack's claims.
+    for record in (sent[0][0], sent[0][5]):
         found = attacks.pseudo_item_values(record, data)
         assert found.recall > 0.9
         assert found.precision > 0.95 > 0.4 > found.base_rate
@@ -68,7 +70,7 @@ def test_values_tell_own_rows_where_there_is_no_noise(data, sent):
 
 
 def test_values_tell_nothing_of_rows_under_the_printed_noise(data, sent):
-    """The negative control of the attack: what it claims then is true as often as by chance."""
+    """Check the negative control of the attack: its claims are right as often as chance."""
     found = attacks.pseudo_item_values(sent[1][0], data)
     assert abs(found.auc - 0.5) < 0.05
     assert not found.beats_chance
@@ -83,13 +85,14 @@ def test_what_is_sent_in_every_round_is_had_whatever_the_noise(data, sent):
 
 
 def test_intersection_tells_nothing_of_other_peoples_items_or_of_one_round(data, sent):
-    """The negative controls."""
+    """Check the negative controls."""
     rows = np.roll(np.arange(data.n_users), 1)
     others = data._take_users(rows)._replace(global_user_ids=data.global_user_ids)
     found = attacks.pseudo_item_intersection(sent[0], others)
     assert abs(found.auc - 0.5) < 0.05
     assert not found.beats_chance
-    assert len(attacks.pseudo_item_intersection(sent[0][:1], data).claims) == 0  # nobody was asked twice
+    # No user was sampled twice.
+    assert len(attacks.pseudo_item_intersection(sent[0][:1], data).claims) == 0
 
 
 def test_records_are_those_of_the_rounds_asked_for_on_any_engine(data):
@@ -134,4 +137,5 @@ def test_bad_inputs(data, sent):
     with pytest.raises(ValueError, match="record_views must be at least 0"):
         FedGNN("published").fit(data, key=KEY, record_views=[-1])
     narrow = recorded(data, [0], n_factors=4, noise_scale=0.0)[0]
-    assert (attacks.pseudo_item_values(narrow, data).claims < 0).all()  # there is no plane to look for
+    # There is no plane to find.
+    assert (attacks.pseudo_item_values(narrow, data).claims < 0).all()

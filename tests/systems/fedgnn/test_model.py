@@ -1,4 +1,4 @@
-"""FedGNN: gradients of clients' graphs, what the two variants send, what the server takes, and what the ledger says."""
+"""FedGNN: gradients of clients' graphs, messages of the two variants, checks of the server, and the ledger."""
 
 import math
 from dataclasses import replace
@@ -31,13 +31,13 @@ PUBLISHED = {"variant": "published", "n_pseudo_items": 5, "n_neighbors": 2, "exp
 
 
 def planned(model, data, key):
-    """System and first state."""
+    """Return the system and its first state."""
     system, state, _ = model._plan(data, key)[0]
     return system, state
 
 
 def gradients_of(model, state, data, key, round_number, neighbors):
-    """The twin's gradients of each client, with the entries that the system draws."""
+    """Return the twin's gradients of each client, with the entries that the system draws."""
     system, _ = planned(model, data, key)
     parameters = Parameters.of(state.parameters, model.n_factors)
     entries = draw_entries(data, model._bounds, model.negatives, key, round_number)
@@ -73,7 +73,7 @@ def test_gradients_equal_complex_steps(data, seed, n_factors, n_neighbors, negat
     _, state = planned(model, data, key)
     state = replace(state, parameters=state.parameters + 0.3 * rng.normal(size=len(state.parameters)))
     neighbors = rng.normal(size=(data.n_users, n_neighbors, n_factors))
-    neighbors[:, 1:] = 0.0  # an empty place
+    neighbors[:, 1:] = 0.0  # an empty slot for a neighbour
     entries, expected, _ = gradients_of(model, state, data, key, 3, neighbors)
     parameters = Parameters.of(state.parameters, n_factors)
     found = find_gradients(
@@ -135,7 +135,7 @@ def test_the_server_takes_steps_of_adam():
         step = means / (1 - 0.9 ** (t + 1)) / (np.sqrt(squares / (1 - 0.99 ** (t + 1))) + 1e-8)
         moved = moved - model.learning_rate * step
         state = system.apply(state, system.local_round(state, data, key, t))
-        # Where a gradient is all but 0 a step of the grid decides its sign.
+        # Where a gradient is nearly 0, a step of the grid decides its sign.
         large = np.abs(mean) > 1e-3
         np.testing.assert_allclose(state.parameters[large], moved[large], rtol=1e-3, atol=1e-4)
         moved = state.parameters
@@ -147,7 +147,7 @@ def test_the_server_takes_steps_of_adam():
 @settings(max_examples=25)
 @given(data=small_data, seed=st.integers(0, 99), clip_norm=st.floats(1e-3, 10), negatives=st.integers(0, 2))
 def test_a_guaranteed_client_moves_the_sum_by_no_more_than_its_bound(data, seed, clip_norm, negatives):
-    """In whole numbers, so exactly: the l2 sensitivity that the noise is calibrated for."""
+    """Check in exact integers the L2 sensitivity for which the noise is calibrated."""
     key = Key.from_seed(seed)
     model = FedGNN(clip_norm=clip_norm, negatives=negatives, init_scale=2.0, **SMALL)
     system, state = planned(model, data, key)
@@ -207,7 +207,8 @@ def test_parts_of_a_users_items_and_others():
 
 def test_neighbors_share_an_item_and_are_others():
     data = random_ratings(60, 40, 3, density=0.05)
-    embeddings = np.arange(1.0, 61.0)[:, None]  # tells who it is
+    # An embedding's value identifies its user.
+    embeddings = np.arange(1.0, 61.0)[:, None]
     upload = encrypt_items(data, embeddings, Key.from_seed(1))
     found = find_neighbors(upload, data.global_user_ids, 3, Key.from_seed(2))[:, :, 0]
     matrix = (data.to_scipy().toarray() > 0).astype(int)
@@ -221,7 +222,7 @@ def test_neighbors_share_an_item_and_are_others():
         assert (shared[user, others] > 0).all()
         assert (len(others) > 0) == (shared[user].sum() > shared[user, user])
     assert n_found > 60
-    # The third party's names: the same lists of items, under other names.
+    # The third party sees the same lists of items under pseudonyms.
     assert not np.array_equal(upload.names, data.indices)
     pairs = set(zip(data.indices, upload.names, strict=True))
     assert len(pairs) == len(set(data.indices)) == len(set(upload.names))
@@ -249,7 +250,8 @@ def test_the_guaranteed_ledger_keeps_its_budget():
         "replace", "without_replacement", 50, 10
     )  # fmt: skip
     assert times == 7
-    assert model.user_neighbors_.shape == (50, 0, 3)  # nobody's data are in another's graph
+    # No user's data are in another user's graph.
+    assert model.user_neighbors_.shape == (50, 0, 3)
     assert 1.4 < model.ledger_.epsilon("public") <= 1.5
     assert model.ledger_.epsilon("server") == math.inf
 
@@ -284,7 +286,7 @@ def test_users_and_rounds_draw_noise_of_their_own():
 
 
 def test_an_item_that_is_not_sent_is_not_the_users():
-    """The event for which no epsilon holds: impossible for whoever has the item, likely for others."""
+    """Check the event for which no epsilon holds: impossible for a user with the item, likely for others."""
     data, key = random_ratings(30, 60, 3, density=0.1), Key.from_seed(1)
     model = FedGNN(**{**PUBLISHED, "n_pseudo_items": 20, "n_neighbors": 0, "cohort_size": 30})
     system, state = planned(model, data, key)
@@ -300,9 +302,9 @@ def test_an_item_that_is_not_sent_is_not_the_users():
 
 
 def test_the_whole_message_tells_more_than_the_papers_epsilon():
-    """Two users whose gradients lie at opposite ends of the clip: the sum of signs tells them apart.
+    """Check two users whose gradients are at opposite ends of the clip: the sum of signs distinguishes them.
 
-    At the paper's 2 clip / noise_scale = 1 nobody is right more often than e / (1 + e) = .73.
+    At the paper's 2 clip / noise_scale = 1, no attack would be right more often than e / (1 + e) = .73.
     """
     noise = PublishedNoise(0.1, 0.2, 0)
     n, d = 400, 64
@@ -332,7 +334,7 @@ def test_saved_and_loaded(tmp_path):
 
 
 def test_training_learns():
-    """Items of two kinds, and users who like one of them: errors fall well below those of the first model."""
+    """Check on two kinds of items, and users who like one of them, that errors fall well below the first model's."""
     rng = np.random.default_rng(1)
     likes = rng.integers(0, 2, 120)
     users, items = np.nonzero(rng.random((120, 30)) < 0.5)
@@ -414,7 +416,8 @@ def test_server_refuses_what_cannot_be(options):
         {"total": total, "more": total},
         {},
     ]
-    if options is SMALL:  # every number may be sent, but not all at once
+    # Each number is valid alone, but the combination is not.
+    if options is SMALL:
         bad.append({"total": np.full(total.shape, most)})
     receiver = RoundReceiver(system, state, 0, {"shard-0": 9})
     for arrays in bad:

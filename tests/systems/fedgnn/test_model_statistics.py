@@ -1,4 +1,4 @@
-"""FedGNN: the noise in what its clients send and in what its server releases, beside the ledger; pseudo rows."""
+"""FedGNN: the noise in clients' messages and in the server's releases against the ledger, and pseudo rows."""
 
 import math
 
@@ -13,7 +13,7 @@ from fastfedrec.systems.fedgnn._clients import Entries, Gradients, draw_pseudo_r
 
 
 def planned(model, data, key):
-    """System and first state."""
+    """Return the system and its first state."""
     system, state, _ = model._plan(data, key)[0]
     return system, state
 
@@ -23,7 +23,7 @@ def planned(model, data, key):
 
 @pytest.fixture(scope="module")
 def sent():
-    """What users of the published variant send in one round, with noise and without."""
+    """Return the messages of users of the published variant in one round, with noise and without."""
     data, key = random_ratings(300, 40, 7), Key.from_seed(5)
     found = []
     for scale in (0.2, 0.0):
@@ -38,7 +38,7 @@ def sent():
 @pytest.mark.parametrize("part", [0, 1])
 def test_every_number_has_the_noise_that_its_ledger_says(sent, part):
     noise = (sent[0][part] - sent[1][part]).ravel()
-    # Numbers are cut to steps of two sizes, which are less than a hundredth of the noise.
+    # Numbers are rounded to steps of two sizes, each less than a hundredth of the noise.
     stddev = math.sqrt(2) * 0.2
     assert len(noise) > 5_000
     assert mean_is(noise, 0.0, stddev)
@@ -49,7 +49,7 @@ def test_every_number_has_the_noise_that_its_ledger_says(sent, part):
 
 @pytest.mark.slow
 def test_released_parameters_have_the_noise_of_the_ledgers_event():
-    """The guaranteed server's sums, less what clients sent: normal, of the event's multiplier times 2 clip_norm."""
+    """Check that the server's sums minus the messages are normal, with the event's multiplier times 2 clip_norm."""
     data, key = random_ratings(60, 3_000, 3, density=0.01), Key.from_seed(1)
     model = FedGNN(epsilon=3.0, clip_norm=0.5, n_factors=4, cohort_size=20, n_rounds=3)
     system, state = planned(model, data, key)

@@ -1,4 +1,4 @@
-"""The attacks find what they must, and nothing where there is nothing to find."""
+"""Attacks on FedRec find the items that they must find, and none in the negative controls."""
 
 import math
 
@@ -35,7 +35,7 @@ def counts(data):
 
 
 def by_experiment(model):
-    """{attack: whether it found something}, from the ledger."""
+    """Return {attack: whether it succeeded}, from the ledger."""
     lines = [note.split(", by experiment: ") for note in model.ledger_.notes if ", by experiment: " in note]
     return {line.split(": of")[0]: verdict == "not protected" for verdict, line in lines}
 
@@ -55,7 +55,8 @@ def test_figures_of_a_result_by_hand():
     assert result.precision == 2 / 3
     assert result.recall == 2 / 3
     assert result.told == 3 / 5
-    assert result.auc == (2 + 1.5 + 2) / 6  # of three rated ones, the one with score 2 ties once
+    # Among three rated items, the one with score 2 has one tie.
+    assert result.auc == (2 + 1.5 + 2) / 6
     assert result.statement() == (
         "withstood, by experiment: by hand, the server: of 5 items that users spoke of, 3 are claimed to be rated, "
         "66.7% of them truly (by chance 60.0%); they are 66.7% of all rated ones; AUC 0.917"
@@ -140,7 +141,7 @@ def test_single_client_groups_are_told_without_collusion(data):
     half = data.n_users // 2
     (published,) = records(data, half, "published")
     found = attacks.value_matching(published, data, colluding=False)
-    # The sum for an item that the denoiser itself rated is another vector; all other virtual items are found.
+    # The sum for an item that the denoiser rated too is another vector; all other virtual items are found.
     assert found.recall == 1
     assert 0.8 < found.precision < 1
     (shared,) = records(data, data.n_users)
@@ -197,7 +198,7 @@ def test_gradients_tell_all_ratings_factors_and_what_is_virtual(data):
         result = attacks.gradients(*plain_records(data, rounds, rho), data)
         assert result.rating_recall == 1
         assert result.recall == 1
-        # A virtual item is taken for rated only where the user's mean rating is on the grid.
+        # A virtual item is mistaken for a rated one only if the user's mean rating is on the grid.
         is_whole = np.array([row.mean() % 1 == 0 for row in np.split(data.values_or_ones(), data.indptr[1:-1])])
         assert result.told == 1 - ((result.claims > 0) & ~result.is_rated & is_whole[result.rows]).mean()
         before = FedRec(rho, n_rounds=rounds[0], n_factors=5).fit(data, key=Key.from_seed(1))
@@ -244,7 +245,8 @@ def test_what_attacks_reach_is_in_the_ledger(data):
     matching, alone = (f"value matching, the server with {what}" for what in ("denoisers", "each denoiser's sums"))
     assert ledger_of(FedRec(0), [0, 1]) == {gradients: True}
     found = ledger_of(FedRec(1), [0, 1])
-    assert found.pop(popularity) in (True, False)  # these items are equally popular
+    # These items are equally popular, so either result may occur.
+    assert found.pop(popularity) in (True, False)
     assert found == {gradients: True, intersection: True}
     for sharing, exposed in (("published", True), ("additive", False)):
         found = ledger_of(FedRecPlusPlus(sharing=sharing), [0, 1])
@@ -328,7 +330,7 @@ def test_threads_do_not_change_what_is_found(data):
 
 
 def precision_by_user(result):
-    """Short profiles weigh as much as long ones."""
+    """Check precision by user: short profiles have the same weight as long ones."""
     claimed = result.claims > 0
     made, right = (np.bincount(result.rows[which]) for which in (claimed, claimed & result.is_rated))
     return (right[made > 0] / made[made > 0]).mean()

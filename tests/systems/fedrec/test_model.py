@@ -1,4 +1,4 @@
-"""FedRec: what users speak of and send, what the server makes of it, what the ledger says, and the paper's figures."""
+"""FedRec: reported items and messages, the server's updates, the ledger, and the paper's figures."""
 
 import math
 import warnings
@@ -21,7 +21,7 @@ from fastfedrec.systems.fedrec import devices as devices
 
 
 def lists_of(spoken, data):
-    """As the naive twin has them."""
+    """Return the rows as lists, the form of the naive twin."""
     names, ratings = [naive.RATED, naive.VIRTUAL, naive.WITHHELD], iter(data.values_or_ones().tolist())
     flat = [
         (i, names[k], 0.0 if k == devices.VIRTUAL else next(ratings))
@@ -57,7 +57,8 @@ def test_spoken_items_equal_naive_twin(data, rho, seed, round_number):
 
 @given(data=small_data, rho=st.integers(1, 4), seed=st.integers(0, 99))
 def test_items_drawn_by_weight_equal_naive_twin(data, rho, seed):
-    key, weights = Key.from_seed(seed), np.arange(data.n_items, dtype=float)  # item 0 only where there is no other
+    # Item 0 has weight 0, so it is drawn only if no other item is available.
+    key, weights = Key.from_seed(seed), np.arange(data.n_items, dtype=float)
     got = lists_of(devices.fill_hybrid(data, rho, weights, key, 0, 2), data)
     assert got == [
         naive.spoken_by_weight(row, data.n_items, rho, weights, user, key)
@@ -80,7 +81,8 @@ def test_responses_equal_naive_twin(data, keep, add, seed):
     data=small_data,
     rho=st.integers(0, 3),
     seed=st.integers(0, 99),
-    n_factors=st.integers(1, 8) | st.sampled_from([15, 16, 23, 31, 32, 50]),  # on both sides of a row's vectors
+    # The sizes are on both sides of a row's vector registers.
+    n_factors=st.integers(1, 8) | st.sampled_from([15, 16, 23, 31, 32, 50]),
     t_predict=st.integers(0, 3),
     t_local=st.integers(1, 4),
 )
@@ -99,7 +101,7 @@ def test_rounds_equal_naive_twin(data, rho, seed, n_factors, t_predict, t_local)
             )
             messages.append({i: naive.to_integers(g, 2**32, 2**50) for i, g in gradients.items()})
         expected = naive.total_of(messages, data.n_items, n_factors)
-        # The order of additions within a user differs: a step or two of 2^-32.
+        # The order of additions within a user differs, by a step or two of 2^-32.
         assert np.abs((update.arrays["total"] - expected).view(np.int64)).max() <= 4 * data.n_users
         np.testing.assert_array_equal(update.arrays["total"][:, -1], expected[:, -1])
         np.testing.assert_allclose(model.device_factors(state), factors, rtol=1e-9, atol=1e-12)
@@ -231,7 +233,7 @@ def test_ratings_off_the_grid_are_told_only_where_nothing_is_promised(kind):
     for options in quiet:
         with warnings.catch_warnings():
             warnings.simplefilter("error", UserWarning)
-            warnings.simplefilter("ignore", RuntimeWarning)  # that factors diverge on ratings of 70
+            warnings.simplefilter("ignore", RuntimeWarning)  # factors diverge on ratings of 70
             kind(n_factors=2, n_rounds=1, **options).fit(data, key=Key.from_seed(1))
 
 

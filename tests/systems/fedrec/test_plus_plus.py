@@ -1,4 +1,4 @@
-"""FedRec++: the same bits as without virtual items, by subtracting real messages; what each party sees is uniform."""
+"""FedRec++: bits equal those without virtual items, by subtracting real messages; each party's view is uniform."""
 
 import math
 
@@ -36,7 +36,8 @@ def test_messages_equal_naive_twin(data, rho, seed, sharing):
     state = model.initial_state(data, key)
     model.local_round(state, data, key, 0)
     (record,) = model._records
-    bare = FedRec(rho, n_factors=n_factors)  # everything to the server: what a user has to say
+    # The bare system sends all of a user's messages to the server.
+    bare = FedRec(rho, n_factors=n_factors)
     bare._recorded = {0}
     bare.local_round(bare.initial_state(data, key), data, key, 0)
     said = bare._records[0].server
@@ -94,7 +95,7 @@ def test_the_same_bits_as_without_virtual_items(data, rho, n_denoisers, n_shards
     bare = FedRec(0, **options).fit(data, key=Key.from_seed(seed), record_views=range(4))
     np.testing.assert_array_equal(model.item_factors_, bare.item_factors_)
     np.testing.assert_array_equal(model.user_factors_, bare.user_factors_)
-    # And by nothing but the recorded messages: the server's, less what each denoiser sends of what it was sent.
+    # The recorded messages suffice: the server's, minus those that each denoiser received and forwarded.
     shape = data.n_items, 4
     for record, truth in zip(model.records_, bare.records_, strict=True):
         denoised = add_up(record.server, shape) - add_up(record.denoiser_sums(), shape)
@@ -249,7 +250,7 @@ def test_threads_do_not_change_the_messages(sharing):
 
 
 def looks_uniform(messages):
-    """Chi-square on the high and low four bits of single words, and of differences of neighbours, of both kinds."""
+    """Check by chi-square the high and low four bits of words, and of differences of neighbouring words."""
     words = messages.values
     order = np.lexsort((messages.items, messages.senders))
     within_user = words[order][1:] - words[order][:-1]
@@ -279,7 +280,8 @@ def test_what_each_party_sees_is_uniform(shares):
     record, plain = shares
     assert looks_uniform(record.server)
     assert looks_uniform(record.denoisers)
-    assert not looks_uniform(plain.server)  # without masks
+    # The control has no masks.
+    assert not looks_uniform(plain.server)
 
 
 @pytest.mark.slow
@@ -289,7 +291,8 @@ def test_broken_masks_are_not_uniform(shares, broken):
     server = record.server
     rng = np.random.default_rng(1)
     n, width = server.values.shape
-    values = rng.integers(-(2**32), 2**32, (n, width)).view(np.uint64)  # as large as gradients are
+    # Values are as large as gradients.
+    values = rng.integers(-(2**32), 2**32, (n, width)).view(np.uint64)
     masks = rng.integers(0, 2**64, (n, width), dtype=np.uint64)
     assert looks_uniform(Messages(server.senders, server.receivers, server.items, values + masks))
     if broken == "reused over items":
@@ -298,7 +301,7 @@ def test_broken_masks_are_not_uniform(shares, broken):
         masks = masks[server.items]
     elif broken == "reused over factors":
         masks[:] = masks[:, :1]
-    else:  # the likeliest high half is a tenth too likely
+    else:  # the likeliest high half has a probability 10% too large
         flip = rng.random((n, width)) < 0.1
         masks[flip] |= np.uint64(2**63)
     assert not looks_uniform(Messages(server.senders, server.receivers, server.items, values + masks))

@@ -1,4 +1,4 @@
-"""FedRec: what its ledger says, what central privacy covers, and what no private run tells."""
+"""FedRec: its ledger, the coverage of central privacy, and the absence of exact figures in private runs."""
 
 import math
 
@@ -18,7 +18,8 @@ def test_ledger_of_central_privacy():
     counts, sums = model.ledger_.events.items()
     assert isinstance(counts[0], Gaussian)
     assert (counts[1], sums[1]) == (1, 3)
-    assert counts[0].noise_multiplier == pytest.approx(3 / math.sqrt(2))  # counts of two users are not negative
+    # Counts of two users are not negative.
+    assert counts[0].noise_multiplier == pytest.approx(3 / math.sqrt(2))
     assert counts[0].noise_multiplier <= 3 / math.sqrt(2)
     assert sums[0].noise_multiplier == 1.5
     assert sums[0].neighboring == counts[0].neighboring == "replace"
@@ -36,7 +37,8 @@ def test_ledger_of_central_privacy():
 
 def test_what_a_user_sends_is_in_no_figure_of_a_private_run(tmp_path):
     data, key = random_ratings(40, 30, 2, density=0.2), Key.from_seed(1)
-    more = data.keep_interactions(np.arange(data.n_interactions) > 0)  # one rating less
+    # The second data set has one rating less.
+    more = data.keep_interactions(np.arange(data.n_interactions) > 0)
     options = {"n_rounds": 3, "n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 7.0}
     told = []
     for rows in (data, more):
@@ -45,7 +47,8 @@ def test_what_a_user_sends_is_in_no_figure_of_a_private_run(tmp_path):
         told.append((model.communication_, repr(model.vectors_), repr(load(tmp_path / "m").vectors_)))
     assert told[0] == told[1]
     exact = [FedRec(1, n_rounds=1, n_factors=2).fit(rows, key=key).vectors_ for rows in (data, more)]
-    assert exact[0] != exact[1]  # where nothing is claimed
+    # Runs without a claimed guarantee do show the difference.
+    assert exact[0] != exact[1]
 
 
 def test_with_cohorts_central_privacy_is_for_replacing_a_user_at_twice_the_sensitivity():
@@ -69,7 +72,8 @@ def test_when_a_private_run_ends_depends_on_what_is_released_alone(monkeypatch):
 
 def test_rounds_that_a_release_cancels_are_counted():
     data, key = random_ratings(40, 9, 2), Key.from_seed(1)
-    options = {"n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 1e-250}  # the noise diverges
+    # The noise diverges.
+    options = {"n_factors": 2, "clip_norm": 0.5, "noise_multiplier": 3.0, "divisor": 1e-250}
     with pytest.warns(RuntimeWarning, match="diverged in round 0"):
         stopped = FedRec(0, n_rounds=5, **options).fit(data, key=key)
     assert stopped.n_rounds_ == 0

@@ -1,4 +1,4 @@
-"""DPFMF: one user's exact contribution has a bounded norm, the budget is met, and what comes out is worth something."""
+"""DPFMF: the exact norm bound of one user's contribution, the budget, and the quality of the model."""
 
 import numpy as np
 import pytest
@@ -43,13 +43,13 @@ def test_sums_are_those_of_normalised_gradients(data, seed, n_factors):
         items = data.indices[data.indptr[user] : data.indptr[user + 1]]
         x = naive.solve_user(items, np.ones(len(items)), state.item_factors, 0.1, 0.0)
         expected += naive.normalize(naive.gradient(items, np.ones(len(items)), state.item_factors, x, 0.0))
-    # Two vectors are cut to whole numbers of 2^-18, after sums in single precision.
+    # Two vectors are rounded to multiples of 2^-18 after sums in single precision.
     np.testing.assert_allclose(sums_of(state, data) / UNIT, expected, atol=2e-5 * max(1, data.n_users))
 
 
 @pytest.mark.parametrize("exponent", [0, 100, 138, 139, 142, 150, 155, *range(157, 165), 170, 200, 300])
 def test_one_users_sums_have_norm_1_at_most_whatever_the_regularization(exponent):
-    # Squares of the user's factors leave the range of doubles from about 1e154 on.
+    # Squares of the user's factors overflow doubles from about 1e154.
     for seed in range(5):
         state = state_of(3, 2, seed, scale=1.0)
         data = Interactions.from_arrays([1, 1, 1], [1, 2, 3])
@@ -82,7 +82,8 @@ def test_no_user_adds_more_than_the_unit_in_exact_arithmetic(data, seed, n_facto
     square = sum(int(x) ** 2 for x in sums.reshape(-1))
     assert square <= UNIT**2
     if data.n_interactions:
-        assert square >= 0.99 * UNIT**2  # and hardly less: nothing is wasted
+        # The norm is close to the bound, so the noise is not larger than needed.
+        assert square >= 0.99 * UNIT**2
     else:
         assert square == 0
 

@@ -55,7 +55,7 @@ def test_round_equals_its_naive_twin(data, key, seed, n_factors, weight, use_val
         data, state.item_factors.astype(np.float64), key, 3, span=BinaryResponse(epsilon).span, n_reports=7,
         regularization=0.1, weight=weight, use_values=use_values,
     )  # fmt: skip
-    # A threshold in floating point may differ in its last bits, so one answer in 10^15 could: none does here.
+    # A threshold in floating point may differ in its last bits, so one answer in 10^15 could differ; none does here.
     np.testing.assert_array_equal(dense_sums(update, state.item_factors.size), sums)
     assert model._clipped == clipped
     assert update.n_clients == data.n_users
@@ -76,7 +76,7 @@ def test_exact_gradient_equals_the_formula(data, seed, weight, use_values):
         strengths = values[row] if use_values else np.ones(row.stop - row.start)
         x = naive.solve_user(data.indices[row], strengths, factors, 0.1, weight)
         expected += naive.gradient(data.indices[row], strengths, factors, x, weight)
-    # User factors are solved in double and kept as float32, the type of V.
+    # User factors are solved in double and stored as float32, the type of V.
     np.testing.assert_allclose(update.arrays["gradient"], expected, rtol=1e-4, atol=1e-4)
 
 
@@ -85,7 +85,8 @@ def test_server_takes_the_stated_steps():
     state = FMFState(np.array([[1.0, 2.0]], dtype=np.float32))
     update = replace(model.zero_update(state, 0), n_clients=2, arrays={"gradient": np.array([[4.0, 0.0]])})
     expected = np.array([[1.0, 2.0]])
-    for _ in range(3):  # of two users' mean loss, which has half of the regularization
+    # The loss is the mean over two users, which has half of the regularization.
+    for _ in range(3):
         expected = (expected - 0.25 * np.array([[2.0, 0.0]])) / (1 + 0.25 * 2 * 0.5 / 2)
     np.testing.assert_allclose(model.apply(state, update).item_factors, expected, rtol=1e-6)
 
@@ -102,7 +103,7 @@ def test_the_published_variant_takes_the_papers_steps():
 
 
 def test_both_sides_descend_one_loss(data):
-    """Where users' factors are best, a short step goes down the slope of the sum over users with its regularization."""
+    """Check at the users' optimal factors that a short step descends the regularized sum over users."""
     weight, regularization, rate = 1.5, 30.0, 1e-3
     model = FMFLDP(3, None, 1, confidence_weight=weight, regularization=regularization, server_steps=1,
                    learning_rate=rate)  # fmt: skip
@@ -124,7 +125,7 @@ def test_both_sides_descend_one_loss(data):
     for _ in range(5):
         way = rng.standard_normal(factors.shape)
         slope = (least_loss(factors + 1e-5 * way) - least_loss(factors - 1e-5 * way)) / 2e-5
-        # A weight that is off by a factor of two would be seen.
+        # A weight that is wrong by a factor of two would be detected.
         assert abs(2 * regularization * (factors * way).sum()) > 0.2 * abs(slope)
         assert (moved * way).sum() == pytest.approx(slope, rel=0.02)
 
@@ -135,7 +136,7 @@ def test_published_variant_keeps_equations_5_and_9(data):
     update = published.local_round(state, data, key, 0)
     per_report = ours.mean_gradient(state, update)
     np.testing.assert_allclose(published.mean_gradient(state, update), 40 * per_report)
-    # Half the gradient is clipped, so answers differ from the guaranteed variant's.
+    # Half of the gradient is clipped, so answers differ from the guaranteed variant's.
     assert (dense_sums(update, 300) != dense_sums(ours.local_round(state, data, key, 0), 300)).any()
 
 
@@ -161,7 +162,7 @@ def test_round_is_the_same_on_every_instruction_set(data, n_factors, n_reports, 
 
 
 def test_marks_of_earlier_users_are_wiped_out():
-    # 600 users: twice as many as there are marks. Only every third has an item, and never the same as its neighbours.
+    # There are 600 users, twice the number of marks. Every third user has an item that its neighbours lack.
     has = np.zeros((600, 50))
     has[np.arange(0, 600, 3), np.arange(200) % 50] = 1
     data, state, key = Interactions.from_scipy(csr_array(has)), state_of(50, 2, 8), Key.from_seed(9)
@@ -194,7 +195,7 @@ def test_shards_add_up_to_the_whole(data, key, seed, n_shards):
 
 @given(st.tuples(*[st.dictionaries(st.integers(0, 10**12) | st.integers(0, 9), st.integers(-3, 3), max_size=6)] * 2))
 def test_sparse_sums_are_those_of_dictionaries(sides):
-    """Near coordinates are added in a full array and far ones by a sort."""
+    """Check sums in which near coordinates are added in a full array and distant ones by a sort."""
     rows = [
         {"coordinate": np.array(sorted(side), dtype=np.int64), "total": np.array([side[c] for c in sorted(side)], int)}
         for side in sides
@@ -242,8 +243,8 @@ def test_bad_reports_are_left_out(data):
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e12])
 @pytest.mark.parametrize("options", [{}, {"normalize": "l2"}, {"normalize": "l2", "rotate": True}], ids=str)
 def test_every_user_sends_every_report_whatever_its_data(options, strongest, scale):
-    # Whether a client answers must not depend on its data: not on an empty row, nor on values that make its own
-    # system singular or overflow. The other users' reports do not change either.
+    # A client's answer must not depend on its data: neither on an empty row nor on values that make its own
+    # system singular or overflow. The other users' reports must not change either.
     ordinary = np.array([[0.0, 0, 0], [1, 0, 1], [1, 1, 1]])
     extreme = ordinary.copy()
     extreme[2] *= strongest
@@ -256,7 +257,8 @@ def test_every_user_sends_every_report_whatever_its_data(options, strongest, sca
 
     for user, (usual, got) in enumerate(zip(reports_of(ordinary), reports_of(extreme), strict=True)):
         assert len(got[0]) == len(got[1]) == 13
-        np.testing.assert_array_equal(got[0], usual[0])  # what reports are about is drawn without the data
+        # The coordinates of reports are drawn without the data.
+        np.testing.assert_array_equal(got[0], usual[0])
         if user < 2:
             np.testing.assert_array_equal(got[1], usual[1])
 
@@ -296,7 +298,8 @@ def test_divergence_names_its_cause(data):
     published = {"epsilon": 2.5, "variant": "published", "learning_rate": 0.5, "regularization": 20.0}
     with pytest.raises(DivergenceError, match=r"multiplies factors by .* = -19; lower regularization \(now 20\.0\) or"):
         FMFLDP(3, **published).fit(data, key=Key.from_seed(1))
-    FMFLDP(3, **published | {"regularization": 1.0, "n_rounds": 2}).fit(data, key=Key.from_seed(1))  # as advised
+    # The fit follows the advice of the message.
+    FMFLDP(3, **published | {"regularization": 1.0, "n_rounds": 2}).fit(data, key=Key.from_seed(1))
     ours = {"epsilon": None, "learning_rate": 1e9, "regularization": 1e-3, "n_rounds": 3}
     with pytest.raises(
         DivergenceError, match=r"20 steps on one round's gradient .* lower learning_rate \(now 1000000000\.0\)"
@@ -334,7 +337,7 @@ def test_singular_system_names_the_user():
     data = Interactions.from_arrays(["ann", "bob"], [0, 1])
     with pytest.raises(ValueError, match="singular"):
         FMFLDP(n_factors=3, regularization=0.0, n_rounds=1).fit(data, key=Key.from_seed(0))
-    # With reports the factors are refused for everybody, before any user is asked; exact gradients name the user.
+    # With reports, the factors are refused for all users before any report; exact gradients name the user.
     private, exact = (
         FMFLDP(n_factors=3, epsilon=epsilon, regularization=0.0, n_rounds=1, confidence_weight=1.0)
         for epsilon in (2.5, None)
@@ -356,7 +359,7 @@ def decoded(model, state, data, n_rounds, seed):
 
 
 def is_unbiased(estimate, exact, n_reports, decoder):
-    """A z-test a coordinate; one report of a coordinate's estimate is +-decoder * size, or 0."""
+    """Check by a z-test for each coordinate; one report's estimate of a coordinate is +-decoder * size, or 0."""
     stddev = np.sqrt((decoder**2 * exact.size - exact**2) / n_reports)
     return bool((np.abs(estimate - exact) <= stats.norm.isf(ALPHA / exact.size / 2) * stddev).all())
 
@@ -378,7 +381,7 @@ def test_decoded_gradient_is_unbiased(data, n_factors, weight, epsilon, seed):
     estimate, n = decoded(model, state, data, 3, seed)
     decoder = BinaryResponse(epsilon).decoder
     assert is_unbiased(estimate, exact, n, decoder)
-    # Controls: the paper's equation (9), n_reports times too large, and a decoder off by 10% where it can be seen.
+    # Controls: equation (9) of the paper, n_reports times too large, and a decoder with an error of 10%, if detectable.
     assert not is_unbiased(n_reports * estimate, exact, n, decoder)
     visible = np.abs(exact).max() * 0.1 > 2 * stats.norm.isf(ALPHA / exact.size / 2) * decoder * np.sqrt(exact.size / n)
     if visible:
@@ -388,7 +391,7 @@ def test_decoded_gradient_is_unbiased(data, n_factors, weight, epsilon, seed):
 
 @pytest.mark.slow
 def test_unbiasedness_test_sees_ten_percent():
-    # The control above is conditional; here it must apply.
+    # The control above is conditional; in this test it must apply.
     data = Interactions.from_arrays([0, 0, 1], [0, 1, 1])
     model, state = FMFLDP(2, 2.5, n_reports=1_000_000, regularization=0.1), state_of(2, 2, 3)
     exact = naive.mean_clipped_gradient(data, state.item_factors.astype(np.float64), regularization=0.1, weight=0.0)
@@ -428,7 +431,7 @@ def test_hit_ratios_on_movielens_1m(movielens_1m):
     assert mean_hit_ratio(lambda: FMFLDP(epsilon=None), movielens_1m) >= 0.515
     assert mean_hit_ratio(lambda: FMFLDP(n_reports=500), movielens_1m) >= 0.45
     assert mean_hit_ratio(FMFLDP, movielens_1m) >= popularity - 0.02
-    # Control: with hardly any signal the model knows nothing (.1 is chance).
+    # Control: with almost no signal, the model is at chance, .1.
     assert mean_hit_ratio(lambda: FMFLDP(epsilon=0.01, n_reports=1), movielens_1m) < 0.2
 
 

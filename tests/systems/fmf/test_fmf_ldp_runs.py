@@ -1,4 +1,4 @@
-"""Whole runs of FMF-LDP: what the ledger says, what is kept, saved and loaded, and what is refused."""
+"""Complete runs of FMF-LDP: the ledger, the saved and loaded state, and refused arguments."""
 
 from dataclasses import replace
 
@@ -34,13 +34,14 @@ def test_ledger_and_communication_of_a_run(data):
     assert ledger.epsilon(delta=0) <= 5000
     assert ledger.is_simulation
     assert ledger.delta == 1e-6
-    # The figure behind a shuffler is that of all users hiding together, at the model's delta.
+    # The shuffled figure assumes that all users are in one shuffle, at the model's delta.
     assert ledger.epsilon("shuffled_server") == shuffled_epsilon(exact, 100, data.n_users, 20, 1e-6)
     assert ledger.epsilon("public") == ledger.epsilon("shuffled_server") < ledger.epsilon()
     assert ledger.epsilon("key_holder") == np.inf
     traffic = model.communication_.to_dict()
     assert traffic["download_per_client_per_round"] == 4 * data.n_items * 5
-    assert traffic["upload_per_client_per_round"] == 4 * 100 + 13  # an index a report, and a bit
+    # A report has an index of 4 bytes, and one bit.
+    assert traffic["upload_per_client_per_round"] == 4 * 100 + 13
     assert traffic["upload_total"] == 20 * 413 * data.n_users
     FMFLDP(epsilon=2.5, n_reports=100, n_rounds=20).fit(data, key=Key.from_seed(2), ledger=ledger)
     assert ledger.epsilon(delta=0) == pytest.approx(4000 * exact)
@@ -159,5 +160,6 @@ def test_entropy_key_makes_each_message_once(data):
         with pytest.raises(ValueError, match="already made the message of 'shard-1' in round 0"):
             repeat(state, two, key, 0, sender="shard-1")
     seeded = Key.from_seed(1)
-    for _ in range(2):  # a simulation may be repeated
+    # A simulation may be repeated.
+    for _ in range(2):
         model.local_round(state, one, seeded, 0)

@@ -1,4 +1,4 @@
-"""FMF-LDP's normalised and rotated reports: what they are about, what clipping costs, and that epsilon stays."""
+"""FMF-LDP's normalised and rotated reports: their values, the bias of clipping, and an unchanged epsilon."""
 
 import functools
 
@@ -45,7 +45,7 @@ def sums_of(model, update, state):
 
 
 def reported(gradient, normal):
-    """What a user's reports are about, before it is clipped."""
+    """Return the vector from which a user's reports are drawn, before clipping."""
     unit = naive.normalize(gradient)
     turned = unit if normal.rotation is None else naive.turn(unit, normal.signs().astype(float), *normal.shape)
     return turned * normal.scale * (1 if normal.rotation is None else np.sqrt(normal.size))
@@ -72,7 +72,7 @@ def test_round_equals_its_naive_twin(rotate, data, key, seed, n_factors, weight,
     model = model_of(rotate, n_factors=n_factors, epsilon=epsilon, n_reports=7, confidence_weight=weight)
     state = state_of(data.n_items, n_factors, seed)
     update = model.local_round(state, data, key, 3)
-    # The kernel turns in single precision: an answer in some 10^7 could differ, and none does here.
+    # The kernel rotates in single precision: one answer in some 10^7 could differ, and none does here.
     np.testing.assert_array_equal(sums_of(model, update, state), expected_sums(model, state, data, key, 3, weight))
     assert update.arrays["n_reports"].tolist() == [7 * data.n_users]
 
@@ -100,13 +100,14 @@ def test_turning_back_undoes_the_turn_and_norms_stay(n_items, n_factors, rotatio
 
 
 def test_the_step_follows_the_noise_of_the_decoded_gradient():
-    # Nobody has an item, so answers are coins, and what is decoded is noise alone.
+    # No user has an item, so answers are fair coins and the decoded gradient is noise alone.
     data = Interactions.from_scipy(csr_array((3000, 40)))
     model = model_of(True, n_reports=200, server_steps=4)
     state = state_of(40, 5, 3)
     update = model.local_round(state, data, Key.from_seed(1), 0)
     moved = 4 * model.round_learning_rate(state, update) * model.mean_gradient(state, update).std()
-    assert moved == pytest.approx(0.06, rel=0.15)  # 200 numbers
+    # The tolerance is for 200 numbers.
+    assert moved == pytest.approx(0.06, rel=0.15)
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -143,13 +144,15 @@ def test_each_round_turns_anew_and_runs_differ():
     assert one.rotation != two.rotation
     first, second = (NormalGradient(50, 5, one.rotation, r).signs() for r in (0, 1))
     assert set(np.unique(first)) == {-1.0, 1.0}
-    assert 60 < (first != second).sum() < 190  # 250 fair coins
+    # The answers are 250 fair coins.
+    assert 60 < (first != second).sum() < 190
     assert FMFLDP().initial_state(50, Key.from_seed(1)).rotation == 0
 
 
 def test_the_server_takes_coordinates_of_the_turned_gradient_and_no_others(data):
     model, state = model_of(True, n_reports=5), state_of(data.n_items, 5, 1)
-    index = np.array([0, 64 * 8 - 1, 64 * 8, -1])  # 60 items and 5 factors, each up to the next power of two
+    # The sizes are 60 items and 5 factors, each rounded up to the next power of two.
+    index = np.array([0, 64 * 8 - 1, 64 * 8, -1])
     update = model.collect_reports(state, index, np.ones(4, dtype=np.uint8), 0, sender="proxy", n_clients=4)
     assert update.arrays["coordinate"].tolist() == [0, 64 * 8 - 1]
     assert model.rules(state, 4)["coordinate"].high == 64 * 8 - 1
@@ -197,15 +200,15 @@ def test_answers_estimate_the_mean_of_clipped_numbers(rotate, data, n_factors, s
     estimate = sums_of(model, update, state) * decoder * normal.size / n
     bound = stats.norm.isf(ALPHA / exact.size / 2) * np.sqrt((decoder**2 * exact.size - exact**2) / n)
     assert (np.abs(estimate - exact) <= bound).all()
-    # What the server makes of it is linear in it, to the last digits.
+    # The server's decoding is linear in the answers, to the last digits.
     np.testing.assert_allclose(model.mean_gradient(state, update), normal.turn_back(normal.unit * estimate), atol=1e-12)
-    for wrong in (0.9, 1.1):  # control, where a tenth can be seen
+    for wrong in (0.9, 1.1):  # controls, in which an error of 10% is detectable
         if np.abs(exact).max() * 0.1 > 2 * bound.max():
             assert (np.abs(wrong * estimate - exact) > bound).any()
 
 
 def test_clipping_takes_a_known_share_and_the_rest_averages_out():
-    # One user of 40 items and 3 factors, decoded without noise over 300 rotations.
+    # One user has 40 items and 3 factors, decoded without noise over 300 rotations.
     gradient = naive.normalize(np.random.default_rng(1).normal(size=(40, 3)))
     decoded, single = np.zeros((40, 3)), []
     for round_number in range(300):
@@ -223,9 +226,10 @@ def test_clipping_takes_a_known_share_and_the_rest_averages_out():
 @pytest.mark.slow
 @pytest.mark.parametrize(("share", "holds"), [(1.0, True), (0.9, False)])
 def test_audit_finds_no_more_than_epsilon_in_a_report(share, holds):
-    # Two users with one item each, whose turned gradients are 1 and -1 at half of all places: there is no wider step.
+    # Two users with one item each: their rotated gradients are 1 and -1 at half of all positions, the largest distance.
     factors = np.zeros((16, 1), dtype=np.float32)
-    factors[:3, 0] = 0.01, 0.01, 100.0  # the third makes x'v vanish on the first two, so gradients are one number each
+    # The third user makes x'v vanish on the first two factors, so gradients are one number each.
+    factors[:3, 0] = 0.01, 0.01, 100.0
     model, state = model_of(True, n_factors=1, epsilon=1.0), FMFState(factors, rotation=3)
     normal = model._normal(state, 0)
     first, second = (np.sign(reported(np.eye(16)[:, [item]], normal)).reshape(-1) for item in (0, 1))
@@ -234,7 +238,8 @@ def test_audit_finds_no_more_than_epsilon_in_a_report(share, holds):
         sender = Interactions.from_scipy(csr_array(np.eye(16)[[item]]))
         asked = FMFLDP(**(model.get_params() | {"n_reports": n}))
         index, bit = asked.report_stream(state, sender, Key.from_seed(7 + item), 0, shuffle_key=Key.from_seed(1))
-        return (2.0 * bit - 1) * (second - first)[index]  # what speaks for the second, or the first, or neither
+        # The score is positive for the second user, negative for the first, or 0.
+        return (2.0 * bit - 1) * (second - first)[index]
 
     result = audit(release, 0, 1, share * 1.0, n=400_000, alpha=1e-6)
     assert (result.lower_bound <= share * 1.0) == holds
@@ -268,11 +273,13 @@ def test_turned_reports_on_movielens():
     train, test = resampled(*leave_one_out_users(), 50_000)
 
     round_of = ShuffledReports("binary response", 2.5, 58, 50_000, neighboring="zero_out")
-    assert 0.98 < PLDAccountant().compose(round_of, 10).get_epsilon(1e-6) <= 1.0  # behind a shuffler
+    # This is the epsilon behind a shuffler.
+    assert 0.98 < PLDAccountant().compose(round_of, 10).get_epsilon(1e-6) <= 1.0
 
     def reached(**options):
         model = FMFLDP(epsilon=2.5, n_rounds=10, n_reports=58, **options).fit(train, key=Key.from_seed(3))
         return hit_ratio(model, train, test)
 
-    assert reached(normalize="l2", rotate=True, n_factors=20) >= 0.475  # .357 is what plain reports gave a prototype
+    # A prototype with plain reports reached .357.
+    assert reached(normalize="l2", rotate=True, n_factors=20) >= 0.475
     assert reached() <= 0.40

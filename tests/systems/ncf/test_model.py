@@ -1,4 +1,4 @@
-"""NCF against complex steps and Adam as printed, its negatives, and beside popularity; nightly against torch."""
+"""NCF against complex steps, Adam as printed and popularity, and its negatives; nightly against torch."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def network_of(kind, n_users=3, n_items=4, n_factors=3, layers=(5, 2)):
 
 
 def start_of(network, scale, rng):
-    """Embeddings far from 0, so that every part of the gradient counts."""
+    """Return embeddings far from 0, so that every part of the gradient matters."""
     table = rng.normal(size=(network.n_users + network.n_items, network.width)) * scale
     return table, rng.normal(size=network.n_dense) * scale
 
@@ -67,7 +67,7 @@ def test_steps_are_those_of_complex_steps_and_of_adam_as_printed(
     rng = np.random.default_rng(seed)
     network = network_of(kind, n_factors=n_factors, layers=layers)
     start = start_of(network, 0.5, rng)
-    # Few users in a row: most rows have no gradient in most steps, and catch up later.
+    # With few users in a row, most rows have no gradient in most steps, and catch up later.
     examples = [(int(rng.integers(3)), int(rng.integers(4)), int(rng.integers(2))) for _ in range(13)]
     batches = [examples[k : k + batch_size] for k in range(0, 13, batch_size)]
     trainer = Trainer(network, *start, learning_rate=0.05, regularization=regularization, adam=adam)
@@ -92,7 +92,8 @@ def test_what_has_no_gradient_for_long_is_where_adam_takes_it():
     trainer = Trainer(network, *start, learning_rate=0.01)
     trainer.train(code([example for [example] in batches]), 1)
 
-    def gradient(x, t):  # of this example, by hand: complex steps of 404 would take a second
+    # The gradient of this example is computed by hand, since 404 complex steps would take a second.
+    def gradient(x, t):
         table, (h, bias) = x[: 7 * 3].reshape(7, 3), np.split(x[7 * 3 :], [3])
         [(user, item, label)] = batches[t]
         p, q = table[user], table[3 + item]
@@ -104,7 +105,8 @@ def test_what_has_no_gradient_for_long_is_where_adam_takes_it():
     expected = naive.adam(flat(start), gradient, 404, 0.01)
     np.testing.assert_allclose(flat(trainer.parameters()), expected, atol=1e-7)
     still = naive.adam(flat(start), gradient, 3, 0.01)
-    assert np.abs(expected - still)[:3].max() > 1e-2  # user 0 goes on after its third step
+    # User 0 continues after its third step.
+    assert np.abs(expected - still)[:3].max() > 1e-2
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -160,7 +162,7 @@ def test_examples_are_all_positives_and_for_each_so_many_items_that_are_not_ther
     liked = examples[examples[:, 2] == 1]
     assert sorted(map(tuple, liked[:, :2])) == sorted(zip(*np.nonzero(dense > 3), strict=True))
     negatives = examples[examples[:, 2] == 0]
-    # Nobody's negatives are what they have, liked or not; who has everything has none.
+    # A user's negatives exclude all of its items, liked or not; a user with all items has no negatives.
     assert not dense[negatives[:, 0], negatives[:, 1]].any()
     assert np.bincount(negatives[:, 0], minlength=4).tolist() == [15, 3, 0, 3]
     assert (drawn(data, positives, 3) == examples).all()
@@ -182,7 +184,7 @@ def test_what_is_rated_low_is_neither_positive_nor_negative(kind):
     other = data._replace(values=np.where(data.values_or_ones() <= 3, 1, data.values_or_ones()).astype(np.float32))
     models = [NCF(threshold=3.0, kind=kind, **SMALL).fit(d, key=KEY) for d in (data, other)]
     np.testing.assert_array_equal(models[0].item_embeddings_, models[1].item_embeddings_)
-    # An item that everybody has seen, and nobody likes, is in no example: its embedding stays where it began.
+    # An item that all users have rated and none likes is in no example, so its embedding does not change.
     users, items = np.indices((9, 31)).reshape(2, -1)
     everything = Interactions.from_arrays(users, items, np.where(items % 4 == 0, 2, 5))
     model = NCF(threshold=3.0, kind=kind, pretrain=False, **SMALL).fit(everything, key=KEY)
@@ -241,7 +243,8 @@ def test_it_finds_groups_of_users_that_popularity_cannot_see(kind):
         evaluate(model.fit(train, key=KEY), train, test, metrics=["hr@10"], candidates=Sampled(40), key=KEY)["hr@10"]
         for model in (ncf, Popularity())
     )
-    assert popularity < 0.4  # ten of 41
+    # Chance is ten of 41.
+    assert popularity < 0.4
     assert ours > popularity + 0.4
 
 
@@ -283,7 +286,9 @@ def test_bad_warm_starts():
     model = NCF(**SMALL).fit(rated(), key=KEY)
     with pytest.raises(TypeError, match="warm_start must be a fitted NCF, got tuple"):
         NCF(**SMALL).fit(rated(), warm_start=(1, 2))
-    with pytest.raises(ValueError, match=r"same kind and widths, neumf of \(4, \(5, 2\)\), got neumf of \(3, \(5, 2\)\)"):
+    with pytest.raises(
+        ValueError, match=r"same kind and widths, neumf of \(4, \(5, 2\)\), got neumf of \(3, \(5, 2\)\)"
+    ):
         NCF(**(SMALL | {"n_factors": 4})).fit(rated(), warm_start=model)
 
 
@@ -291,7 +296,8 @@ def test_bad_warm_starts():
 
 
 def test_scores_do_not_depend_on_threads():
-    network = network_of("neumf", n_users=90, n_items=2000)  # enough for threads to be woken
+    # The sizes are large enough for several threads.
+    network = network_of("neumf", n_users=90, n_items=2000)
     parameters = network.start(KEY, "test")
     np.testing.assert_array_equal(*(network.score(*parameters, n_threads=n) for n in (1, 4)))
 
@@ -300,7 +306,8 @@ def test_scores_do_not_depend_on_threads():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_seen", [2, 9])  # by trying again, and from a list
+# Negatives are drawn by rejection, and from a list.
+@pytest.mark.parametrize("n_seen", [2, 9])
 def test_negatives_are_uniform(n_seen):
     from scipy.stats import chisquare
 
@@ -317,7 +324,7 @@ def test_negatives_are_uniform(n_seen):
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_are_those_of_torch(kind):
-    import torch  # the nightly fails without it
+    import torch  # required in the nightly run
 
     network = network_of(kind, n_users=40, n_items=30, n_factors=8, layers=(32, 16, 8))
     rng = np.random.default_rng(4)

@@ -1,4 +1,4 @@
-"""What private prototypes stand beside: central and individual factorisation."""
+"""Baselines of private prototypes: central and individual factorisation."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The budget of private prototypes: what is spent together is what was stated, whatever the data."""
+"""The budget of private prototypes: the total cost equals the stated epsilon for all data."""
 
 import math
 
@@ -61,7 +61,7 @@ def test_without_epsilon_nothing_is_promised():
 
 @pytest.mark.parametrize("choices", CHOICES, ids=str)
 def test_removing_a_user_changes_no_shape_and_no_noise(choices, monkeypatch):
-    """What does not come from sums over users is the same with and without a user: noise, shapes, words, traffic."""
+    """Check that noise, shapes, words of randomness and traffic are equal with and without a user."""
     parameters = {"n_prototypes": 1, "epsilon": 1.0, "max_entries": 5} | choices
     messages, words = [], []
     for data in (rated(40), rated(40).select_users(np.arange(39))):

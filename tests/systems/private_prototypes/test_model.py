@@ -1,4 +1,4 @@
-"""Private prototypes: what is sent against a twin, and what may not depend on the data."""
+"""Private prototypes: messages against a twin, and values that must not depend on the data."""
 
 import re
 import warnings
@@ -42,7 +42,7 @@ def test_exact_messages_equal_the_twin(seed, kind, k, small):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sensitivity_is_never_exceeded_and_is_reached(kind):
-    """All that one user adds to the message, over users of any values, in L1 and squared L2."""
+    """Check one user's contribution to the message, for users with any values, in L1 and in squared L2."""
     for value_range in ((1.0, 5.0), (0.3, 0.8), (0.0, 7.3)):
         model = PrivatePrototypes(3, 2, 1.0, max_entries=4, prototypes=kind, value_range=value_range)
         rule, most = model.sums(9), [0, 0]
@@ -212,7 +212,7 @@ def test_the_published_variant_promises_nothing_and_says_so():
     model = PrivatePrototypes(2, 2, 1e4, **choices).fit(data, entities=np.arange(200) % 2, key=KEY)
     assert model.ledger_.epsilon("server") == model.ledger_.epsilon("public") == np.inf
     assert "nominal, not a guarantee" in model.ledger_.to_json()
-    # With next to no noise its prototypes are means of clusters, all of whose users they count.
+    # With almost no noise, its prototypes are means of clusters and count all users of them.
     sent = model.local_round(start(model, data), data, KEY, 0, sender="a").arrays
     steps = model.sums(20).steps_per_unit
     assert 200 <= sent["count"].sum() / steps <= 201
@@ -253,7 +253,7 @@ def test_bad_parameters(parameters, message):
 
 
 def test_the_shortest_range_of_values_fits():
-    """Also where no guarantee needs a grid, any range does."""
+    """Check also that without a guarantee, which needs a grid, any range is valid."""
     for value_range, epsilon in (((0.0, 2.0**-16), 1.0), ((0.0, 1e-300), None)):
         model = PrivatePrototypes(1, 2, epsilon, value_range=value_range, grouping="one")
         model.fit(rated(), key=Key.from_seed(1))
@@ -281,7 +281,7 @@ def test_bad_arguments_of_fit_and_serve():
 
 
 class Stranger(LocalEngine):
-    """Lets one entity answer with what `change` makes of its message."""
+    """Engine that replaces one entity's message by the result of `change`."""
 
     def __init__(self, change):
         super().__init__()
@@ -370,7 +370,8 @@ def test_the_noise_has_the_budgets_size(delta):
         noise += [(sent["count"] - added.counts).ravel(), (sent["sum"] - added.sums).ravel()]
     draws = np.concatenate(noise) / model.sums(2000).steps_per_unit
     stddev = model.budget(2000).recovery.stddev
-    fourth = 6.0 if delta is None else 3.0  # kurtosis of Laplace and of Gaussian noise
+    # These are the kurtoses of Laplace and of Gaussian noise.
+    fourth = 6.0 if delta is None else 3.0
 
     def p_value(factor):
         return 2 * norm.sf(abs((draws**2).mean() / (factor * stddev) ** 2 - 1) / np.sqrt((fourth - 1) / len(draws)))

@@ -1,4 +1,4 @@
-"""Private k-means: swaps against brute force, and the exponential mechanism by the integers it really draws from."""
+"""Private k-means: swaps against brute force, and the exponential mechanism by its exact integer weights."""
 
 import itertools
 import math
@@ -39,7 +39,7 @@ def levels(x, candidates, radius):
 
 
 def exact_ratio_holds(weights, others, epsilon):
-    """Whether no probability exceeds exp(epsilon) times the other, in integers: exp(-epsilon) is rounded up."""
+    """Check in integers that no probability exceeds exp(epsilon) times the other; exp(-epsilon) is rounded up."""
     shrink = Fraction(exp_minus(Fraction(epsilon), 200) + 2, 2**200)
     a, b = weights.tolist(), others.tolist()
     return all(
@@ -54,11 +54,13 @@ def exact_ratio_holds(weights, others, epsilon):
 def test_swap_losses_equal_brute_force(seed, n, n_candidates, data, n_threads):
     rng = np.random.default_rng(seed)
     distances = rng.choice([0, 1, 7, 65534, 65535], (n, n_candidates)).astype(np.uint16)
-    chosen = rng.integers(0, n_candidates, data.draw(st.integers(1, n_candidates)))  # twice the same may happen
+    # A candidate may be drawn twice.
+    chosen = rng.integers(0, n_candidates, data.draw(st.integers(1, n_candidates)))
     assert swap_losses(distances, chosen, n_threads).tolist() == naive.swap_losses(distances.tolist(), chosen.tolist())
 
 
-@pytest.mark.parametrize("n_candidates", [1, 7, 8, 31, 32, 33, 130, 400])  # whole vectors of any level, and others
+# The numbers of candidates include whole vectors of every instruction set, and others.
+@pytest.mark.parametrize("n_candidates", [1, 7, 8, 31, 32, 33, 130, 400])
 @pytest.mark.parametrize("instruction_set", hardware.instruction_sets())
 def test_swap_losses_of_any_number_of_candidates(n_candidates, instruction_set):
     rng = np.random.default_rng(n_candidates)
@@ -102,11 +104,12 @@ def test_enumerated_mechanism_keeps_epsilon_exactly(epsilon, start):
         ratios = (a / a.sum(dtype=float)) / (b / b.sum(dtype=float))
         worst = max(worst, np.abs(np.log(ratios)).max())
     if start.max() == 0 and epsilon <= 1:
-        assert worst > 0.4 * epsilon  # of three equal losses at most ln((2 + e^epsilon) / 3) or its twin is lost
+        # With three equal losses, at most ln((2 + e^epsilon) / 3) of epsilon is not reached.
+        assert worst > 0.4 * epsilon
 
 
 def test_epsilon_is_reached_and_ten_percent_less_noise_breaks_it():
-    # One user raises every loss but the best one's: the best one's share rises by nearly all of e^epsilon.
+    # One user raises all losses except the best one's, whose share rises by nearly e^epsilon.
     start, added = np.array([3 * LEVELS, *[0] * 999]), np.array([0, *[LEVELS] * 999])
     a, b = selection_weights(start, 1.0), selection_weights(start + added, 1.0)
     assert exact_ratio_holds(a, b, 1.0)
@@ -164,7 +167,8 @@ def test_centres_are_candidates_and_good_ones_without_noise():
 
 
 def test_a_far_point_counts_no_more_than_any_user():
-    x = np.array([[0.0, 0.0], [1e200, -1e200]])  # outside the ball: the clamp holds all the same
+    # The point is outside the ball, and the clamp still holds.
+    x = np.array([[0.0, 0.0], [1e200, -1e200]])
     centers = private_kmeans(x, points(4), 2, radius=1.0, n_swaps=2, epsilon=1.0, key=KEY)
     assert centers.shape == (2, 2)
 

@@ -1,4 +1,4 @@
-"""Lloyd's iterations on noisy sums: what is released, by how much a user moves it, and that nothing else is."""
+"""Lloyd's iterations on noisy sums: their releases, and each user's effect on them."""
 
 from fractions import Fraction
 
@@ -34,7 +34,7 @@ def run(x, *, n_clusters=3, n_rounds=3, epsilon=1.0, key=KEY, n_threads=1, **res
 
 @pytest.fixture
 def releases(monkeypatch):
-    """Every release of a run; what comes out does not depend on the data, so that runs can be compared."""
+    """Return every release of a run; each returns data-independent values, so that runs are comparable."""
     seen = []
 
     def release(exact, sensitivity, epsilon, key, purpose, stream):
@@ -46,7 +46,7 @@ def releases(monkeypatch):
 
 
 def largest_changes(releases, x):
-    """By how much removing each user changes each release, in sum of absolute values over the sensitivity."""
+    """Return the L1 change of each release when each user is removed, divided by the sensitivity."""
     run(x)
     whole, out = list(releases), []
     for user in range(len(x)):
@@ -87,7 +87,8 @@ def test_no_user_moves_a_release_by_more_than_its_sensitivity(releases, monkeypa
     changes = largest_changes(releases, np.concatenate([points(15), CORNERS]))
     assert changes.shape == (20, 4)
     assert changes.max() <= 1
-    assert changes.max() > 0.99  # it is not more noise than is needed
+    # The noise is not larger than needed.
+    assert changes.max() > 0.99
     monkeypatch.setattr(private_lloyd, "limit_steps", lambda x, _: np.rint(x * 4096).astype(np.int64))
     releases.clear()
     assert largest_changes(releases, np.concatenate([points(15), CORNERS])).max() > 1
@@ -99,7 +100,8 @@ def test_releases_cost_epsilon_together(releases, n_rounds, epsilon):
     run(points(10), n_rounds=n_rounds, epsilon=epsilon)
     assert [each[2] for each in releases] == round_epsilons(epsilon, n_rounds)
     assert sum(each[2] for each in releases) == Fraction(epsilon)
-    assert len({each[3:] for each in releases}) == n_rounds + 1  # no stream twice
+    # No random stream is used twice.
+    assert len({each[3:] for each in releases}) == n_rounds + 1
     assert PureAccountant().compose(lloyd_event(epsilon)).get_epsilon() == epsilon
 
 

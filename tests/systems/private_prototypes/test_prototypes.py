@@ -1,4 +1,4 @@
-"""Prototypes: sums against a loop, sensitivities against all neighbours, the choice of items against Gumbel noise."""
+"""Prototypes: sums against a loop, sensitivities against all neighbours, and item choice against Gumbel noise."""
 
 import itertools
 import warnings
@@ -22,7 +22,7 @@ from fastfedrec.mechanisms.bounded_rows import limit_contributions
 from fastfedrec.systems.private_prototypes.prototypes import Recovery, recover_prototypes
 
 KEY = Key.from_seed(5)
-ALMOST_NONE = 10.0**6  # an epsilon so large that exact noise is 0
+ALMOST_NONE = 10.0**6  # so large that exact noise is 0
 
 
 def ratings(n_users=20, n_items=6, seed=0, max_entries=4):
@@ -143,7 +143,7 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
         .events[0]
         .distance
         == 0
-    )  # the exact sampler
+    )
     rows = recovery(epsilon=0.5, support_size=3, support_epsilon=0.25).events(2, 6, n_rows=4)
     assert PureAccountant().compose(rows).get_epsilon() == 3.0
     (rho,) = recovery(epsilon=None, rho=0.5).events(2, 6, accounting="zcdp", n_rows=4).events
@@ -153,7 +153,7 @@ def test_the_ledgers_sum_is_the_stated_epsilon():
 @pytest.mark.parametrize("support", [{}, {"support_size": 3, "support_epsilon": 0.25}])
 @pytest.mark.parametrize("kind", ["zero_filled", "masked"])
 def test_every_draw_of_sums_and_counts_is_paid_for(monkeypatch, kind, support):
-    """The distance of draws from a table is that of all of them, for every row that a user may have."""
+    """Check that the table's total-variation distance covers all draws, for every row that a user may have."""
     add_noise, drawn = DiscreteGaussian.add_noise, []
 
     def recorded(self, values, **options):
@@ -219,20 +219,22 @@ def test_a_private_recovery_of_a_frame_reports_no_repeated_pair():
 
 @pytest.mark.slow
 def test_chosen_items_follow_one_shot_gumbel_noise():
-    x = Interactions.from_arrays([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 2], np.ones(6))  # counts 3, 2, 1
+    # The counts are 3, 2 and 1.
+    x = Interactions.from_arrays([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 2], np.ones(6))
     rule, n = recovery(support_size=2, support_epsilon=2.0), 20_000
     seen = {}
     for r in range(n):
         found = recover_prototypes(x, np.zeros(3, dtype=int), 1, rule, key=Key.from_seed(r)).items[0]
         seen[tuple(found.tolist())] = seen.get(tuple(found.tolist()), 0) + 1
 
-    def probabilities(beta):  # of sets: both orders of the noisy scores' two best
+    # The probabilities are those of sets: they include both orders of the two largest noisy scores.
+    def probabilities(beta):
         orders = naive_selection.order_probabilities([3, 2, 1], beta, 2)
         return [sum(p for o, p in orders.items() if set(o) == set(pair)) for pair in pairs]
 
     pairs = [(0, 1), (0, 2), (1, 2)]
     observed = [seen[pair] for pair in pairs]
-    # Noise of scale s / epsilon, drawn here beside it.
+    # The noise has scale s / epsilon and is drawn independently here.
     gumbel = np.array([3, 2, 1]) + np.random.default_rng(1).gumbel(scale=1.0, size=(n, 3))
     best = [tuple(sorted(row)) for row in np.argsort(-gumbel, axis=1)[:, :2].tolist()]
     assert counts_are([best.count(pair) for pair in pairs], probabilities(1.0))

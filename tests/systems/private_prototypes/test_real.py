@@ -28,7 +28,7 @@ def figures(model, movielens, n_seeds=3, **options):
     return np.mean(found, axis=0)
 
 
-# One mean wants one factor: with ten of them alike, the regularization of users takes more away.
+# One mean needs one factor: with ten equal ones, the regularization of users removes more.
 ONE_MEAN = {"n_prototypes": 1, "n_factors": 1, "regularization": 1.0, "delta": 1e-5}
 
 
@@ -45,7 +45,7 @@ ONE_MEAN = {"n_prototypes": 1, "n_factors": 1, "regularization": 1.0, "delta": 1
     ids=str,
 )
 def test_movielens_figures_of_the_specification(movielens, parameters, rmse, rank):
-    """Within .01 of the errors that the design's prototype had (splits differ by as much), and no worse in rank."""
+    """Check that errors are within .01 of the design's prototype, as splits differ, and ranking is no worse."""
     error, found = figures(PrivatePrototypes(**parameters), movielens)
     assert error == pytest.approx(rmse, abs=0.01)
     assert found < rank + 0.01
@@ -62,7 +62,7 @@ def test_zero_filled_prototypes_rank_well_and_predict_badly(movielens):
 
 @pytest.mark.nightly
 def test_the_eicu_demo_end_to_end(data_path):
-    """Ten patients a hospital: exact means rank well, and guaranteed ones badly, as is warned."""
+    """Check ten patients a hospital: exact means rank well, guaranteed ones badly, and a warning states it."""
     data = load_eicu(data_path("eicu-demo"), rows="stays")
     train, test = next(RandomHoldout(n=5, user_share=0.2).split(data, key=KEY))
     hospitals, patients = data.user_features["hospital"], data.user_features["patient"]

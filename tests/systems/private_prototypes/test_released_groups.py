@@ -1,4 +1,4 @@
-"""Private k-means: the centres that were chosen under a guarantee, and nothing else of the rows, group the users."""
+"""Private k-means groups users by the centres released under a guarantee, and by no other function of the rows."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ MODELS = {
     ),
 }
 DATA = rated(60)
-#: Released centres as a test chooses them, far from those that the rows would choose.
+#: Released centres that a test sets, far from the centres that the rows would give.
 CENTERS = KEY.normal("test.centers", size=N_GROUPS * N_DIMENSIONS).reshape(N_GROUPS, N_DIMENSIONS) * 3
 
 
@@ -29,14 +29,14 @@ def model(request, monkeypatch):
 
 
 def points_of(model, data):
-    """Where each user's row is, as its entity has it."""
+    """Return each user's row as a point, in its entity's coordinates."""
     limited = model._limit(data, KEY)
     radius = float(model.value_range[1]) * min(model.max_entries, data.n_items) ** 0.5
     return limited, project_rows(limited, N_DIMENSIONS, radius, key=KEY, round=0)
 
 
 def groups(model, data):
-    """The groups of the users by the centres that the step with a guarantee returned."""
+    """Return the groups of users by the centres that the step with a guarantee returned."""
     return model._group(points_of(model, data)[0], N_GROUPS, KEY, 0, 1)
 
 
@@ -45,7 +45,8 @@ def test_users_are_in_the_group_of_the_nearest_released_centre(model):
     labels = groups(model, DATA)
     np.testing.assert_array_equal(labels, assign_rows(points, CENTERS)[0])
     assert len(np.unique(labels)) == N_GROUPS
-    exact = kmeans(points, N_GROUPS, key=KEY)  # the control: they would be others by centres of the rows
+    # Control: centres computed from the rows give other groups.
+    exact = kmeans(points, N_GROUPS, key=KEY)
     assert (assign_rows(points, exact.centers)[0] != labels).any()
     assert np.abs(np.sort(exact.centers, axis=0) - np.sort(CENTERS, axis=0)).max() > 1
 
@@ -84,7 +85,7 @@ def test_the_sums_of_a_round_are_those_of_these_groups(model, monkeypatch):
 
 
 def test_centres_are_chosen_from_the_projected_rows_at_the_budgets_price(monkeypatch):
-    """And what is released of the choice is what the event says: the epsilon of a swap, and the radius, are public."""
+    """Check that the released choice matches its event: the epsilon of a swap, and the radius, are public."""
     for model in MODELS.values():
         calls = []
         monkeypatch.setattr(rounds, "private_kmeans", lambda *a, **o: calls.append((a, o)) or CENTERS)  # noqa: B023

@@ -1,4 +1,4 @@
-"""PrivRec: a server that steps by Adam, against a twin, from a checkpoint, with noise, and where "auto" chooses it."""
+"""PrivRec with Adam on the server: against a twin, resumed, with noise, and as the choice of "auto"."""
 
 from dataclasses import replace
 
@@ -32,7 +32,8 @@ def test_adam_steps_by_what_is_released(noise):
         update = system.local_round(state, data, KEY, number)
         if noise is None:
             means.append(update.arrays["total"] / 5)
-        else:  # what the server is shown of the sum is what any server would release of it
+        # The sum with noise in the server's view equals the release of any other server.
+        else:
             total = noise.release(update.arrays["total"], KEY, "privrec.noise", number, 1)
             means.append(total / 5)
         state = system.apply(state, update)
@@ -56,7 +57,7 @@ def test_a_resumed_run_goes_on_with_its_moments(tmp_path, monkeypatch, private):
     whole = PrivRec(**model.get_params()).fit(data, key=KEY)
     np.testing.assert_array_equal(resumed.parameters_, whole.parameters_)
     other = PrivRec(**model.get_params() | {"server_optimizer": "sgd"}).fit(data, key=KEY)
-    # Adam is computed from what is released.
+    # Adam is computed from released values.
     assert other.ledger_.to_dict()["events"] == whole.ledger_.to_dict()["events"]
     assert not np.array_equal(other.parameters_, whole.parameters_)
 
@@ -77,7 +78,8 @@ def test_auto_is_adam_where_nothing_speaks_against_it(given, optimizer, rate):
     parameters = PrivRec(**given).get_params()
     settings = PrivRecSettings.resolve(parameters, 1000)
     assert (settings.server_optimizer, settings.server_learning_rate) == (optimizer, rate)
-    device = PrivRecSettings.on_device(parameters)  # devices go on as clients have trained
+    # Devices use the same optimizer as clients in training.
+    device = PrivRecSettings.on_device(parameters)
     assert (device.local_epochs, device.learning_rate) == (settings.local_epochs, settings.learning_rate)
 
 

@@ -1,4 +1,4 @@
-"""The draws that order a client's examples: public numbers bound them, so that no client's data make a round fail."""
+"""Draws that order a client's examples are bounded by public numbers, so that no client's data fail a round."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_a_client_with_too_long_a_log_trains_on_its_first_events(monkeypatch):
 
 @pytest.mark.parametrize("values", [[], [3.0], [3.0] * 40])
 def test_too_many_epochs_are_refused_by_public_numbers(values):
-    """Whether a client has examples changes nothing about the refusal."""
+    """Check that the refusal does not depend on a client's examples."""
     users = [1] * len(values)
     data = Interactions.from_arrays(users, range(len(values)), values or None, user_ids=range(5), item_ids=range(40))
     model = PrivRec(local_epochs=2**31 - 1, n_factors=16, hidden=(16,), **PRIVATE)
@@ -73,7 +73,8 @@ def test_epochs_at_the_bound_are_accepted():
     model = PrivRec(stage1="dp", stage1_options={"contrastive_weight": 1.0, "batch_size": 4}, **PRIVATE)
     model._check_parameters()
     settings = PrivRecSettings.resolve(model.get_params(), 200)
-    masked = -(-2 * 40 // 32) * 4 + 40  # numbers for an epoch's batches of masked sequences
+    # This is the number of draws for an epoch's batches of masked sequences.
+    masked = -(-2 * 40 // 32) * 4 + 40
     for most, changed in (
         (MAX_DRAWS // 80, replace(settings, stage1=None)),
         (MAX_DRAWS // max(80, masked), settings),

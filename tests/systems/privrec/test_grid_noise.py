@@ -1,4 +1,4 @@
-"""Central noise on a grid: what it costs, and updates on that grid; rounds with it are in test_model.py."""
+"""Central noise on a grid: its cost, and rounding of updates to that grid; rounds with it are in test_model.py."""
 
 from fractions import Fraction
 
@@ -12,7 +12,8 @@ from fastfedrec.systems.privrec.grid_noise import GridNoise
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("clip_norm", [1e-44, 1e-36, 0.01, 30.0, 1e30, 1e38])  # some grids have no step in float32
+# Some grids have no step in float32.
+@pytest.mark.parametrize("clip_norm", [1e-44, 1e-36, 0.01, 30.0, 1e30, 1e38])
 def test_updates_are_cut_to_whole_steps_exactly(clip_norm, dtype):
     noise = GridNoise.calibrated("gaussian", clip_norm, 0.3)
     values = ((Key.from_seed(1).uniform("test", size=70_000) - 0.5) * clip_norm).astype(dtype)
@@ -30,7 +31,8 @@ def test_the_noise_is_no_less_than_stated(kind, clip_norm, z):
     noise = GridNoise.calibrated(kind, clip_norm, z)
     sensitivity = 2 * Fraction(clip_norm) / Fraction(noise.step)
     spread = noise.mechanism.stddev if kind == "gaussian" else noise.mechanism.scale
-    assert spread == Fraction(z) * sensitivity  # exactly
+    # The equality is exact.
+    assert spread == Fraction(z) * sensitivity
     event = noise.event(100, 7, 1000)
     assert (event.neighboring, event.sampling, event.n_users, event.cohort_size) == (
         "replace", "without_replacement", 100, 7

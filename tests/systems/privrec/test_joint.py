@@ -1,4 +1,4 @@
-"""PrivRec's rounds on the joint loss: against a twin, one update and one noise for both parts, what each run costs."""
+"""PrivRec's rounds on the joint loss: against a twin, one update and one noise for both parts, and the cost of runs."""
 
 import contextlib
 from fractions import Fraction
@@ -42,7 +42,7 @@ def fit(kind, data=None, parameters=None, key=KEY, options=FEW, **run):
 
 
 def rounds_of(model, key=KEY):
-    """The rounds of a fitted model, again."""
+    """Return the rounds of a fitted model."""
     settings = PrivRecSettings.resolve(model.get_params(), 40, 20)
     return model._system(settings, key, 1, None)
 
@@ -55,7 +55,7 @@ def without_joint_loss(options=FEW):
 
 
 def client_updates(system, data, state, number):
-    """Every client's own update, one a call."""
+    """Return each client's update, computed one call at a time."""
     joint = system.network
     for row in np.flatnonzero(np.isin(data.global_user_ids, state.cohort)):
         events = Events.from_interactions(data)
@@ -86,7 +86,7 @@ def test_rounds_equal_the_twin_and_begin_where_stage_one_ended():
         state = system.apply(state, system.local_round(state, data, KEY, number))
         np.testing.assert_allclose(state.parameters, expected, rtol=1e-6, atol=1e-7)
     np.testing.assert_array_equal(model.parameters_, system.network.network_part(state.parameters))
-    # The first round has the network of a run without the joint loss, and the encoder of its stage one.
+    # The first round starts from the network of a run without the joint loss, and from stage one's encoder.
     plain, encoders = [], []
     from fastfedrec.systems.privrec import model as privrec
 
@@ -128,10 +128,12 @@ def test_one_user_moves_both_parts_together_by_no_more_than_the_bound(kind):
         others = data.select_users(np.flatnonzero(data.global_user_ids != user))
         moved = whole - system.local_round(state, others, KEY, 0).arrays["total"]
         assert 0 < length(moved) <= radius**order
-        assert length(moved[at:end]) > 0  # the encoder's share
+        # The encoder's part is not zero.
+        assert length(moved[at:end]) > 0
     unbounded = rounds_of(fit("published"))
     free = unbounded.local_round(unbounded.initial_state(), data, KEY, 0).arrays["total"]
-    assert np.linalg.norm(free, order) > 5 * 0.01  # the bound is what holds it: negative control
+    # Negative control: without clipping, the norm exceeds the bound.
+    assert np.linalg.norm(free, order) > 5 * 0.01
 
 
 def test_the_server_has_nothing_to_refuse_of_clients_that_clip():
@@ -153,7 +155,7 @@ def test_noise_is_in_every_parameter_of_both_parts():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_ledger_is_that_of_the_rounds_without_it(kind):
-    """One clipped update and one noise: only that there are more parameters, so more of the table's distance."""
+    """Check that one clipped update has one noise; only the larger number of parameters costs more table distance."""
     parameters = TARGET if kind != "published" else {}
     model = fit(kind, parameters=parameters)
     plain = fit(kind, parameters=parameters, options=without_joint_loss())
@@ -176,7 +178,8 @@ def test_the_ledger_is_that_of_the_rounds_without_it(kind):
 def test_what_moves_is_counted():
     model, plain = fit("public"), fit("public", options=without_joint_loss())
     last, before = (m.communication_.rounds[-1] for m in (model, plain))
-    assert last.upload - before.upload == 4 * 7 * 16 * 17  # the encoder's dense weights
+    # These are the encoder's dense weights.
+    assert last.upload - before.upload == 4 * 7 * 16 * 17
     assert model.parameters_.shape == plain.parameters_.shape
 
 
@@ -188,7 +191,8 @@ def test_shards_and_threads_change_nothing(kind):
     one, four = (fit(kind, n_threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one.parameters_, four.parameters_)
     sharded = fit(kind, engine=LocalEngine(4))
-    if kind == "dp":  # sums of whole numbers
+    # The sums are sums of integers, so they are equal.
+    if kind == "dp":
         np.testing.assert_array_equal(one.parameters_, sharded.parameters_)
     np.testing.assert_allclose(one.parameters_, sharded.parameters_, rtol=1e-4, atol=1e-5)
 
@@ -206,7 +210,8 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch):
 def test_fine_tuning_saving_and_the_popular_start(tmp_path):
     popular = TARGET | {"popularity_epsilon": 0.5}
     model = fit("dp", parameters=popular)
-    assert 1.4 < model.ledger_.epsilon("public") <= 1.5  # popularity's share is added, not composed
+    # Popularity's share is included in the total, not added to it.
+    assert 1.4 < model.ledger_.epsilon("public") <= 1.5
     model.save(tmp_path / "model", include_users=False)
     again = load(tmp_path / "model")
     assert again.stage1_options == FEW

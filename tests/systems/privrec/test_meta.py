@@ -1,4 +1,4 @@
-"""PrivRec whose clients differentiate through their own steps: rounds against a twin, and what they cost."""
+"""PrivRec whose clients differentiate through their own steps: rounds against a twin, and their cost."""
 
 from dataclasses import replace
 
@@ -61,7 +61,8 @@ def test_rounds_equal_the_twin(meta):
     if model.learning_rates_ is not None:
         np.testing.assert_array_equal(model.learning_rates_, system.rates_part(state.parameters))
         assert np.unique(model.learning_rates_).size > 100
-        assert 0.05 < np.median(model.learning_rates_) < 0.2  # they start at 0.1
+        # Learning rates start at 0.1.
+        assert 0.05 < np.median(model.learning_rates_) < 0.2
 
 
 def test_each_method_is_a_model_of_its_own():
@@ -75,7 +76,7 @@ def test_each_method_is_a_model_of_its_own():
 
 @pytest.mark.parametrize("meta", METHODS)
 def test_the_ledger_is_reptiles(meta):
-    """One bound, one noise: only the number of draws, whose distance is paid for, is another for Meta-SGD."""
+    """Check that one bound has one noise; for Meta-SGD only the number of draws, whose distance is charged, differs."""
     own, reptile = fit(meta, **PRIVATE), fit("reptile", **PRIVATE)
     ((event, count),) = own.ledger_.events.items()
     ((other, times),) = reptile.ledger_.events.items()
@@ -124,7 +125,8 @@ def test_logs_and_clients_with_one_positive(meta):
     one = Interactions.from_arrays([0, 1, 2], [1, 0, 2])
     model = PrivRec(meta=meta, **(SMALL | {"cohort_size": "all"})).fit(one, key=KEY)
     start = rounds_of(model).network_part(rounds_of(model).initial_state().parameters)
-    np.testing.assert_array_equal(model.parameters_, start)  # nobody has a query set
+    # No user has a query set.
+    np.testing.assert_array_equal(model.parameters_, start)
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.ignores_values
 
 
 def dense_updates(system, data, state, round_number):
-    """Every client's own update, before any clipping, one a call."""
+    """Return each client's update before clipping, computed one call at a time."""
     network = system.network
     events = Events.from_interactions(data.binarize(3))
     found = []
@@ -78,7 +78,7 @@ def test_a_noisy_round_equals_the_twin():
         state.parameters, dense_updates(system, data, state, 0), cohort_size=5, server_learning_rate=0.5,
         clip_norm=0.01, noise=drawn * noise.step,
     )  # fmt: skip
-    # Five clients, each cut toward zero by less than a step.
+    # There are five clients, each rounded toward zero by less than a step.
     np.testing.assert_allclose(system.apply(state, update).parameters, expected, atol=6 * noise.step, rtol=1e-6)
 
 
@@ -162,7 +162,7 @@ def test_too_much_noise_is_divergence():
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_sums_longer_than_those_of_a_whole_cohort_are_refused(kind):
-    """Each entry may be within its bound, and all of them together are not."""
+    """Check sums whose entries are within their bounds while the norm of the whole sum is not."""
     data = small_data()
     system = rounds(data, noise=GridNoise.calibrated(kind, 0.01, 1.0), clip_norm=0.01)
     state = system.initial_state()
@@ -200,7 +200,8 @@ def test_clients_with_nothing_or_one_item():
     model = PrivRec(threshold=3.0, **(SMALL | {"cohort_size": "all"})).fit(data, key=KEY)
     assert np.isfinite(model.parameters_).all()
     scores = model.personalize(data, key=KEY).score_items([0, 1, 2])
-    np.testing.assert_array_equal(scores[1], model.score_items([1])[0])  # no positives: nothing is fine-tuned
+    # Without positives, there is no fine-tuning.
+    np.testing.assert_array_equal(scores[1], model.score_items([1])[0])
     assert (scores[0] != model.score_items([0])[0]).all()
 
 
@@ -229,7 +230,7 @@ def test_out_of_a_context_whoever_has_nothing_gets_what_is_popular():
         np.repeat("ann", some.n_interactions), items[some.indices], user_ids=["ann", "bob"], item_ids=items
     )
     served = model.with_users(own)
-    # As somebody is answered of whom nothing is known, in an hour that nobody has told the model of.
+    # The answer equals that for an unknown user, in an hour absent from the data.
     features = served.features_.encode(own, contexts={"hour": [9]}, ignore_unknown=True)
     network = TwoTower(features, n_factors=model.n_factors, hidden=model.hidden)
     expected = network.score(model.parameters_, [1], contexts=[0])[0]
@@ -365,7 +366,7 @@ def test_threads_change_nothing(noise):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_the_spread_of_the_noise_that_is_added(kind):
-    """Of squares (Gaussian) or absolute values (Laplace), in units of what is stated; 10% off is rejected."""
+    """Check the mean square (Gaussian) or absolute value (Laplace) in stated units; an error of 10% is rejected."""
     noise = GridNoise.calibrated(kind, 0.01, 0.8)
     draws = noise.release(np.zeros(100_000, dtype=np.int64), KEY, "privrec.noise", 0, 1) / (2 * 0.01 * 0.8)
     size = draws**2 if kind == "gaussian" else np.abs(draws)

@@ -1,4 +1,4 @@
-"""PrivRec on MovieLens 1M and Frappe, with noise and without: what its page states, and the paper's parameters."""
+"""PrivRec on MovieLens 1M and Frappe, with noise and without: the figures of its page, and the paper's parameters."""
 
 from pathlib import Path
 
@@ -63,7 +63,8 @@ def test_private_popularity_fine_tuned_on_devices_beats_private_popularity_at_th
     for seed in range(3):
         split, key = movielens(seed), Key.from_seed(seed)
         model = PrivRec(**MOVIES, n_rounds=0, popularity_epsilon=2.0, local_epochs=10).fit(split.train, key=key)
-        baseline = DPPopularity(1.0).fit(split.known_positives, key=key)  # for replacing a user, 2.0
+        # The baseline's epsilon is 2.0 for replacing a user.
+        baseline = DPPopularity(1.0).fit(split.known_positives, key=key)
         assert model.ledger_.epsilon("public") == baseline.ledger_.epsilon("public") == 2.0
         gains.append(hit_ratio(model.personalize(split.personal, key=key), split) - hit_ratio(baseline, split))
     assert min(gains) > 0

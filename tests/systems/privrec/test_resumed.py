@@ -1,4 +1,4 @@
-"""PrivRec: a run that is resumed from a checkpoint ends as it would have, and on other data not at all."""
+"""A PrivRec run resumed from a checkpoint ends with the same bits, and is refused on other data."""
 
 import json
 
@@ -20,7 +20,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
     model = PrivRec(FEATURES, clip_norm=0.01, noise_multiplier=0.5, **(SMALL | {"n_rounds": 5}))
     with power_cut(PrivRecRounds, 2) as released:
         model.fit(data, key=key, checkpoint=tmp_path)
-    # Even on other clients' answers the open round is the recorded one.
+    # Even with other clients' answers, the open round is the recorded one.
     asked = []
     train = PrivRecRounds._client_data
     monkeypatch.setattr(PrivRecRounds, "_client_data", lambda self, shard: asked.append(1) or train(self, shard))
@@ -28,7 +28,8 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
     resumed = PrivRec(**model.get_params()).fit(
         data, checkpoint=tmp_path, callback=lambda m, r: third.append(m.parameters_) if r == 2 else None
     )
-    assert len(asked) == 2  # rounds 3 and 4
+    # Rounds 3 and 4 are sampled.
+    assert len(asked) == 2
     np.testing.assert_array_equal(third[0], released[2])
     assert sum(resumed.ledger_.events.values()) == 5
     assert len(resumed.communication_.rounds) == 5
@@ -36,12 +37,13 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key):
         whole = PrivRec(**model.get_params()).fit(data, key=key)
         np.testing.assert_array_equal(resumed.parameters_, whole.parameters_)
         assert resumed.ledger_.to_dict() == whole.ledger_.to_dict()
-    again = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)  # it was done
+    # The run was complete.
+    again = PrivRec(**model.get_params()).fit(data, checkpoint=tmp_path)
     np.testing.assert_array_equal(again.parameters_, resumed.parameters_)
 
 
 def test_an_open_round_sends_its_recorded_message_on_whatever_data(tmp_path):
-    """The noise of a round is drawn once: other data under it would cancel it. Other rounds ask anew."""
+    """Check that a round's noise is drawn once, since other data under it would cancel it; later rounds draw anew."""
     data, other = small_data(), small_data(n_users=20)
     checkpoint = Checkpoint(tmp_path, {})
     noise = GridNoise.calibrated("gaussian", 0.01, 1.0)

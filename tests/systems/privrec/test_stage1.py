@@ -1,4 +1,4 @@
-"""PrivRec's first stage: rounds against a twin, what each kind costs, refusals, resumption, and learning from order."""
+"""PrivRec's first stage: rounds against a twin, costs, refusals, resumption, and learning from order."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ KINDS = ("published", "dp", "public")
 
 
 def dense_updates(system, data, state, number):
-    """Every client's own update, before any clipping, one a call."""
+    """Return each client's update before clipping, computed one call at a time."""
     for row in np.flatnonzero(np.isin(data.global_user_ids, state.cohort)):
         examples = draw_contrastive_examples(
             data, [row], length=6, key=KEY, purpose="privrec.stage1.masks", round=number
@@ -68,7 +68,7 @@ def test_a_noisy_round_equals_the_twin():
         clip_norm=0.01, noise=drawn * noise.step,
     )  # fmt: skip
     found = system.apply(state, system.local_round(state, data, KEY, 0)).parameters
-    # Seven clients, each cut toward zero by less than a step, times the server's rate.
+    # There are seven clients, each rounded toward zero by less than a step, times the server's rate.
     np.testing.assert_allclose(found, expected, atol=16 * noise.step, rtol=1e-6)
 
 
@@ -93,7 +93,8 @@ def test_the_network_starts_from_what_was_learnt(kind):
 
 def test_public_items_are_matched_by_their_ids():
     data = people()
-    public = people(seed=2).select_items(np.arange(60)[::-2])  # every other item, in another order
+    # The public data have every second item, in reverse order.
+    public = people(seed=2).select_items(np.arange(60)[::-2])
     parameters = {"n_rounds": 0, "popularity_epsilon": 1e6}
     model = fit("public", parameters=parameters, public=public)
     plain = fit("none", parameters=parameters)
@@ -111,7 +112,8 @@ def test_shards_and_threads_change_nothing(kind):
     four = fit(kind, n_threads=4)
     np.testing.assert_array_equal(one.parameters_, four.parameters_)
     sharded = fit(kind, engine=LocalEngine(4))
-    if kind == "dp":  # sums of whole numbers
+    # The sums are sums of integers, so they are equal.
+    if kind == "dp":
         np.testing.assert_array_equal(one.parameters_, sharded.parameters_)
     np.testing.assert_allclose(one.parameters_, sharded.parameters_, rtol=1e-4, atol=1e-5)
 
@@ -121,7 +123,7 @@ def test_shards_and_threads_change_nothing(kind):
 def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key, broken):
     with power_cut(broken, 1) as released:
         fit("dp", key=key, checkpoint=tmp_path)
-    # The open round is the recorded one: nobody is asked again.
+    # The open round is the recorded one, and no client is sampled again.
     asked, again = [], []
     train, apply = PretrainingRounds._client_data, broken.apply
     monkeypatch.setattr(PretrainingRounds, "_client_data", lambda *args: asked.append(1) or train(*args))
@@ -139,7 +141,7 @@ def test_a_resumed_run_ends_with_the_same_bits(tmp_path, monkeypatch, key, broke
 
 
 def test_the_order_belongs_to_the_run(tmp_path, monkeypatch):
-    """The same items at other times are other data, and a run that broke at its start is not resumed on them."""
+    """Check that equal items at other times are other data, on which a run that failed at its start is not resumed."""
     data = people()
     with monkeypatch.context() as patch:
         patch.setattr(PretrainingRounds, "apply", lambda *_: 1 / 0)
@@ -188,7 +190,7 @@ def test_users_without_a_sequence_send_zeros():
         stage1="published",
         stage1_options={"server_learning_rate": 1.0},
     )
-    # With positives alone, only user 1 has an order.
+    # With positives alone, only user 1 has a sequence.
     with_low = model.fit(data, key=KEY).parameters_
     other_order = data._replace(timestamps=np.array([9, 0, 1, 7, 3]))
     np.testing.assert_array_equal(model.fit(other_order, key=KEY).parameters_, with_low)
@@ -250,7 +252,8 @@ def test_data_without_order_are_refused_before_anything_is_drawn(kind, which, me
     with pytest.raises(ValueError, match=message):
         model.fit(without_times(which), key=key)
     assert not hasattr(model, "ledger_")
-    key.claim("another fit")  # it was not used up
+    # The key has not been used.
+    key.claim("another fit")
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.1])
@@ -262,7 +265,8 @@ def test_in_a_private_run_an_item_without_a_time_is_the_earliest(weight):
     models = [model_of("dp", cohort_size=40, stage1_options=stage1).fit(some, key=KEY) for some in (data, *told)]
     assert models[0].ledger_.to_dict() == models[1].ledger_.to_dict()
     np.testing.assert_array_equal(models[0].parameters_, models[1].parameters_)
-    assert not np.array_equal(models[0].parameters_, models[2].parameters_)  # the order does count
+    # The order does matter.
+    assert not np.array_equal(models[0].parameters_, models[2].parameters_)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +290,8 @@ def test_a_cohort_beyond_the_users():
     with pytest.raises(ValueError, match=r"stage1_options\['cohort_size'\] must be at most the number of users \(40\)"):
         fit("published", parameters={"stage1_options": {"cohort_size": 41}})
     parameters = PrivRec().get_params() | {"stage1_options": None}
-    assert resolve_options(parameters, 40)["cohort_size"] == 40  # its own is cut down
+    # The model's cohort is reduced to the number of users.
+    assert resolve_options(parameters, 40)["cohort_size"] == 40
 
 
 @pytest.mark.nightly
@@ -305,7 +310,7 @@ def test_which_real_data_have_an_order():
 
 
 def accuracy(encoder, parameters, data):
-    """Whether the true item, and the true segment, has the highest score of five; a tie counts as wrong."""
+    """Return whether the true item and the true segment have the highest score of five; a tie counts as wrong."""
     examples = draw_contrastive_examples(data, np.arange(data.n_users), length=10, key=KEY, purpose="test")
     each = 7
     codes = encoder.encode_sequences(parameters, examples.items, examples.starts).reshape(-1, each, encoder.n_factors)
@@ -318,9 +323,9 @@ def accuracy(encoder, parameters, data):
 @pytest.mark.nightly
 @pytest.mark.parametrize("ordered", [True, False])
 def test_the_encoder_learns_from_order_and_from_nothing_else(ordered):
-    """Among equally popular items, with users all alike, only order tells; shuffled, both tasks stay at chance.
+    """Check on equally popular items and alike users that only order is learnt; shuffled data stay at chance.
 
-    Chance is a quarter: of the five candidates one stands in the sequence, in place of the true one, and so is wrong.
+    Chance is a quarter: one of the five candidates replaces the true item in the sequence, and so is wrong.
     """
     key = Key.from_seed(1)
     data = generate_sequences(2000, 200, key=key, n_topics=5, popularity=0.0)

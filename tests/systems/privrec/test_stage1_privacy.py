@@ -1,4 +1,4 @@
-"""Stage one of PrivRec: what one user can do, where noise is, and what ledgers say."""
+"""Stage one of PrivRec: one user's effect, the coverage of the noise, and the ledger."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -23,7 +23,7 @@ BUDGET = TARGET | {"noise_multiplier": None}
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_one_user_moves_the_sum_by_no_more_than_the_bound(kind):
-    """Leaving a user of the cohort out, or giving it another's data."""
+    """Check the change of the sum when a cohort's user is removed, or has another user's data."""
     data = people()
     noise = GridNoise.calibrated(kind, 0.01, 1.0)
     system = rounds(data, noise=noise, clip_norm=0.01)
@@ -42,7 +42,8 @@ def test_one_user_moves_the_sum_by_no_more_than_the_bound(kind):
         replaced = whole - moved + system.local_round(state, foreign, KEY, 0).arrays["total"]
         assert 0 < length(whole - replaced) <= (2 * radius) ** order
     unbounded = rounds(data).local_round(state, data, KEY, 0).arrays["total"]
-    assert np.linalg.norm(unbounded, order) > 7 * 0.01  # the bound is what holds it: negative control
+    # Negative control: without clipping, the norm exceeds the bound.
+    assert np.linalg.norm(unbounded, order) > 7 * 0.01
 
 
 def test_noise_reaches_items_that_nobody_has():
@@ -66,7 +67,7 @@ def test_the_stages_draw_cohorts_of_their_own():
 
 
 def test_no_round_of_either_stage_has_noise_in_common():
-    """Stage one counts its rounds from 0 as stage two does, under the same key."""
+    """Check that both stages, which count rounds from 0 under the same key, have different noise."""
     noise = GridNoise.calibrated("gaussian", 0.01, 1.0)
     network = fit("none")
     settings = replace(_settings(network), cohort_size=7, clip_norm=0.01, noise_multiplier=1.0)
@@ -110,7 +111,8 @@ def test_the_ledger_of_a_private_stage_is_within_the_target(noise):
     assert "updates of stage one" in first.mechanism
     assert (first.n_users, first.cohort_size, model.ledger_.events[first]) == (40, 7, 3)
     assert (second.n_users, second.cohort_size, model.ledger_.events[second]) == (40, 5, 2)
-    assert 1.49 < model.ledger_.epsilon("public") <= 1.5  # composed: two halves added up would leave some of it
+    # The costs are composed: the sum of two halves would leave part of the budget unused.
+    assert 1.49 < model.ledger_.epsilon("public") <= 1.5
     assert model.ledger_.epsilon("server") == np.inf
     alone = fit("none", parameters=TARGET | {"noise": noise})
     assert model.noise_multiplier_ > alone.noise_multiplier_
@@ -138,7 +140,8 @@ def test_a_private_stage_without_rounds_takes_all_that_popularity_leaves():
 def test_a_given_noise_multiplier_is_that_of_both_stages():
     model = fit("dp")
     assert [event.noise_multiplier for event in model.ledger_.events] == pytest.approx([2.0, 2.0])
-    wider = fit("dp", parameters={"stage1_options": FEW | {"clip_norm": 0.02}})  # more noise to the same multiplier
+    # The same multiplier then means more noise.
+    wider = fit("dp", parameters={"stage1_options": FEW | {"clip_norm": 0.02}})
     assert [event.noise_multiplier for event in wider.ledger_.events] == pytest.approx([2.0, 2.0])
     assert not np.array_equal(wider.parameters_, model.parameters_)
 

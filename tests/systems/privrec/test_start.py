@@ -1,4 +1,4 @@
-"""PrivRec: a network that starts from what is privately known of popularity."""
+"""PrivRec: a network that starts from a private release of popularity."""
 
 import numpy as np
 import pytest
@@ -21,19 +21,20 @@ def test_a_network_starts_from_private_popularity():
     assert model.ledger_.epsilon("public") == pytest.approx(1.5)
     assert [(r.download, r.upload, r.n_clients) for r in model.communication_.rounds] == [(0, 40, 30)]
     assert any("taken to be public" in note for note in model.ledger_.notes)
-    # Loud popularity: the noise of half an epsilon a user is that of DPPopularity, at most 10 items count.
+    # With large popularity, the noise of half an epsilon a user is DPPopularity's, and at most 10 items count.
     counts = release_popularity(data.binarize(3.0), 1e6, KEY, Ledger())
     assert counts.sum() == np.minimum(data.binarize(3.0).interactions_per_user(), 10).sum()
     network = TwoTower(model.features_, n_factors=16, hidden=(32, 16))
-    quiet = np.zeros(network.n_parameters, dtype=np.float64)  # nothing but the channel speaks
+    # Only the channel of popularity is nonzero.
+    quiet = np.zeros(network.n_parameters, dtype=np.float64)
     scores = network.score(popularity_start(network, quiet, counts, 4), [0, 7])
     expected = np.log(np.maximum(counts, 1.0) / (4 * counts.mean()))
     np.testing.assert_allclose(scores, [expected, expected], rtol=1e-9)
-    # A network drawn at random beside the channel moves the order little.
+    # Next to the channel, a randomly drawn network changes the order little.
     random = network.initial_parameters(KEY, dtype=np.float64)
     scores = network.score(popularity_start(network, random, counts, 4), [0, 7])
     assert np.corrcoef(scores[0], expected)[0, 1] > 0.95
-    # Where all items are alike, nothing is divided by 0.
+    # If all items are equally popular, there is no division by 0.
     flat = network.score(popularity_start(network, quiet, np.zeros(40), 4), [0])
     np.testing.assert_allclose(flat, -np.log(4.0))
 

@@ -1,4 +1,4 @@
-"""Baselines of predicted ratings: means, their private forms, biased factorisation, nearest items."""
+"""Baselines for predicted ratings: means, their private forms, biased factorisation and nearest items."""
 
 import math
 
@@ -50,7 +50,8 @@ small_data = st.builds(random_ratings, st.integers(1, 12), st.integers(1, 8), st
 
 @given(data=small_data)
 def test_means_equal_naive_twin(data):
-    if data.values is None:  # all ratings are 1, which is how no ratings look
+    # Interactions without values have rating 1, unlike any real ratings.
+    if data.values is None:
         return
     dense = data.to_scipy().toarray()
     groups = {UserMean: [row[row > 0].tolist() for row in dense], ItemMean: [row[row > 0].tolist() for row in dense.T]}
@@ -72,7 +73,8 @@ def test_nearest_items_equal_naive_twin(data, n_neighbors, shrinkage):
         dict(zip(users[data.indices == i].tolist(), model.user_residuals_[data.indices == i], strict=True))
         for i in range(data.n_items)
     ]
-    n_kept = model.neighbor_items_.shape[1]  # of more, no item has a similar one
+    # With more neighbours than this, no item has enough similar items.
+    n_kept = model.neighbor_items_.shape[1]
     assert n_kept <= min(n_neighbors, data.n_items - 1)
     neighbors = []
     for i in range(data.n_items):
@@ -129,7 +131,8 @@ def test_biased_mf_is_the_system_without_privacy():
 
 def test_biased_mf_takes_the_settings_of_its_training():
     rng = np.random.default_rng(3)
-    agree = rng.choice([-1, 1], 300)[:, None] == rng.choice([-1, 1], 40)  # no bias says who likes what
+    # No bias explains the preferences.
+    agree = rng.choice([-1, 1], 300)[:, None] == rng.choice([-1, 1], 40)
     data = Interactions.from_scipy(scipy.sparse.csr_array(np.where(agree, 5.0, 1.0) * (rng.random((300, 40)) < 0.7)))
     settings = {"n_factors": 4, "n_epochs": 3, "learning_rate": 0.1, "regularization": 0.01}
     fits = {}
@@ -142,7 +145,8 @@ def test_biased_mf_takes_the_settings_of_its_training():
         assert ours.item_factors_.shape == (40, others["n_factors"])
         assert 1 <= ours.n_epochs_ <= others["n_epochs"]
         fits[next(iter(change), None)] = ours.item_factors_.tobytes()
-    assert len(set(fits.values())) == 5  # each of them matters
+    # Each of the settings matters.
+    assert len(set(fits.values())) == 5
 
 
 @pytest.mark.parametrize("n_items", [60, 1_000_000])
@@ -177,7 +181,8 @@ def test_models_of_ratings_evaluate_themselves(kind):
     assert model.evaluate(test) == expected
     assert model.evaluate(test, metrics=["mae"]) == {"mae": expected["mae"]}
     both = evaluate(model, train, test, metrics=("hr@10", "rmse"))
-    assert both.protocol == "all unseen items; predicted ratings"  # of what train does not have
+    # The candidates are the items absent from train.
+    assert both.protocol == "all unseen items; predicted ratings"
     with pytest.raises(ValueError, match="metrics must be a sequence out of"):
         model.evaluate(test, metrics=("mse",))
 

@@ -1,4 +1,4 @@
-"""Ratings of any scale, where no epsilon makes them values of a grid: the ends of the grid alone count."""
+"""Ratings of any scale: without an epsilon, which needs a grid, only the two ends of the scale matter."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def make(name, grid):
 
 
 def jester(n_users=120, n_items=20, dtype=np.float64):
-    """Ratings from -10 to 10 that no two are alike of."""
+    """Return distinct ratings from -10 to 10."""
     rng = np.random.default_rng(7)
     users, items = np.nonzero(rng.random((n_users, n_items)) < 0.6)
     values = rng.normal(0, 3, n_items)[items] + rng.normal(0, 2, n_users)[users] + rng.normal(0, 1, len(users))
@@ -38,11 +38,12 @@ def jester(n_users=120, n_items=20, dtype=np.float64):
 def test_ends_alone_count(name):
     data = jester()
     ids = np.repeat(data.user_ids, data.interactions_per_user()), data.item_ids[data.indices]
-    found = make(name, [-10, 10]).fit(data, key=KEY).predict(*ids)  # without a warning
+    found = make(name, [-10, 10]).fit(data, key=KEY).predict(*ids)  # no warning is raised
     for grid in (np.linspace(-10, 10, 32), np.linspace(-10, 10, 101), (-10, 0.123, 10)):
         np.testing.assert_array_equal(make(name, grid).fit(data, key=KEY).predict(*ids), found)
     assert len(np.unique(data.values)) > 1000
-    shifted = data._replace(values=data.values + 50)  # the same on a scale of 0 to 100
+    # The ratings are the same on a scale of 0 to 100.
+    shifted = data._replace(values=data.values + 50)
     other = make(name, range(101)).fit(shifted, key=KEY).predict(*ids)
     np.testing.assert_allclose(np.clip(other - 50, -10, 10), found, atol=1e-6)
 
@@ -98,7 +99,8 @@ def test_item_means_of_jester_are_plain_means():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("name", [*MODELS, "published", "fedrec", "fedgnn"])
 def test_ratings_of_either_type_are_on_their_grid(name, dtype):
-    grid = [0.1, 0.2, 0.4, 0.6, 0.7]  # of which .7 is less, and .1 more, as float32
+    # As float32, .7 is smaller and .1 larger than in float64.
+    grid = [0.1, 0.2, 0.4, 0.6, 0.7]
     values = np.random.default_rng(1).choice(grid, 300).astype(dtype)
     data = Interactions.from_arrays(np.repeat(np.arange(30), 10), np.tile(np.arange(10), 30), values)
     assert data.values.dtype == dtype
@@ -107,7 +109,8 @@ def test_ratings_of_either_type_are_on_their_grid(name, dtype):
         "fedrec": FedRec(n_factors=2, n_rounds=1, grid=grid),
         "fedgnn": FedGNN("published", n_factors=2, n_rounds=1, grid=grid),
     }
-    (others.get(name) or make(name, grid)).fit(data, key=KEY)  # a warning would be an error
+    # A warning would be an error here.
+    (others.get(name) or make(name, grid)).fit(data, key=KEY)
 
 
 def test_reports_need_a_short_grid_still():

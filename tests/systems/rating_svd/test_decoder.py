@@ -1,4 +1,4 @@
-"""How a server decodes private ratings: by the distribution that it estimates from all of them."""
+"""How a server decodes private ratings, by the distribution that it estimates from all of them."""
 
 import math
 
@@ -67,7 +67,7 @@ def test_estimated_shares_are_the_maximum(shares, epsilon, n, seed):
     table, weight = table_of(OptimalKary(epsilon, STARS)), decoder._PSEUDO_REPORTS
     counts = np.random.default_rng(seed).multinomial(n, shares @ table / (shares @ table).sum())
     found = decoder.estimate_shares(table, counts)
-    # The slope of log-likelihood and prior is the same for every share: there is no better way to divide 1.
+    # The slope of log-likelihood and prior is equal for all shares, which is the condition for a maximum.
     slopes = table @ (counts / (found @ table)) + weight / found
     np.testing.assert_allclose(slopes, n + 5 * weight, rtol=1e-4)
     assert math.isclose(found.sum(), 1.0)
@@ -91,9 +91,11 @@ def test_means_follow_with_slope_1_where_they_are_expected(variant, epsilon, sha
     table = table_of(channel)
     (own,) = decoder.tilt(shares, VALUES, np.array([mean]))
     found = decoder.ReportDecoder(channel, np.arange(len(channel.outputs)))
-    found.shares = own  # as if all ratings were so
+    # The true distribution is used for all ratings.
+    found.shares = own
     near = found.decode_near(np.full(len(channel.outputs), own @ VALUES))
-    for values, tolerance in ((found.decode(), 1e-6), (near, 0.02)):  # `near` knows means to a 240th of the range
+    # `near` estimates means to a 240th of the range.
+    for values, tolerance in ((found.decode(), 1e-6), (near, 0.02)):
         assert math.isclose(own @ table @ values, mean, abs_tol=tolerance)
         step = 1e-3
         below, above = decoder.tilt(own, VALUES, np.array([mean - step, mean + step]))
@@ -132,8 +134,9 @@ def test_few_or_equal_reports_give_finite_values(variant, epsilon, report, n, ex
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", GUARANTEED)
 def test_means_of_groups_are_recovered_and_not_by_another_distribution(variant):
-    """A tenth of the ratings is of a group that rates far lower; the distribution is estimated from all of them."""
-    epsilon, n = 2.92 if variant == "serial" else 1.0, 400_000  # "serial" then spends 2 as well
+    """Check a group with a tenth of the ratings, far lower; the distribution is estimated from all ratings."""
+    # "serial" then spends 2 as well.
+    epsilon, n = 2.92 if variant == "serial" else 1.0, 400_000
     channel = rating_channel(variant, epsilon, epsilon, STARS)
     (own,) = decoder.tilt(SKEWED, VALUES, np.array([2.0]))
     low, rest = draw_ratings(own, n // 10, 1), draw_ratings(SKEWED, n - n // 10, 2)
@@ -149,13 +152,14 @@ def test_means_of_groups_are_recovered_and_not_by_another_distribution(variant):
         assert p_value(near, factor * VALUES[low].mean()) < ALPHA
     everything = VALUES[np.concatenate([low, rest])].mean()
     assert p_value(found.decode(), everything) > ALPHA
-    if variant == "optimal":  # whose outputs say least of single ratings
+    # "optimal" has the least informative outputs about single ratings.
+    if variant == "optimal":
         found.shares = U_SHAPED
         assert p_value(found.decode_near(np.full(n, VALUES[low].mean()))[: len(low)], VALUES[low].mean()) < ALPHA
 
 
 def generated_ratings(seed):
-    """Users, items and normal rest, rounded to stars: mostly 3 to 5, as such data are."""
+    """Return ratings of user, item and normal error, rounded to stars: mostly 3 to 5, as in real data."""
     rng = np.random.default_rng(seed)
     means = 3.6 + rng.normal(0, 0.45, (500, 1)) + rng.normal(0, 0.5, 400)
     ratings = np.clip(np.round(means + rng.normal(0, 0.95, means.shape)), 1, 5)

@@ -1,4 +1,4 @@
-"""Laplace-RR-SVD: what users send, what the server makes of it, what the ledger says, and what is refused."""
+"""Laplace-RR-SVD: reports of users, the server's model, the ledger, and refused arguments."""
 
 import math
 import re
@@ -160,7 +160,8 @@ def test_an_engine_that_records_only_the_round_promises_nothing_where_items_are_
 
 def test_ledger_of_hidden_items_is_a_guarantee_for_the_user():
     data = random_ratings(20, 12, 2)
-    for rows in (data, random_ratings(20, 12, 2, density=0.1)):  # whose users have rated four items at most
+    # The users have rated at most four items.
+    for rows in (data, random_ratings(20, 12, 2, density=0.1)):
         model = LaplaceRRSVD(hide_items=True, n_reports=7).fit(rows, key=Key.from_seed(1))
         (event,) = model.ledger_.events
         assert (event.epsilon, event.n_reports) == (model.channel.epsilon, 7)
@@ -189,7 +190,7 @@ def test_with_hidden_items_what_is_sent_about_is_the_same_whatever_the_data(data
 
 @given(data=small_data, seed=st.integers(0, 99), max_ratings=st.none() | st.integers(1, 4))
 def test_how_many_are_sent_and_which_does_not_depend_on_the_ratings(data, seed, max_ratings):
-    # Ratings far off the grid and of the wrong scale are answered for like any other.
+    # Ratings far off the grid and of the wrong scale are reported like all others.
     wild = data._replace(values=np.linspace(0, 1e30, data.n_interactions).astype(np.float32))
     model = LaplaceRRSVD(max_ratings=max_ratings)
     ours, theirs = (update_of(model, d, Key.from_seed(seed)).arrays for d in (data, wild))
@@ -200,7 +201,7 @@ def test_how_many_are_sent_and_which_does_not_depend_on_the_ratings(data, seed, 
     np.testing.assert_array_equal(sent, lengths if max_ratings is None else np.minimum(lengths, max_ratings))
 
 
-# The published reports have no bound: at a small epsilon training on them may diverge, and the fit says so.
+# Published reports are unbounded: at a small epsilon training may diverge, and the fit states so.
 @pytest.mark.filterwarnings("ignore:training diverged in epoch")
 @settings(max_examples=40)
 @given(
@@ -246,7 +247,7 @@ def test_louder_noise_shrinks_more(sums, spread, rest, louder):
 
 
 def structured_ratings():
-    """Ratings that are mostly the product of two factors."""
+    """Return ratings that are mostly the product of two factors."""
     rng = np.random.default_rng(8)
     values = 3 + np.outer(rng.choice([-1.9, 1.9], 80), rng.choice([-1, 1], 40)) + rng.normal(0, 0.2, (80, 40))
     dense = np.where(rng.random((80, 40)) < 0.7, np.clip(np.round(values), 1, 5), 0)

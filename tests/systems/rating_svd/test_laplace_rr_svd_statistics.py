@@ -48,7 +48,8 @@ def test_hidden_items_are_estimated_without_bias():
     rated, products = [], []
     for seed in range(400):
         reports = update_of(model, data, Key.from_seed(seed)).arrays["report"]
-        rated.append(2 * model.channel.estimate_rated(reports).sum())  # half of the items are asked about
+        # Half of the items are sampled.
+        rated.append(2 * model.channel.estimate_rated(reports).sum())
         products.append(2 * model.channel.estimate(reports).sum())
     for draws, truth in ((rated, data.n_interactions), (products, data.values_or_ones().sum())):
         assert p_value_of_mean(draws, truth) > ALPHA
@@ -63,7 +64,7 @@ def test_which_ratings_are_sent_is_uniform():
     sent = np.bincount(update_of(LaplaceRRSVD(max_ratings=3), data, Key.from_seed(5)).arrays["item"], minlength=10)
 
     def p_value(counts):
-        # Without replacement: the variance of a count is n p (1 - p), and the counts add up to 3 n.
+        # Sampling is without replacement: the variance of a count is n p (1 - p), and the counts add up to 3 n.
         return stats.chi2.sf(((counts - 0.3 * n) ** 2).sum() / (n * 0.3 * 0.7) * 9 / 10, 9)
 
     assert p_value(sent) > ALPHA
@@ -86,7 +87,7 @@ def mean_rmse(model, folds):
 
 @pytest.mark.nightly
 def test_figures_on_movielens_100k(data_path):
-    # "must be seen" of issue 5: exact epsilon 2 a rating, the five published splits.
+    # These are the requirements of issue 5: exact epsilon 2 a rating, and the five published splits.
     folds = published_folds(data_path("ml-100k.zip"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -102,7 +103,8 @@ def test_figures_on_movielens_100k(data_path):
 @pytest.mark.nightly
 def test_factors_are_used_where_they_help_and_left_out_where_they_do_not(data_path):
     fold = published_folds(data_path("ml-100k.zip"))[0]
-    for epsilon, helps in ((1.0, False), (2.0, True)):  # of either part
+    # The epsilon is that of each of the two parts.
+    for epsilon, helps in ((1.0, False), (2.0, True)):
         with_factors, without = LaplaceRRSVD("optimal", epsilon, epsilon), LaplaceRRSVD("optimal", epsilon, epsilon)
         without.set_params(n_factors=0)
         errors = [rmse_of(model, fold, 1) for model in (with_factors, without)]

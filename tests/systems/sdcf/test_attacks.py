@@ -1,4 +1,4 @@
-"""What the parties of SDCF find out about which items are rated: nothing where nothing is to be found."""
+"""Attacks by the parties of SDCF on rated items, with negative controls."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def test_intersection_finds_what_both_stages_let_through(data):
 
 
 def test_intersection_finds_nothing_where_answers_hardly_depend_on_ratings(data):
-    """The negative control: both stages nearly alike for rated items and others."""
+    """Check the negative control: both stages answer nearly equally for rated and unrated items."""
     alike = {"keep_probability": 0.5001, "add_probability": 0.5, "report_probability": 0.5, "sharing": "additive"}
     found = attacks.intersection(recorded(data, **alike, false_report_probability=0.4999), data)
     assert abs(found.auc - 0.5) < 0.03
@@ -43,14 +43,14 @@ def test_vectors_name_what_is_virtual_to_denoisers_and_server_together_and_to_no
     together = attacks.value_matching(record, data)
     assert together.precision == together.recall == 1 > together.base_rate
     alone = attacks.value_matching(record, data, colluding=False)
-    # Of an item that one user of a group speaks of, the sum is that user's vector; of the others nothing is found.
+    # If one user of a group reports an item, the sum is that user's vector; other users' items are not found.
     assert alone.recall == 1
     assert alone.told < alone.base_rate + 0.1
     assert not alone.is_rated[alone.claims < 0].any()
 
 
 def test_value_matching_with_the_records_of_another_round_finds_nothing(data):
-    """The negative control: noise is drawn anew, so that no vector is sent twice."""
+    """Check the negative control: noise is drawn anew, so no vector is sent twice."""
     first, last = recorded(data, denoise=True)[::3]
     mixed = type(first)(**{**vars(first), "denoisers": last.denoisers})
     found = attacks.value_matching(mixed, data)

@@ -1,4 +1,4 @@
-"""SDCF: what users speak of and send, what denoisers take out of it, and what both stages and the noise are worth."""
+"""SDCF: reported items and messages, the denoisers' correction, and the gain of both stages and of the noise."""
 
 import math
 from statistics import NormalDist
@@ -30,7 +30,7 @@ STAGES = {"keep_probability": 0.8, "add_probability": 0.3, "report_probability":
 
 
 def thresholds(model):
-    """Of both stages (on no, on yes), out of 2^64."""
+    """Return the thresholds of both stages (on no, on yes), out of 2^64."""
     first, second = model._first_stage, model.report_channel
     return [[row[1] for row in stage.counts] for stage in (first, second)]
 
@@ -62,7 +62,7 @@ def test_rounds_equal_naive_twin(data, seed, n_factors, prior, temperature):
             whole = {i: [fedrec_naive.to_integers(v, 2**32, 2**50) for v in both] for i, both in sent.items()}
             messages.append({i: np.sum(both, axis=0).tolist() for i, both in whole.items()})
         expected = fedrec_naive.total_of(messages, data.n_items, n_factors)
-        # Orders of additions, and logarithms, differ in the last place: some steps of 2^-32.
+        # The order of additions and the logarithms differ in the last digit, by some steps of 2^-32.
         assert np.abs((update.arrays["total"] - expected).view(np.int64)).max() <= 8 * data.n_users
         np.testing.assert_array_equal(update.arrays["total"][:, -1], expected[:, -1])
         np.testing.assert_allclose(model.device_factors(state), factors, rtol=1e-9, atol=1e-12)
@@ -106,7 +106,7 @@ def test_denoised_the_same_bits_as_without_unrated_items(data, n_denoisers, n_sh
     np.testing.assert_array_equal(model.item_factors_, bare.item_factors_)
     np.testing.assert_array_equal(model.user_factors_, bare.user_factors_)
     np.testing.assert_array_equal(model.precision_, bare.precision_)
-    # And by nothing but the recorded messages: the server's, less what each denoiser sends of what it was sent.
+    # The recorded messages suffice: the server's, minus those that each denoiser received and forwarded.
     shape = data.n_items, 4
     for record, truth in zip(model.records_, bare.records_, strict=True):
         denoised = add_up(record.server, shape) - add_up(record.denoiser_sums(), shape)
@@ -177,7 +177,7 @@ def test_the_ledger_has_the_epsilon_of_all_rounds_of_both_stages():
 
 
 def test_noise_does_not_hide_a_rating():
-    """One rating 5 in place of 1, all else alike: the same noise, and a vector that is 4 |u| away."""
+    """Check a rating of 5 instead of 1 with equal noise: the vectors differ by 4 |u|."""
     key, data = Key.from_seed(1), random_ratings(30, 12, 3)
     low, high = (data._replace(values=np.append(stars, data.values[1:])) for stars in (1.0, 5.0))
     model = SDCF(n_factors=4, n_rounds=1, keep_probability=0.999, report_probability=0.999)
@@ -186,7 +186,8 @@ def test_noise_does_not_hide_a_rating():
         state = model.initial_state(data, key)
         model.local_round(state, data, key, 0)
         (kept,) = model._devices.values()
-        kept.user_factors[:] = factors = np.full((30, 4), 2.0)  # as a user may come to have them
+        # These are factors that a user may have.
+        kept.user_factors[:] = factors = np.full((30, 4), 2.0)
         model._recorded = {1}
         model.local_round(state, data, key, 1)
         found.append(model._records.pop().server)
@@ -196,7 +197,7 @@ def test_noise_does_not_hide_a_rating():
     }
     distance = np.linalg.norm((found[0].values - found[1].values).view(np.int64)[changed, :-1] / 2.0**32)
     assert distance == pytest.approx(4 * np.linalg.norm(factors[0]), rel=1e-6)
-    # Whoever knows u tells the two by the projection on it: of 100 guesses 99.99 are right, of one round alone.
+    # An adversary who knows u compares projections on u: of 100 guesses, 99.99 are right, from one round alone.
     assert NormalDist().cdf(distance / 2 / math.sqrt(model.temperature / state.learning_rate)) > 0.9999
 
 
@@ -274,7 +275,7 @@ def test_server_refuses_what_cannot_be():
 
 
 def test_noise_as_large_as_an_integer_is_cut_off():
-    """A learning rate that has all but vanished: noise on what is sent would not fit, and nothing overflows."""
+    """Check an almost vanishing learning rate: the noise would not fit into an integer, and there is no overflow."""
     data = random_ratings(6, 4, 1)
     model = SDCF(n_factors=2, n_rounds=4, learning_rate=1e-30, learning_rate_decay=1e-100, temperature=1e6)
     model.fit(data, key=Key.from_seed(1), record_views=[3])
@@ -320,7 +321,7 @@ def test_both_stages_have_their_probabilities():
             assert_only(lambda factor, n_said=n_said, chance=chance: share_is(n_said, n, chance * factor))
         users = np.repeat(np.arange(n), np.diff(spoken.indptr))
         said.append(np.bincount(users[added], minlength=n) > 0)
-    # In both rounds: the first answer lasts, the second is drawn anew.
+    # In both rounds, the first stage's answer is the same and the second stage's is drawn anew.
     first, show, show_other = 0.3, 0.7, 0.2
     both = first * show**2 + (1 - first) * show_other**2
     assert_only(lambda factor: share_is((said[0] & said[1]).sum(), n, both * factor))
@@ -328,7 +329,7 @@ def test_both_stages_have_their_probabilities():
 
 @pytest.fixture(scope="module")
 def sent():
-    """What users send in one round, with and without noise on it: the noise, and errors times factors."""
+    """Return the messages of users in one round, with noise and without: the noise, and errors times factors."""
     data, key = random_ratings(400, 60, 7), Key.from_seed(5)
     found = []
     for temperature in (0.5, 0.0):
