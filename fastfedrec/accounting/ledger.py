@@ -13,13 +13,7 @@ from fastfedrec.accounting._ledger_format import FORMAT, KINDS, digest, event_fi
 from fastfedrec.accounting._ledger_words import describe, no_theorem, preconditions, theorem
 from fastfedrec.accounting._report import make_report
 from fastfedrec.accounting._report_pages import to_html, to_markdown
-from fastfedrec.accounting.events import (
-    Event,
-    LocalReports,
-    ShuffledReports,
-    UnsupportedEventError,
-    check_event,
-)
+from fastfedrec.accounting.events import Event, LocalReports, ShuffledReports, UnsupportedEventError, check_event
 from fastfedrec.accounting.views import VIEWS, Cost, View, composed_epsilon, cost_of, seen_event, stated_cost
 from fastfedrec.core.check import check_choice, check_flag, check_instance, check_integer, check_real
 from fastfedrec.core.files import check_path, write_text

@@ -14,19 +14,13 @@ import numpy as np
 from fastfedrec.audit._digits import BitWords, digit_families
 from fastfedrec.audit._outputs import Outputs, are_text
 
-# Number of quantiles of both samples combined; the tails have more, down to single draws.
-_N_THRESHOLDS = 256
-# Number of ends of intervals; every pair of them is a candidate.
-_N_ENDS = 24
-# Number of the most frequent values that are candidates.
-_N_VALUES = 256
+_N_THRESHOLDS = 256  # quantiles of both samples combined; the tails have more, down to single draws
+_N_ENDS = 24  # ends of intervals; every pair of them is a candidate
+_N_VALUES = 256  # most frequent values that are candidates
 _N_COORDINATES = 8
-# Number of standard errors by which the means of a coordinate must differ to count as different.
-_SIGNIFICANT = 5.0
-# Number of values in the description of an event.
-_SHOWN = 6
-# Up to this size integers are exact as doubles.
-_LARGEST_DOUBLE = 2**53
+_SIGNIFICANT = 5.0  # standard errors by which the means of a coordinate must differ to count as different
+_SHOWN = 6  # values in the description of an event
+_LARGEST_DOUBLE = 2**53  # integers up to this size are exact as doubles
 
 
 @dataclass(frozen=True)

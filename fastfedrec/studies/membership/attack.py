@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 
 from fastfedrec.accounting.views import VIEWS
-from fastfedrec.compute.ranking import held_out_ranks
-from fastfedrec.core.arrays import exceed
 from fastfedrec.core.check import check_choice, check_flag, check_integer, check_real
 from fastfedrec.core.progress import progress_rounds
 from fastfedrec.core.randomness import Key, resolve_key
@@ -19,6 +17,7 @@ from fastfedrec.core.threads import resolve_n_threads
 from fastfedrec.data.conversion import InteractionsLike, as_interactions
 from fastfedrec.data.interactions import Interactions
 from fastfedrec.studies.membership._figures import Estimate, RocCurve, ceiling_scores
+from fastfedrec.studies.membership._losses import user_losses
 from fastfedrec.studies.membership._results import MembershipResult
 from fastfedrec.studies.membership._runs import (
     Query,
@@ -26,7 +25,6 @@ from fastfedrec.studies.membership._runs import (
     best_items,
     draw_members,
     new_model,
-    score_blocks,
     split_users,
     stated_guarantee,
 )
@@ -285,7 +283,7 @@ def membership_loss(
             fit_data = data.select_users(attacker_rows[reference_members])
         fitted = checked.runs.fit(fit_data, number)
         served = checked.runs.serve(fitted, target_data, number)
-        losses.append(_losses(served, target_data, loss, checked.threshold, checked.n_threads))
+        losses.append(user_losses(served, target_data, loss, checked.threshold, checked.n_threads))
     *references, target = losses
     scores = np.mean(references, axis=0) - target if references else -target
     # The control replaces the target by the first reference model, so it must be at chance.
@@ -432,41 +430,3 @@ def _has(profiles: Interactions, items: np.ndarray) -> np.ndarray:
         np.repeat(np.arange(profiles.n_users), profiles.interactions_per_user()) * profiles.n_items + profiles.indices
     )
     return np.isin(np.arange(profiles.n_users)[:, None] * profiles.n_items + items, stored)
-
-
-def _losses(served: Any, profiles: Interactions, loss: Any, threshold: float, n_threads: int) -> np.ndarray:
-    blocks = []
-    for rows, scores in score_blocks(served, profiles):
-        block_profiles = profiles.select_users(rows)
-        if callable(loss):
-            block = np.asarray(loss(scores, block_profiles), dtype=np.float64)
-            if block.shape != (len(rows),) or not np.isfinite(block).all():
-                raise ValueError(f"loss must return one finite number per user, {len(rows)} in all, got {block!r}")
-        else:
-            block = _loss_of_block(scores, block_profiles, loss, threshold, n_threads)
-        blocks.append(block)
-    return np.concatenate(blocks)
-
-
-def _loss_of_block(
-    scores: np.ndarray, profiles: Interactions, loss: str, threshold: float, n_threads: int
-) -> np.ndarray:
-    positives = profiles._keep(exceed(profiles.values_or_ones(), threshold))
-    lengths = positives.interactions_per_user()
-    rows = np.repeat(np.arange(positives.n_users), lengths)
-    positive_scores = scores[rows, positives.indices]
-    if loss == "rank":
-        # Ranks start at 1, so the best item has a loss of 0.
-        counts = np.full(len(scores), positives.n_items)
-        values = (
-            held_out_ranks(positive_scores, scores, counts, rows=rows, n_threads=n_threads) - 1
-        ) / positives.n_items
-    elif loss == "squared":
-        values = (positive_scores - positives.values_or_ones()) ** 2
-    else:
-        # A positive item with logit s has the cross-entropy log(1 + e^-s), a negative one log(1 + e^s).
-        values = np.logaddexp(0.0, -positive_scores)
-        positive_terms = np.logaddexp(0.0, positive_scores)
-        negative_terms = np.logaddexp(0.0, scores).sum(axis=1) - np.bincount(rows, positive_terms, len(scores))
-        values = values + (negative_terms / np.maximum(positives.n_items - lengths, 1))[rows]
-    return np.bincount(rows, values, len(scores)) / lengths

@@ -379,10 +379,9 @@ class RatingItemKNN(RatingBaseline):
         neighbors = self.neighbor_items_, self.neighbor_similarities_
         user_rows = self.interactions_._take_users(users)
         lengths = user_rows.interactions_per_user()
-        entries = np.repeat(self.interactions_.indptr[users] - user_rows.indptr[:-1], lengths) + np.arange(
-            lengths.sum()
-        )
         # Positions of the users' entries in the model's arrays.
+        shifts = self.interactions_.indptr[users] - user_rows.indptr[:-1]
+        entries = np.repeat(shifts, lengths) + np.arange(lengths.sum())
         sums = score_neighbors(user_rows, *neighbors, weights=self.user_residuals_[entries])
         weights = score_neighbors(user_rows, *neighbors, weights=np.ones(len(entries)))
         return self.mean_ + self.user_biases_[users, None] + self.item_biases_ + sums / (weights + _NO_DEVIATION)
@@ -447,8 +446,7 @@ def collect_ratings(
     half_epsilon = 1.0 if epsilon is None else epsilon / 2  # exact, and the two halves add up to epsilon
     collector = LaplaceRRSVD(None if epsilon is None else "optimal", half_epsilon, half_epsilon, grid=grid)
     fit = Fit.resolve(key, n_threads, False, ledger, None)
-    # The collector's fit claims the key under the name of the model that was called.
-    fit.caller = caller
+    fit.caller = caller  # the name under which the collector's fit claims the key
     state = collector._collect(data, fit)
     decoder = collector._decoder(state)
     return state.users, state.items, state.reports if decoder is None else decoder.decode(), decoder
