@@ -142,7 +142,7 @@ def believing(monkeypatch, request):
             monkeypatch, personal="popularity" not in name, with_features="features" in name,
             needs_mean="instead" in name, start="mean, pairs" if "again" in name else "pairs",
         )  # fmt: skip
-    monkeypatch.setattr("fastfedrec.systems.subspace._inference._LEAST_BELIEF", 0.0)
+    monkeypatch.setattr("fastfedrec.systems.subspace._inference._MIN_BELIEF", 0.0)
     shrinkage = importlib.import_module("fastfedrec.systems.gram._feature_shrinkage")
     own = shrinkage.believed_scales
     monkeypatch.setattr(shrinkage, "believed_scales", lambda *given, least=None: own(*given, least=0.0))

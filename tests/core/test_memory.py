@@ -82,7 +82,7 @@ def test_what_a_fit_is_said_to_need_is_what_it_takes(name):
 
 @pytest.mark.parametrize("n_rotations", [1, 6])
 def test_what_a_sketch_is_said_to_need_is_what_it_takes(n_rotations, monkeypatch):
-    monkeypatch.setattr("fastfedrec.systems.gram.shuffled_sketch_rounds._MOST_ANSWERS", 1)
+    monkeypatch.setattr("fastfedrec.systems.gram.shuffled_sketch_rounds._MAX_ANSWERS", 1)
     system = SketchRound(LargestResponse(2.5), 200, 60, n_rotations, True)
     state, data = system.initial_state(KEY), datasets.generate_implicit(2000, 200, key=KEY)
     tracemalloc.start()

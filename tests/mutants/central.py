@@ -96,9 +96,9 @@ CENTRAL = [
     ),
     Mutant(
         "dpgram-noise-by-users", "DPGram's noise is narrower where there are more users with data", "DPGram._plan",
-        "planned_rounds(mu, n_items, most, key, self.mean_share, self._candidates)",
+        "planned_rounds(mu, n_items, max_users, key, self.mean_share, self._candidates)",
         """planned_rounds(
-            mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), n_items, most, key, self.mean_share,
+            mu * (1 + np.count_nonzero(np.diff(data.indptr)) / 1000), n_items, max_users, key, self.mean_share,
             self._candidates,
         )
         """,

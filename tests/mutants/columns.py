@@ -63,13 +63,13 @@ COLUMNS = [
         "columns-are-free", "DPGram's pairs cost what columns leave, and columns cost their share on top",
         "planned_rounds",
         "_Kind(PairSum, GramState(zeros + 1), pair_share, {})",
-        "_Kind(PairSum, GramState(zeros + 1), rest, {})",
+        "_Kind(PairSum, GramState(zeros + 1), remaining_share, {})",
         (f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants"),
     ),
     Mutant(
         "columns-divided-by-fewer", "each of DPGram's rounds of columns costs what all have", "planned_rounds",
-        "(rest - pair_share - 2 * measured) / _N_ROUNDS",
-        "rest - pair_share - 2 * measured",
+        "(remaining_share - pair_share - 2 * measured) / _N_ROUNDS",
+        "remaining_share - pair_share - 2 * measured",
         (f"{COST}[DPGram]",),
     ),
     Mutant(

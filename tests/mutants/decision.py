@@ -79,7 +79,7 @@ DECISION = [
         (PLANS,),
     ),
     Mutant(
-        "noisy-mean-kept", "a noisy mean has no more of the budget", "to_start_with",
+        "noisy-mean-kept", "a noisy mean has no more of the budget", "choose_first_plan",
         "mean.is_noisy(mean.precision)",
         "False",
         ("test_the_mean_takes_the_least_that_leaves_it_little_noise",),

@@ -43,7 +43,7 @@ FRONT_DOOR = [
         "front-door-cheapest-plan",
         "a budget covers the plan, and not the dearer one that a release may choose",
         "Planned.epsilon",
-        "max(ledger.epsilon(view, delta) for ledger in (self.ledger, *self.others))",
+        "max(ledger.epsilon(view, delta) for ledger in (self.ledger, *self.alternatives))",
         "self.ledger.epsilon(view, delta)",
         ("test_a_setting_covers_every_plan_that_a_release_may_choose",),
     ),

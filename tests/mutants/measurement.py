@@ -86,8 +86,8 @@ MEASUREMENT = [
     ),
     Mutant(
         "hits-are-free", "DPGram's measurements cost their share on top of the budget", "planned_rounds",
-        "rest - pair_share - 2 * measured",
-        "rest - pair_share",
+        "remaining_share - pair_share - 2 * measured",
+        "remaining_share - pair_share",
         (f"{COST}[DPGram]", "test_the_budget_is_met_by_two_accountants"),
     ),
     Mutant(

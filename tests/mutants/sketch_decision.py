@@ -11,17 +11,17 @@ BUDGET = "test_the_budget_is_kept_and_the_ledger_says_what_it_costs[4.0-1.0]"
 SKETCH_DECISION = [
     Mutant(
         "sketch-decides-by-data", "candidates are evaluated on the exact pairs", "ShuffledSketchGram._pairs",
-        "PairMatrix(values, noise, self.interactions_.n_users * own_shares(self.item_means_))",
+        "PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self.item_means_))",
         """PairMatrix(
             (values + np.corrcoef(self.interactions_.to_scipy().toarray().T)).astype(np.float32), noise,
-            self.interactions_.n_users * own_shares(self.item_means_),
+            self.interactions_.n_users * popularity_shares(self.item_means_),
         )""",
         (SAME, REPORTED),
     ),
     Mutant(
         "sketch-ridge-of-exact-shares", "the ridge depends on how many users have each item",
         "ShuffledSketchGram._release_model",
-        "self.interactions_.n_users * own_shares(self.item_means_)",
+        "self.interactions_.n_users * popularity_shares(self.item_means_)",
         "np.bincount(self.interactions_.indices, minlength=len(pairs.values)) + 1.0",
         (SAME, REPORTED),
     ),
@@ -55,15 +55,15 @@ SKETCH_DECISION = [
     ),
     Mutant(
         "sketch-rounds-share-words", "all rounds of ShuffledSketchGram draw the same words", "SketchRound._purpose",
-        "f'{self._stream}.{of}'",
-        "f'shuffled_sketch.{of}'",
+        "f'{self._stream}.{draws}'",
+        "f'shuffled_sketch.{draws}'",
         ("test_no_two_rounds_draw_the_same_words",),
     ),
     Mutant(
         "sketch-heard-at-last", "all rounds cost as if the users of the last one had been heard in all",
         "ShuffledSketchGram._note_drop_outs",
         "system.round_event(state.n_users)",
-        "system.round_event(asked[-1].state.n_users)",
+        "system.round_event(rounds[-1].state.n_users)",
         ("test_users_who_are_not_heard_hide_nobody",),
     ),
 ]  # fmt: skip

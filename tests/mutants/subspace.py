@@ -58,8 +58,8 @@ SUBSPACE = [
     Mutant(
         "subspace-measurements-are-free", "DPSubspace's measurements cost their share on top of the budget",
         "planned_rounds",
-        "(rest - n_measured * measured) * part / sum(parts)",
-        "rest * part / sum(parts)",
+        "(remaining_share - n_measured * measured) * part / sum(parts)",
+        "remaining_share * part / sum(parts)",
         (f"{COST}[DPSubspace]",),
     ),
     Mutant(

@@ -33,5 +33,5 @@ def prefer(patch, *, personal, with_features=False, needs_mean=False, start="pai
     patch.setattr(shuffled_sketch, "_pairs_may_win", lambda decision, mean: personal)
     patch.setattr(HitSum, "decide", lambda *arguments: best(decide(*arguments)))
     patch.setattr(dp_gram, "best_estimator", estimated)
-    patch.setattr(measured_model, "to_start_with", lambda plans, mean: start if start in plans else "mean")
+    patch.setattr(measured_model, "choose_first_plan", lambda plans, mean: start if start in plans else "mean")
     patch.setattr(NoisyMean, "is_noisy", lambda *arguments: needs_mean)

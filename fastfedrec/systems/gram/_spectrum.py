@@ -1,4 +1,4 @@
-"""Spectra of symmetric matrices: all of a small one; of a large one the top, and how the rest of it lies."""
+"""Spectra of symmetric matrices: all eigenvalues of a small one, the largest ones and the density of a large one."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -12,41 +12,31 @@ import scipy
 from fastfedrec.core.randomness import Key
 from fastfedrec.core.threads import one_blas_thread
 
-_TOP, _PROBES = "dp_gram.subspace", "dp_gram.probes"  # public starts, the same each time
-_N_PROBES = 16  # of the quadrature
-_N_FIRST_STEPS, _N_STEPS = 24, 64  # of its recursion: a glance, and a node for each .03 of the spectrum's width
-_FIRST_DEGREE, _DEGREE = 24, 12  # of the filters before the first spectrum and the later ones
-_MOST_GROWTH = 1e4  # of a filter between two orthogonalisations: in single precision the weakest must not drown
-# Items from which on single precision, whose errors are far below the noise, saves time that counts.  Of fewer items,
-# models are the same on all processors but for the last digits.
-_LEAST_SINGLE = 512
-_ROWS = 1024  # of the matrix that a thread multiplies with at a time
+_TOP, _PROBES = "dp_gram.subspace", "dp_gram.probes"  # streams of public starts, the same each time
+_N_PROBES = 16  # number of random start vectors of the quadrature
+# Steps of Lanczos' recursion: few for a rough density, then one node for each .03 of the spectrum's width.
+_N_FIRST_STEPS, _N_STEPS = 24, 64
+_FIRST_DEGREE, _DEGREE = 24, 12  # degrees of the Chebyshev filters before the first spectrum and before later ones
+# Growth between two orthogonalisations: beyond it, the weakest direction is lost in single precision.
+_MAX_GROWTH = 1e4
+# Number of items from which single precision is used: its errors are far below the noise, and it saves time.  With
+# fewer items, models are equal on all processors but for the last digits.
+_MIN_SINGLE = 512
+_ROWS = 1024  # rows of the matrix in one product of a thread
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues of a symmetric matrix, n x n.
+    """Eigenvalues of a symmetric n x n matrix: k exact ones with vectors, and quadrature nodes for the others."""
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_found,), float64
-        Rising.
-    vectors : ndarray of shape (n, n_found), float32 or float64
-        Theirs, orthonormal.
-    rest : ndarray of shape (n_nodes,), float64
-        Where the other eigenvalues are, by quadrature.
-    counts : ndarray of shape (n_nodes,), float64
-        How many of the others each node stands for; together n - n_found.
-    """
-
-    values: np.ndarray
-    vectors: np.ndarray
-    rest: np.ndarray
-    counts: np.ndarray
+    values: np.ndarray  # the exact eigenvalues in rising order, (k,), float64
+    vectors: np.ndarray  # their orthonormal eigenvectors, (n, k), float32 or float64
+    nodes: np.ndarray  # nodes of the density of the other eigenvalues, (n_nodes,), float64
+    counts: np.ndarray  # number of eigenvalues at each node, (n_nodes,), float64, with sum n - k
 
 
 def full_spectrum(matrix: np.ndarray, diagonal: np.ndarray) -> Spectrum:
-    """All eigenvalues of a symmetric matrix with another diagonal; of many items in single precision."""
-    matrix = matrix.astype(np.float32 if len(matrix) >= _LEAST_SINGLE else np.float64)
+    """Return all eigenvalues of a symmetric matrix with another diagonal, of large ones in single precision."""
+    matrix = matrix.astype(np.float32 if len(matrix) >= _MIN_SINGLE else np.float64)
     np.fill_diagonal(matrix, diagonal)
     eigh = scipy.linalg.eigh  # loaded before the block, so that its threads are held too
     with one_blas_thread():
@@ -55,21 +45,10 @@ def full_spectrum(matrix: np.ndarray, diagonal: np.ndarray) -> Spectrum:
 
 
 class FilteredSpectra:
-    """The top of the spectra of a large matrix with one diagonal after another, and how the rest of each lies.
+    """Largest eigenvalues, and density of the others, of a large symmetric matrix with several diagonals in sequence.
 
-    Eigenvectors are looked for by subspace iteration with Chebyshev filters that damp all below the edge of what is
-    wanted, started at those of the last diagonal.  The density of the rest is the Gauss quadrature of Lanczos'
-    recursion, from some public random vectors with the found ones taken out.  Products with the matrix are in single
-    precision, far below the noise.
-
-    Parameters
-    ----------
-    matrix : ndarray of shape (n, n), float32
-        Symmetric; its diagonal is not looked at.
-    size : int
-        Eigenvectors wanted.
-    n_threads : int
-        At least 1; no bit depends on it.
+    The `size` eigenvectors come from subspace iteration with Chebyshev filters [1], and the density from Lanczos'
+    recursion [2].  The matrix's own diagonal is ignored, and no bit depends on `n_threads`.
 
     References
     ----------
@@ -77,6 +56,9 @@ class FilteredSpectra:
        Analysis and Applications, 2007 (the filter).
     .. [2] Lin, Saad, Yang, "Approximating spectral densities of large matrices", SIAM Review, 2016 (the density).
     """
+
+    # The iteration starts at the eigenvectors of the previous diagonal.  Products with the matrix are in single
+    # precision, whose errors are far below the noise.
 
     def __init__(self, matrix: np.ndarray, size: int, n_threads: int):
         n, key = len(matrix), Key.from_seed(0)
@@ -89,37 +71,40 @@ class FilteredSpectra:
         self._square = float(sum(norms) - np.square(matrix.diagonal(), dtype=np.float64).sum())
 
     def __call__(self, diagonal: np.ndarray) -> Spectrum:
-        """The spectrum of the matrix with this diagonal."""
+        """Return the spectrum of the matrix with this diagonal."""
         n, size = len(diagonal), len(self._rows)
         with _products(self._matrix, diagonal, self._n_threads) as times, one_blas_thread():
             edge = self._filter(times, size / n)
+            # Rayleigh-Ritz: the eigenpairs of the matrix within the filtered subspace.
             products = times(self._rows)
             inner = self._rows.astype(np.float64) @ products.T.astype(np.float64)
             values, turn = np.linalg.eigh((inner + inner.T) / 2)
             self._rows = (turn.T @ self._rows).astype(np.float32)
-            is_found = values > edge  # what the filter has not grown is none of the largest
-            values, found = values[is_found], self._rows[is_found]
-            squares = np.square(turn.T[is_found] @ products).sum()
-            nodes, shares = _quadrature(times, self._probes, found, _N_STEPS)
-        # How many others there are, what they add up to and their squares: of the matrix without what was found.
+            is_top = values > edge  # a direction below the edge was not amplified, so it is none of the largest
+            values, vectors = values[is_top], self._rows[is_top]
+            squares = np.square(turn.T[is_top] @ products).sum()
+            nodes, shares = _quadrature(times, self._probes, vectors, _N_STEPS)
+        # Number, sum and sum of squares of the other eigenvalues, from the matrix less the part of the exact ones.
         square = self._square + diagonal @ diagonal - 2 * squares + values @ values
         moments = np.array([n - len(values), diagonal.sum() - values.sum(), square])
-        return Spectrum(values, found.T, nodes, _with_moments(nodes, shares, moments))
+        return Spectrum(values, vectors.T, nodes, _with_moments(nodes, shares, moments))
 
     def _filter(self, times, share):
-        """Grow in the rows what is of the largest share of a density that is roughly seen; return its lower edge."""
+        """Amplify in the rows the eigenvectors of this largest share of the spectrum, and return its lower edge."""
         nodes, shares = _quadrature(times, self._probes, None, _N_FIRST_STEPS)
         order = np.argsort(nodes)
         low, high = nodes[order[[0, -1]]].tolist()
         edge = float(np.interp(1 - share, np.cumsum(shares[order]), nodes[order]))
-        middle, half = (edge + low) / 2, max((edge - low) / 2, 1e-30)  # of a matrix of zeros they are one
+        middle, half = (edge + low) / 2, max((edge - low) / 2, 1e-30)  # for a matrix of zeros, low equals edge
+        # The Chebyshev polynomial of degree d grows at most as exp(d growth) above the edge, and is at most 1 below.
         growth = math.acosh(max((high - middle) / half, 1 + 1e-3))
-        most = max(1, int(math.log(_MOST_GROWTH) / growth))
-        left = _FIRST_DEGREE if self._is_first else _DEGREE
+        max_degree = max(1, int(math.log(_MAX_GROWTH) / growth))
+        remaining = _FIRST_DEGREE if self._is_first else _DEGREE
         self._is_first = False
-        while left > 0:
-            degree = min(most, left)
-            left -= degree
+        while remaining > 0:
+            degree = min(max_degree, remaining)
+            remaining -= degree
+            # Three-term recursion T_{d+1} = 2 x T_d - T_{d-1}, with x the spectrum scaled to [-1, 1] below the edge.
             before, now = self._rows, (times(self._rows) - np.float32(middle) * self._rows) / np.float32(half)
             for _ in range(degree - 1):
                 after = times(now)
@@ -132,7 +117,8 @@ class FilteredSpectra:
 
 
 def _with_moments(nodes, shares, moments):
-    """Shares of so many eigenvalues whose sum and sum of squares are right, which those of a few probes are nearly."""
+    """Return counts at the nodes with the exact number, sum and sum of squares of the eigenvalues."""
+    # A few probes estimate these moments with an error; the counts are multiplied by a quadratic that removes it.
     shares = shares * moments[0]
     scale = max(np.abs(nodes).max(), 1e-30) ** np.arange(3)
     powers = nodes ** np.arange(3)[:, None] / scale[:, None]
@@ -140,20 +126,18 @@ def _with_moments(nodes, shares, moments):
     return shares * factors if (factors > 0).all() else shares
 
 
-def _quadrature(times, probes, found, n_steps):
-    """Nodes and shares of the density that Lanczos' recursion sees from each probe, outside of what was found.
-
-    Without orthogonalisation against all earlier vectors, which a density does not need.
-    """
+def _quadrature(times, probes, excluded, n_steps):
+    """Return nodes and shares of the density by Lanczos' recursion from each probe, orthogonal to excluded rows."""
     n_probes = len(probes)
 
     def outside(rows):
-        return rows if found is None else rows - (rows @ found.T) @ found
+        return rows if excluded is None else rows - (rows @ excluded.T) @ excluded
 
     now = outside(probes)
     now /= np.linalg.norm(now, axis=1, keepdims=True)
     before, step = np.zeros_like(now), np.zeros((n_probes, 1), dtype=np.float32)
     tridiagonal = np.zeros((n_probes, n_steps, n_steps))
+    # Vectors are not orthogonalised against all earlier ones, which a density does not need.
     for k in range(n_steps):
         after = outside(times(now) - step * before)
         along = np.einsum("ij,ij->i", after, now)[:, None]
@@ -163,6 +147,7 @@ def _quadrature(times, probes, found, n_steps):
         if k + 1 < n_steps:
             tridiagonal[:, k, k + 1] = tridiagonal[:, k + 1, k] = step[:, 0]
         before, now = now, after / np.maximum(step, np.float32(1e-30))
+    # Gauss quadrature: nodes are eigenvalues, and weights are squares of the vectors' first entries.
     nodes, vectors = np.linalg.eigh(tridiagonal)
     nodes, shares = nodes.ravel(), np.square(vectors[:, 0, :]).ravel() / n_probes
     return nodes[shares > 0], shares[shares > 0]
@@ -170,7 +155,8 @@ def _quadrature(times, probes, found, n_steps):
 
 @contextmanager
 def _products(matrix: np.ndarray, diagonal: np.ndarray, n_threads: int) -> Iterator[Callable[[np.ndarray], np.ndarray]]:
-    """Products of rows with a symmetric matrix that has another diagonal; its parts do not depend on threads."""
+    """Yield the product of rows with a symmetric matrix that has another diagonal, by fixed blocks of rows."""
+    # The blocks do not depend on the number of threads, so no bit of the products does.
     parts = [slice(start, start + _ROWS) for start in range(0, len(matrix), _ROWS)]
     more = (diagonal - matrix.diagonal()).astype(np.float32)
     pool = ThreadPoolExecutor(n_threads) if n_threads > 1 else None

@@ -1,8 +1,9 @@
-"""The choice between popularity and a personal model, and of its ridge, from one noisy matrix by splitting its noise.
+"""Choice between popularity and a personal model, and of its ridge, from one noisy matrix by splitting its noise.
 
 The released matrix is P = C + s W with Gaussian W and a public s.  With public Gaussian E, the matrices
 P + sqrt(a) s E and P - s E / sqrt(a) have independent noise.  A candidate is fitted to the first and evaluated on the
-second.  No data are read, so the choice costs no privacy.  See docs/explanation/systems/gram/dp-gram.md.
+second.  The choice is post-processing of the release, so it costs no privacy.  See
+docs/explanation/systems/gram/dp-gram.md.
 """
 
 import functools
@@ -31,24 +32,24 @@ __all__ = [
     "named_estimators",
 ]
 
-#: Ridges that are tried, in units of the standard deviation of an entry's noise times the root of the number of items.
+#: Candidate ridges, in units of the standard deviation of an entry's noise times the root of the number of items.
 RIDGES = (0.25, 1.0, 4.0, 16.0)
 _PERSONAL_WEIGHTS = (1.0, 2.5)
 _SPLIT = 0.5  # a: training noise has 1.5 times the variance of the release, test noise 3 times
-_NOISE = "gram.noise_splitting"  # a public stream
-_ROWS = 1024  # of the matrix, for which draws are held at once
+_NOISE = "gram.noise_splitting"  # a public stream of E
+_ROWS = 1024  # rows of the matrix whose draws are in memory at the same time
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting of the model.
+    """A setting of the model that is compared with others.
 
     Parameters
     ----------
     personal_weight : float
-        Factor of the matrix of pairs beside popularity; 0 for popularity alone.
+        Factor of the matrix of pairs that is added to popularity; 0 for popularity alone.
     ridge : float
-        In units of the standard deviation of an entry's noise times the root of the number of items.
+        Ridge, in units of the standard deviation of an entry's noise times the root of the number of items.
     estimator : str
         Name of the estimator of the matrix, such as one that uses item features.
     """
@@ -60,10 +61,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Decision:
-    """The candidates, their scores on the test half of the noise, and the one that was chosen.
+    """The candidates, their scores on the test half of the noise, and the chosen one.
 
-    A score estimates the cosine between the items of users and the scores that devices compute for them from the other
-    items, up to a factor that all candidates share.
+    A score estimates a cosine, up to a factor that all candidates share.  The cosine is between a user's items and the
+    scores that the device computes for them from the user's other items.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class Decision:
         The best personal candidate if its gain is above 0, else popularity.  While popularity can have more of the
         budget, DPGram demands a gain above an error, and ShuffledSketchGram takes popularity if noise covers it.
     scores : mapping of Candidate to float
-        Of each candidate that was tried.
+        Score of each candidate.
     gain : float
         Score of the best personal candidate less that of popularity.  DPGram: difference of nDCG@10 among 100.
         ShuffledSketchGram: as a share of the score of popularity.
@@ -86,7 +87,7 @@ class Decision:
 
     @property
     def is_personal(self) -> bool:
-        """Whether users receive scores of their own, and not popularity."""
+        """True if users receive personal scores, and not popularity."""
         return self.chosen.personal_weight > 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -95,7 +96,7 @@ class Decision:
         Returns
         -------
         dict
-            For JSON, or for a frame of its `candidates`.
+            Values for JSON; `candidates` is a list of rows for a frame.
         """
         return {
             "is_personal": self.is_personal, "gain": self.gain, "error": self.error,
@@ -108,27 +109,16 @@ class Decision:
 
 @dataclass(frozen=True)
 class PairMatrix:
-    """A released matrix of item pairs.
+    """A released matrix of item pairs, with public numbers that describe it."""
 
-    Parameters
-    ----------
-    values : ndarray of shape (n_items, n_items), float32
-        Symmetric, with zeros on the diagonal.
-    noise : float
-        Standard deviation of an entry's noise.
-    own_squares : ndarray of shape (n_items,), float64
-        Diagonal of the users' matrix.
-    popularity : ndarray of shape (n_items,), float64, or None
-        Factor of the part that all users share, which `values` are without; None if they contain it.
-    """
-
-    values: NDArray[np.float32]
-    noise: float
-    own_squares: NDArray[np.float64]
+    values: NDArray[np.float32]  # symmetric, with zeros on the diagonal, (n_items, n_items)
+    noise: float  # standard deviation of an entry's noise
+    item_squares: NDArray[np.float64]  # diagonal of the users' matrix, (n_items,)
+    # Factor of the part that all users share, which `values` do not contain, (n_items,); None if they contain it.
     popularity: NDArray[np.float64] | None = None
 
     def join(self, factors: np.ndarray, personal_weight: float) -> NDArray[np.float64]:
-        """Return factors of the whole matrix: those of popularity, and the others times the root of a weight."""
+        """Return factors of the whole matrix: that of popularity, and the personal ones times the root of a weight."""
         scale = math.sqrt(personal_weight)
         if self.popularity is not None:
             shared = self.popularity[:, None]
@@ -140,11 +130,11 @@ class PairMatrix:
 
     def score(self, factors: np.ndarray, candidate: Candidate, noise: float) -> LinearScores:
         """Return the scoring of a candidate, fitted to `factors` whose noise has this standard deviation."""
-        ridge = candidate.ridge * noise * math.sqrt(len(self.own_squares))
-        return linear_scores(self.join(factors, candidate.personal_weight), self.own_squares, ridge)
+        ridge = candidate.ridge * noise * math.sqrt(len(self.item_squares))
+        return linear_scores(self.join(factors, candidate.personal_weight), self.item_squares, ridge)
 
 
-#: From a noisy matrix, which it may overwrite, and the noise of an entry to factors of the matrix behind it.
+#: Function of a noisy matrix, which it may overwrite, and of its noise; returns factors of the matrix behind it.
 Estimator = Callable[[NDArray[np.float32], float], NDArray[np.float64]]
 
 
@@ -173,23 +163,7 @@ def best_estimator(pairs: PairMatrix, estimators: Mapping[str, Estimator]) -> st
 def choose_candidate(
     pairs: PairMatrix, estimators: Mapping[str, Estimator], ridges: Sequence[float] = RIDGES
 ) -> Decision:
-    """Choose the weight of the personal part and the ridge that score best on independent noise.
-
-    Two training matrices are drawn, with E and with -E, so that the first order of E cancels in the mean of both.
-
-    Parameters
-    ----------
-    pairs : PairMatrix
-        The release.
-    estimators : mapping of str to callable
-        From a noisy matrix and its noise to factors of the matrix behind it.
-    ridges : sequence of float
-        Candidates, in the units of `Candidate`.
-
-    Returns
-    -------
-    Decision
-        Its popularity candidate has the smallest ridge.
+    """Choose the personal weight, the ridge and the estimator that score best on independent noise.
 
     References
     ----------
@@ -202,6 +176,7 @@ def choose_candidate(
     ]
     noise, scores, lengths = pairs.noise * math.sqrt(1 + _SPLIT), dict.fromkeys(candidates, 0.0), {}
     factors: dict[str, NDArray[np.float64]] = {}
+    # The two training matrices have E and -E, so that the first order of E cancels in the mean of their scores.
     for training in _training_matrices(pairs):
         factors = {name: estimate(training.copy(), noise) for name, estimate in estimators.items()}
         test = _test_matrix(pairs, training)
@@ -211,7 +186,7 @@ def choose_candidate(
             scores[candidate] += agreement / lengths[candidate] / 2
         del test  # the next estimate is the peak of memory
 
-    def weights(candidate: Candidate) -> tuple[np.ndarray, ...]:  # made again: those of all candidates are many
+    def weights(candidate: Candidate) -> tuple[np.ndarray, ...]:  # recomputed to save memory
         return pairs.score(factors[candidate.estimator], candidate, noise).weights(1 / lengths[candidate])
 
     best = max(candidates[1:], key=scores.__getitem__)
@@ -237,7 +212,8 @@ def _training_matrices(pairs: PairMatrix) -> Iterator[NDArray[np.float32]]:
 
 
 def _test_matrix(pairs: PairMatrix, training: np.ndarray) -> NDArray[np.float32]:
-    """Return P - s E / sqrt(a), a sum of P and the training matrix."""
+    """Return P - s E / sqrt(a) for the training matrix P + sqrt(a) s E."""
+    # P - (training - P) / a, in place.
     test = pairs.values - training
     test *= 1 / _SPLIT
     test += pairs.values
@@ -245,26 +221,28 @@ def _test_matrix(pairs: PairMatrix, training: np.ndarray) -> NDArray[np.float32]
 
 
 def _agreement(pairs: PairMatrix, test: np.ndarray, scoring: LinearScores) -> tuple[float, float]:
-    """Return <G, B> and sqrt(tr(B'GB)) for the weights B of a scoring and the test matrix G.
-
-    B = L R' - D with n x k matrices, so that G is multiplied with L alone.  A test matrix whose noise makes the trace
-    negative has an infinite length: then the candidate cannot be told from noise.
-    """
-    left, right, alone = scoring.left, scoring.right, scoring.diagonal
-    products = (test @ left.astype(np.float32)).astype(np.float64)
+    """Return <G, B> and sqrt(tr(B'GB)), infinite for a negative trace, for weights B and the test matrix G."""
+    # B = L R' - D with n x k matrices, so that G is multiplied with L only.  If noise makes the trace negative, the
+    # candidate cannot be distinguished from noise.
+    lefts, rights, diagonal = scoring.left, scoring.right, scoring.diagonal
+    products = (test @ lefts.astype(np.float32)).astype(np.float64)
+    # G is the test matrix with the shared part off the diagonal, and the users' diagonal.
     if (shared := pairs.popularity) is not None:
-        products += np.outer(shared, shared @ left) - np.square(shared)[:, None] * left
-    products += pairs.own_squares[:, None] * left
-    across = np.einsum("ij,ij->i", products, right)
-    agreement = across.sum() - pairs.own_squares @ alone
-    square = np.vdot(left.T @ products, right.T @ right) - 2 * across @ alone + pairs.own_squares @ np.square(alone)
+        products += np.outer(shared, shared @ lefts) - np.square(shared)[:, None] * lefts
+    products += pairs.item_squares[:, None] * lefts
+    crossed = np.einsum("ij,ij->i", products, rights)
+    agreement = crossed.sum() - pairs.item_squares @ diagonal
+    # tr(B'GB) = tr(R L'G L R') - 2 tr(D G L R') + tr(D G D), where `crossed` is the diagonal of G L R'.
+    square = np.vdot(lefts.T @ products, rights.T @ rights)
+    square = square - 2 * crossed @ diagonal + pairs.item_squares @ np.square(diagonal)
     return float(agreement), math.sqrt(square) if square > 0 else math.inf
 
 
 def _spread(one: tuple[np.ndarray, ...], other: tuple[np.ndarray, ...]) -> float:
     """Return the standard deviation of <W, B_1 - B_2> for symmetric W of unit variance off its diagonal."""
-    left, right = np.column_stack([one[0], other[0]]), np.column_stack([one[1], -other[1]])
-    alone = one[2] - other[2]
-    crossed = right.T @ left
-    square = np.vdot(left.T @ left, right.T @ right) + np.vdot(crossed, crossed.T) - 2 * alone @ alone
+    # The difference is L R' - D with stacked factors; its variance is the sum of (B_ij + B_ji)^2 over pairs i < j.
+    lefts, rights = np.column_stack([one[0], other[0]]), np.column_stack([one[1], -other[1]])
+    diagonal = one[2] - other[2]
+    crossed = rights.T @ lefts
+    square = np.vdot(lefts.T @ lefts, rights.T @ rights) + np.vdot(crossed, crossed.T) - 2 * diagonal @ diagonal
     return math.sqrt(max(float(square), 0.0))

@@ -1,9 +1,9 @@
 """DPGram: a linear recommender from noisy sums over item pairs, private for the whole run.
 
-The server releases the mean of the users' rows, again if it is noisy, then the sums over item pairs.  Devices measure
-whether pairs are worth more than popularity, and the rest of the budget is spent on the strongest directions of the
-matrix, or on the mean.
-Every device scores with its own row.  See docs/explanation/systems/gram/dp-gram.md and dp-gram-privacy.md beside it.
+The server releases the mean of the users' rows, a second time if it is noisy, and the sums over item pairs.  Devices
+measure whether pairs are better than popularity.  The remaining budget is spent on the strongest directions of the
+matrix, or on the mean.  Each device scores with its user's row.  See docs/explanation/systems/gram/dp-gram.md and
+docs/explanation/systems/gram/dp-gram-privacy.md.
 """
 
 import math
@@ -34,59 +34,60 @@ class DPGram(MeasuredModel):
     """EASE, ridge or nearest neighbours from a differentially private matrix of item pairs.
 
     **Guarantee.** All releases together are (`epsilon`, `delta`)-differentially private for all data of one user
-    against none, the user still counted ("zero_out", privacy unit "user"), against everyone but the server, which sees
-    exact sums and adds the noise ("central"); with secure aggregation that adds the noise inside, against the server
-    too.  `ledger_` also states the figure for replacing a user.  The list of items and the number of users are public.
+    against none, the user still counted ("zero_out", privacy unit "user").  The guarantee holds against all parties but
+    the server, which sees exact sums and adds the noise ("central"); with secure aggregation that adds the noise
+    inside, it also holds against the server.  `ledger_` also states the figure for replacing a user.  The list of items
+    and the number of users are public.
 
     Parameters
     ----------
     epsilon : float
-        Of the whole run, in nats; below 1e12.
+        Epsilon of the whole run, in nats; below 1e12.
     delta : float
-        Of the whole run.
+        Delta of the whole run.
     score : {"ease", "ridge", "knn"}
-        What devices compute from the released matrix: a linear model without a diagonal, one with it, or cosines of
-        the 100 nearest items.
+        Model that devices compute from the released matrix: a linear model without a diagonal, one with a diagonal, or
+        cosines of the 100 nearest items.
     ridge : float or "auto"
-        Added to the matrix's diagonal: this times the standard deviation of an entry's noise times the root of the
-        number of items.  "auto" chooses it by the release (`decision_`).
+        Ridge added to the matrix's diagonal, in units of the standard deviation of an entry's noise times the root of
+        the number of items.  "auto" chooses it by the release (`decision_`).
     mean_share : float
-        Part of the squared budget that the mean of the users' rows takes first, in (0, 1).
+        Share of the squared budget for the first mean of the users' rows, in (0, 1).
     n_users : int or None
-        The public number of users that sums are divided by, and that `communication_` and saved files show; None
-        publishes that of the data, and the ledger states so.
+        Public number of users, by which sums are divided, and which `communication_` and saved files contain.  None
+        publishes the number of rows, and the ledger states this.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
-        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name;
-        without ids rows are in the order of the items.  Whether they are used is part of `decision_`.
+        **Public** features of the items, never made from users' rows: labels, lists of labels, numbers, text or vectors
+        (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name; without
+        ids, rows are in the order of the items.  Whether they are used is part of `decision_`.
 
     Attributes
     ----------
     is_personal_ : bool
-        Whether users receive scores of their own.  Otherwise all get the same popular items, because the decision found
-        nothing better, because popularity needed the whole budget, or because pairs take two items.
+        Whether users receive personal scores.  Otherwise all get the same popular items, because no candidate was
+        better, because popularity needed the whole budget, or because pairs need two items.
     decision_ : fastfedrec.systems.gram.decision.Decision or None
-        The candidates that were compared on the release, with their scores and the error of the comparison; None if
-        only popularity was released, and for a model from a file.
+        Compared candidates, with their scores and the error of the comparison; None if only popularity was released,
+        and for a model from a file.
     item_means_ : ndarray of shape (n_items,), float64
-        Noisy mean of the users' normalised rows: popularity.
+        Noisy mean of the users' normalised rows, which is popularity.
     item_factors_ : ndarray of shape (n_items, rank + 1), float64
-        L, whose L L' is the denoised matrix of pairs, of rank 320 at most, and of the mean; without columns where
+        Factors L of L L', the denoised matrix of pairs, of rank at most 320, plus the mean; without columns if
         `is_personal_` is False.
     scoring_factors_ : ndarray of shape (n_items, rank + 1), float64
-        What devices score with, computed from `item_factors_`.
+        Factors that devices score with, computed from `item_factors_`.
     item_scales_ : ndarray of shape (n_items,), float64
-        By which devices divide a user's own entries, and multiply scores.
+        Scales by which devices divide a user's entries, and multiply scores.
     signal_ : float
-        The public number n_users mu / sqrt(n_items), with mu the budget as Gaussian differential privacy.
+        Public number n_users mu / sqrt(n_items), with mu the budget as Gaussian differential privacy.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user.
+        Privacy cost of the run for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user received and sent.
+        Bytes that each user received and sent.
 
     See Also
     --------
-    fastfedrec.EASE : The same without privacy.
+    fastfedrec.EASE : The same model without privacy.
 
     References
     ----------
@@ -137,7 +138,7 @@ class DPGram(MeasuredModel):
     def _begin(
         self, fit: Fit, data: Interactions, features: AlignedFeatures | None, mean: np.ndarray, phases: list[Phase]
     ) -> PooledPairs:
-        """Release the pairs, and choose whether features help to estimate their matrix."""
+        """Release the pairs, and choose whether to use features in the estimate of their matrix."""
         form, (system, *_) = PairForm.of(mean, self._public_users(data)), phases.pop(0)
         pairs = form.matrix(fit.rounds(system, GramState(form.centre), data).noisy / UNIT, system.width)
 
@@ -151,17 +152,17 @@ class DPGram(MeasuredModel):
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return the rounds of the mean, pairs, columns and measurements, which together cost the budget."""
+        """Return the rounds of the mean, pairs, columns and measurements, whose total cost is the budget."""
         n_items, n_users = data.n_items, self._public_users(data)
         mu = gaussian_mu(self.epsilon, self.delta)
         self.signal_ = n_users * mu / math.sqrt(n_items)
         if n_items > 1:
-            # The released pairs i < j beside the matrix that is denoised; with features two more, to train with.
+            # The released pairs i < j in addition to the denoised matrix; features need two more for training.
             matrices = 8 * n_items**2 * (1 if self.item_features is None else 2)
             check_memory("DPGram", n_items, matrices + denoising_bytes(n_items), FEWER_ITEMS)
 
         def phases_at(mu: float) -> list[Phase]:
-            most = max(n_users, data.n_users)
-            return planned_rounds(mu, n_items, most, key, self.mean_share, self._candidates)
+            max_users = max(n_users, data.n_users)
+            return planned_rounds(mu, n_items, max_users, key, self.mean_share, self._candidates)
 
         return self._within_delta(mu, phases_at, n_items)

@@ -1,4 +1,4 @@
-"""What models of a released matrix of item pairs have in common: factors, the device's scores, new users, files."""
+"""Base class of models of a released matrix of item pairs: factors, the device's scores, new users and files."""
 
 import math
 from collections.abc import Mapping
@@ -21,13 +21,13 @@ from fastfedrec.systems.gram.decision import Candidate, Decision, PairMatrix
 
 __all__ = ["GramModel"]
 
-_N_NEIGHBORS = 100
-_MIN_SCALE = 1e-100  # of an item in a file; entries are divided by it
-_BLOCK_CELLS = 2**23  # similarities held at once
+_N_NEIGHBORS = 100  # number of nearest items of "knn"
+_MIN_SCALE = 1e-100  # smallest scale of an item in a file, since entries are divided by it
+_BLOCK_CELLS = 2**23  # number of similarities in memory at the same time
 
 
 class GramModel(FeaturedModel):
-    """A matrix of item pairs as factors L, and what a device computes from them and its own row."""
+    """A matrix of item pairs as factors L, and the scores that a device computes from them and its user's row."""
 
     _communicates = True
     _saved: ClassVar[tuple[str, ...]] = ("item_means_", "item_factors_", "scoring_factors_", "item_scales_")
@@ -39,12 +39,12 @@ class GramModel(FeaturedModel):
     item_factors_: NDArray[np.float64]
     scoring_factors_: NDArray[np.float64]
     item_scales_: NDArray[np.float64]
-    decision_: Decision | None = None  # also of a model from a file
+    decision_: Decision | None = None  # None also for a model from a file
     signal_: float
 
     @property
     def is_personal_(self) -> bool:
-        """Whether users receive scores of their own; False where only popularity was released or chosen."""
+        """True if users receive personal scores, False if only popularity was released or chosen."""
         return self._fitted().item_factors_.shape[1] > 0
 
     def _check_parameters(self) -> None:
@@ -56,7 +56,7 @@ class GramModel(FeaturedModel):
             self.ridge = check_real("ridge", self.ridge, low=0.0, exclusive=True)
 
     def _note_decision(self, decision: Decision) -> Candidate:
-        """Note in the ledger that the choice is made from releases alone, and return it."""
+        """Note in the ledger that the choice depends on releases only, and return it."""
         name, outcome = type(self).__name__, "a personal model" if decision.is_personal else "popularity"
         self.ledger_.note(
             f"{name}: {outcome} was chosen; choice, factors and scores are computed from noisy releases and public "
@@ -65,7 +65,7 @@ class GramModel(FeaturedModel):
         return decision.chosen
 
     def _release_popularity(self) -> None:
-        """Keep `item_means_` alone: all users get the same items."""
+        """Set the arrays of a model with `item_means_` only, so that all users get the same items."""
         n_items, self.decision_ = len(self.item_means_), None
         self.item_factors_ = self.scoring_factors_ = np.zeros((n_items, 0))
         self.item_scales_ = np.ones(n_items)
@@ -83,22 +83,23 @@ class GramModel(FeaturedModel):
     # ---- the device ---------------------------------------------------------------------------------------------
 
     def _score_block(self, users: np.ndarray) -> np.ndarray:
-        own = self.interactions_._take_users(users)
+        rows = self.interactions_._take_users(users)
         if self.scoring_factors_.shape[1] == 0:
             return np.tile(self.item_means_, (len(users), 1))
-        lengths = own.interactions_per_user()
-        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths) / self.item_scales_[own.indices]
+        lengths = rows.interactions_per_user()
+        # A row is normalised to norm 1, and entries are divided by the items' scales.
+        entries = np.repeat(1 / np.sqrt(np.maximum(lengths, 1)), lengths) / self.item_scales_[rows.indices]
         if self.scoring == "knn":
-            scores = score_neighbors(own, *self._neighbors())
+            scores = score_neighbors(rows, *self._neighbors())
         else:
             factors = self.scoring_factors_
             with one_blas_thread():
-                scores = sum_rows(own, factors, weights=entries) @ factors.T
+                scores = sum_rows(rows, factors, weights=entries) @ factors.T
             if self.scoring == "ease":
-                # An item does not speak for itself: the weights have no diagonal.
-                itself = np.square(factors).sum(axis=1)
-                scores[np.repeat(np.arange(len(users)), lengths), own.indices] -= entries * itself[own.indices]
-                scores /= 1 - itself
+                # EASE's weights have no diagonal, so an item's entry does not contribute to its own score.
+                squares = np.square(factors).sum(axis=1)
+                scores[np.repeat(np.arange(len(users)), lengths), rows.indices] -= entries * squares[rows.indices]
+                scores /= 1 - squares
             scores *= self.item_scales_
         scores[lengths == 0] = self.item_means_
         return scores
@@ -109,40 +110,45 @@ class GramModel(FeaturedModel):
     def _similar(self, columns: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
         if not self.item_factors_.any():
             raise ValueError(
-                f"{type(self).__name__} released nothing that items could be compared by: the noise would have covered "
-                "the pairs of items; raise epsilon, or fit it on more users"
+                f"{type(self).__name__} released popularity only, which cannot compare items, since the noise would "
+                "have covered the pairs of items; raise epsilon, or fit it on more users"
             )
         return similar_by_factors(self.item_factors_, columns, n)
 
-    def _contributions(self, own: Interactions, column: int) -> np.ndarray:
+    def _contributions(self, user_rows: Interactions, column: int) -> np.ndarray:
         if not self.scoring_factors_.shape[1]:
-            raise ValueError("the noise would have covered the pairs of items, so everybody is offered what is popular")
+            raise ValueError(
+                "all users are recommended popular items, since the noise would have covered the pairs of items; raise "
+                "epsilon, or fit the model on more users"
+            )
         if self.scoring == "knn":
-            return contributions_of_neighbors(own, column, *self._neighbors())
+            return contributions_of_neighbors(user_rows, column, *self._neighbors())
         factors, scales = self.scoring_factors_, self.item_scales_
-        entries = scales[column] / (scales[own.indices] * math.sqrt(own.n_interactions))
-        products = factors[own.indices] @ factors[column]
+        entries = scales[column] / (scales[user_rows.indices] * math.sqrt(user_rows.n_interactions))
+        products = factors[user_rows.indices] @ factors[column]
         if self.scoring == "ease":
-            products[own.indices == column] = 0.0
+            products[user_rows.indices == column] = 0.0
             products /= 1 - np.square(factors[column]).sum()
         return entries * products
 
     def _neighbors(self) -> tuple[np.ndarray, np.ndarray]:
-        """Items with the largest cosines to each, without itself; found once for a fitted matrix."""
-        found = getattr(self, "_found_neighbors", None)
-        if found is None or found[0] is not self.scoring_factors_:
+        """Return the items with the largest cosines to each item, without itself, and the cosines."""
+        # The result is cached for the array of factors that it was computed from.
+        cached = getattr(self, "_cached_neighbors", None)
+        if cached is None or cached[0] is not self.scoring_factors_:
             factors = self.scoring_factors_
-            n_kept = min(_N_NEIGHBORS, len(factors) - 1)
-            items, cosines = np.empty((len(factors), n_kept), dtype=np.int64), np.empty((len(factors), n_kept))
+            n_neighbors = min(_N_NEIGHBORS, len(factors) - 1)
+            items = np.empty((len(factors), n_neighbors), dtype=np.int64)
+            cosines = np.empty((len(factors), n_neighbors))
             step = max(1, _BLOCK_CELLS // len(factors))
             for start in range(0, len(factors), step):
                 part = slice(start, min(start + step, len(factors)))
                 with one_blas_thread():
                     block = factors[part] @ factors.T
                 block[np.arange(len(block)), np.arange(part.start, part.stop)] = -2.0  # below every cosine
-                items[part], cosines[part] = ranking.top_k(block, n_kept)
-            found = self._found_neighbors = self.scoring_factors_, items, np.maximum(cosines, 0.0)
-        return found[1], found[2]
+                items[part], cosines[part] = ranking.top_k(block, n_neighbors)
+            cached = self._cached_neighbors = self.scoring_factors_, items, np.maximum(cosines, 0.0)
+        return cached[1], cached[2]
 
     # ---- state --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""From sums over item pairs to a matrix about popularity: which form users send, and how it is centred."""
+"""Conversion of sums over item pairs to a matrix about popularity: form and centring of users' contributions."""
 
 import math
 from dataclasses import replace
@@ -11,39 +11,30 @@ from fastfedrec.systems._column_strength import strength_of
 from fastfedrec.systems._public_mean import with_floor
 from fastfedrec.systems.gram.decision import PairMatrix
 from fastfedrec.systems.gram.dp_gram_rounds import SCALE
-from fastfedrec.systems.gram.scoring import own_shares
+from fastfedrec.systems.gram.scoring import popularity_shares
 
 __all__ = ["PairForm", "pairs_about", "public_mean", "symmetric"]
 
-_MIN_SQUARE = 2.0  # of a row's mean root length: the shortest rows that have a pair have two items
-_MAX_MEAN_SQUARE = 0.9  # of a mean's squared norm, which only much noise brings near 1
+_MIN_SQUARE = 2.0  # smallest square of a row's mean root length, since a row with a pair has at least two items
+_MAX_MEAN_SQUARE = 0.9  # largest squared norm of a mean, which is near 1 only with much noise
 
 
 class PairForm(NamedTuple):
-    """The form in which users send pairs, by the released mean alone.
+    """The form of users' contributions of pairs, chosen by the released mean.
 
     In the full form rows are centred, and each user's whole matrix has norm sqrt(2).  In the other form rows are not
-    centred, and the pairs of each user have norm 1; the server takes the product of the means off.  The form with the
-    larger signal is used: of a row of k items without its mean, pairs keep 1 - 1 / k of the square of the whole matrix,
-    and centring leaves 1 - |mean|^2 of a row's square.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (n_items,), float64
-        Floored mean of users' rows.
-    is_full : bool
-        Whether users centre their rows.
-    weight : float
-        Trace of the users' matrix.
+    centred, and the pairs of each user have norm 1; the server subtracts the product of the means.
     """
 
-    mean: NDArray[np.float64]
-    is_full: bool
-    weight: float
+    mean: NDArray[np.float64]  # floored mean of users' rows, (n_items,)
+    is_full: bool  # whether users centre their rows
+    weight: float  # trace of the users' matrix
 
     @classmethod
     def of(cls, item_means: np.ndarray, n_users: int) -> Self:
-        """Choose the form by a noisy mean of the users' rows."""
+        """Choose the form with the larger signal by a noisy mean of the users' rows."""
+        # For a row of k items, pairs keep 1 - 1 / k of the square of the whole matrix, and centring leaves 1 - |mean|^2
+        # of the row's square.
         mean = public_mean(item_means) / SCALE
         squared_length = max(float(item_means.sum()) ** 2, _MIN_SQUARE)  # the means add up to the mean root of a length
         uncentred = 1 / math.sqrt(1 - 1 / squared_length)
@@ -52,7 +43,7 @@ class PairForm(NamedTuple):
 
     @property
     def centre(self) -> NDArray[np.int64]:
-        """The mean that users take off, in units of 1 / SCALE; zeros in the uncentred form."""
+        """Mean that users subtract, in units of 1 / SCALE; zeros in the uncentred form."""
         return np.rint(self.mean * (SCALE * self.is_full)).astype(np.int64)
 
     def matrix(self, sums: np.ndarray, noise: float) -> PairMatrix:
@@ -66,58 +57,34 @@ class PairForm(NamedTuple):
         return replace(self.about(self.mean), values=values, noise=noise)
 
     def strength(self, sums: np.ndarray, encoder: np.ndarray, n_users: int) -> float:
-        """Return kappa, by which the sums of columns are longer than the products of the matrix with the encoder."""
+        """Return kappa, the factor of the sums of columns over the products of the matrix with the encoder."""
         used = encoder.any(axis=0)
         if not used.any():
             return 1.0
-        # Of the sum of zz' / |z|^2 for centred rows z, whose squares are 1 - |mean|^2; `own_diagonal` has its diagonal.
+        # The sum of zz' / |z|^2 over centred rows z with |z|^2 = 1 - |mean|^2, whose diagonal is as in `item_diagonal`.
         square = 1 - min(float(self.mean @ self.mean), _MAX_MEAN_SQUARE)
-        diagonal = np.maximum(own_shares(self.mean) - np.square(self.mean), 0.0) * (n_users / square)
+        diagonal = np.maximum(popularity_shares(self.mean) - np.square(self.mean), 0.0) * (n_users / square)
         scale = strength_of(sums[:, used], encoder[:, used], diagonal, n_users)
         return scale * n_users / (self.weight * square)
 
     @staticmethod
     def public(item_means: np.ndarray) -> NDArray[np.float64]:
-        """Return the mean that users are sent, for a noisy one."""
+        """Return the mean that users receive, for a noisy one."""
         return public_mean(item_means) / SCALE
 
     def about(self, mean: np.ndarray) -> PairMatrix:
-        """Return an empty matrix beside the popularity of a mean of the rows, for factors that are known already."""
+        """Return an empty matrix with the popularity of a mean of the rows, for factors that are already known."""
         return pairs_about(mean, self.weight)
 
 
 def pairs_about(mean: np.ndarray, weight: float) -> PairMatrix:
-    """Return an empty matrix beside the popularity of a mean of the rows, of a users' matrix with this trace.
-
-    Parameters
-    ----------
-    mean : ndarray of shape (n_items,), float64
-        Positive.
-    weight : float
-        Trace.
-
-    Returns
-    -------
-    PairMatrix
-        Without values.
-    """
-    return PairMatrix(np.empty((0, 0), np.float32), 0.0, weight * own_shares(mean), math.sqrt(weight) * mean)
+    """Return an empty matrix with the popularity of a positive mean of the rows, for a users' matrix of this trace."""
+    return PairMatrix(np.empty((0, 0), np.float32), 0.0, weight * popularity_shares(mean), math.sqrt(weight) * mean)
 
 
 def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:
-    """Return all pairs from those i < j, in single precision, with zeros on the diagonal.
-
-    Parameters
-    ----------
-    pairs : ndarray of shape (n_items * (n_items - 1) / 2,)
-        By i, then j.
-
-    Returns
-    -------
-    ndarray of shape (n_items, n_items), float32
-        Symmetric.
-    """
-    n_items = (1 + math.isqrt(1 + 8 * len(pairs))) // 2
+    """Return a symmetric matrix, float32 with zeros on the diagonal, from its entries i < j, sorted by i, then j."""
+    n_items = (1 + math.isqrt(1 + 8 * len(pairs))) // 2  # solves n (n - 1) / 2 = len(pairs)
     matrix = np.zeros((n_items, n_items), dtype=np.float32)
     start = 0
     for item in range(n_items - 1):
@@ -128,16 +95,5 @@ def symmetric(pairs: np.ndarray) -> NDArray[np.float32]:
 
 
 def public_mean(item_means: np.ndarray) -> NDArray[np.int64]:
-    """Return the mean by which rows are centred: never below a hundredth of its largest entry, in units of 1 / SCALE.
-
-    Parameters
-    ----------
-    item_means : ndarray of shape (n_items,), float64
-        Noisy.
-
-    Returns
-    -------
-    ndarray of shape (n_items,), int64
-        From 0 to SCALE.
-    """
+    """Return the mean that centres rows, from 0 to SCALE in units of 1 / SCALE, floored at .01 of its largest entry."""
     return np.rint(with_floor(item_means) * SCALE).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The rounds of DPGram in their order, their shares of the budget, and the plans that a release may choose."""
+"""The rounds of DPGram in order, their shares of the budget, and the alternative plans that a release may choose."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,14 +19,14 @@ from fastfedrec.systems.gram.measurement import HitSum, MeasurementState, NoisyM
 from fastfedrec.systems.projection_rounds import MAX_USERS as MAX_COLUMN_USERS
 from fastfedrec.systems.projection_rounds import SubspaceState
 
-__all__ = ["alternatives", "exit_number", "planned_phase", "planned_rounds", "precision_of", "to_start_with"]
+__all__ = ["alternatives", "choose_first_plan", "exit_number", "planned_phase", "planned_rounds", "precision_of"]
 
-# Shares of the squared budget that the mean leaves; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
+# Shares of the squared budget after the mean; tuned, see "Settings" in docs/explanation/systems/gram/dp-gram.md.
 _PAIR_SHARE = 0.55
-_N_ROUNDS, _N_BEFORE = 4, 2  # of columns, in all and before the first measurement
-_MEASUREMENT_SHARE = 0.015
+_N_ROUNDS, _N_BEFORE = 4, 2  # number of rounds of columns, in total and before the first measurement
+_MEASUREMENT_SHARE = 0.015  # share of one measurement
 _N_FIRST_CANDIDATES = 3  # number of candidates at the first of two measurements, which can only select popularity
-_MORE_MEAN_SHARE = 0.18  # of the budget that the first mean leaves, for a second one
+_MORE_MEAN_SHARE = 0.18  # share of a second mean
 
 
 def precision_of(phases: Sequence[Phase]) -> float:
@@ -35,7 +35,7 @@ def precision_of(phases: Sequence[Phase]) -> float:
 
 
 class _Kind(NamedTuple):
-    """A kind of rounds, its planned state, further arguments, and its share of the squared budget."""
+    """A class of rounds, its planned state, its share of the squared budget, and further arguments."""
 
     system: Any
     state: Any
@@ -46,31 +46,16 @@ class _Kind(NamedTuple):
 def planned_rounds(
     mu: float, n_items: int, n_users: int, key: Key, mean_share: float, candidates: Sequence[Candidate]
 ) -> list[Phase]:
-    """Return the rounds of the mean, pairs, columns and measurements, which together cost mu.
+    """Return the rounds of the mean, pairs, columns and measurements, whose total cost is mu-Gaussian privacy.
 
-    Parameters
-    ----------
-    mu : float
-        Budget of the noise, as Gaussian differential privacy.
-    n_items, n_users : int
-        Public numbers.
-    key : Key
-        Of the noise.
-    mean_share : float
-        Share of the mean.
-    candidates : sequence of Candidate
-        That are measured.
-
-    Returns
-    -------
-    list of Phase
-        Of one item, the mean alone.  Of more users than columns have exact sums for, a mean, pairs and a measurement.
+    One item has the mean alone.  With more users than sums of columns can hold exactly, there are no columns.
     """
     zeros = np.zeros(n_items, dtype=np.int64)
     encoder = np.zeros((n_items, min(N_COLUMNS, n_items)), dtype=np.int16)
-    rest = 1 - mean_share
-    measured, pair_share = _MEASUREMENT_SHARE * rest, _PAIR_SHARE * rest
-    column_share = (rest - pair_share - 2 * measured) / _N_ROUNDS
+    # Squared budgets add up, so shares of mu^2 sum to 1.
+    remaining_share = 1 - mean_share
+    measured, pair_share = _MEASUREMENT_SHARE * remaining_share, _PAIR_SHARE * remaining_share
+    column_share = (remaining_share - pair_share - 2 * measured) / _N_ROUNDS
 
     def columns(number: int) -> _Kind:
         state = SubspaceState((zeros + 1).astype(np.int32), encoder)
@@ -85,7 +70,7 @@ def planned_rounds(
     if n_items == 1:
         kinds = [mean._replace(share=1.0)]
     elif n_users > MAX_COLUMN_USERS:
-        kinds = [mean, pairs._replace(share=rest - measured), hits(0, candidates)]
+        kinds = [mean, pairs._replace(share=remaining_share - measured), hits(0, candidates)]
     else:
         rounds = [columns(number) for number in range(_N_ROUNDS)]
         first = hits(0, candidates[:_N_FIRST_CANDIDATES])
@@ -94,66 +79,41 @@ def planned_rounds(
 
 
 def planned_phase(kind: Any, state: Any, mu: float, key: Key, **options: Any) -> Phase:
-    """Return one round of sums with noise that costs mu, and pays for its draws.
-
-    Parameters
-    ----------
-    kind : type
-        Class of the round, a `NoisySum`.
-    state : object
-        Its state, as a plan gives it.
-    mu : float
-        Budget of its noise, as Gaussian differential privacy.
-    key : Key
-        Of the noise.
-    **options : object
-        Further arguments of the class.
-
-    Returns
-    -------
-    Phase
-        Of one round.
-    """
+    """Return a phase of one round of a `NoisySum` class, with noise that costs mu-Gaussian privacy."""
     system = kind(layered_noise(kind._unit / mu, ""), key, 0.0, **options)
+    # The event charges to delta the total-variation distance of all draws from rounded normal ones.
     system.distance = system.noise.total_distance(math.prod(system._shape(state)))
     return Phase(system, state)
 
 
 def exit_number(phases: Sequence[Phase]) -> int:
-    """Return the number of the round after the first measurement, from which on the mean may be released instead."""
+    """Return the number of rounds up to the first measurement, after which the mean may replace the later ones."""
     return next((number for number, phase in enumerate(phases, 1) if isinstance(phase.system, HitSum)), len(phases))
 
 
-def alternatives(phases: list[Phase], again: type[NoisySum], instead: type[NoisySum]) -> dict[str, list[Phase]]:
-    """Return a plan and those that release the mean again, named by their rounds in order.
+def alternatives(
+    phases: list[Phase], more_mean: type[NoisySum], mean_instead: type[NoisySum]
+) -> dict[str, list[Phase]]:
+    """Return a plan and the alternative plans with a second mean, named by their rounds in order.
 
-    All cost the same for zero_out, and state the same cost for a replaced user.
-
-    Parameters
-    ----------
-    phases : list of Phase
-        Of the mean, of pairs, and measurements.
-    again, instead : type
-        Classes of the second mean, and of the one after the first measurement.
-
-    Returns
-    -------
-    dict of str to list of Phase
-        "pairs": the plan.  "mean, pairs": a second mean before the pairs, for a part of the budget.  "mean": a second
-        mean for all of it.  With ", mean" behind the name of one of the first two: a mean instead of its rounds after
-        the first measurement.  Of one item there is the plan alone.
+    All cost the same for zero_out, and state the same cost for a replaced user.  The classes are those of a second mean
+    before the pairs, and of a mean that replaces the rounds after the first measurement.
     """
     if len(phases) == 1:
         return {"mean": phases}
-    first, *rest = phases
-    more, last = (Phase(kind(first.system.noise, first.system.key, 0.0), first.state) for kind in (again, instead))
-    precisions = np.array([phase.system.width**-2.0 for phase in rest])
+    first, *later = phases
+    more, last = (
+        Phase(kind(first.system.noise, first.system.key, 0.0), first.state) for kind in (more_mean, mean_instead)
+    )
+    precisions = np.array([phase.system.width**-2.0 for phase in later])
     shares = (1 - _MORE_MEAN_SHARE) * precisions / precisions.sum()
     plans = {
         "pairs": phases,
-        "mean, pairs": [first, *substitute(rest, [more, *rest], [_MORE_MEAN_SHARE, *shares])],
-        "mean": [first, *substitute(rest, [more], [1.0])],
+        # A second mean takes a part of the budget that the first one leaves, or all of it.
+        "mean, pairs": [first, *substitute(later, [more, *later], [_MORE_MEAN_SHARE, *shares])],
+        "mean": [first, *substitute(later, [more], [1.0])],
     }
+    # A mean may replace the rounds after the first measurement, at the same cost.
     for name in ("pairs", "mean, pairs"):
         plan, stop = plans[name], exit_number(plans[name])
         if stop < len(plan):
@@ -163,8 +123,8 @@ def alternatives(phases: list[Phase], again: type[NoisySum], instead: type[Noisy
     return plans
 
 
-def to_start_with(plans: Mapping[str, list[Phase]], mean: NoisyMean) -> str:
-    """Return the name of the plan with the least of the budget for the mean that leaves it little noise."""
+def choose_first_plan(plans: Mapping[str, list[Phase]], mean: NoisyMean) -> str:
+    """Return the name of the plan with the smallest budget for the mean that leaves it little noise."""
     if len(plans) == 1 or mean.is_noisy(precision_of(plans["mean, pairs"][:2])):
         return "mean"
     return "mean, pairs" if mean.is_noisy(mean.precision) else "pairs"

@@ -1,6 +1,6 @@
-"""What a noisy matrix of item pairs still tells: the rotation-invariant estimator of the matrix behind it.
+"""The rotation-invariant estimator of the matrix behind a noisy matrix of item pairs.
 
-Nothing here looks at anything but the noisy matrix and the noise's public width, and nothing is drawn.  See
+The inputs are the noisy matrix and the public standard deviation of its noise, and there are no random draws.  See
 docs/explanation/systems/gram/dp-gram.md.
 """
 
@@ -18,36 +18,36 @@ from fastfedrec.systems.gram._spectrum import FilteredSpectra, Spectrum, full_sp
 
 __all__ = ["RANK", "Shrunk", "denoise_pairs", "shrink_eigenvalues", "shrink_matrix"]
 
-RANK = 320  # of the factors: the directions beyond are worth up to .004 of a hit ratio, and as much to keep
-# Half or twice of either, or of the ridge, moves HR@10 by less than .004.
-_N_PASSES = 3  # each with the diagonal of the one before
-_WIDTH = 0.05  # of the kernel that smooths the spectrum, in radii of the noise's own spectrum
-_STEP = 128
-_MOST_FULL = 2048  # items up to which all eigenvectors cost no more than some of them
+RANK = 320  # largest rank of the factors; further directions change a hit ratio by at most .004
+# Half or twice of either, or of the ridge, changes HR@10 by less than .004.
+_N_PASSES = 3  # number of passes, each with the diagonal of the previous estimate
+_WIDTH = 0.05  # width of the kernel that smooths the spectrum, in radii of the spectrum of pure noise
+_STEP = 128  # number of points that are smoothed at the same time
+_MAX_FULL = 2048  # largest number of items for which all eigenvectors cost no more than the leading ones
 
 
 def shrink_eigenvalues(values: np.ndarray, counts: np.ndarray, noise: float) -> NDArray[np.float64]:
-    """Eigenvalues to put in place of those of a noisy symmetric matrix: nearest to the clean one in Frobenius norm.
+    """Shrink the eigenvalues of a noisy symmetric matrix, for the estimate nearest to the clean one in Frobenius norm.
 
-    Of a matrix C + W with independent noise of standard deviation s in each entry, n x n, an eigenvalue l becomes
-    l - 2 s^2 n Re g(l), with g the mean of 1 / (l - l_j) over all eigenvalues l_j.  That is the mean of v'Cv over the
-    eigenvectors v of C + W there, so no other estimator with these eigenvectors is nearer to C as n grows.  Of one that
-    stands alone beyond the noise's radius e = 2 s sqrt(n) it leaves sqrt(l^2 - e^2); where many weak directions crowd
-    about e, all keep a part.
+    The matrix C + W is n x n, and each entry of W has independent noise of standard deviation s.  An eigenvalue l
+    becomes l - 2 s^2 n Re g(l), where g is the mean of 1 / (l - l_j) over all eigenvalues l_j.  This is the mean of
+    v'Cv over the eigenvectors v of C + W there, so no other estimator with these eigenvectors is nearer to C as n
+    grows.  A single eigenvalue beyond the noise's radius e = 2 s sqrt(n) becomes sqrt(l^2 - e^2).  If many weak
+    directions have eigenvalues near e, all keep a part.
 
     Parameters
     ----------
     values : ndarray of shape (n_values,), float64
-        The eigenvalues, rising; or places that stand for several.
+        Eigenvalues, or points that represent several, in rising order.
     counts : ndarray of shape (n_values,), float64
-        How many eigenvalues each of them stands for; they add up to n.
+        Number of eigenvalues at each point; they add up to n.
     noise : float
         Standard deviation of the noise of an entry, above 0.
 
     Returns
     -------
     ndarray of shape (n_values,), float64
-        At least 0, and never falling where `values` rise: those that would are raised to the largest before them.
+        Shrunk eigenvalues, at least 0 and not decreasing; a smaller one is raised to the largest before it.
 
     References
     ----------
@@ -76,28 +76,28 @@ def shrink_eigenvalues(values: np.ndarray, counts: np.ndarray, noise: float) -> 
 
 
 def denoise_pairs(matrix: np.ndarray, noise: float, *, rank: int = RANK, n_threads: int = 0) -> NDArray[np.float64]:
-    """Find the matrix behind a symmetric one whose entries off the diagonal have noise, and whose diagonal is missing.
+    """Estimate a symmetric matrix from noisy entries off the diagonal, without a diagonal.
 
-    Three times over, the eigenvalues are shrunk (`shrink_eigenvalues`), and the diagonal becomes that of the result.
-    Of more than 2,048 rows only the largest `rank` eigenvalues are found with their vectors; how the others lie is
-    measured by quadrature, which is all that the estimator needs of them.
+    Three times, the eigenvalues are shrunk (`shrink_eigenvalues`), and the diagonal is set to that of the result.  With
+    more than 2,048 rows, only the largest `rank` eigenvalues and their vectors are computed.  The estimator needs only
+    the density of the others, which is computed by quadrature.
 
     Parameters
     ----------
     matrix : ndarray of shape (n, n), float32
-        Symmetric; the diagonal is not looked at.
+        Symmetric matrix; the diagonal is ignored.
     noise : float
         Standard deviation of the noise of an entry, above 0.
     rank : int
-        Most columns of the result, at least 1.
+        Largest number of columns of the result, at least 1.
     n_threads : int
-        0 for all; the result does not depend on it.
+        Number of threads, 0 for all; the result does not depend on it.
 
     Returns
     -------
     ndarray of shape (n, n_columns), float64
-        L, whose L L' is the estimate, strongest column first; as many columns as eigenvalues are left above 0, and no
-        more than `rank`.
+        Factors L of the estimate L L', with the strongest column first: one column for each shrunk eigenvalue above 0,
+        at most `rank`.
 
     References
     ----------
@@ -115,43 +115,43 @@ def denoise_pairs(matrix: np.ndarray, noise: float, *, rank: int = RANK, n_threa
     >>> bool(np.abs(factors @ factors.T - taste @ taste.T).mean() < 0.25)
     True
     """
-    found = shrink_matrix(matrix, noise, rank, n_threads)
-    return found.vectors * np.sqrt(found.values)
+    shrunk = shrink_matrix(matrix, noise, rank, n_threads)
+    return shrunk.vectors * np.sqrt(shrunk.values)
 
 
 def denoising_bytes(n_items: int, rank: int = RANK) -> int:
-    """What `denoise_pairs` holds at its peak, with the matrix that it is given.
+    """Estimate the peak memory of `denoise_pairs`, with its input.
 
     Parameters
     ----------
     n_items : int
-        Rows of the matrix.
+        Number of rows of the matrix.
     rank : int
-        As for `denoise_pairs`.
+        Largest number of columns of the result.
 
     Returns
     -------
     int
-        In bytes, but for what a linear algebra library takes for itself.
+        Number of bytes, without internal buffers of the linear algebra library.
     """
     if _is_full(n_items, rank):
-        return 20 * n_items**2  # the matrix, its copy and the vectors of the last pass, and two of LAPACK
+        return 20 * n_items**2  # the matrix, its copy, the vectors of the previous pass, and two arrays of LAPACK
     return 4 * n_items**2 + 88 * rank * n_items
 
 
 class Shrunk(NamedTuple):
-    """The part above 0 of a matrix behind a noisy one.
+    """The positive part of the estimate of a matrix from a noisy one.
 
     Parameters
     ----------
     values : ndarray of shape (k,), float64
-        Its eigenvalues, strongest first.
+        Largest eigenvalues in falling order.
     vectors : ndarray of shape (n, k), float64
-        Theirs.
+        Eigenvectors.
     diagonal : ndarray of shape (n,), float64
-        Its diagonal, also of the eigenvalues that are not among these.
+        Diagonal of the estimate from all eigenvalues.
     spectrum : Spectrum
-        Spectrum of the noisy matrix, before it was shrunk.
+        Spectrum of the noisy matrix before shrinkage.
     given_diagonal : ndarray of shape (n,), float64
         Diagonal of the noisy matrix with this spectrum.
     """
@@ -164,23 +164,23 @@ class Shrunk(NamedTuple):
 
 
 def shrink_matrix(matrix: np.ndarray, noise: float, rank: int, n_threads: int, *, is_whole: bool = False) -> Shrunk:
-    """Shrink the spectrum of a matrix with its own diagonal, or three times with the diagonal that is found.
+    """Shrink the spectrum of a matrix once with its diagonal, or three times with the diagonal of the estimate.
 
     Parameters
     ----------
     matrix, noise, rank, n_threads : object
-        As for `denoise_pairs`.
+        Arguments of `denoise_pairs`.
     is_whole : bool
-        Whether the matrix has its diagonal.
+        Whether the matrix has a diagonal.
 
     Returns
     -------
     Shrunk
-        At most `rank` eigenvalues.
+        Estimate with at most `rank` eigenvalues.
     """
     matrix = check_array("matrix", matrix, ndim=2, dtypes=(np.float32,))
     if matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"matrix must have as many columns as rows, got shape {matrix.shape}; pass all pairs")
+        raise ValueError(f"matrix must be square, got shape {matrix.shape}; pass all pairs")
     noise = check_real("noise", noise, low=0.0, exclusive=True)
     rank, n_threads = check_integer("rank", rank, low=1), resolve_n_threads(n_threads)
     n = len(matrix)
@@ -190,49 +190,51 @@ def shrink_matrix(matrix: np.ndarray, noise: float, rank: int, n_threads: int, *
     diagonal = next_diagonal = matrix.diagonal().astype(np.float64) if is_whole else np.zeros(n)
     for _ in range(1 if is_whole else _N_PASSES):
         diagonal = next_diagonal
-        found = spectrum(diagonal)
-        values, rest = _shrink(found, noise)
-        vectors = found.vectors
+        noisy = spectrum(diagonal)
+        values, mean_other = _shrink(noisy, noise)
+        vectors = noisy.vectors
         next_diagonal = np.einsum("ij,ij,j->i", vectors, vectors, values)
-        if rest:  # of the others lies, as they do, in what the vectors that were found leave of each item
-            next_diagonal += rest * np.maximum(1 - np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64), 0.0)
-    return Shrunk(*_strongest(values, found, rank), next_diagonal, found, diagonal)
+        if mean_other:  # the other eigenvectors have the squared norm that the computed ones leave of each item
+            next_diagonal += mean_other * np.maximum(1 - np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64), 0.0)
+    return Shrunk(*_strongest(values, noisy, rank), next_diagonal, noisy, diagonal)
 
 
-def _strongest(values: np.ndarray, found: Spectrum, rank: int) -> tuple[np.ndarray, np.ndarray]:
-    kept = np.flatnonzero(values)[::-1][:rank]
-    return values[kept], found.vectors[:, kept].astype(np.float64)
+def _strongest(values: np.ndarray, spectrum: Spectrum, rank: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the largest shrunk eigenvalues above 0 in falling order, at most `rank`, with their vectors."""
+    leading = np.flatnonzero(values)[::-1][:rank]
+    return values[leading], spectrum.vectors[:, leading].astype(np.float64)
 
 
 def _is_full(n_items: int, rank: int) -> bool:
-    return n_items <= _MOST_FULL or n_items <= 4 * rank
+    return n_items <= _MAX_FULL or n_items <= 4 * rank
 
 
-def _shrink(found: Spectrum, noise: float) -> tuple[np.ndarray, float]:
-    """The shrunk eigenvalues of the vectors that were found, and the mean of the others."""
+def _shrink(spectrum: Spectrum, noise: float) -> tuple[np.ndarray, float]:
+    """Return the shrunk eigenvalues of the exact ones, and the mean of the others."""
     from scipy.optimize import isotonic_regression
 
-    ones = np.ones(len(found.values))
-    if len(found.rest) == 0:
-        return shrink_eigenvalues(found.values, ones, noise), 0.0
-    order = np.argsort(found.rest)
-    rest, counts = found.rest[order], found.counts[order]
-    places, all_counts = np.concatenate([rest, found.values]), np.concatenate([counts, ones])
-    below, values = np.split(_pulled(places, places, all_counts, noise), [len(rest)])
-    # The largest of what a few probes measured would be too large; their means over what does not rise are not.
+    ones = np.ones(len(spectrum.values))
+    if len(spectrum.nodes) == 0:
+        return shrink_eigenvalues(spectrum.values, ones, noise), 0.0
+    order = np.argsort(spectrum.nodes)
+    nodes, counts = spectrum.nodes[order], spectrum.counts[order]
+    points, all_counts = np.concatenate([nodes, spectrum.values]), np.concatenate([counts, ones])
+    below, values = np.split(_pulled(points, points, all_counts, noise), [len(nodes)])
+    # Running maxima of estimates from a few probes would be too large, so isotonic means make them non-decreasing.
     below = np.maximum(isotonic_regression(below, weights=counts).x, 0.0)
-    # Far nodes that stand for less than half an eigenvalue together are rounding errors of the recursion.
+    # Far nodes with a total count below half an eigenvalue are rounding errors of the recursion.
     highest = below[np.searchsorted(np.cumsum(counts), counts.sum() - 0.5)]
     values = np.maximum.accumulate(np.maximum(values, highest))
     return values, float(below @ counts / counts.sum())
 
 
-def _pulled(places: np.ndarray, values: np.ndarray, counts: np.ndarray, noise: float) -> NDArray[np.float64]:
-    """What l - 2 s^2 n Re g(l) is at some places of a spectrum, smoothed."""
+def _pulled(points: np.ndarray, values: np.ndarray, counts: np.ndarray, noise: float) -> NDArray[np.float64]:
+    """Return l - 2 s^2 n Re g(l) at points l of a spectrum, with a smoothed g."""
     width = _WIDTH * 2 * noise * math.sqrt(counts.sum())
-    pulled = np.empty(len(places))
-    for start in range(0, len(places), _STEP):  # no square of all places is held
+    pulled = np.empty(len(points))
+    for start in range(0, len(points), _STEP):  # no matrix of all pairs of points is in memory
         part = slice(start, start + _STEP)
-        away = places[part, None] - values
-        pulled[part] = places[part] - 2 * noise**2 * ((away / (away * away + width * width)) @ counts)
+        # The real part of 1 / (l - l_j + i width).
+        distances = points[part, None] - values
+        pulled[part] = points[part] - 2 * noise**2 * ((distances / (distances * distances + width * width)) @ counts)
     return pulled

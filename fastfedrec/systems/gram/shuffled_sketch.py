@@ -1,9 +1,9 @@
-"""ShuffledSketchGram: a linear recommender from short reports through a shuffler; nobody is trusted with data.
+"""ShuffledSketchGram: a linear recommender from short reports through a shuffler, without a party that sees the data.
 
-Every user's device rotates the user's row by public random signs and a Hadamard matrix, and reports which of some
-random products of its entries is the largest, and its sign, each report randomized on the device.  A shuffler takes the
-senders off.  The server turns the sums of signs back into an estimate of the matrix of item pairs, and goes on as
-DPGram does.  A few reports about single items come before; where rows have too little in common, all are.  See
+Each device rotates its user's row by public random signs and a Hadamard matrix.  It reports the index and the sign of
+the largest of some random products of entries, randomized on the device.  A shuffler removes the senders.  The server
+decodes the sums of signs to an estimate of the matrix of item pairs, and continues like DPGram.  The first few reports
+are about single items.  If rows have too little in common, all are.  See
 docs/explanation/systems/gram/shuffled-sketch.md and docs/explanation/systems/gram/shuffled-sketch-privacy.md.
 """
 
@@ -34,7 +34,7 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._substitute import all_phases, number_phases
 from fastfedrec.systems._transaction import transactional
 from fastfedrec.systems.claims import FEWER_ITEMS
-from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
+from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, estimate_popularity
 from fastfedrec.systems.gram.decision import (
     RIDGES,
     Candidate,
@@ -47,7 +47,7 @@ from fastfedrec.systems.gram.decision import (
 )
 from fastfedrec.systems.gram.gram_model import GramModel
 from fastfedrec.systems.gram.measurement import NoisyMean
-from fastfedrec.systems.gram.scoring import own_shares
+from fastfedrec.systems.gram.scoring import popularity_shares
 from fastfedrec.systems.gram.shrinkage import denoising_bytes
 from fastfedrec.systems.gram.shuffled_sketch_rounds import (
     MAX_CELLS,
@@ -59,78 +59,80 @@ from fastfedrec.systems.gram.shuffled_sketch_rounds import (
 
 __all__ = ["N_CANDIDATES", "ShuffledSketchGram", "mean_largest"]
 
-_N_ERRORS = 2  # standard errors by which pairs must be worse for the last reports to be about items
-N_CANDIDATES = 8  # of a report; at the usual epsilon_0 more or fewer tell about as much
-_MOST_EPSILON = 50.0  # it hides nobody; and how many reports cost more than this takes minutes to find out
+_N_ERRORS = 2  # number of standard errors by which pairs must be worse for the last reports to be about items
+N_CANDIDATES = 8  # candidates of a report; at the usual epsilon_0, other numbers have about the same accuracy
+# Largest epsilon, which protects no user; the number of reports for a larger one takes minutes to compute.
+_MAX_EPSILON = 50.0
 
 
 class ShuffledSketchGram(GramModel):
     """EASE, ridge or nearest neighbours from short shuffled reports about pairs of items.
 
-    **Guarantee.** Behind a shuffler that breaks every link between reports, all that a user sends is (`epsilon`,
-    `delta`)-differentially private against the server and the public, for all data of one user against none
-    ("zero_out", privacy unit "user"; a user without data sends uniform reports), the whole run together.  One report
-    alone is `epsilon_0`-differentially private against everybody, the shuffler included, and `n_reports_` of them cost
-    as many times that.  `ledger_` also states the figure for replacing a user, about 1.6 times as large.  The list of
-    items and the number of users are public: whoever is given the reports can count them.
+    **Guarantee.** Behind a shuffler that breaks every link between reports, all reports of a user are (`epsilon`,
+    `delta`)-differentially private against the server and the public, for the whole run.  The guarantee is for all data
+    of one user against none ("zero_out", privacy unit "user"; a user without data sends uniform reports).  One report
+    is `epsilon_0`-differentially private against all parties, including the shuffler, and `n_reports_` reports cost
+    `n_reports_` times `epsilon_0`.  `ledger_` also states the figure for replacing a user, about 1.6 times as large.
+    The list of items and the number of users are public: a party that receives the reports can count them.
 
     Parameters
     ----------
     epsilon : float
-        Of the whole run behind the shuffler, in nats; below 50.
+        Epsilon of the whole run behind the shuffler, in nats; below 50.
     epsilon_0 : float
-        Of one report on the user's device.  A smaller one learns more from the same `epsilon`, by more reports.
+        Epsilon of one report on the user's device.  A smaller one learns more from the same `epsilon`, by more reports.
     delta : float
-        Of the whole run.
+        Delta of the whole run.
     n_rotations : int
-        Public rotations; every candidate of a report is an entry of one of them.
+        Number of public rotations; every candidate of a report is an entry of one of them.
     score : {"ease", "ridge", "knn"}
-        What devices compute from the estimated matrix: a linear model without a diagonal, one with it, or cosines of
-        the 100 nearest items.
+        Model that devices compute from the estimated matrix: a linear model without a diagonal, one with a diagonal, or
+        cosines of the 100 nearest items.
     ridge : float or "auto"
-        Added to the matrix's diagonal: this times the standard deviation of an entry's noise times the root of the
-        number of items.  "auto" chooses it by the reports (`decision_`).
+        Ridge added to the matrix's diagonal, in units of the standard deviation of an entry's noise times the root of
+        the number of items.  "auto" chooses it by the reports (`decision_`).
     honest_fraction : float
-        Share of the users, in (0, 1], who follow the protocol and do not tell what they sent.  Fewer hide less, so
-        each user sends fewer reports.
+        Share of the users, in (0, 1], who follow the protocol and do not disclose their reports.  Fewer honest users
+        hide each other less, so each user sends fewer reports.
     mean_share : float
-        Of the reports, in (0, 1): about single items, before the rest is about pairs.
+        Share of the reports that are about single items, in (0, 1), before the reports about pairs.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        What is **publicly** known of the items, never made from users' rows: labels, lists of labels, numbers, text,
-        vectors (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name;
-        without ids rows are in the order of the items.  Whether they are used is part of `decision_`.
+        **Public** features of the items, never made from users' rows: labels, lists of labels, numbers, text or vectors
+        (`fastfedrec.data.item_features.ItemFeatures.of`).  The ids are a column `item`, or one of a usual name; without
+        ids, rows are in the order of the items.  Whether they are used is part of `decision_`.
 
     Attributes
     ----------
     is_personal_ : bool
-        Whether users receive scores of their own.  Otherwise all get the same popular items, because the decision found
-        nothing better or because there is one item or one report of each user.
+        Whether users receive personal scores.  Otherwise all get the same popular items, because no candidate was
+        better, or because there is one item or one report of each user.
     decision_ : fastfedrec.systems.gram.decision.Decision or None
-        The candidates that were compared on the estimated matrix, with their scores and the error of the comparison;
-        None if only single items were asked about, and for a model from a file.
+        Candidates that were compared on the estimated matrix, with their scores and the error of the comparison; None
+        if all reports were about single items, and for a model from a file.
     n_reports_ : int
-        Reports, of 33 bits each, that every user sent, in all rounds together: as many as `epsilon` allows.
+        Number of reports, of 33 bits each, that every user sent in all rounds: the maximum that `epsilon` allows.
     item_means_ : ndarray of shape (n_items,), float64
-        Popularity: the share of users who have each item, as the estimated matrix has it; where nothing is left of that
-        or it was not asked for, the mean of the users' normalised rows.
+        Popularity: the share of users who have each item, by the estimated matrix.  If that has no columns or was not
+        requested, it is the mean of the users' normalised rows.
     item_factors_ : ndarray of shape (n_items, rank), float64
-        L, whose L L' is the denoised matrix of pairs, of rank 320 at most; without columns where only popularity was
-        asked for.
+        Factors L of L L', the denoised matrix of pairs, of rank at most 320; without columns if only popularity was
+        requested.
     scoring_factors_ : ndarray of shape (n_items, rank), float64
-        What devices score with, computed from `item_factors_`.
+        Factors that devices score with, computed from `item_factors_`.
     item_scales_ : ndarray of shape (n_items,), float64
-        By which devices divide a user's own entries, and multiply scores: an item that goes its own way tells less.
+        Scales by which devices divide a user's entries, and multiply scores; larger for items that have little in
+        common with others.
     signal_ : float
-        From public numbers only: the eigenvalue of users who all have the same taste, over half the radius of the
-        noise's spectrum.
+        Eigenvalue of users who all have the same taste, over half the radius of the noise's spectrum, from public
+        numbers only.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user.
+        Privacy cost of the run for each user.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user received and sent.
+        Bytes that each user received and sent.
 
     See Also
     --------
-    fastfedrec.DPGram : With a trusted server, more from the same epsilon.
+    fastfedrec.DPGram : A more accurate model at the same epsilon, with a trusted server.
 
     References
     ----------
@@ -183,7 +185,7 @@ class ShuffledSketchGram(GramModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MOST_EPSILON, exclusive=True)
+        self.epsilon = check_real("epsilon", self.epsilon, low=0.0, high=_MAX_EPSILON, exclusive=True)
         self.epsilon_0 = check_epsilon("epsilon_0", self.epsilon_0)
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.n_rotations = check_integer("n_rotations", self.n_rotations, low=1, high=MAX_CELLS)
@@ -201,13 +203,13 @@ class ShuffledSketchGram(GramModel):
         *,
         engine: Engine | None = None,
     ) -> Self:
-        """Collect every user's reports, in up to three rounds, and denoise what they estimate.
+        """Collect every user's reports, in up to three rounds, and denoise the matrix that they estimate.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.  A
-            user without any sends as many reports, all of them uniform.
+            Users' data.  Entries with value 0 are not interactions, other values do not matter, and a value below 0
+            raises.  A user without interactions sends the same number of reports, all uniform.
         key : Key or None
             Source of the public signs and of every report; None draws one from entropy.  An entropy key serves one
             fit.
@@ -215,7 +217,7 @@ class ShuffledSketchGram(GramModel):
         Raises
         ------
         ValueError
-            Not even one report fits the budget, or there are too many items for `n_rotations`.
+            One report already exceeds the budget, or there are too many items for `n_rotations`.
         """
         self._check_parameters()
         data = check_counts(self, interactions, is_private=True, min_users=1).binarize()
@@ -224,7 +226,7 @@ class ShuffledSketchGram(GramModel):
         phases = self._plan(data, fit.key)
         self.interactions_, self.ledger_, self.communication_ = data, *fit.begin(self, data)
         self._note()
-        rounds = [self._ask(fit, phases[0])]
+        rounds = [self._run_round(fit, phases[0])]
         self.item_means_ = self._means(rounds)
         self._release_popularity()
         self._note_features(features, are_used=len(phases) > 1)
@@ -234,16 +236,16 @@ class ShuffledSketchGram(GramModel):
                 "popularity"
             )
         else:
-            rounds.append(self._ask(fit, phases[1]))
+            rounds.append(self._run_round(fit, phases[1]))
             estimate = functools.partial(self._denoise, n_threads=fit.n_threads)
             estimators = named_estimators(features, estimate)
             ridges = RIDGES if isinstance(self.ridge, str) else (self.ridge,)
             self.decision_ = choose_candidate(self._pairs(rounds), estimators, ridges)
             if len(phases) > 2 and _pairs_may_win(self.decision_, self._noisy_mean(rounds)):
-                rounds.append(self._ask(fit, phases[2]))
+                rounds.append(self._run_round(fit, phases[2]))
                 self.decision_ = choose_candidate(self._pairs(rounds), estimators, ridges)
             elif len(phases) > 2:
-                rounds.append(self._ask(fit, self._plans(phases)[-1][2]))
+                rounds.append(self._run_round(fit, self._plans(phases)[-1][2]))
                 self.decision_ = replace(self.decision_, chosen=Candidate(0.0, min(ridges), next(iter(estimators))))
             chosen = self._note_decision(self.decision_)
             self._release_model(rounds, estimators[chosen.estimator], chosen)
@@ -251,7 +253,7 @@ class ShuffledSketchGram(GramModel):
         return self
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return a few reports about items, then pairs in two rounds; with one item or one report, items alone."""
+        """Return a round about items, then two about pairs; with one item or one report, only a round about items."""
         with renamed("nominal_epsilon", "epsilon_0"):
             channel = LargestResponse(self.epsilon_0, N_CANDIDATES)
         self.n_reports_ = self._budget(channel, data.n_users)
@@ -275,46 +277,42 @@ class ShuffledSketchGram(GramModel):
         return phases
 
     def _plans(self, phases: list[Phase]) -> list[list[Phase]]:
-        """Return the plan, and the one whose last round is about items, with the same signs and number of reports."""
+        """Return the plan and an alternative plan, in which the last round is about items."""
         if len(phases) < 3:
             return [phases]
         *before, (last, _, _) = phases
-        again = LastSketchRound(
-            last.channel, last.n_items, last.n_reports, self.n_rotations, False, last.honest_fraction
-        )
-        plans = [phases, [*before, Phase(again, phases[0].state)]]
+        # The alternative round has the same number of reports, and so the same cost; its signs are those of the first.
+        settings = last.channel, last.n_items, last.n_reports, self.n_rotations
+        about_items = LastSketchRound(*settings, has_pairs=False, honest_fraction=last.honest_fraction)
+        plans = [phases, [*before, Phase(about_items, phases[0].state)]]
         number_phases(plans)
         return plans
 
     def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
-        """Return all rounds that users may be asked for."""
+        """Return all rounds in which users may take part."""
         return all_phases(self._plans(self._plan(data, key)))
 
     # ---- privacy ------------------------------------------------------------------------------------------------
 
     def _budget(self, channel: LargestResponse, n_users: int) -> int:
-        """How many reports each user may send."""
+        """Return the largest number of reports of each user within the budget."""
         event = ShuffledReports(
-            "largest response",
-            channel.epsilon,
-            1,
-            n_users,
-            float(self.honest_fraction),
-            neighboring="zero_out",
+            "largest response", channel.epsilon, 1, n_users, float(self.honest_fraction), neighboring="zero_out",
             n_candidates=channel.n_candidates,
-        )
+        )  # fmt: skip
         n_reports = calibrate_n_reports(event, epsilon=self.epsilon, delta=self.delta)
         if n_reports == 0:
             raise ValueError(
                 f"epsilon must be larger for {event.n_honest_users} honest users, got {self.epsilon}: a single report "
-                f"of epsilon_0={self.epsilon_0} costs more; raise epsilon, lower epsilon_0, or ask more users"
+                f"of epsilon_0={self.epsilon_0} costs more; raise epsilon, lower epsilon_0, or add users"
             )
-        while n_reports > 1 and self._cost_of_rounds(event, n_reports) > self.epsilon:  # rounding alone
+        # Separate rounds cost more than one round of all reports only by the accountant's rounding.
+        while n_reports > 1 and self._cost_of_rounds(event, n_reports) > self.epsilon:
             n_reports -= 1
         return n_reports
 
     def _counts(self, n_reports: int) -> list[int]:
-        """Return how many of two reports or more belong to each round: about items, then about pairs in two halves."""
+        """Return the numbers of reports of the round about items and of one or two rounds about pairs."""
         n_first = min(max(1, round(self.mean_share * n_reports)), n_reports - 1)
         n_pairs = n_reports - n_first
         return [n_first, n_pairs] if n_pairs == 1 else [n_first, n_pairs - n_pairs // 2, n_pairs // 2]
@@ -327,8 +325,8 @@ class ShuffledSketchGram(GramModel):
         return account.get_epsilon(self.delta)
 
     def _signal(self, channel: LargestResponse, data: Interactions) -> float:
-        """How far the eigenvalue of everybody having the same taste would stand above half the edge of the noise."""
-        # An entry's noise is sqrt(n_users / (2 n_reports)) / weight.
+        """Return the eigenvalue of users with equal taste over half the radius of the noise's spectrum."""
+        # An entry's noise has the standard deviation sqrt(n_users / (2 n_reports)) / weight.
         weight = mean_largest(channel.n_candidates, has_pairs=True) / channel.decoder
         return weight * math.sqrt(data.n_users * self.n_reports_ / data.n_items)
 
@@ -340,64 +338,66 @@ class ShuffledSketchGram(GramModel):
             "can count them"
         )
 
-    def _note_drop_outs(self, asked: list[Phase]) -> None:
-        """Fewer users than were asked hide each other less than was promised."""
-        if min(state.n_users for _, state, _ in asked) >= self.interactions_.n_users:
+    def _note_drop_outs(self, rounds: list[Phase]) -> None:
+        """Note the cost of the run if fewer users than planned took part, who hide each other less."""
+        if min(state.n_users for _, state, _ in rounds) >= self.interactions_.n_users:
             return
         account = PLDAccountant()
-        for system, state, _ in asked:
+        for system, state, _ in rounds:
             account.compose(system.round_event(state.n_users))
         self.ledger_.note(
-            f"ShuffledSketchGram: only {' and '.join(str(state.n_users) for _, state, _ in asked)} users were heard, "
+            f"ShuffledSketchGram: only {' and '.join(str(state.n_users) for _, state, _ in rounds)} users reported, "
             f"so it was epsilon {account.get_epsilon(self.delta):.3g} for all data of one user against none"
         )
 
     # ---- the server ---------------------------------------------------------------------------------------------
 
-    def _ask(self, fit: Fit, phase: Phase) -> Phase:
-        """Run a round; it and the state after it."""
+    def _run_round(self, fit: Fit, phase: Phase) -> Phase:
+        """Run a round, and return its phase with the state after it."""
         return phase._replace(state=fit.rounds(phase.system, phase.state, self.interactions_))
 
     def _means(self, rounds: list[Phase]) -> NDArray[np.float64]:
-        """Return the mean of users' normalised rows, by the answers of all rounds about items."""
+        """Return the mean of users' normalised rows, from the reports of all rounds about items."""
         about_items = [(system, state) for system, state, _ in rounds if not system.has_pairs]
         decoded = np.sum([state.decoded for _, state in about_items], axis=0)
         return decoded / sum(_units(system, state) * state.n_users for system, state in about_items)
 
     def _noisy_mean(self, rounds: list[Phase]) -> NoisyMean:
-        """Return the mean by the first round, with its noise, which is that of the other entries of rotated rows."""
+        """Return the mean by the first round with its noise."""
+        # The noise is the sum of the other entries of rotated rows.
         system, state, _ = rounds[0]
         noise = math.sqrt(state.n_answers) / (_units(system, state) * state.n_users)
         return NoisyMean(self._means(rounds), noise, 1.0)
 
     def _pairs(self, rounds: list[Phase]) -> PairMatrix:
-        """Return the matrix of pairs, by the answers of all rounds about pairs."""
+        """Return the matrix of pairs, from the reports of all rounds about pairs."""
+        # A decoded sum contains both orders of a pair, so it is divided by two, and its noise by the root of two.
         about_pairs = [(system, state) for system, state, _ in rounds if system.has_pairs]
         unit = sum(_units(system, state) for system, state in about_pairs)
         noise = math.sqrt(sum(state.n_answers for _, state in about_pairs) / 2) / unit
         values = (np.sum([state.decoded for _, state in about_pairs], axis=0) / (2 * unit)).astype(np.float32)
         np.fill_diagonal(values, 0)
-        return PairMatrix(values, noise, self.interactions_.n_users * own_shares(self.item_means_))
+        return PairMatrix(values, noise, self.interactions_.n_users * popularity_shares(self.item_means_))
 
     @staticmethod
     def _denoise(
         features: AlignedFeatures | None, matrix: np.ndarray, noise: float, *, n_threads: int
     ) -> NDArray[np.float64]:
-        popularity = np.ones(len(matrix)) if features is None else popularity_of(matrix)
+        popularity = np.ones(len(matrix)) if features is None else estimate_popularity(matrix)
         return denoise_with_features(matrix, noise, features, popularity, n_threads=n_threads)
 
     @one_blas_thread()
     def _release_model(self, rounds: list[Phase], estimate: Estimator, chosen: Candidate) -> None:
-        """Compute popularity and scores from the answers of all rounds."""
+        """Compute popularity and scores from the reports of all rounds."""
         self.item_means_ = self._means(rounds)
         if not chosen.personal_weight:
             return
         pairs = self._pairs(rounds)
         factors = estimate(pairs.values.copy(), pairs.noise)
-        if factors.shape[1]:  # all reports about pairs tell of popularity too
+        if factors.shape[1]:  # the reports about pairs also contain popularity
             self.item_means_ = item_sums(factors) / self.interactions_.n_users
-        squares = self.interactions_.n_users * own_shares(self.item_means_)
-        self._prepare_scores(replace(pairs, own_squares=squares), factors, pairs.noise, chosen)
+        squares = self.interactions_.n_users * popularity_shares(self.item_means_)
+        self._prepare_scores(replace(pairs, item_squares=squares), factors, pairs.noise, chosen)
 
     def _header(self) -> dict[str, Any]:
         return super()._header() | {"n_reports": self.n_reports_}
@@ -408,33 +408,33 @@ class ShuffledSketchGram(GramModel):
 
 
 def _pairs_may_win(decision: Decision, mean: NoisyMean) -> bool:
-    """Return whether the last reports are about pairs: popularity is precise, and pairs are not clearly worse."""
+    """Return whether the last reports are about pairs: popularity is precise and pairs are not clearly worse."""
     return not mean.is_noisy(mean.precision) and decision.gain > -_N_ERRORS * decision.error
 
 
 def _units(system: SketchRound, state: SketchState) -> float:
-    """Return the mean sum of one user's answers where its normalised row has an entry, or a product, of 1."""
+    """Return the mean sum of one user's answers for an entry, or product, of 1 in the normalised row."""
     weight = mean_largest(system.channel.n_candidates, system.has_pairs)
     return state.n_answers / system.channel.decoder * weight / state.n_users
 
 
 @lru_cache(maxsize=16)
 def mean_largest(n_candidates: int, has_pairs: bool) -> float:
-    """Mean of the largest magnitude among independent standard normal numbers, or products of two of them.
+    """Compute the mean of the largest magnitude among standard normal numbers, or products of two of them.
 
-    A report's answer has it as its mean product with the chosen entry, of a long row, over the entries' stddev.
+    For a long row, it is the mean of a report's answer times the chosen entry, over the entries' standard deviation.
 
     Parameters
     ----------
     n_candidates : int
-        At least 1.
+        Number of independent normal numbers or products, at least 1.
     has_pairs : bool
-        Whether of products.
+        Whether the candidates are products.
 
     Returns
     -------
     float
-        sqrt(2 / pi) for one number, 2 / pi for one product.
+        Mean; sqrt(2 / pi) for one number and 2 / pi for one product.
 
     Examples
     --------
@@ -443,8 +443,8 @@ def mean_largest(n_candidates: int, has_pairs: bool) -> float:
     [0.637, 1.0, 1.453, 1.973, 2.537]
     """
     n_candidates = check_integer("n_candidates", n_candidates, low=1)
-    # The integral of 1 - F^n, F the distribution function of a magnitude; of a product its density is 2/pi K_0.
+    # Trapezoidal rule for the integral of 1 - F^n, F the distribution function; a product's density is 2/pi K_0.
     x, step = np.linspace(0, 40, 40_001, retstep=True)
     below = 2 / math.pi * scipy.special.iti0k0(x)[1] if has_pairs else scipy.special.erf(x / math.sqrt(2))
-    beyond = 1 - np.minimum(below, 1.0) ** n_candidates
-    return float((beyond.sum() - (beyond[0] + beyond[-1]) / 2) * step)
+    tail = 1 - np.minimum(below, 1.0) ** n_candidates
+    return float((tail.sum() - (tail[0] + tail[-1]) / 2) * step)

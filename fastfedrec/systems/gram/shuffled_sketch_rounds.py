@@ -1,6 +1,6 @@
-"""The rounds of a shuffled sketch; `shuffled_sketch.ShuffledSketchGram` is the model around them.
+"""The rounds of a shuffled sketch; `shuffled_sketch.ShuffledSketchGram` runs them.
 
-What a report tells, and why it hides: docs/explanation/systems/gram/shuffled-sketch-privacy.md.
+The content of a report and the proof of its privacy: docs/explanation/systems/gram/shuffled-sketch-privacy.md.
 """
 
 import math
@@ -25,46 +25,31 @@ from fastfedrec.systems.claims import FEWER_ITEMS
 
 __all__ = ["MAX_CELLS", "FirstSketchRound", "LastSketchRound", "SketchRound", "SketchState"]
 
-MAX_CELLS = 2**28  # of all rotations: 2 GiB of sums, and rows short enough for 16 bits
-_MOST_ANSWERS = 2**24  # put in order at a time, 64 MiB, or of that size a quarter of the sums, which each time are read
-_CHUNK_ANSWERS, _MOST_CHUNKED = 2**18, 16  # answers, as near as may be, and users that a thread takes at a time
-_CELLS = 2**16  # whose magnitudes are held at a time
+MAX_CELLS = 2**28  # number of cells of all rotations: 2 GiB of sums, and rows short enough for 16 bits
+# Number of answers that are sorted together, 64 MiB, or half the cells if that is more, since all sums are read.
+_MAX_ANSWERS = 2**24
+_CHUNK_ANSWERS, _MAX_CHUNK_USERS = 2**18, 16  # approximate answers, and largest number of users, of a thread's chunk
+_CELLS = 2**16  # number of cells whose magnitudes are in memory at the same time
 _BUCKET_BITS = 17  # a bucket of 2^17 cells is 1 MiB of sums
 
 
 @dataclass(frozen=True)
 class SketchState:
-    """What the server broadcasts, and what it has at the end of the round.
+    """The state that the server broadcasts, and the round's result."""
 
-    Parameters
-    ----------
-    signs : ndarray of shape (n_rotations, n_sides, length), int16
-        Public random signs, +1 or -1: two sides for pairs of items, one for single items.
-    decoded : ndarray of shape (n_items, n_items) or (n_items,), int64
-        The answers turned back to items, exactly; empty until the round is over.
-    n_answers, n_users : int
-        How many reports that rests on, and of how many users.
-    """
-
+    # Public random signs, +1 or -1, (n_rotations, n_sides, length): two sides for pairs of items, one for single items.
     signs: NDArray[np.int16]
+    # The exact sums of answers, decoded to items, (n_items, n_items) or (n_items,); empty until the end of the round.
     decoded: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    n_answers: int = 0
-    n_users: int = 0
+    n_answers: int = 0  # number of reports in `decoded`
+    n_users: int = 0  # number of users who sent them
 
 
 class SketchRound(FederatedSystem):
-    """One round in which every user sends short reports of its rotated row through a shuffler.
+    """One round in which each user sends short reports of the rotated row through a shuffler.
 
-    Parameters
-    ----------
-    channel : LargestResponse
-        The randomizer of one report.
-    n_items, n_reports, n_rotations : int
-        Items; reports of each user; public rotations that each report draws one of.
-    has_pairs : bool
-        Whether reports are of pairs of items; otherwise of single items.
-    honest_fraction : float
-        Of users, for the ledger.
+    `channel` randomizes one report, which draws one of the public rotations.  Reports are about pairs of items if
+    `has_pairs`, else about single items.  `honest_fraction` is a share of users, for the ledger.
     """
 
     _stream: ClassVar[str] = "shuffled_sketch"
@@ -84,7 +69,7 @@ class SketchRound(FederatedSystem):
         self.n_rotations = n_rotations
         self.has_pairs = has_pairs
         self.honest_fraction = honest_fraction
-        self.length = 1 << (n_items - 1).bit_length()  # the least power of two that has a place for every item
+        self.length = 1 << (n_items - 1).bit_length()  # the smallest power of two that is at least n_items
         self.shape = (n_rotations, self.length, self.length) if has_pairs else (n_rotations, self.length)
         if n_rotations * self.length**2 > MAX_CELLS:
             raise ValueError(
@@ -94,33 +79,21 @@ class SketchRound(FederatedSystem):
 
     @property
     def n_bytes(self) -> int:
-        """What a fit on one machine holds at its peak of memory, but for the rows of users."""
+        """Peak memory in bytes of a fit on one machine, without the users' rows."""
         cells = math.prod(self.shape)
         if not self.has_pairs:
             return 8 * cells
-        # Sums beside what is added to them, which is half as many numbers of half the size; or beside what they are
-        # turned back into.
+        # Sums and a chunk of answers, with half the number of cells and half the size; or sums and their decoding.
         return max(10 * cells, 8 * (cells + self.length * self.n_items + 2 * self.n_items**2))
 
-    def _purpose(self, of: str) -> str:
-        """Names the words that the round draws."""
-        return f"{self._stream}.{of}"
+    def _purpose(self, draws: str) -> str:
+        """Return the purpose of the round's draws."""
+        return f"{self._stream}.{draws}"
 
     # ---- the three functions ------------------------------------------------------------------------------------
 
     def initial_state(self, key: Key) -> SketchState:
-        """The public signs.
-
-        Parameters
-        ----------
-        key : Key
-            Source of the draws; the result is public.
-
-        Returns
-        -------
-        SketchState
-            Before the round.
-        """
+        """Draw the public signs by a key."""
         check_instance("key", key, Key, "use Key.from_entropy() or Key.from_seed(n)")
         shape = self._signs_shape
         words = key.words(self._purpose("signs"), size=-(-math.prod(shape) // 64))
@@ -132,7 +105,8 @@ class SketchRound(FederatedSystem):
         return self.n_rotations, 2 if self.has_pairs else 1, self.length
 
     def _objection(self, state: SketchState) -> str | None:
-        """Return an objection to signs of another shape, which the kernel would read beyond, or to other numbers."""
+        """Return an error message for signs of another shape or other values, or None."""
+        # The kernel would read beyond an array of another shape.
         if state.signs.shape != self._signs_shape:
             return f"signs must have shape {self._signs_shape}, got {state.signs.shape}"
         return None if (np.abs(state.signs) == 1).all() else "signs must be 1 or -1"
@@ -147,18 +121,19 @@ class SketchRound(FederatedSystem):
         sender: str = "shard-0",
         n_threads: int = 0,
     ) -> Update:
-        """Randomize and add up one shard's reports."""
+        """Randomize and sum one shard's reports."""
         n_threads = resolve_n_threads(n_threads)
         if objection := self._objection(state):
             raise ValueError(objection)
-        # On a worker or node, of whose memory the fit knows nothing: sums, and the answers that are added at a time.
+        # A shard may run on a worker or node with less memory than the fit; it needs the sums and a chunk of answers.
         n_bytes, remedy = 10 * math.prod(self.shape), f"lower n_rotations, or {FEWER_ITEMS}"
         check_memory("a shard of ShuffledSketchGram", self.n_items, n_bytes, remedy, speaks=False)
         key.claim_message(self._purpose("reports"), round, sender)
         sums = np.zeros(self.shape, dtype=np.int64)
-        chunk = max(1, min(_MOST_CHUNKED, _CHUNK_ANSWERS // self.n_reports))
-        step = chunk * max(1, max(_MOST_ANSWERS, sums.size // 2) // (chunk * self.n_reports))
+        chunk = max(1, min(_MAX_CHUNK_USERS, _CHUNK_ANSWERS // self.n_reports))
+        step = chunk * max(1, max(_MAX_ANSWERS, sums.size // 2) // (chunk * self.n_reports))
         shift = _bucket_shift(sums.size)
+        # Each block's answers are sorted by bucket, so that threads add to different cells that stay in a cache.
         for start in range(0, shard.n_users, step):
             part = shard._user_range(start, min(start + step, shard.n_users)) if shard.n_users > step else shard
             answers = np.empty(part.n_users * self.n_reports, dtype=np.uint32)
@@ -178,31 +153,10 @@ class SketchRound(FederatedSystem):
         sender: str = "shard-0",
         n_threads: int = 0,
     ) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-        """The single reports of `local_round`, in random order: what a shuffler forwards.
+        """Return the single reports of `local_round` in random order, as a shuffler forwards them.
 
-        Parameters
-        ----------
-        state : SketchState
-            What the server broadcast.
-        shard : Interactions
-            The users' data.
-        key : Key
-            Source of the reports' draws.
-        round : int
-            Names the draws.
-        shuffle_key : Key or None
-            Source of the order; None draws one from entropy, which is what a shuffler wants.
-        sender : str
-            The shard's name.
-        n_threads : int
-            0 for all.
-
-        Returns
-        -------
-        place : ndarray of shape (n_users * n_reports,), uint32
-            What the report is about: a rotation, and an entry of it or of each of its sides.
-        bit : ndarray of shape (n_users * n_reports,), uint8
-            1 for +, 0 for -.
+        Each report has a place, uint32, which encodes a rotation and an entry of it or of each of its sides, and a bit,
+        1 for + and 0 for -.  A shuffler uses the order of an entropy key, which is the default of `shuffle_key`.
         """
         key.claim_message(self._purpose("reports"), round, sender)
         place, bit = self._single_reports(state, shard, key, round, resolve_n_threads(n_threads))
@@ -212,23 +166,9 @@ class SketchRound(FederatedSystem):
         return place[order], bit[order]
 
     def collect_reports(self, place: np.ndarray, bit: np.ndarray, round: int, *, sender: str, n_clients: int) -> Update:
-        """Add up a stream of single reports, as the server does behind a shuffler; bad reports are left out.
+        """Sum a stream of single reports from a shuffler of `n_clients` users, without invalid ones.
 
-        Parameters
-        ----------
-        place, bit : ndarray of shape (n_reports_received,), uint32 and uint8
-            As from `report_stream`.
-        round : int
-            The round they answer.
-        sender : str
-            The shuffler's name.
-        n_clients : int
-            Users behind it.
-
-        Returns
-        -------
-        Update
-            Equal to that of `local_round` if every report arrives.
+        The update equals that of `local_round` if every report arrives.
         """
         place, bit = np.asarray(place), np.asarray(bit)
         if place.dtype != np.uint32 or bit.dtype != np.uint8 or place.ndim != 1 or place.shape != bit.shape:
@@ -236,26 +176,26 @@ class SketchRound(FederatedSystem):
                 "place and bit must be arrays of uint32 and uint8 of one length, got "
                 f"{place.dtype} {place.shape} and {bit.dtype} {bit.shape}"
             )
-        sound = bit <= 1
+        is_valid = bit <= 1
         sums = np.zeros(self.shape, dtype=np.int64)
         _kernel.collect_reports(
-            place[sound],
-            bit[sound],
+            place[is_valid],
+            bit[is_valid],
             sums.reshape(-1),
             self.n_rotations,
             2 if self.has_pairs else 1,
             self.length.bit_length() - 1,
         )
-        return self._as_update(round, sender, n_clients, sums, int(sound.sum()))
+        return self._as_update(round, sender, n_clients, sums, int(is_valid.sum()))
 
     def merge(self, a: Update, b: Update) -> Update:
-        """Add two updates of one round; integer sums are exact, so in any order."""
-        if a.n_clients == 0:  # zeros, by the rules; and a copy of the others' sums may be gigabytes
+        """Add two updates of one round; integer sums are exact, so their order is arbitrary."""
+        if a.n_clients == 0:  # its arrays are zeros by the rules, and a copy of the other sums may be gigabytes
             return Update(a.round, "merged", b.n_clients, b.arrays)
         return super().merge(a, b)
 
     def apply(self, state: SketchState, update: Update) -> SketchState:
-        """Turn the answers back: D1 H C H D2 added up over rotations, and its transpose; exact in whole numbers."""
+        """Decode the answers exactly: D1 H C H D2 summed over rotations, plus its transpose, in whole numbers."""
         sums = update.arrays["answers"]
         decoded = self._decode_pairs(state, sums, 0) if self.has_pairs else self._decode_items(state, sums)
         return SketchState(state.signs, decoded, int(update.arrays["n_answers"][0]), update.n_clients)
@@ -263,31 +203,32 @@ class SketchRound(FederatedSystem):
     # ---- what a server accepts ----------------------------------------------------------------------------------
 
     def zero_update(self, state: SketchState, round: int) -> Update:
-        """The identity of `merge`."""
+        """Return the identity of `merge`."""
         return self._as_update(round, "nobody", 0, np.zeros(self.shape, dtype=np.int64), 0)
 
     def rules(self, state: SketchState, n_clients: int) -> Mapping[str, ArrayRule]:
-        """What a well-formed update looks like."""
-        most = n_clients * self.n_reports
+        """Return the rules of an update: sums and number of answers are at most the number of reports."""
+        max_answers = n_clients * self.n_reports
         return {
-            "answers": ArrayRule(np.int64, self.shape, -most, most),
-            "n_answers": ArrayRule(np.int64, (1,), 0, most),
+            "answers": ArrayRule(np.int64, self.shape, -max_answers, max_answers),
+            "n_answers": ArrayRule(np.int64, (1,), 0, max_answers),
         }
 
     def inconsistency(self, state: SketchState, update: Update) -> str | None:
-        """Why an update's fields contradict each other, each of which has passed its rule."""
+        """Return how an update's fields, each of which has passed its rule, contradict each other, or None."""
         sums, n_answers = update.arrays["answers"].reshape(-1), int(update.arrays["n_answers"][0])
-        parts = range(0, sums.size, _CELLS)  # no second array of gigabytes
-        found = sum(int(np.abs(sums[start : start + _CELLS]).sum()) for start in parts)
-        if found > n_answers or (n_answers - found) % 2:
-            return f"its sums need {found} answers or an even number more, and it claims {n_answers}"
+        parts = range(0, sums.size, _CELLS)  # blocks avoid a second array of gigabytes
+        # Answers are +1 or -1, so a cell's sum has the parity of its number of answers and at most this magnitude.
+        n_needed = sum(int(np.abs(sums[start : start + _CELLS]).sum()) for start in parts)
+        if n_needed > n_answers or (n_answers - n_needed) % 2:
+            return f"its sums need {n_needed} answers or an even number more, and it claims {n_answers}"
         return None
 
     def round_event(self, n_clients: int) -> ShuffledReports:
-        """What the round is about to cost."""
-        what = "pairs of items" if self.has_pairs else "items"
+        """Return the event of the round's privacy cost."""
+        subject = "pairs of items" if self.has_pairs else "items"
         return ShuffledReports(
-            f"largest response on sketched {what}",
+            f"largest response on sketched {subject}",
             self.channel.epsilon,
             self.n_reports,
             n_clients,
@@ -297,16 +238,17 @@ class SketchRound(FederatedSystem):
         )
 
     def traffic(self, state: SketchState, n_clients: int) -> RoundTraffic:
-        """What the round moves: a bit a sign down; up, for each report its place and one bit."""
+        """Return the traffic of the round: one bit for each sign down, and a 32-bit place and one bit per report up."""
         return RoundTraffic(-(-state.signs.size // 8), 4 * self.n_reports + -(-self.n_reports // 8), n_clients)
 
     # ---- kernel -------------------------------------------------------------------------------------------------
 
     def _single_reports(self, state, shard, key, round_number, n_threads):
-        """Places and bits in the users' order, which tells who sent them: not to leave a shuffler."""
+        """Return places and bits in the users' order."""
+        # The order links reports to users, so a shuffler must never forward it.
         n = shard.n_users * self.n_reports
         place, bit = np.empty(n, dtype=np.uint32), np.empty(n, dtype=np.uint8)
-        self._randomize(state, shard, key, round_number, n_threads, _MOST_CHUNKED, 0, place=place, bit=bit)
+        self._randomize(state, shard, key, round_number, n_threads, _MAX_CHUNK_USERS, 0, place=place, bit=bit)
         return place, bit
 
     def _randomize(
@@ -338,7 +280,7 @@ class SketchRound(FederatedSystem):
             raise MemoryError("no memory for a thread's scratch space; use fewer threads, rotations or reports")
 
     def _decode_pairs(self, state, sums, n_threads):
-        """Of all pairs of items, (n_items, n_items)."""
+        """Return the decoded sums of all pairs of items, (n_items, n_items)."""
         n_items, n_passes, n_threads = self.n_items, self.length.bit_length() - 1, resolve_n_threads(n_threads)
         half = np.empty((self.length, n_items), dtype=np.int64)
         scratch = np.empty((n_threads, _kernel.n_scratch(n_passes)), dtype=np.int64)
@@ -348,7 +290,7 @@ class SketchRound(FederatedSystem):
         return decoded + decoded.T
 
     def _decode_items(self, state, sums):
-        """Of single items, (n_items,)."""
+        """Return the decoded sums of single items, (n_items,)."""
         return (hadamard_transform(sums) * state.signs[:, 0])[:, : self.n_items].sum(axis=0)
 
     @staticmethod
@@ -362,18 +304,18 @@ class SketchRound(FederatedSystem):
 
 
 class FirstSketchRound(SketchRound):
-    """The round about items before the pairs; no other round draws its words."""
+    """The round about items before the pairs; it has a random stream of its own."""
 
     _stream = "shuffled_sketch.first"
 
 
 class LastSketchRound(SketchRound):
-    """The round after the decision, about pairs or items; no other round draws its words."""
+    """The round after the decision, about pairs or items; it has a random stream of its own."""
 
     _stream = "shuffled_sketch.last"
 
 
 def _bucket_shift(n_cells: int) -> int:
-    """The binary logarithm of a bucket's size: of 64 to 1,024 buckets, where there are cells for so many."""
+    """Return the binary logarithm of a bucket's size, for 64 to 1,024 buckets if there are enough cells."""
     bits = (n_cells - 1).bit_length()
     return max(min(_BUCKET_BITS, bits - 6), bits - 10, 0)

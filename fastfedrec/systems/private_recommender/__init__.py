@@ -1,6 +1,6 @@
-"""The front door: PrivateRecommender, the choice that it goes by (`advise`), and the sweeps that the choice rests on.
+"""PrivateRecommender, the advice that it follows (`advise`), and the sweeps that come with the package.
 
-What it chooses among is in the other packages of `systems`; the sweeps are made by `studies.advise`.
+The systems to choose from are in the other packages of `systems`; `studies.advise` makes the sweeps.
 """
 
 __all__: list[str] = []

@@ -1,4 +1,4 @@
-"""The sweeps that come with the package, and what they say around a question."""
+"""The sweeps that come with the package, and their figures for settings near a request."""
 
 import functools
 import json
@@ -10,32 +10,32 @@ from typing import Any
 from fastfedrec.evaluation.metrics.resampling import share_error
 
 METRIC = "hr@10"
-RANDOM = 0.1  # HR@10 of a random list, among 100 items: noisy popularity may be worse than none
-_FILE = "advice.json"  # written by `studies.advise.grid`
+RANDOM = 0.1  # HR@10 of a random list among 100 items; noisy popularity may be worse
+_FILE = "advice.json"  # `studies.advise.grid` writes it
 
 Row = dict[str, Any]
 
 
 @functools.cache
 def stored_sweeps() -> dict[str, Any]:
-    """The sweeps that come with the package.
+    """Return the sweeps that come with the package, in the format of `fastfedrec sweep --advice`.
 
     Returns
     -------
     dict
-        As `fastfedrec sweep --advice` writes them.
+        Rows of measurements, and the source, code, machine, delta and number of threads of the sweeps.
     """
     return json.loads(resources.files(__package__).joinpath(_FILE).read_text())
 
 
 def range_of(rows: Sequence[Row], name: str) -> tuple[float, float]:
-    """The least and the largest that was measured of a public number."""
+    """Return the smallest and the largest measured value of a public number."""
     known = {row["target" if name == "epsilon" else name] for row in rows}
     return min(known), max(known)
 
 
 def around(rows: Sequence[Row], name: str, value: float | None) -> list[Any]:
-    """The measured values next below and above; all of them where it is not known."""
+    """Return the nearest measured values below and above a value, or all of them for None."""
     known = sorted({row[name] for row in rows})
     if value is None:
         return known
@@ -43,13 +43,14 @@ def around(rows: Sequence[Row], name: str, value: float | None) -> list[Any]:
 
 
 def above(rows: Sequence[Row], name: str, value: float) -> float:
-    """The measured value next above, or the largest."""
+    """Return the smallest measured value that is at least this one, or the largest."""
     known = {row[name] for row in rows}
     return min((v for v in known if v >= value), default=max(known))
 
 
 def best_below(rows: Sequence[Row], system: str | None, n_users: float, epsilon: float) -> Any:
-    """The best measurement of a system (None: of popularity) with no more users and no larger epsilon, if any."""
+    """Return the best row of a system (None for popularity) with at most this number of users and this epsilon."""
+    # Fewer users and a smaller epsilon are no easier, so the figure is a lower estimate.
     below = [
         row
         for row in rows
@@ -61,17 +62,17 @@ def best_below(rows: Sequence[Row], system: str | None, n_users: float, epsilon:
 
 
 def mean(row: Row) -> float:
-    """Over seeds."""
+    """Return the mean of the metric over seeds."""
     return statistics.fmean(row["metrics"][METRIC])
 
 
 def error(row: Row) -> float:
-    """Standard error of that mean."""
+    """Return the standard error of the mean over seeds."""
     return share_error(row["metrics"][METRIC], row["n_tested"])
 
 
 def without_privacy(rows: Sequence[Row], n_items: int, row_length: float | None) -> list[str]:
-    """What could be had by trusting everybody, around the question."""
+    """Return a remark on the figures of systems without privacy at the nearest settings, if there are any."""
     open_rows = [
         row
         for row in rows
@@ -82,5 +83,5 @@ def without_privacy(rows: Sequence[Row], n_items: int, row_length: float | None)
     values: dict[str, list[float]] = {}
     for row in open_rows:
         values.setdefault(row["system"], []).append(mean(row))
-    told = [f"{system} {min(found):.3f} to {max(found):.3f}" for system, found in values.items()]
-    return [f"without any privacy, around here: {'; '.join(told)}"] if told else []
+    ranges = [f"{system} {min(means):.3f} to {max(means):.3f}" for system, means in values.items()]
+    return [f"without any privacy, around here: {'; '.join(ranges)}"] if ranges else []

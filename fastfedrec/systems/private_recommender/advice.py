@@ -1,4 +1,4 @@
-"""An answer of `advise`: the systems that can be had at a budget, what each costs and is worth, and which to use."""
+"""The result of `advise`: the systems that fit a budget, the cost and the figures of each, and the choice."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -13,35 +13,36 @@ __all__ = ["Advice", "Offer", "is_tie"]
 
 @dataclass(frozen=True)
 class Offer:
-    """One system that can be had in a trust model at a budget.
+    """One system that fits a budget in a trust model.
 
     Parameters
     ----------
     system : str
         Name of the class.
     parameters : dict
-        That cost no more than the budget, for the users and items asked about; all others have their defaults.
+        Parameters that cost at most the budget, for the requested numbers of users and items; the others have their
+        defaults.
     epsilon : float
-        What the whole run costs, by the accountants; rounded up.
+        Cost of the whole run by the accountants, rounded up.
     epsilon_alone : float
-        The same where nothing but the user's own device is trusted; infinite where nothing is guaranteed then.
+        Cost if only the user's device is trusted; infinite if there is no guarantee then.
     expected : float or None
-        HR@10 that was measured where it is no easier: the smallest of the settings around.  None, as of `gain`,
-        `margin` and `seconds`, where nothing was measured around the question.
+        Smallest measured HR@10 of the nearest settings that are no easier.  None, like `gain`, `margin` and `seconds`,
+        without measurements near the requested setting.
     gain : float or None
-        Over private popularity at the same epsilon, or a random list, where that is least.
+        Smallest gain over private popularity at the same epsilon, or over a random list.
     margin : float or None
-        What chance alone explains of that gain: two standard errors.
+        Part of the gain that chance alone explains: two standard errors.
     measured_at : tuple of str
-        Where.
+        Settings of the measurements.
     n_measured : int or None
-        Users there, at least.
+        Smallest number of users of the measurements.
     is_popularity : bool
-        Whether its plan releases sums over single items only: all users get the same list.
+        Whether its plan releases sums over single items only, so that all users get the same list.
     download, upload : int or None
-        Bytes of a client in the whole run, for the users and items asked about; None where the system counts none.
+        Bytes of a client in the whole run, for the requested numbers of users and items; None if they are not counted.
     seconds : float or None
-        Of a fit with all clients simulated, where it took longest.
+        Longest measured time of a fit with all clients simulated.
     """
 
     system: str
@@ -60,37 +61,37 @@ class Offer:
 
     @property
     def setting(self) -> str:
-        """As one would write it in Python."""
+        """Python expression of the system with its parameters."""
         return f"{self.system}({', '.join(f'{name}={value!r}' for name, value in self.parameters.items())})"
 
     @property
     def is_better_than_popularity(self) -> bool:
-        """Whether figures show a larger gain than chance explains."""
+        """True if figures show a larger gain than chance explains."""
         return self.gain is not None and self.margin is not None and self.gain > self.margin
 
 
 @dataclass(frozen=True)
 class Advice:
-    """An answer.
+    """A choice of a system, with all offers that were compared.
 
     Parameters
     ----------
     n_users, n_items : int
-        Asked about.
+        Requested numbers of users and items.
     epsilon, delta : float
-        The budget, for replacing all data of one user.
+        Budget, for replacing all data of one user.
     trust : {"local", "shuffle", "central"}
-        Whom one trusts.
+        Trust model.
     offers : tuple of Offer
-        Systems that give users lists of their own: the one that the rule chooses, then those with the largest gain.
+        Systems with personal lists: the choice of the rule, then the others by falling gain.
     popularities : tuple of Offer
-        Those that give everybody the same list, the best first.
+        Systems with the same list for all users, the best first.
     remarks : tuple of str
-        What was left out, and where the answer is not from settings around the question.
+        Omitted systems, and figures from settings that differ from the requested one.
     source : str
-        What the figures were measured on.
+        Data and machine of the figures.
     ruled : Offer or None
-        The offer that the rule chooses; None where figures choose.
+        Offer that the rule chooses; None if figures choose.
     """
 
     n_users: int
@@ -106,19 +107,18 @@ class Advice:
 
     @property
     def popularity_is_as_good(self) -> bool:
-        """Whether the rule chooses one list for all; by figures, whether no system gains more than chance explains."""
+        """True if the rule chooses one list for all or, by figures, no system gains more than chance explains."""
         if self.ruled is not None:
             return self.ruled in self.popularities
         return not any(offer.is_better_than_popularity for offer in self.offers)
 
     @property
     def best(self) -> Offer:
-        """Return the choice: by the rule, or by figures.
-
-        Where figures show nothing clearly better than popularity with more users, it has most with the same users.
-        """
+        """Return the choice by the rule or by figures."""
         if self.ruled is not None:
             return self.ruled
+        # If no system is clearly better than popularity measured with more users, the best one with the same number of
+        # users is chosen.
         better = [offer for offer in self.offers if offer.is_better_than_popularity]
         if better:
             return better[0]
@@ -128,12 +128,12 @@ class Advice:
 
     @property
     def is_measured(self) -> bool:
-        """Whether there are sweeps around the question, and so figures."""
+        """True if there are sweeps near the requested setting, and so figures."""
         return any(offer.measured_at for offer in (*self.offers, *self.popularities))
 
     @property
     def reason(self) -> str:
-        """Why, in a sentence."""
+        """Reason of the choice, in one sentence."""
         best = self.best
         if self.ruled is not None or best.expected is None:
             return self.remarks[0]
@@ -147,12 +147,12 @@ class Advice:
         return f"{figure}, {best.gain:+.3f} over private popularity (chance: {best.margin:.3f})"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings.
+        """Return the advice as plain numbers and strings.
 
         Returns
         -------
         dict
-            The fields, and the answer.
+            The fields, and the choice.
         """
         return plain(
             asdict(self)
@@ -167,12 +167,12 @@ class Advice:
         )
 
     def summary(self) -> str:
-        """Lay out the answer as text.
+        """Return the advice as text.
 
         Returns
         -------
         str
-            The setting, its guarantee, what it is worth, and all that was weighed.
+            The setting, its guarantee and its figures, and all offers that were compared.
         """
         best = self.best
         lines = [
@@ -210,12 +210,12 @@ class Advice:
         return "\n".join(lines)
 
     def _caveats(self, best: Offer) -> list[str]:
-        """What becomes of the guarantee if the trust is misplaced; what else is as good."""
-        alone = "nothing" if math.isinf(best.epsilon_alone) else f"epsilon {format_epsilon(best.epsilon_alone)}"
+        """Return remarks on the guarantee if the trust is misplaced, and on systems with equal figures."""
+        guarantee = "nothing" if math.isinf(best.epsilon_alone) else f"epsilon {format_epsilon(best.epsilon_alone)}"
         lines = ["  all users get the same list"] if best.is_popularity else []
         if best.expected is not None and best.expected <= RANDOM:
             lines.append("  no better than items at random, which have .100")
-        lines += [] if self.trust == "local" else [f"  if that trust is misplaced, {alone} is left of it"]
+        lines += [] if self.trust == "local" else [f"  if that trust is misplaced, {guarantee} is left of it"]
         ties = [o.system for o in self.offers if o is not best and is_tie(best, o)]
         if best in self.offers and ties:
             lines.append(f"  by these figures not clearly better than {' or '.join(ties)}")
@@ -247,24 +247,24 @@ def _share(value: float | None, sign: str = "") -> str:
 
 
 def _leads(offer: Offer, sure: Offer) -> bool:
-    """Whether its figure is clearly above that of a popularity with as few users."""
+    """Return whether the figure is clearly above that of a popularity with at most the same number of users."""
     if offer.expected is None or offer.margin is None or sure.expected is None:
         return False
     return offer.expected - sure.expected > offer.margin
 
 
 def is_tie(best: Offer, other: Offer) -> bool:
-    """Whether chance may explain that one gains more than another.
+    """Return whether chance may explain that one offer gains more than another.
 
     Parameters
     ----------
     best, other : Offer
-        With figures, or it is none.
+        Offers to compare; without figures they are not a tie.
 
     Returns
     -------
     bool
-        By the larger of their margins.
+        Whether the gains differ by at most the larger margin.
     """
     if best.gain is None or best.margin is None or other.gain is None or other.margin is None:
         return False

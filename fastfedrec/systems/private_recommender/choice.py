@@ -1,7 +1,7 @@
-"""Advice: which system, at which setting, for the numbers of users and items, one budget and one trust model.
+"""Advice on a system and its setting, for the numbers of users and items, a budget and a trust model.
 
 The accountants choose the setting for these numbers, so that its guarantee holds.  A rule chooses the system, unless a
-file of sweeps is given.  `PrivateRecommender` goes by the rule.
+file of sweeps is given.  `PrivateRecommender` follows the rule.
 """
 
 import itertools
@@ -42,13 +42,13 @@ from fastfedrec.systems.private_recommender.recipes import (
     Planned,
     Recipe,
     calibrated,
-    most_users,
+    max_users_of,
 )
 from fastfedrec.systems.registry import system_class
 
 __all__ = ["Advice", "Offer", "advise", "stored_sweeps"]
 
-MOST_EPSILON = 1e6  # nobody is promised anything by it
+MAX_EPSILON = 1e6  # largest epsilon, in nats, which is no protection
 
 
 def advise(
@@ -67,37 +67,38 @@ def advise(
     Parameters
     ----------
     n_users, n_items : int
-        Of your data.
+        Numbers of users and items of your data.
     epsilon : float
-        Budget of the whole run, in nats, for replacing all data of one user.
+        Epsilon of the whole run, in nats, for replacing all data of one user.
     trust : {"local", "shuffle", "central"}
-        The party that users trust: nothing but their own device, a shuffler, or the server.
+        Party that users trust: only their own device, a shuffler, or the server.
     delta : float
-        Budget, in (0, 1).
+        Delta of the whole run, in (0, 1).
     row_length : float or None
-        Items of a user, on average, for the figures of sweeps; longer rows than were measured take the longest.  None
-        takes the worst figure of all lengths.  The rule does not use it.
+        Mean number of items of a user, for the figures of sweeps; rows longer than the longest measured ones count as
+        these.  None takes the worst figure of all lengths.  The rule does not use it.
     item_features : bool
-        Whether something is publicly known of the items.  Sweeps had no features, so the rule chooses then.
+        Whether there are public features of the items.  Sweeps had no features, so the rule chooses then.
     measured : str, Path or None
-        A file of your own sweeps, written by ``fastfedrec sweep --advice``; its figures choose.  None chooses by the
+        File of your sweeps, written by ``fastfedrec sweep --advice``, to choose by its figures.  None chooses by the
         rule.
 
     Returns
     -------
     Advice
-        The choice, and all that was compared.
+        The choice, and all offers that were compared.
 
     Notes
     -----
-    The rule takes a system that itself chooses popularity or a personal model by its private releases: DPGram with a
-    trusted server, or DPSubspace where the matrix of item pairs or the number of users is too large for DPGram;
-    ShuffledSketchGram behind a shuffler.  Else it takes popularity, or items at random where that is too noisy.
+    The rule takes a system that chooses popularity or a personal model by its private releases.  With a trusted server
+    this is DPGram, or DPSubspace if the matrix of item pairs or the number of users is too large for DPGram.  Behind a
+    shuffler it is ShuffledSketchGram.  Otherwise the rule takes popularity, or items at random if popularity is too
+    noisy.
 
-    A figure is the smallest of those measured with the numbers of items (and lengths of rows) next below and above,
-    with no more users and no larger epsilon, at delta 1e-6; where `delta` is less, the accountants compute which
-    epsilon the same noise has at 1e-6.  It is compared with the best private popularity measured around the question.
-    The sweeps that come with the package have no figures of the systems that decide themselves.
+    A figure is the smallest of those measured with the nearest numbers of items (and lengths of rows) below and above,
+    with at most the same number of users and the same epsilon, at delta 1e-6.  For a smaller `delta`, the accountants
+    compute the epsilon of the same noise at 1e-6.  The figure is compared with the best private popularity measured
+    near the requested setting.  The sweeps that come with the package have no figures of self-deciding systems.
 
     Examples
     --------
@@ -109,7 +110,7 @@ def advise(
     True
     """
     n_users, n_items = check_integer("n_users", n_users, low=1), check_integer("n_items", n_items, low=1)
-    epsilon = check_real("epsilon", check_epsilon("epsilon", epsilon), high=MOST_EPSILON)
+    epsilon = check_real("epsilon", check_epsilon("epsilon", epsilon), high=MAX_EPSILON)
     delta = check_real("delta", delta, low=0.0, high=1.0, exclusive=True)
     if row_length is not None:
         row_length = check_real("row_length", row_length, low=0.0, exclusive=True)
@@ -119,17 +120,17 @@ def advise(
     advice = _compared(stored, n_users, n_items, epsilon, trust, delta, row_length)
     choice = by_rule(advice.offers, advice.popularities)
     if is_featured:
-        advice = replace(advice, remarks=(*advice.remarks, _of_features(choice)))
-    # Figures choose only where the system of the rule has some, too.
+        advice = replace(advice, remarks=(*advice.remarks, _remark_on_features(choice)))
+    # Figures choose only if the system of the rule has figures, too.
     if measured is not None and not is_featured and advice.is_measured and choice.expected is not None:
         return advice
     offers = sorted(advice.offers, key=lambda offer: offer != choice)
     return replace(advice, ruled=choice, offers=tuple(offers), remarks=(RULES[trust], *advice.remarks))
 
 
-def _of_features(choice: Offer) -> str:
-    does = "item_features" in system_class(choice.system)().get_params()
-    return f"{choice.system} {'takes' if does else 'does not take'} features of items"
+def _remark_on_features(choice: Offer) -> str:
+    takes_features = "item_features" in system_class(choice.system)().get_params()
+    return f"{choice.system} {'takes' if takes_features else 'does not take'} features of items"
 
 
 def _compared(
@@ -141,12 +142,12 @@ def _compared(
     delta: float,
     row_length: float | None,
 ) -> Advice:
-    """Return all offers of a trust model, with the figures that there are."""
+    """Return all offers of a trust model, with their figures if there are any."""
     rows = [row for row in stored["rows"] if row["trust"] == trust]
     remarks = _not_measured(rows, row_length, n_users=n_users, n_items=n_items, epsilon=epsilon)
     has_figures, near_length = not remarks, row_length
     if has_figures:
-        remarks, near_length = _beyond(rows, row_length, n_users=n_users, epsilon=epsilon)
+        remarks, near_length = _limit_to_measured(rows, row_length, n_users=n_users, epsilon=epsilon)
     offers: list[Offer] = []
     popularities = [at_random()]
     for recipe in (recipe for recipe in RECIPES if recipe.trust == trust):
@@ -178,49 +179,52 @@ def _compared(
 def _setting_of(
     recipe: Recipe, n_users: int, n_items: int, epsilon: float, delta: float
 ) -> tuple[dict[str, Any], Planned] | str:
-    """Return the setting of a system and its plan, or why it is not offered."""
-    if n_users > (most := most_users(recipe.system)):
-        return f"its sums have room for {most:,.0f} users at most"
-    if recipe.most_items is not None and n_items > recipe.most_items:
-        return f"it is offered for {recipe.most_items:,} items at most"
+    """Return the setting of a system and its plan, or the reason why it is not offered."""
+    if n_users > (max_users := max_users_of(recipe.system)):
+        return f"its sums have room for {max_users:,.0f} users at most"
+    if recipe.max_items is not None and n_items > recipe.max_items:
+        return f"it is offered for {recipe.max_items:,} items at most"
     chosen = calibrated(recipe, epsilon, delta, n_users, n_items)
     if chosen is None:
         return f"no setting costs as little as epsilon {epsilon:g}"
-    # The bounds of the others are those of simulations, and a deployment has none.
+    # Other systems have bounds for simulations; a self-deciding system or popularity may run in a deployment.
     if recipe.system not in (*SELF_DECIDING, POPULARITY) and not recipe.is_small(n_users, n_items, chosen[1]):
         return "a fit takes too long with so many users and items"
     return chosen
 
 
-def _not_measured(rows: Sequence[Row], row_length: float | None, **asked: float) -> list[str]:
-    """Return the numbers for which no setting that is no easier was measured, so that there are no figures."""
+def _not_measured(rows: Sequence[Row], row_length: float | None, **requested: float) -> list[str]:
+    """Return remarks on numbers without a measured setting that is no easier, so that there are no figures."""
     if not rows:
         return ["the sweeps have no row of this trust model"]
     remarks = []
-    if row_length is not None and row_length < (least := range_of(rows, "row_length")[0]):
-        remarks.append(f"row_length {_number(row_length)} lies below {_number(least)}, and shorter rows may have less")
-    for name, value in asked.items():
-        least, most = range_of(rows, name)
-        if value < least or (value > most and name == "n_items"):  # which need not get better with more
+    if row_length is not None and row_length < (low := range_of(rows, "row_length")[0]):
+        remarks.append(f"row_length {_number(row_length)} lies below {_number(low)}, and shorter rows may have less")
+    for name, value in requested.items():
+        low, high = range_of(rows, name)
+        # More users or a larger epsilon are no harder, but more items may be.
+        if value < low or (value > high and name == "n_items"):
             remarks.append(
-                f"{name} {_number(value)} lies outside {_number(least)} to {_number(most)}, where there are sweeps; "
+                f"{name} {_number(value)} lies outside {_number(low)} to {_number(high)}, where there are sweeps; "
                 "run your own: fastfedrec sweep --users N --items M"
             )
     return remarks
 
 
-def _beyond(rows: Sequence[Row], row_length: float | None, **asked: float) -> tuple[list[str], float | None]:
-    """Return remarks on numbers beyond the measured ones, and the length of rows for which figures are looked up."""
+def _limit_to_measured(
+    rows: Sequence[Row], row_length: float | None, **requested: float
+) -> tuple[list[str], float | None]:
+    """Return remarks on numbers above the measured ones, and the measured length of rows for the figures."""
     remarks = []
-    for name, value in asked.items():
-        _, most = range_of(rows, name)
-        if value > most:
+    for name, value in requested.items():
+        _, high = range_of(rows, name)
+        if value > high:
             remarks.append(
-                f"{name} {_number(value)} lies beyond what was measured; the figures are those of {_number(most)}"
+                f"{name} {_number(value)} lies beyond what was measured; the figures are those of {_number(high)}"
             )
     if row_length is not None:
-        least, most = range_of(rows, "row_length")
-        nearest = min(max(row_length, least), most)
+        low, high = range_of(rows, "row_length")
+        nearest = min(max(row_length, low), high)
         if nearest != row_length:
             remarks.append(
                 f"row_length {_number(row_length)} lies beyond what was measured; the figures are those of "
@@ -245,19 +249,19 @@ def _with_figures(
     epsilon: float,
     stored: dict[str, Any],
 ) -> tuple[Offer, str | None] | str:
-    """Return the offer with its figures and a remark on them, or why there are none."""
+    """Return the offer with its figures and a remark on them, or the reason why there are none."""
     if recipe.system not in {row["system"] for row in rows}:
         return "not measured for this version"
     if row_length is None and recipe.system not in (*SELF_DECIDING, POPULARITY):
         return "its figures depend on how long rows are; pass row_length"
-    # The same noise at the delta of the sweeps: no more than the budget.
-    less = planned.epsilon(TRUST_VIEWS[recipe.trust], stored["delta"])
+    # The epsilon of the same noise at the delta of the sweeps, which is at most the budget.
+    converted = planned.epsilon(TRUST_VIEWS[recipe.trust], stored["delta"])
     is_larger = planned.ledger.delta >= stored["delta"]
-    equal = epsilon if is_larger else epsilon * min(1.0, less / offer.epsilon)
+    equal = epsilon if is_larger else epsilon * min(1.0, converted / offer.epsilon)
     near: list[tuple[Row, float, float]] = []
     for items, length in itertools.product(around(rows, "n_items", n_items), around(rows, "row_length", row_length)):
         here = [row for row in rows if row["n_items"] == items and row["row_length"] == length]
-        # A release of popularity alone predicts nothing about one of pairs, which may be worse.
+        # A run that released popularity does not predict a run with pairs, which may be worse.
         known = here if offer.is_popularity else [row for row in here if not row["is_popularity"]]
         row = best_below(known, recipe.system, n_users, equal)
         if row is None:
@@ -265,16 +269,16 @@ def _with_figures(
         if offer.is_popularity:
             near.append((row, 0.0, 0.0))
             continue
-        # Popularity may have more users and a larger epsilon: it is not to look worse than it is.
+        # Popularity may be measured with more users and a larger epsilon, so that its figure is not too small.
         rival = best_below(here, None, above(rows, "n_users", n_users), above(rows, "target", epsilon))
         if rival is None:
             return f"no popularity was measured at {items:,} items"
         near.append((row, mean(row) - max(mean(rival), RANDOM), 2 * math.hypot(error(row), error(rival))))
-    # The case with the smallest gain relative to chance.
+    # The nearest setting with the smallest gain relative to chance decides.
     _, gain, margin = min(near, key=lambda entry: entry[1] - entry[2])
     measured = [row for row, _, _ in near]
     n_measured = min(row["n_users"] for row in measured)
-    most = max(row["n_users"] for row in rows if row["n_users"] <= n_users)
+    max_measured = max(row["n_users"] for row in rows if row["n_users"] <= n_users)
     few = f"{recipe.system}: measured with no more than {n_measured:,} users; with yours it may do better"
     figures = replace(
         offer,
@@ -289,4 +293,4 @@ def _with_figures(
         n_measured=n_measured,
         seconds=max(row["seconds"] for row in measured),
     )
-    return figures, few if n_measured < most else None
+    return figures, few if n_measured < max_measured else None

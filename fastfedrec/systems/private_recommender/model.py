@@ -1,6 +1,6 @@
 """PrivateRecommender: the system that a rule on public numbers chooses, fitted at a true epsilon.
 
-It holds the fitted model of the system that `advise` names, and answers as that model does.
+It contains the fitted model of the system that `advise` chooses, and returns that model's recommendations.
 """
 
 import copy
@@ -24,14 +24,14 @@ from fastfedrec.systems._saved import SavedModel
 from fastfedrec.systems._transaction import fit_inside, transactional
 from fastfedrec.systems.gram.decision import Decision
 from fastfedrec.systems.private_recommender.advice import Advice
-from fastfedrec.systems.private_recommender.choice import MOST_EPSILON, advise
+from fastfedrec.systems.private_recommender.choice import MAX_EPSILON, advise
 from fastfedrec.systems.private_recommender.recipes import RECIPES, plan_run
 from fastfedrec.systems.recommender import Recommender
 from fastfedrec.systems.registry import make_system, system_class
 
 __all__ = ["PrivateRecommender"]
 
-_MOST_USERS = 2**31 - 1
+_MAX_USERS = 2**31 - 1
 _PLANNED = {recipe.system for recipe in RECIPES}
 _CHOSEN = _PLANNED | {"Random"}
 
@@ -41,55 +41,55 @@ class PrivateRecommender(FeaturedModel):
     """The system that a rule on public numbers chooses, at an epsilon that is the true cost of the whole run.
 
     **Guarantee.** The whole run is (`epsilon`, `delta`)-differentially private for replacing all data of one user
-    ("replace", privacy unit "user").  With ``trust="central"`` that holds for everything that is released, against
-    everyone but the server, which sees the data ("central").  Behind a shuffler that breaks every link between reports
-    (``trust="shuffle"``) it holds for all that a user sends, against the server and the public; with ``trust="local"``
-    it does so trusting nothing but the user's own device.  The list of items and the number of users are public.  The
-    choice depends on no interaction, so it costs nothing.
+    ("replace", privacy unit "user").  With ``trust="central"``, this holds for all releases, against all parties but
+    the server, which sees the data ("central").  With ``trust="shuffle"``, it holds for all reports of a user, against
+    the server and the public, behind a shuffler that breaks every link between reports.  With ``trust="local"``, it
+    holds for all reports of a user, and only the user's device is trusted.  The list of items and the number of users
+    are public.  The choice depends on no interaction, so it has no privacy cost.
 
     Parameters
     ----------
     epsilon : float
-        Of the whole run, in nats, for replacing all data of one user; at most a million.
+        Epsilon of the whole run, in nats, for replacing all data of one user; at most a million.
     delta : float
-        Of the whole run.
+        Delta of the whole run.
     trust : {"central", "shuffle", "local"}
-        Whom users trust: the server, a shuffler, or nothing but their own device.
+        Party that users trust: the server, a shuffler, or only their own device.
     n_users : int or None
-        The public number of users, by which the system is chosen; None takes the number of rows, and the ledger says
-        so.  Where the server is not trusted, whoever sees the reports can count them, so no other number will do.
+        Public number of users, which the choice depends on; None takes the number of rows, and the ledger states this.
+        If the server is not trusted, a party that sees the reports can count them, so another number raises.
     row_length : float or None
-        Deprecated and ignored: the systems with a trusted server or a shuffler measure on their own releases whether
-        pairs of items are worth more than popularity.
+        Deprecated and ignored: the systems with a trusted server or a shuffler measure by their releases whether pairs
+        of items are better than popularity.
     item_features : frame, mapping of str to array_like, array of shape (n_items, n_dimensions), or None
-        What is **publicly** known of the items, as `fastfedrec.DPGram` takes it, for the system that is chosen.  If
-        that does not take features, the ledger states so.
+        **Public** features of the items, as for `fastfedrec.DPGram`, for the chosen system.  If it does not take
+        features, the ledger states this.
 
     Attributes
     ----------
     chosen_ : str
-        The system and its setting, as one would write it in Python.
+        Python expression of the system and its setting.
     reason_ : str
-        Why that one.
+        Reason of the choice.
     n_users_ : int
-        The public number of users that was used.
+        Public number of users.
     is_personal_ : bool
-        Whether users receive scores that depend on their own items.
+        Whether users receive scores that depend on their items.
     decision_ : fastfedrec.systems.gram.decision.Decision or None
-        The measurement by which the system chose popularity or a personal model, with its error; the ledger has its
-        cost.  None for a system that makes none, and for a model from a file.
+        Measurement by which the system chose popularity or a personal model, with its error; the ledger has its cost.
+        None for a system without a measurement, and for a model from a file.
     model_ : Recommender
-        The fitted model of that system, whose attributes are described there.
+        Fitted model of the chosen system.
     advice_ : Advice
-        All that was weighed, as `fastfedrec.advise.advise` answers the same question.
+        All offers that were compared, as `fastfedrec.advise.advise` returns them.
     ledger_ : fastfedrec.accounting.Ledger
-        What the run cost each user, which system was taken, and why.
+        Privacy cost of the run for each user, the chosen system, and the reason.
     communication_ : fastfedrec.accounting.CommunicationLedger
-        What each user received and sent, where the system has rounds.
+        Bytes that each user received and sent, if the system has rounds.
 
     See Also
     --------
-    fastfedrec.DPGram : What it takes most often with a trusted server.
+    fastfedrec.DPGram : The usual choice with a trusted server.
 
     Notes
     -----
@@ -120,11 +120,11 @@ class PrivateRecommender(FeaturedModel):
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
-        self.epsilon = check_real("epsilon", check_epsilon("epsilon", self.epsilon), high=MOST_EPSILON)
+        self.epsilon = check_real("epsilon", check_epsilon("epsilon", self.epsilon), high=MAX_EPSILON)
         self.delta = check_real("delta", self.delta, low=0.0, high=1.0, exclusive=True)
         self.trust = check_choice("trust", self.trust, ("central", "shuffle", "local"))
         if self.n_users is not None:
-            self.n_users = check_integer("n_users", self.n_users, low=1, high=_MOST_USERS)
+            self.n_users = check_integer("n_users", self.n_users, low=1, high=_MAX_USERS)
         if self.row_length is not None:
             self.row_length = check_real("row_length", self.row_length, low=0.0, exclusive=True)
 
@@ -144,13 +144,14 @@ class PrivateRecommender(FeaturedModel):
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Entries with value 0 are no interactions; values do not matter otherwise, and one below 0 is refused.
+            Users' data.  Entries with value 0 are not interactions, other values do not matter, and a value below 0
+            raises.
 
         Raises
         ------
         ValueError
-            Another number of users than there are rows, where the server is not trusted; or an engine, and the system
-            that is chosen has no rounds.
+            `n_users` differs from the number of rows and the server is not trusted, or there is an engine and the
+            chosen system has no rounds.
 
         Warns
         -----
@@ -160,21 +161,22 @@ class PrivateRecommender(FeaturedModel):
         self._check_parameters()
         if self.row_length is not None:
             warnings.warn(
-                f"row_length is ignored and goes in the next release, got {self.row_length:g}; leave it out",
+                f"row_length is ignored and will be removed in the next release, got {self.row_length:g}; omit it",
                 FutureWarning,
                 stacklevel=4,
             )
         data = check_counts(self, interactions, is_private=True, min_users=int(self.trust != "central"))
         fit = Fit.resolve(key, n_threads, show_progress, ledger, engine, self.delta)
-        self._features_of(data)  # which may not fit the items, before anything is spent
+        self._features_of(data)  # features that do not match the items raise before a cost is recorded
         self.n_users_ = self._public_users(data)
+        # The choice depends on public numbers only, so it has no privacy cost.
         advice = self._advice(self.n_users_, data.n_items)
         model: Any = self._make(advice)
         planned = self._check_cost(model, data)
         options: dict[str, Any] = {} if engine is None else {"engine": engine}
         if options and "engine" not in inspect.signature(model.fit).parameters:
             raise ValueError(f"engine must be None: {_without_rounds(model)}")
-        # An entropy key serves one fit, this one, and in it that of the system.
+        # An entropy key serves one fit: this one, which hands it over to the fit of the system.
         inner = fit.key._hand_over(f"{type(self).__name__}.fit")
         self.interactions_ = data
         self.ledger_ = self._open_account(fit.ledger, data, simulation=fit.key.is_simulation)
@@ -185,7 +187,7 @@ class PrivateRecommender(FeaturedModel):
             **options,
         )  # fmt: skip
         spent = self._account_.spent()
-        if spent.events != planned.events:  # a release chose another plan, which has to cost no more
+        if spent.events != planned.events:  # a release chose an alternative plan, which must fit the budget, too
             self._check_epsilon(spent, model)
         self._hold(model)
         return self
@@ -198,29 +200,30 @@ class PrivateRecommender(FeaturedModel):
         if self.trust != "central" and self.n_users != data.n_users:
             raise ValueError(
                 f"n_users must be None or the number of rows ({data.n_users}) with trust={self.trust!r}, got "
-                f"{self.n_users}: whoever sees the reports can count them, and behind a shuffler they hide one another"
+                f"{self.n_users}, since a party that sees the reports can count them; omit it"
             )
         return self.n_users
 
     def _advice(self, n_users: int, n_items: int) -> Advice:
-        """By public numbers alone: nothing of the data is at hand here."""
+        """Return the advice for public numbers; this method has no access to the data."""
         return advise(
             n_users, n_items, self.epsilon, self.trust, delta=self.delta, item_features=self.item_features is not None
         )
 
     def _make(self, advice: Advice) -> Recommender:
-        """The system that was chosen, not fitted."""
+        """Return the chosen system before its fit."""
         best = advice.best
         model = make_system(best.system, best.parameters)
+        # The system receives the public number of users and the features only if it has these parameters.
         known = model.get_params()
         return model.set_params(**{name: getattr(self, name) for name in ("n_users", "item_features") if name in known})
 
     def _check_cost(self, model: Any, data: Interactions) -> Ledger:
-        """Compute again what the fit is going to record, before it, by sizes and features."""
+        """Return the ledger that the fit is going to record, after a check that every plan fits the budget."""
         if type(model).__name__ not in _PLANNED:
-            return Ledger(self.delta)  # of a model that records nothing
+            return Ledger(self.delta)  # a model that records no event
         planned = plan_run(model, self.n_users_, data.n_items, self.delta, data.item_ids)
-        for ledger in (planned.ledger, *planned.others):
+        for ledger in (planned.ledger, *planned.alternatives):
             self._check_epsilon(ledger, model)
         return planned.ledger
 
@@ -243,7 +246,7 @@ class PrivateRecommender(FeaturedModel):
 
     @property
     def is_personal_(self) -> bool:
-        """Whether users receive scores that depend on their own items; popularity and random lists do not."""
+        """True if users receive scores that depend on their items, unlike popularity and random lists."""
         return bool(getattr(self._fitted(), "is_personal_", False))
 
     @property
@@ -253,29 +256,29 @@ class PrivateRecommender(FeaturedModel):
 
     @property
     def advice_(self) -> Advice:
-        """All that was weighed, from the numbers that the fit was chosen by; looks at no data.
+        """All offers that were compared, computed from the public numbers of the fit.
 
         Returns
         -------
         Advice
-            As this version of the package answers.
+            Advice of this version of the package.
 
         Raises
         ------
         RuntimeError
-            Not fitted.
+            The model is not fitted.
         """
         fitted = super()._fitted()
         return fitted._advice(fitted.n_users_, fitted.interactions_.n_items)
 
-    # ---- what engines ask ---------------------------------------------------------------------------------------
+    # ---- methods that engines call ------------------------------------------------------------------------------
 
     def _plan(self, data: Interactions, key: Key) -> list[Phase]:
-        """The rounds of the system that is chosen, by the sizes of `data` alone."""
+        """Return the rounds of the chosen system, which depend on the sizes of `data` only."""
         return self._with_rounds(data)._plan(data, key)
 
     def _all_phases(self, data: Interactions, key: Key) -> list[Phase]:
-        """And those that may come in their place."""
+        """Return the rounds of the chosen system and of its alternative plans."""
         return self._with_rounds(data)._all_phases(data, key)
 
     def _with_rounds(self, data: Interactions) -> Any:
@@ -293,7 +296,7 @@ class PrivateRecommender(FeaturedModel):
         model._hold(self.model_._serving(data))
         return model
 
-    # ---- answers, which are those of the system -----------------------------------------------------------------
+    # ---- recommendations of the chosen system -------------------------------------------------------------------
 
     def _hold(self, model: Any) -> None:
         self.model_, self.interactions_ = model, model.interactions_
@@ -308,22 +311,22 @@ class PrivateRecommender(FeaturedModel):
         return self._fitted()._score_block(users)
 
     def with_users(self, interactions: InteractionsLike) -> Self:
-        """Serve other users with what was released, without refitting and at no cost to anybody.
+        """Return a model with the same releases for other users, without a new fit or a privacy cost.
 
         Parameters
         ----------
         interactions : Interactions, SciPy sparse matrix or array, or frame
-            Their data, over the same items and as `fit` takes them; a user may have nothing.
+            Data of the other users, over the same items and in a format of `fit`; rows may be empty.
 
         Returns
         -------
         PrivateRecommender
-            A model of its own for these users.
+            Separate model for these users.
 
         Raises
         ------
         ValueError
-            Other items than the model was fitted on, no user, or a value below 0.
+            The items differ from those of the fit, there is no user, or a value is below 0.
         """
         model = copy.copy(self)
         model._hold(self._fitted().with_users(interactions))
@@ -350,10 +353,11 @@ class PrivateRecommender(FeaturedModel):
     @classmethod
     def _from_saved(cls, saved: SavedModel) -> Self:
         model = cls(**saved.parameters(cls._parameter_names()))
-        model.reason_, model.n_users_ = saved.text("reason"), saved.integer("n_users", low=1, high=_MOST_USERS)
+        model.reason_, model.n_users_ = saved.text("reason"), saved.integer("n_users", low=1, high=_MAX_USERS)
         inner = saved.part("chosen")
         if inner.class_name not in _CHOSEN:
             raise saved.error("chosen", f"class must be one of {sorted(_CHOSEN)}, got {inner.class_name[:60]!r}")
+        # The file is untrusted, so only systems that the rule may choose are loaded.
         chosen = system_class(inner.class_name)._from_saved(inner)
         model.ledger_, model.chosen_ = chosen.ledger_, _setting(chosen)
         model._hold(chosen)
@@ -366,7 +370,7 @@ def _without_rounds(model: Recommender) -> str:
 
 
 def _setting(model: Recommender) -> str:
-    """A system with the parameters that are no defaults, as one would write it in Python."""
+    """Return the Python expression of a system with the parameters that differ from their defaults."""
     defaults = type(model)().get_params()
     given = [
         f"{name}={value!r}"

@@ -1,4 +1,4 @@
-"""The rounds of DPSubspace in their order, and their shares of the budget."""
+"""The rounds of DPSubspace in order, and their shares of the budget."""
 
 import math
 from collections.abc import Sequence
@@ -16,11 +16,12 @@ from fastfedrec.systems.projection_rounds import ProjectionSum, ShareSum, Subspa
 __all__ = ["CANDIDATES", "MAX_MEASURED_RANK", "SubspaceHits", "planned_rounds"]
 
 # Tuned, see "Settings" in docs/explanation/systems/subspace/dp-subspace.md.
-_GROWTH = 4.0  # of the squared budget from one round of projections to the next: later encoders leave more of a row
-_MEASUREMENT_SHARE = 0.015  # of the squared budget that the mean leaves
-#: Largest rank of the models that are compared: devices' time is in proportion, and the strongest directions decide.
+# Ratio of the squared budgets of consecutive rounds of projections: later encoders keep more of a row.
+_GROWTH = 4.0
+_MEASUREMENT_SHARE = 0.015  # share of one measurement in the squared budget after the mean
+#: Largest rank of the compared models: devices' time is in proportion to it, and the strongest directions decide.
 MAX_MEASURED_RANK = 32
-#: Weights of the personal part and ridges; the first is the reference of the others.
+#: Weights of the personal part and ridges; the first candidate is the reference of the later ones.
 CANDIDATES = ((1.0, 0.5), (2.5, 0.5), (0.4, 0.5), (0.15, 2.0))
 
 
@@ -40,32 +41,14 @@ def planned_rounds(
     mean_share: float,
     candidates: Sequence[Candidate],
 ) -> list[Phase]:
-    """Return the rounds of the mean, projections and measurements, which together cost mu.
+    """Return the rounds of the mean, projections and measurements, whose total cost is mu-Gaussian privacy.
 
-    One measurement precedes the last round of projections, which has most of the budget, and one follows it.
-
-    Parameters
-    ----------
-    mu : float
-        Budget of the noise, as Gaussian differential privacy.
-    n_items, n_users : int
-        Public numbers.
-    n_columns, n_rounds : int
-        Largest number of columns of a round of projections, and the number of these rounds.
-    key : Key
-        Of the noise.
-    mean_share : float
-        Share of the mean.
-    candidates : sequence of Candidate
-        That are measured.
-
-    Returns
-    -------
-    list of Phase
-        Of one item, the mean alone.
+    One measurement precedes the last round of projections, which has most of the budget, and one follows it.  For one
+    item there is the mean alone.
     """
-    rest = 1 - mean_share
-    measured = _MEASUREMENT_SHARE * rest
+    # Squared budgets add up, so shares of mu^2 sum to 1.
+    remaining_share = 1 - mean_share
+    measured = _MEASUREMENT_SHARE * remaining_share
     n_measured = min(n_rounds, 2)
     parts = [_GROWTH ** (number + 1 - n_rounds) for number in range(n_rounds)]
 
@@ -78,15 +61,16 @@ def planned_rounds(
         options = {"number": number, "stride": measured_stride(n_users), "candidates": candidates}
         plan(SubspaceHits, MeasurementState.planned(n_items, min(n_columns, MAX_MEASURED_RANK)), measured, **options)
 
-    no_mean = np.zeros(n_items, dtype=np.int32)  # devices are sent no mean of zeros
+    no_mean = np.zeros(n_items, dtype=np.int32)  # a mean of zeros is not sent to devices
     plan(ShareSum, SubspaceState(no_mean, np.zeros((0, n_columns), dtype=np.int16)), mean_share if n_items > 1 else 1.0)
-    if n_items == 1:  # pairs take two items
+    if n_items == 1:  # a pair needs two items
         return phases
     for number, part in enumerate(parts):
         if 0 < number == n_rounds - 1:
             measure(0)
-        encoder = np.zeros((n_items if number else 0, n_columns), dtype=np.int16)  # without rows, public signs
-        share = (rest - n_measured * measured) * part / sum(parts)
+        # An encoder without rows means public signs.
+        encoder = np.zeros((n_items if number else 0, n_columns), dtype=np.int16)
+        share = (remaining_share - n_measured * measured) * part / sum(parts)
         plan(ProjectionSum, SubspaceState(no_mean + 1, encoder), share, number=number)
     measure(n_measured - 1)
     return phases

@@ -24,7 +24,7 @@ from fastfedrec.systems.gram import dp_gram_rounds as rounds
 from fastfedrec.systems.gram.decision import RIDGES, Candidate, PairMatrix, choose_candidate, named_estimators
 from fastfedrec.systems.gram.measurement import HitSum
 from fastfedrec.systems.gram.pairs import PairForm
-from fastfedrec.systems.gram.scoring import own_shares
+from fastfedrec.systems.gram.scoring import popularity_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
 from fastfedrec.testing import ALPHA
 
@@ -39,8 +39,8 @@ def symmetric_noise(rng, n_items):
 def pair_matrix(n_items, *, noise, strength, seed=1, noise_seed=1, rank=3, has_popularity=True, weight=1e4):
     """A release of a matrix of low rank whose personal part has so much of each item's own square."""
     rng = np.random.default_rng(seed)
-    mean = 0.7 * own_shares(rng.lognormal(sigma=0.8, size=n_items)) ** 0.5
-    own = weight * own_shares(mean)
+    mean = 0.7 * popularity_shares(rng.lognormal(sigma=0.8, size=n_items)) ** 0.5
+    own = weight * popularity_shares(mean)
     taste = rng.normal(size=(n_items, rank)) * np.sqrt(strength * own / rank)[:, None]
     popularity = math.sqrt(weight) * mean
     clean = taste @ taste.T + (0 if has_popularity else np.outer(popularity, popularity))

@@ -25,7 +25,7 @@ from fastfedrec.systems.gram.dp_gram_rounds import SCALE, UNIT, GramState, PairS
 from fastfedrec.systems.gram.measurement import HitSum, candidates_with
 from fastfedrec.systems.gram.pairs import PairForm, public_mean, symmetric
 from fastfedrec.systems.gram.plan import planned_rounds
-from fastfedrec.systems.gram.scoring import inverse_factors, own_shares
+from fastfedrec.systems.gram.scoring import inverse_factors, popularity_shares
 from fastfedrec.systems.gram.shrinkage import denoise_pairs, denoising_bytes
 
 KEY = Key.from_seed(1)
@@ -93,7 +93,7 @@ def test_without_noise_uncentred_pairs_are_the_matrix_of_rows_less_that_of_popul
     pairs = form.matrix(sums, 1.0)
     weight = math.sqrt(2 / (1 - 1 / length)) * 600
     expected = weight * (dense.T @ dense / 600 - np.outer(mean, mean))
-    np.testing.assert_allclose(pairs.own_squares, weight / 600 * (dense**2).sum(axis=0), rtol=1e-2)
+    np.testing.assert_allclose(pairs.item_squares, weight / 600 * (dense**2).sum(axis=0), rtol=1e-2)
     np.fill_diagonal(expected, 0)
     np.testing.assert_allclose(pairs.values, expected, atol=1e-3 * weight)
     np.testing.assert_allclose(np.outer(pairs.popularity, pairs.popularity), weight * np.outer(mean, mean), rtol=1e-3)
@@ -118,7 +118,7 @@ def test_no_noise_of_the_mean_makes_a_form_fail(item_means):
     assert 0 < form.weight < math.inf
     pairs = form.matrix(np.ones(15), 1.0)
     assert np.isfinite(pairs.values).all()
-    assert (pairs.own_squares > 0).all()
+    assert (pairs.item_squares > 0).all()
 
 
 @pytest.mark.parametrize("scoring", ["ease", "ridge", "knn"])
@@ -146,7 +146,7 @@ def test_devices_score_as_dense_algebra(scoring):
 
 
 def test_a_fit_of_many_items_holds_no_more_than_it_is_checked_for(monkeypatch):
-    monkeypatch.setattr(shrinkage, "_MOST_FULL", 0)
+    monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
     data, n_items = generated(1000, 1400), 1400
     tracemalloc.start()
     try:
@@ -319,7 +319,7 @@ def test_public_mean_has_a_floor_and_bounds():
 @given(popularity=st.lists(st.floats(-1, 1), min_size=1, max_size=9))
 def test_every_item_has_a_share_and_together_they_are_one(popularity):
     popularity = np.array(popularity)
-    shares = own_shares(popularity)
+    shares = popularity_shares(popularity)
     assert shares.sum() == pytest.approx(1.0)
     assert shares.min() >= 0.0099 * shares.max() > 0
     assert (np.diff(shares[np.argsort(popularity)]) >= 0).all()

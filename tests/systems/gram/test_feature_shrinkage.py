@@ -12,10 +12,10 @@ from fastfedrec.data.item_features import ItemFeatures
 from fastfedrec.systems._feature_prior import prior_factors
 from fastfedrec.systems.gram import shrinkage
 from fastfedrec.systems.gram._feature_shrinkage import (
-    denoise_about,
+    denoise_signed,
     denoise_with_features,
+    estimate_popularity,
     fitted_prior,
-    popularity_of,
 )
 from fastfedrec.systems.gram.shrinkage import denoise_pairs
 
@@ -53,7 +53,7 @@ def test_estimate_equals_naive_twin(noise):
 def test_a_large_matrix_has_the_estimate_of_a_full_decomposition(monkeypatch):
     matrix, _, features, popularity = case(900, 3.0)
     expected = denoise_with_features(matrix.copy(), 3.0, features, popularity, rank=150)
-    monkeypatch.setattr(shrinkage, "_MOST_FULL", 0)
+    monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
     factors = denoise_with_features(matrix, 3.0, features, popularity, rank=150)
     apart = np.linalg.norm(factors @ factors.T - expected @ expected.T)
     assert apart < 0.02 * np.linalg.norm(expected @ expected.T)
@@ -65,9 +65,9 @@ def test_strong_signals_put_nothing_below_0_in_a_large_matrix(monkeypatch):
     vectors = np.linalg.qr(rng.normal(size=(n, 8)))[0]
     noise = np.triu(rng.normal(size=(n, n)), 1)
     matrix = ((vectors * np.linspace(800, 200, 8)) @ vectors.T + noise + noise.T).astype(np.float32)
-    expected, _ = denoise_about(matrix, 1.0, rank=100)
-    monkeypatch.setattr(shrinkage, "_MOST_FULL", 0)
-    values, _ = denoise_about(matrix, 1.0, rank=100)
+    expected, _ = denoise_signed(matrix, 1.0, rank=100)
+    monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
+    values, _ = denoise_signed(matrix, 1.0, rank=100)
     # The matrix has no eigenvalue below 0: what is there is what noise leaves, a part of its radius.
     radius = 2 * np.sqrt(n)
     assert -0.5 * radius < expected.min() < 0
@@ -130,7 +130,7 @@ def test_popularity_of_pairs_that_are_not_centred():
     upper = np.triu(0.1 * rng.normal(size=(400, 400)), 1)
     matrix = (np.outer(shares, shares) + upper + upper.T).astype(np.float32)
     np.fill_diagonal(matrix, 1e6)  # is not looked at
-    found = popularity_of(matrix)
+    found = estimate_popularity(matrix)
     assert np.corrcoef(found, shares)[0, 1] > 0.98
     assert found.min() > 0
 
@@ -138,7 +138,7 @@ def test_popularity_of_pairs_that_are_not_centred():
 @pytest.mark.parametrize("is_large", [False, True])
 def test_threads_give_the_same_bits(monkeypatch, is_large):
     if is_large:
-        monkeypatch.setattr(shrinkage, "_MOST_FULL", 0)
+        monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
     matrix, _, features, popularity = case(400)
     one, four = (denoise_with_features(matrix.copy(), 1.0, features, popularity, rank=60, n_threads=n) for n in (1, 4))
     np.testing.assert_array_equal(one, four)

@@ -224,7 +224,7 @@ def test_releases_that_leave_no_eigenvalue_above_0_are_no_error():
 
 def filtered(monkeypatch, rank=100):
     """Take the path of many items, which finds some of the eigenvectors; it needs more than four times the rank."""
-    monkeypatch.setattr(shrinkage, "_MOST_FULL", 0)
+    monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
     monkeypatch.setattr(pooled, "RANK", rank)
 
 

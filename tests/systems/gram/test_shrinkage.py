@@ -36,7 +36,7 @@ def semicircle(n):
 
 
 def large(monkeypatch):
-    monkeypatch.setattr(shrinkage, "_MOST_FULL", 0)
+    monkeypatch.setattr(shrinkage, "_MAX_FULL", 0)
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def test_a_large_matrix_has_the_estimate_of_a_full_decomposition(monkeypatch, no
 def test_single_precision_is_as_good_as_double(monkeypatch, noise):
     matrix, _ = noisy(600, noise, (90.0, 40.0, 20.0, 10.0, 5.0))
     found = denoise_pairs(matrix, noise)
-    monkeypatch.setattr(_spectrum, "_LEAST_SINGLE", 601)
+    monkeypatch.setattr(_spectrum, "_MIN_SINGLE", 601)
     expected = denoise_pairs(matrix, noise)
     difference = np.linalg.norm(found @ found.T - expected @ expected.T)
     assert 0 < difference < 1e-5 * np.linalg.norm(expected @ expected.T)
@@ -185,7 +185,7 @@ def test_a_large_matrix_of_zeros_has_no_factors(monkeypatch):
 def test_bad_arguments():
     matrix = np.zeros((4, 4), dtype=np.float32)
     for arguments, message in (
-        ((matrix[:3], 1.0), "matrix must have as many columns as rows"),
+        ((matrix[:3], 1.0), "matrix must be square"),
         ((matrix, 0.0), "noise must be greater than 0"),
         ((np.full((4, 4), np.nan, dtype=np.float32), 1.0), "matrix"),
     ):

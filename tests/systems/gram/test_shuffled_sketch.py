@@ -118,7 +118,7 @@ def test_mean_largest_is_the_limit_of_long_rows(has_pairs):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("_MOST_ANSWERS", 9 * 20), ("_CHUNK_ANSWERS", 9 * 3), ("_CHUNK_ANSWERS", 1), ("_BUCKET_BITS", 3)],
+    [("_MAX_ANSWERS", 9 * 20), ("_CHUNK_ANSWERS", 9 * 3), ("_CHUNK_ANSWERS", 1), ("_BUCKET_BITS", 3)],
 )
 @pytest.mark.parametrize("has_pairs", [True, False])
 def test_sums_do_not_depend_on_how_answers_are_put_in_order(monkeypatch, name, value, has_pairs):
@@ -188,7 +188,7 @@ def test_users_who_are_not_heard_hide_nobody():
     assert model.ledger_.notes == []
     for n_users, said in (((2000,), "2000"), ((2000, 4000), "2000 and 4000"), ((4000, 2000), "4000 and 2000")):
         model._note_drop_outs(heard(*n_users))
-        assert f"only {said} users were heard, so it was epsilon {cost(*n_users):.3g}" in model.ledger_.notes[-1]
+        assert f"only {said} users reported, so it was epsilon {cost(*n_users):.3g}" in model.ledger_.notes[-1]
     assert len({f"{cost(*n):.3g}" for n in ((2000,), (2000, 4000), (4000, 2000), (4000, 4000))}) == 4
 
 

@@ -16,7 +16,7 @@ from fastfedrec.mechanisms import LargestResponse
 from fastfedrec.systems.gram import shuffled_sketch
 from fastfedrec.systems.gram.decision import Candidate, Decision
 from fastfedrec.systems.gram.measurement import NoisyMean
-from fastfedrec.systems.gram.scoring import own_shares
+from fastfedrec.systems.gram.scoring import popularity_shares
 from fastfedrec.systems.gram.shuffled_sketch import N_CANDIDATES, mean_largest
 from fastfedrec.systems.gram.shuffled_sketch_rounds import SketchRound
 
@@ -77,8 +77,8 @@ def test_the_matrix_is_that_of_users_normalised_rows(evaluated):
     error = pairs.noise / np.linalg.norm(expected)
     assert found @ expected / (expected @ expected) == pytest.approx(1.0, abs=float(6 * error + 0.1))
     assert pairs.popularity is None
-    assert pairs.own_squares.sum() == pytest.approx(LONG.n_users)
-    assert np.corrcoef(pairs.own_squares, own_shares(mean_of_rows(LONG)))[0, 1] > 0.9
+    assert pairs.item_squares.sum() == pytest.approx(LONG.n_users)
+    assert np.corrcoef(pairs.item_squares, popularity_shares(mean_of_rows(LONG)))[0, 1] > 0.9
     assert model.decision_.is_personal
 
 

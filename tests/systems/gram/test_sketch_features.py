@@ -5,9 +5,9 @@ import pytest
 from support.feature_case import grouped
 
 from fastfedrec import Key, ShuffledSketchGram
-from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, popularity_of
+from fastfedrec.systems.gram._feature_shrinkage import denoise_with_features, estimate_popularity
 from fastfedrec.systems.gram.decision import PairMatrix, choose_candidate, named_estimators
-from fastfedrec.systems.gram.scoring import own_shares
+from fastfedrec.systems.gram.scoring import popularity_shares
 
 KEY = Key.from_seed(3)
 N_ITEMS = 60
@@ -45,7 +45,7 @@ def test_labels_at_random_are_hardly_ever_chosen_beside_the_popularity_that_all_
     rng = np.random.default_rng(7)
     n_items, weight = 80, 2e3
     rows, _, groups = grouped(50, n_items, 1)
-    shares = own_shares(rng.lognormal(sigma=1.0, size=n_items))
+    shares = popularity_shares(rng.lognormal(sigma=1.0, size=n_items))
     upper = np.triu(rng.normal(size=(n_items, n_items)), 1)
     of_groups = 0.4 * weight * (groups[:, None] == groups) * np.sqrt(np.outer(shares, shares))
     values = 0.5 * weight * np.sqrt(np.outer(shares, shares)) + of_groups + 4 * (upper + upper.T)
@@ -53,7 +53,7 @@ def test_labels_at_random_are_hardly_ever_chosen_beside_the_popularity_that_all_
     pairs = PairMatrix(values.astype(np.float32), 4.0, weight * shares)
 
     def estimate(given, matrix, noise):
-        popularity = np.ones(n_items) if given is None else popularity_of(matrix)
+        popularity = np.ones(n_items) if given is None else estimate_popularity(matrix)
         return denoise_with_features(matrix, noise, given, popularity)
 
     def is_chosen(labels):

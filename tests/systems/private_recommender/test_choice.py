@@ -60,8 +60,8 @@ def test_plans_are_what_fits_record(recipe, n_users, n_items):
     model = make_system(recipe.system, parameters)
     model.fit(datasets.generate_implicit(n_users, n_items, key=Key.from_seed(1)), key=Key.from_seed(2))
     view = TRUST_VIEWS[recipe.trust]
-    assert model.ledger_.events in [ledger.events for ledger in (planned.ledger, *planned.others)]
-    assert bool(planned.others) is (recipe.system in SELF_DECIDING)
+    assert model.ledger_.events in [ledger.events for ledger in (planned.ledger, *planned.alternatives)]
+    assert bool(planned.alternatives) is (recipe.system in SELF_DECIDING)
     assert model.ledger_.epsilon(view) <= planned.epsilon(view, 1e-6) <= 7.0
     assert (planned.communication is None) == (not hasattr(model, "communication_"))
     if planned.communication is not None:
@@ -85,7 +85,7 @@ def test_a_plan_without_pairs_is_popularity():
 
 def test_what_is_not_known_before_a_fit_is_refused():
     for model in (FMFLDP(epsilon=None), make_system("privrec", {})):
-        with pytest.raises(TypeError, match="is not known before it; fit it"):
+        with pytest.raises(TypeError, match="are not known before the fit; fit it"):
             plan_run(model, 1000, 100, 1e-6)
 
 
@@ -98,7 +98,7 @@ def test_settings_keep_their_budget_and_use_it(recipe, epsilon):
     parameters, planned = calibrated(recipe, epsilon, 1e-7, 20_000, 500)
     cost = planned.epsilon(TRUST_VIEWS[recipe.trust], 1e-7)
     assert cost <= epsilon
-    is_full = recipe.make(recipe.most, epsilon, 1e-7) == parameters if recipe.most < float("inf") else False
+    is_full = recipe.make(recipe.max_strength, epsilon, 1e-7) == parameters if recipe.max_strength < float("inf") else False
     assert cost > 0.85 * epsilon or is_full  # reports are whole, and few
     assert parameters.get("delta", 1e-7) == 1e-7
 

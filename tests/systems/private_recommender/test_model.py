@@ -245,7 +245,7 @@ def test_popularity_and_random_lists_are_not_personal(data, trust, epsilon):
 
 def test_row_length_is_deprecated_and_ignored(data, model):
     with pytest.warns(
-        FutureWarning, match="row_length is ignored and goes in the next release, got 3; leave it out"
+        FutureWarning, match="row_length is ignored and will be removed in the next release, got 3; omit it"
     ) as seen:
         found = PrivateRecommender(30.0, row_length=3).fit(data, key=KEY)
     assert [warning.filename for warning in seen] == [__file__]

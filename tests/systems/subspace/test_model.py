@@ -101,7 +101,7 @@ def test_entries_go_as_far_toward_zero_as_they_are_likely_noise():
     def error(found):
         return np.square(found - clean).sum(axis=0)
 
-    found = inference.likely(rows.copy(), noise, shares)
+    found = inference.shrink_rows(rows.copy(), noise, shares)
     assert (error(found) <= 1.05 * error(best)).all()
     assert (error(found) < 0.8 * np.minimum(error(rows), error(np.zeros_like(rows)))).all()
 
@@ -248,7 +248,7 @@ def test_popularity_takes_the_rest_of_the_budget_and_the_ledger_states_so(data, 
     np.testing.assert_array_equal(scores[0], np.sort(model.item_means_)[::-1])
     with pytest.raises(ValueError, match="nothing that items could be compared by"):
         model.similar_items(data.item_ids[:1])
-    with pytest.raises(ValueError, match="everybody is offered what is popular"):
+    with pytest.raises(ValueError, match="all users are recommended popular items"):
         model.explain(data.user_ids[0], data.item_ids[0])
 
 

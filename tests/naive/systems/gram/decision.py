@@ -12,7 +12,7 @@ def test_matrix(pairs, training, split):
     matrix = pairs.values - scaled_noise / math.sqrt(split)
     if pairs.popularity is not None:
         matrix = matrix + np.outer(pairs.popularity, pairs.popularity)
-    np.fill_diagonal(matrix, pairs.own_squares)
+    np.fill_diagonal(matrix, pairs.item_squares)
     return matrix
 
 
@@ -26,7 +26,7 @@ def weights_of(pairs, factors, personal_weight, ridge):
     else:
         personal, shared = factors, pairs.popularity[:, None]
     gram = shared @ shared.T + personal_weight * personal @ personal.T
-    own = pairs.own_squares
+    own = pairs.item_squares
     return ease_weights(gram, np.diag(np.maximum(own - gram.diagonal(), 0.1 * own) + ridge))
 
 
