@@ -257,7 +257,7 @@ def privrec_membership():
 
 def privrec_gap():
     """What was missing, at every k."""
-    page, section = "reproductions/privrec.md", "What was missing: the server's optimiser"
+    page, section = "reproductions/privrec.md", "The missing part: the server's optimiser"
     (_, _, *head), *rows = Table(page, section).rows()
     shown = {
         "first-order MAML, server by Adam": "first-order MAML, server by Adam",
