@@ -1,4 +1,4 @@
-"""`fastfedrec account`, `fastfedrec demo`, and what every command refuses."""
+"""Tests of `fastfedrec account` and `fastfedrec demo`, and of inputs that every command refuses."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`fastfedrec audit`: every mechanism of the package beside its claim, and what is half as noisy as it should be."""
+"""Tests of `fastfedrec audit`: each mechanism against its claim, and mechanisms with half of their noise."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ def test_command_reports_the_table_and_the_sampler(capsys):
     assert document["plot"] is None
 
 
-def test_command_prints_what_was_found_and_plots_the_loss(capsys, tmp_path):
+def test_command_prints_the_verdict_and_plots_the_loss(capsys, tmp_path):
     plot = tmp_path / "loss.png"
     assert main(["audit", "discrete-laplace", "--epsilon", "0.9", "--plot", str(plot)]) == 0
     text = capsys.readouterr().out
@@ -45,7 +45,7 @@ SOUND = [name for name, entry in CASES.items() if entry.is_sound]
 
 
 def marked(names, quick=pytest.mark.slow, slow=pytest.mark.nightly):
-    """Where drawing is slow, for the night."""
+    """Return the cases with marks: mechanisms that are slow to draw run at night."""
     return [pytest.param(name, marks=slow if name in SLOW else quick) for name in names]
 
 
@@ -57,7 +57,7 @@ def test_every_mechanism_of_the_package_is_audited():
 
 
 @pytest.mark.parametrize("name", marked(CASES, quick=()))
-def test_half_the_noise_is_found_and_the_whole_is_not(name):
+def test_half_of_the_noise_is_detected_and_all_of_it_is_not(name):
     # A tenth of the draws that the command takes, so that it can run on every change; two choices hide more.
     n = 60_000 if name == "exponential-mechanism-two" else 20_000
     whole, half = (cli_audit.audit_case(CASES[name].make(1.0, factor, Key.from_seed(2)), n) for factor in (1, 2))
@@ -67,7 +67,7 @@ def test_half_the_noise_is_found_and_the_whole_is_not(name):
 
 @pytest.mark.nightly  # with ten times the draws of the test above
 @pytest.mark.parametrize("name", CASES)
-def test_the_table_of_the_page_is_what_the_program_finds(name):
+def test_the_table_of_the_page_equals_the_output_of_the_program(name):
     (line,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{name}` |"))
     shown = [cell.strip() for cell in line.strip("| ").split("|")]
     entry = CASES[name]
@@ -113,9 +113,9 @@ def test_command_finds_half_of_the_noise_missing(capsys):
         assert text.startswith(f"{name}, with half of its noise (half the ")
         assert "VIOLATED: " + ("mu" if "gaussian" in name else "epsilon") in text
         assert main(["audit", name, "--seed", "1"]) == 0
-        assert "CONSISTENT" in (once := capsys.readouterr().out)
+        assert "CONSISTENT" in (output := capsys.readouterr().out)
         assert main(["audit", name, "--seed", "1"]) == 0
-        assert capsys.readouterr().out == once
+        assert capsys.readouterr().out == output
 
 
 def test_command_audits_them_all(capsys, monkeypatch):

@@ -1,4 +1,4 @@
-"""A public list of items on the command line: text, `.npy`, what is refused, and which commands take it."""
+"""Public lists of items on the command line: text, `.npy`, refused files, and the commands that take a list."""
 
 import re
 
@@ -86,7 +86,7 @@ def test_an_npy_file_holds_one_list(tmp_path, table, capsys):
     (tmp_path / "x.npz").rename(tmp_path / "list.npy")
     assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
     assert "list.npy must hold one array of 1 dimension, got an archive of arrays" in capsys.readouterr().err
-    np.save(tmp_path / "list.npy", np.array(["9", "7", "11"]))  # a file that says its type
+    np.save(tmp_path / "list.npy", np.array(["9", "7", "11"]))  # a file of strings keeps its type
     assert fit(tmp_path, table, "--catalogue", tmp_path / "list.npy")[0] == 2
     assert "item_ids must have the type of the items, got strings and numbers" in capsys.readouterr().err
 
@@ -165,7 +165,7 @@ def test_evaluate_and_sweep_take_it_too(tmp_path, capsys, command):
 
 
 @pytest.mark.parametrize("command", ["fit", "evaluate", "sweep"])
-def test_every_command_says_where_the_list_came_from(tmp_path, capsys, command):
+def test_every_command_states_the_source_of_the_list(tmp_path, capsys, command):
     write_plays(tmp_path, 12)
     name = ["--system", "dp-popularity"] if command == "sweep" else ["dp-popularity"]
     argv = [command, *name, "--data", str(tmp_path / "plays.csv")]
@@ -179,7 +179,7 @@ def test_every_command_says_where_the_list_came_from(tmp_path, capsys, command):
     ):
         for form in ([], ["--json"]):
             assert main([*argv, *options, *form]) == 0
-            found = " ".join(capsys.readouterr().out.split())
-            assert said in found if said else "not covered" not in found, (options, form)
-    if command == "sweep":  # cells that are kept from another list are not said to be of this one
+            printed = " ".join(capsys.readouterr().out.split())
+            assert said in printed if said else "not covered" not in printed, (options, form)
+    if command == "sweep":  # cells that were stored with another list keep its note
         assert "chosen by exact counts" in (tmp_path / "out" / "sweep.md").read_text()

@@ -1,4 +1,4 @@
-"""The command that says what to cite."""
+"""Tests of the command that prints citations."""
 
 import json
 
@@ -20,15 +20,15 @@ def test_the_package_and_the_works_behind_systems(capsys):
 
 def test_every_work_of_every_docstring_is_a_sentence(capsys):
     assert main(["cite", "--json", *SYSTEMS]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert list(found["systems"]) == list(SYSTEMS)
-    works = [work for system in found["systems"].values() for work in system]
+    document = json.loads(capsys.readouterr().out)
+    assert list(document["systems"]) == list(SYSTEMS)
+    works = [work for system in document["systems"].values() for work in system]
     assert len(works) > 20
     for work in works:
         assert work.endswith(".")
         assert '", ' in work or ", 20" in work or ", 19" in work
 
 
-def test_an_unknown_system_is_refused_with_what_was_meant(capsys):
+def test_an_unknown_system_is_refused_with_a_suggestion(capsys):
     assert main(["cite", "dp-gra"]) == 2
     assert "did you mean 'dp-gram'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""compare: from two files to one table, what stands in it, and what a stranger is told of files that do not fit."""
+"""Tests of compare: the table that it makes of two files, and its errors for files that do not fit."""
 
 import csv
 import gzip
@@ -22,8 +22,8 @@ METRICS = ["recall@20", "ndcg@20"]
 TWO = ["--system", "popularity", "--system", "item-knn"]
 
 
-def people():
-    """Train and test of 200 people in four circles: some in one file alone, and items that only one file has."""
+def user_rows():
+    """Return train and test rows of 200 users in four groups; some users and items are in one file only."""
     rng = np.random.default_rng(1)
     rows = {}
     for user in range(200):
@@ -50,7 +50,7 @@ def data_of(rows):
 
 @pytest.fixture
 def files(tmp_path):
-    train, test = people()
+    train, test = user_rows()
     (tmp_path / "train.txt").write_text(lists(train))
     (tmp_path / "test.txt").write_text(lists(test))
     return tmp_path
@@ -77,7 +77,7 @@ def refusal(capsys, *words):
 
 def test_the_table_is_that_of_the_python_interface(files, capsys):
     document = run(capsys, *options(files))
-    train, test = map(data_of, people())
+    train, test = map(data_of, user_rows())
     key = Key.from_seed(0)
     models = [Popularity(), ItemKNN(), EASE(), ImplicitALS(), DPGram(epsilon=2.0)]
     results = {
@@ -98,7 +98,7 @@ def test_the_table_is_that_of_the_python_interface(files, capsys):
 
 
 def test_every_form_of_the_files_gives_one_table(files, capsys):
-    train, test = people()
+    train, test = user_rows()
     (files / "train.csv").write_text(table(train))
     (files / "test.tsv").write_text(table(test, "\t"))
     (files / "train.txt.gz").write_bytes(gzip.compress(lists(train).encode()))
@@ -110,11 +110,11 @@ def test_every_form_of_the_files_gives_one_table(files, capsys):
         assert [s["metrics"] for s in systems] == [s["metrics"] for s in found[0]]
 
 
-def test_a_choice_is_paid_for_and_what_is_not_chosen_ranks_last(files, capsys):
+def test_a_private_choice_is_charged_and_items_outside_it_rank_last(files, capsys):
     (files / "items.txt").write_text("".join(f"{item}\n" for item in [*range(60), 900]))
     words = [*TWO, "--system", "dp-gram", "--set", "epsilon=8", "--choose", "20", "0.5"]
     document = run(capsys, *words, *options(files), "--catalogue", files / "items.txt")
-    train, test = (Interactions.from_arrays(*pairs, item_ids=[*range(60), 900]) for pairs in map(pairs_of, people()))
+    train, test = (Interactions.from_arrays(*pairs, item_ids=[*range(60), 900]) for pairs in map(pairs_of, user_rows()))
     key, ledger = Key.from_seed(0), Ledger()
     chosen = choose_items(train, 20, 0.5, key=key, ledger=ledger)
     model = DPGram(epsilon=8.0).fit(chosen, key=key, ledger=ledger)
@@ -134,7 +134,7 @@ def pairs_of(rows):
 def test_sampled_negatives_and_the_seed_are_those_of_evaluate(files, capsys):
     document = run(capsys, *TWO, *options(files), "--negatives", "15", "--seed", "3", "--metrics", "hit@5")
     assert (document["protocol"], document["seed"]) == ("15 sampled unseen items", 3)
-    train, test = map(data_of, people())
+    train, test = map(data_of, user_rows())
     model = ItemKNN().fit(train)
     expected = evaluate(model, train, test, metrics=["hit@5"], candidates=Sampled(15), key=Key.from_seed(3))
     assert document["systems"][1]["metrics"]["hit@5"]["value"] == expected["hit@5"]
@@ -169,11 +169,11 @@ def test_the_table_as_text_and_as_files(files, capsys):
     assert [float(rows[2][name]) for name in ("value", "low", "high")] == list(value.values())
 
 
-def test_what_the_files_were_taken_for_is_told(files, capsys):
+def test_the_interpretation_of_the_files_is_printed(files, capsys):
     assert main(["compare", *TWO, *options(files)[:-1]]) == 0
-    told = capsys.readouterr().err
+    printed = capsys.readouterr().err
     for name in ("train", "test"):
-        assert f"{files / name}.txt: each line has a user and its items (--adjacency)" in told
+        assert f"{files / name}.txt: each line has a user and its items (--adjacency)" in printed
 
 
 def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
@@ -193,8 +193,8 @@ def test_a_system_that_fails_costs_no_other_its_row(files, capsys, monkeypatch):
     assert "EASE(top_items=30) scores 30 of 60 items; all other items rank last" in text
 
 
-def test_a_system_that_serves_fewer_users_is_not_compared_with_others(files, capsys):
-    train, test = people()
+def test_a_system_that_serves_fewer_users_is_not_compared(files, capsys):
+    train, test = user_rows()
     (files / "given.txt").write_text(
         lists({user: [(items[0] + 1) % 60] for user, items in test.items() if user not in train})
     )
@@ -224,21 +224,21 @@ def test_the_split_that_made_the_files_is_stated(tmp_path, capsys, command):
     assert json.loads(capsys.readouterr().out)["split"] == "KFold(n_folds=2), seed 0, fold-2"
     assert main(words) == 0
     assert "KFold(n_folds=2), seed 0, fold-2" in capsys.readouterr().out
-    # Files that have been changed since, or put together from two splits, are nobody's split.
+    # Files that changed after the split, or that come from two splits, are not attributed to a split.
     path = out / "fold-2" / "test.csv"
     path.write_text(path.read_text().rpartition("\n")[0].rpartition("\n")[0] + "\n")
     assert main([*words, "--json"]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["split"] is None
     assert "not unchanged files of one run" in captured.err
-    # Nor is what somebody else's file of that name says.
+    # A foreign or damaged split.json does not attribute the files to a split either.
     for strange in (b"[" * 100_000, b"\xff", b"{}", b"[]", b'{"files": [{}], "split": 1, "seed": 1}'):
         (out / "split.json").write_bytes(strange)
         assert main([*words, "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["split"] is None
 
 
-# ---- strangers' files ------------------------------------------------------------------------------------------------
+# ---- untrusted files -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -260,13 +260,13 @@ def test_the_split_that_made_the_files_is_stated(tmp_path, capsys, command):
         ("\x00\x01\x02\n", "1 2 3\n", "train.txt"),
     ],
 )
-def test_files_that_do_not_fit_are_told_by_name(tmp_path, capsys, train, test, message):
+def test_files_that_do_not_fit_are_named(tmp_path, capsys, train, test, message):
     (tmp_path / "train.txt").write_text(train)
     (tmp_path / "test.txt").write_text(test)
     assert message in refusal(capsys, *TWO, *options(tmp_path))
 
 
-def test_a_file_that_is_not_there_is_told_by_its_option(files, capsys):
+def test_a_missing_file_is_reported_with_its_option(files, capsys):
     for name in ("gone.txt", "gone.csv", "gone"):
         found = refusal(capsys, *TWO, *options(files, test=name))
         assert found.startswith("fastfedrec: error: --test: path ")
@@ -276,21 +276,21 @@ def test_a_file_that_is_not_there_is_told_by_its_option(files, capsys):
 @pytest.mark.filterwarnings("default::UserWarning")
 def test_swapped_files_are_suspected(files, capsys):
     assert main(["compare", *TWO, *options(files, "test.txt", "train.txt")]) == 0
-    assert "warning: --test" in (told := capsys.readouterr().err)
-    assert "are the two files swapped?" in told
+    assert "warning: --test" in (printed := capsys.readouterr().err)
+    assert "are the two files swapped?" in printed
 
 
-def test_what_is_in_both_files_is_dropped_and_counted(files, capsys):
-    train, test = people()
+def test_interactions_in_both_files_are_dropped_and_counted(files, capsys):
+    train, test = user_rows()
     (files / "test.txt").write_text(lists({user: [*items, train.get(user, [0])[0]] for user, items in test.items()}))
     document = run(capsys, *TWO, *options(files))
     assert document["dropped"]["ItemKNN"]["seen_again"] == len([user for user in test if user in train])
-    (files / "train.txt").write_text(lists(train) * 2)  # every line twice: the same people, who have nothing twice
-    again = run(capsys, *TWO, *options(files))
-    assert [s["metrics"] for s in again["systems"]] == [s["metrics"] for s in document["systems"]]
+    (files / "train.txt").write_text(lists(train) * 2)  # each line twice: repeated items count once
+    repeated = run(capsys, *TWO, *options(files))
+    assert [s["metrics"] for s in repeated["systems"]] == [s["metrics"] for s in document["systems"]]
 
 
-def test_ids_with_zeros_in_front_are_ids_of_their_own(tmp_path, capsys):
+def test_ids_with_leading_zeros_are_separate_ids(tmp_path, capsys):
     (tmp_path / "train.txt").write_text("007 1 2 3\n7 1 4\n8 2 3\n")
     (tmp_path / "test.txt").write_text("7 2\n8 1\n")
     words = ["compare", *TWO, *options(tmp_path)]
@@ -299,8 +299,8 @@ def test_ids_with_zeros_in_front_are_ids_of_their_own(tmp_path, capsys):
     assert set(table_of(split.test)) == {"7", "8"}
     assert run(capsys, *words[1:])["n_users"] == 2
     assert main(words[:-1]) == 0
-    told = "--train has the user id '007', which is not a plain number: user ids are read as text in all files"
-    assert told in capsys.readouterr().err
+    printed = "--train has the user id '007', which is not a plain number: user ids are read as text in all files"
+    assert printed in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_bad_options_are_named_before_any_work(files, capsys, words, message):
     assert message in refusal(capsys, *words, *options(files))
 
 
-def test_a_choice_that_keeps_nothing_says_what_to_do(files, capsys):
+def test_an_empty_choice_names_a_remedy(files, capsys):
     words = ["--system", "dp-gram", "--choose", "5", "0.01", *TWO, *options(files)]
     [failure] = run(capsys, *words)["failures"]
     assert "--choose 5 0.01 keeps no item" in failure["error"]
@@ -343,14 +343,14 @@ def test_threads_change_no_cell(files, capsys):
 # ---- the size of Gowalla ---------------------------------------------------------------------------------------------
 
 
-def visits(n_users, n_items, n_places=400):
-    """Pairs of people and what they visit: mostly in one or two of many places, and everywhere what is best known."""
+def visits(n_users, n_items, n_regions=400):
+    """Return pairs of users and sites: most are in one or two regions of a user, the others are popular sites."""
     rng = np.random.default_rng(1)
     users = np.repeat(np.arange(n_users), np.maximum(rng.lognormal(3.2, 0.8, n_users).astype(int), 10))
     n = len(users)
-    place = rng.integers(0, n_places, (n_users, 2))[users, (rng.random(n) < 0.25).astype(int)]
-    inside = place + n_places * (n_items // n_places * rng.random(n) ** 2.2).astype(int)
-    items = np.where(rng.random(n) < 0.2, (n_items * rng.random(n) ** 3.3).astype(int), inside)
+    region = rng.integers(0, n_regions, (n_users, 2))[users, (rng.random(n) < 0.25).astype(int)]
+    regional_items = region + n_regions * (n_items // n_regions * rng.random(n) ** 2.2).astype(int)
+    items = np.where(rng.random(n) < 0.2, (n_items * rng.random(n) ** 3.3).astype(int), regional_items)
     pairs = np.unique(users * n_items + items)
     return pairs // n_items, rng.permutation(n_items)[pairs % n_items]
 
@@ -358,13 +358,13 @@ def visits(n_users, n_items, n_places=400):
 @pytest.mark.nightly
 def test_files_of_the_size_of_gowalla(tmp_path, capsys):
     """40,981 items, 30,000 users, a million interactions, some users and items in one file alone: one process."""
-    resource = pytest.importorskip("resource", reason="only Unix tells a process's memory")
+    resource = pytest.importorskip("resource", reason="only Unix reports a process's memory")
     users, items = visits(30_000, 40_981)
     is_test = np.random.default_rng(2).random(len(users)) < 0.2
     for name, part, there in (("train", ~is_test, users < 29_900), ("test", is_test, users >= 100)):
         rows = Interactions.from_arrays(users[part & there], items[part & there])
-        each = np.split(rows.item_ids[rows.indices], rows.indptr[1:-1])
-        (tmp_path / f"{name}.txt").write_text(lists(dict(zip(rows.user_ids.tolist(), map(list, each), strict=True))))
+        by_user = np.split(rows.item_ids[rows.indices], rows.indptr[1:-1])
+        (tmp_path / f"{name}.txt").write_text(lists(dict(zip(rows.user_ids.tolist(), map(list, by_user), strict=True))))
     (tmp_path / "items.txt").write_text("".join(f"{item}\n" for item in range(40_981)))
     words = [*options(tmp_path), "--catalogue", str(tmp_path / "items.txt"), "--out", str(tmp_path / "table.json")]
     started = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What a shell is told, asked as argcomplete's shell functions ask."""
+"""Tests of shell completion, called as argcomplete's shell functions call it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ LINES = {
     "fastfedrec fit --set eps": set(),
 }
 
-#: Run by a process of its own, whose file descriptors argcomplete takes.
+#: A separate process runs this program, because argcomplete takes over file descriptors.
 PROGRAM = """
 import io, json, os, sys
 import argcomplete
@@ -47,9 +47,9 @@ def test_lines_go_on_with():
 
 def test_the_program_answers_a_shell(tmp_path):
     pytest.importorskip("argcomplete")
-    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "answer")}
-    asked |= {"COMP_LINE": "fastfedrec eval", "COMP_POINT": "15"}
-    subprocess.run([sys.executable, "-P", "-m", "fastfedrec"], env=os.environ | asked, check=True)
+    environment = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(tmp_path / "answer")}
+    environment |= {"COMP_LINE": "fastfedrec eval", "COMP_POINT": "15"}
+    subprocess.run([sys.executable, "-P", "-m", "fastfedrec"], env=os.environ | environment, check=True)
     assert (tmp_path / "answer").read_text().strip() == "evaluate"
 
 

@@ -1,4 +1,4 @@
-"""README's table of figures is what `fastfedrec demo --seed 1` makes."""
+"""README's table of figures equals the output of `fastfedrec demo --seed 1`."""
 
 import json
 import re
@@ -15,15 +15,15 @@ TRUST = {"a server": "central", "a shuffler": "shuffle", "no party": "local", "-
 def stated(text):
     """{(trust, system, epsilon): HR@10} of the table that names who is trusted; epsilon is None where there is none."""
     table = text[text.index("| who is trusted |") :].split("\n\n")[0]
-    found = {}
+    figures = {}
     for row in table.splitlines()[2:]:
         trust, systems, epsilons, hits, *_ = (cell.strip() for cell in row.strip("|").split(" | "))
         names = re.findall(r"`(\w+)`", systems) or ["Popularity"]
         spent = [None] if epsilons == "none" else [float(e.replace(",", "")) for e in epsilons.split(" / ")]
         points = [(name, epsilon) for name in names for epsilon in spent]
         for (name, epsilon), hit in zip(points, hits.split(" / "), strict=True):
-            found[TRUST[trust], name, epsilon] = hit
-    return found
+            figures[TRUST[trust], name, epsilon] = hit
+    return figures
 
 
 @pytest.mark.nightly
@@ -34,10 +34,10 @@ def test_the_readme_has_the_figures_of_the_demo(tmp_path, capsys):
         epsilon = None if result["trust"] == "none" else round(result["epsilon"], 2)
         made[result["trust"], result["system"], epsilon] = f"{result['metrics']['hr@10']:.3f}".lstrip("0")
     expected = stated(README.read_text())
-    assert {place: made[place] for place in expected} == expected
+    assert {cell: made[cell] for cell in expected} == expected
 
 
 def test_every_figure_of_the_table_is_read():
-    found = stated(README.read_text())
-    assert len(found) == 10
-    assert found["central", "DPGram", 2.0] != found["none", "EASE", None]
+    figures = stated(README.read_text())
+    assert len(figures) == 10
+    assert figures["central", "DPGram", 2.0] != figures["none", "EASE", None]

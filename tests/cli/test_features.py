@@ -1,4 +1,4 @@
-"""--features: the same model as with item_features= in Python, for each command and source; and what is refused."""
+"""Tests of --features: each command gives the model of item_features= in Python, and refuses invalid tables."""
 
 import numpy as np
 import pytest
@@ -51,10 +51,10 @@ def test_evaluate_compare_and_sweep_take_them_too(table, tmp_path, capsys):
     assert ours["metrics"]["hr@10"]["value"] == expected
     assert ours["parameters"]["item_features"] == repr(model.item_features)
     assert "item_features" not in popular["parameters"]
-    where = ["--seeds", 1, "--no-baselines", "--out", tmp_path]
-    found = run_json(capsys, "sweep", *FIT[2:4], *systems, *metrics, *where)
-    assert str(table) in found["source"]
-    popular, ours = found["cells"]
+    run_options = ["--seeds", 1, "--no-baselines", "--out", tmp_path]
+    document = run_json(capsys, "sweep", *FIT[2:4], *systems, *metrics, *run_options)
+    assert str(table) in document["source"]
+    popular, ours = document["cells"]
     assert ours["metrics"]["hr@10"] == [expected]
     assert ours["parameters"]["item_features"] == repr(model.item_features)
     assert popular["parameters"] == {}
@@ -101,7 +101,7 @@ def test_the_column_of_ids_may_be_named(tmp_path, capsys):
 # ---- bad inputs ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_refused_before_any_data_are_read(table, tmp_path, capsys):
+def test_invalid_features_are_refused_before_any_data_are_read(table, tmp_path, capsys):
     nowhere = ["--data", tmp_path / "nowhere.csv", "--features"]
     said = refusal(capsys, "fit", "fmf-ldp", *nowhere, table)
     assert "--features needs a system with public features of items (private-recommender, dp-gram, " in said

@@ -35,8 +35,8 @@ def model(tmp_path):
 
 
 def answers(capsys, *argv):
-    found = run_json(capsys, "recommend", *argv, "-n", "3")["recommendations"]
-    return {answer["user"]: answer["items"] for answer in found}
+    actual = run_json(capsys, "recommend", *argv, "-n", "3")["recommendations"]
+    return {answer["user"]: answer["items"] for answer in actual}
 
 
 # ---- oracle --------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def test_ids_that_begin_with_a_hyphen(capsys, model):
     assert answers(capsys, model, "--users", "_q", "--items", "-c", "--items=--exclude") == {"_q": ["-c", "--exclude"]}
 
 
-def test_an_option_that_is_given_again_adds_ids(capsys, model):
+def test_a_repeated_option_adds_ids(capsys, model):
     assert answers(capsys, model, "--users", "_q", "--exclude=-b", "--exclude=-c")["_q"] == ["a", "--xyz", "--exclude"]
     assert list(answers(capsys, model, "--users=-Abc_1", "--users", "u2", "_q")) == ["-Abc_1", "u2", "_q"]
 
@@ -70,8 +70,8 @@ def test_any_ids_arrive_as_they_are_unless_they_are_options(ids, joined):
 def test_ids_in_files(capsys, model, tmp_path):
     (tmp_path / "users.txt").write_text("-n\n--xyz\n")
     (tmp_path / "items.txt").write_bytes(b"\xef\xbb\xbf--exclude\r\n -c \r\n")
-    found = answers(capsys, model, "--users-file", tmp_path / "users.txt", "--exclude-file", tmp_path / "items.txt")
-    assert found == {"-n": ["-b", "a", "--xyz"], "--xyz": ["-b", "a", "--xyz"]}
+    actual = answers(capsys, model, "--users-file", tmp_path / "users.txt", "--exclude-file", tmp_path / "items.txt")
+    assert actual == {"-n": ["-b", "a", "--xyz"], "--xyz": ["-b", "a", "--xyz"]}
     ids = ["--users", "_q", "--users-file", tmp_path / "users.txt", "--items-file", tmp_path / "items.txt"]
     assert answers(capsys, model, *ids) == {user: ["-c", "--exclude"] for user in ("_q", "-n", "--xyz")}
 
@@ -144,7 +144,7 @@ def test_a_warning_in_python_where_every_excluded_id_is_unknown():
 # ---- bad inputs ----------------------------------------------------------------------------------------------------
 
 
-def test_what_is_misspelt_is_no_id(capsys, model):
+def test_a_misspelt_id_is_refused(capsys, model):
     said = refusal(capsys, "recommend", model, "--users", "_q", "--exclud", "-b")
     assert "unrecognized arguments: --exclud (did you mean '--exclude'?) (write an id after =, as --option=--id" in said
     assert "--users or --users-file" in refusal(capsys, "recommend", model, "--exclude", "a")

@@ -25,10 +25,10 @@ def test_a_model_and_a_ledger(model, name, tmp_path, capsys):
         model.save(path, include_users=False)
     html, markdown = tmp_path / "page.html", tmp_path / "page.md"
     assert main(["ledger", str(path), "--html", str(html), "--markdown", str(markdown), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["privacy"] == model.ledger_.to_dict()
-    assert found["digest"] == model.ledger_.digest()
-    assert found["pages"] == [str(html), str(markdown)]
+    document = json.loads(capsys.readouterr().out)
+    assert document["privacy"] == model.ledger_.to_dict()
+    assert document["digest"] == model.ledger_.digest()
+    assert document["pages"] == [str(html), str(markdown)]
     for page in (html, markdown):
         assert model.ledger_.digest() in page.read_text(encoding="utf-8")
     assert main(["ledger", str(path)]) == 0

@@ -38,7 +38,7 @@ def generated():
 
 
 def save_ratings(path):
-    """Random ratings of 40 people, in SciPy's format, and as they are read."""
+    """Save random ratings of 40 users in SciPy's format and return them as interactions."""
     matrix = scipy.sparse.csr_array(np.random.default_rng(1).integers(0, 6, (40, 25)).astype(np.float32))
     scipy.sparse.save_npz(path, matrix)
     return Interactions.from_scipy(matrix)
@@ -60,26 +60,26 @@ def test_fit_and_recommend_equal_the_python_interface(tmp_path, capsys):
 
     for options, filter_seen in (([], True), (["--include-seen"], False)):
         ids, scores = model.recommend([7, 0], n=4, filter_seen=filter_seen)
-        found = run_json(capsys, "recommend", path, "--users", 7, 0, "-n", 4, *options)["recommendations"]
-        assert [entry["user"] for entry in found] == [7, 0]
-        assert [entry["items"] for entry in found] == ids.tolist()
-        assert [entry["scores"] for entry in found] == scores.tolist()
+        actual = run_json(capsys, "recommend", path, "--users", 7, 0, "-n", 4, *options)["recommendations"]
+        assert [entry["user"] for entry in actual] == [7, 0]
+        assert [entry["items"] for entry in actual] == ids.tolist()
+        assert [entry["scores"] for entry in actual] == scores.tolist()
 
 
-def test_recommend_takes_candidates_and_strangers(tmp_path, capsys):
+def test_recommend_takes_candidates_and_unknown_users(tmp_path, capsys):
     model = Popularity().fit(generated(), key=Key.from_seed(5))
     path = tmp_path / "model"
     model.save(path)
     options = ["--items", 3, 4, 5, 6, "--exclude", 4, 999, "-n", 10]
-    found = run_json(capsys, "recommend", path, "--users", 7, 12345, *options, "--unknown", "popular")
+    actual = run_json(capsys, "recommend", path, "--users", 7, 12345, *options, "--unknown", "popular")
     ids, scores = model.recommend([7, 12345], items=[3, 5, 6], unknown="popular")
-    for row, entry in enumerate(found["recommendations"]):
+    for row, entry in enumerate(actual["recommendations"]):
         there = np.isfinite(scores[row])
         assert entry["items"] == ids[row][there].tolist()
         assert entry["scores"] == scores[row][there].tolist()
-    assert len(found["recommendations"][1]["items"]) == 3
-    found = run_json(capsys, "recommend", path, "--users", 12345, 7, "--unknown", "skip")
-    assert [len(entry["items"]) for entry in found["recommendations"]] == [0, 10]
+    assert len(actual["recommendations"][1]["items"]) == 3
+    actual = run_json(capsys, "recommend", path, "--users", 12345, 7, "--unknown", "skip")
+    assert [len(entry["items"]) for entry in actual["recommendations"]] == [0, 10]
     assert "user id 12345 is unknown" in refusal(capsys, "recommend", path, "--users", 12345)
     assert "item id 999 is unknown" in refusal(capsys, "recommend", path, "--users", 7, "--items", 999)
     said = refusal(capsys, "recommend", path, "--users", 7, "--exclude", "tea")
@@ -119,15 +119,15 @@ def test_ratings_are_evaluated_by_their_errors(tmp_path, capsys):
     assert "a fifth of each user's ratings held out" in capsys.readouterr().out
     document = run_json(capsys, "fit", *argv[1:], "--out", tmp_path / "model")
     assert document["privacy"]["events"][0]["fields"]["epsilon"] == pytest.approx(3.0, rel=1e-6)
-    found = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
-    assert len(found[0]["items"]) == 2
+    actual = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
+    assert len(actual[0]["items"]) == 2
 
 
-def test_rating_baselines_are_systems_with_their_own_parameters(tmp_path, capsys):
+def test_rating_baselines_are_systems_with_parameters(tmp_path, capsys):
     key = Key.from_seed(0)
     train, test = next(RandomHoldout(share=0.2).split(save_ratings(tmp_path / "ratings.npz"), key=key))
     for name, model in (
-        ("global-mean", GlobalMean(epsilon=0.5)),  # and not the mean without privacy that stands beside other models
+        ("global-mean", GlobalMean(epsilon=0.5)),  # the private mean, not the baseline that accompanies other models
         ("user-mean", UserMean(epsilon=0.5)),
         ("biased-mf", BiasedMF()),
         ("rating-item-knn", RatingItemKNN(n_neighbors=3)),
@@ -141,8 +141,8 @@ def test_rating_baselines_are_systems_with_their_own_parameters(tmp_path, capsys
         assert document["results"][type(model).__name__]["rmse"]["values"] == [expected]
         fitted = run_json(capsys, "fit", *argv, "--out", tmp_path / "model")
         assert fitted["parameters"] == json.loads(json.dumps(model.get_params()))
-        found = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
-        assert len(found[0]["items"]) == 2
+        actual = run_json(capsys, "recommend", tmp_path / "model", "--users", 3, "-n", 2)["recommendations"]
+        assert len(actual[0]["items"]) == 2
     assert expected != evaluate_ratings(GlobalMean().fit(train, key=key), test, metrics=["rmse"])["rmse"]
     halves = tmp_path / "halves.csv"  # the means beside a model take its scale: on their own they would warn
     halves.write_text("user,item,rating\n" + "".join(f"{k % 9},{k % 7},{k % 6 / 2}\n" for k in range(63)))
@@ -160,7 +160,7 @@ def test_a_matrix_that_unpacks_to_more_than_its_file_may_is_not_read(tmp_path, c
 @pytest.mark.parametrize(
     ("format", "name"), [("csr", "indices"), ("csr", "indptr"), ("csc", "indices"), ("coo", "col")]
 )
-def test_a_matrix_whose_places_would_be_rounded_is_not_read(tmp_path, capsys, format, name):
+def test_a_matrix_with_indices_that_would_be_rounded_is_not_read(tmp_path, capsys, format, name):
     sound = scipy.sparse.random_array((30, 12), density=0.3, random_state=np.random.default_rng(1), format=format)
     scipy.sparse.save_npz(tmp_path / "sound.npz", sound)
     assert main(["fit", "popularity", "--data", str(tmp_path / "sound.npz")]) == 0
@@ -214,9 +214,9 @@ def test_every_kind_of_data(tmp_path, capsys):
 def test_users_are_named_in_the_type_of_the_model(tmp_path, capsys, ids, texts):
     data = Interactions.from_arrays([ids[0], ids[0], ids[1]], [10, 20, 10])
     Popularity().fit(data).save(tmp_path / "model")
-    found = run_json(capsys, "recommend", tmp_path / "model", "--users", *texts, "-n", 1, "--include-seen")
-    assert [entry["items"] for entry in found["recommendations"]] == [[10], [10]]
-    assert len(found["recommendations"]) == 2
+    actual = run_json(capsys, "recommend", tmp_path / "model", "--users", *texts, "-n", 1, "--include-seen")
+    assert [entry["items"] for entry in actual["recommendations"]] == [[10], [10]]
+    assert len(actual["recommendations"]) == 2
 
 
 # ---- invariants ----------------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def test_the_installed_script():
 # ---- bad inputs ----------------------------------------------------------------------------------------------------
 
 
-def test_a_table_without_ratings_is_told_by_its_columns_and_not_by_its_rows(tmp_path, capsys):
+def test_a_table_without_ratings_is_recognized_by_its_columns_and_not_by_its_rows(tmp_path, capsys):
     path = tmp_path / "table.csv"
     path.write_text("user,item\n1,2\n1,3\n2,3\n")
     for name in ("laplace-rr-svd", "fedrec"):
@@ -293,7 +293,7 @@ def test_a_table_without_ratings_is_told_by_its_columns_and_not_by_its_rows(tmp_
         assert main(["fit", "laplace-rr-svd", "--data", str(path)]) == 0
 
 
-def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):
+def test_a_model_is_saved_without_users_on_request(tmp_path, capsys):
     for options, n_users, said in (([], 400, "only its owner may read it"), (["--no-users"], 0, "without users")):
         path = tmp_path / f"model of {n_users}"
         assert main(["fit", "popularity", "--data", DATA, "--out", str(path), *options]) == 0
@@ -305,7 +305,7 @@ def test_a_model_is_saved_without_users_where_that_is_said(tmp_path, capsys):
     assert "--no-users needs --out FILE" in said
 
 
-def test_no_budget_is_spent_on_what_could_not_be_saved(tmp_path, capsys, monkeypatch):
+def test_no_budget_is_spent_on_a_model_that_could_not_be_saved(tmp_path, capsys, monkeypatch):
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     monkeypatch.setattr("fastfedrec.cli.fit.load_data", lambda *_: pytest.fail("it was begun"))
     for path, message in ((tmp_path / "link", "is a link"), ("/dev/null", "is no ordinary file")):
@@ -313,7 +313,7 @@ def test_no_budget_is_spent_on_what_could_not_be_saved(tmp_path, capsys, monkeyp
 
 
 @pytest.mark.parametrize(("error", "status"), [(KeyboardInterrupt, 130), (ArithmeticError, 2)])
-def test_a_fit_that_does_not_finish_shows_what_it_spent(error, status, tmp_path, capsys, monkeypatch):
+def test_a_fit_that_does_not_finish_prints_its_spent_budget(error, status, tmp_path, capsys, monkeypatch):
     def stop(self, state, number):
         if number == 1:
             raise error("stop here")
@@ -398,5 +398,5 @@ def test_threads_reach_the_system(monkeypatch, capsys, argv):
         "demo --out /proc/new/demo",
     ],
 )
-def test_a_place_that_cannot_be_written_to_is_found_out_before_the_work(capsys, arguments):
+def test_a_path_that_cannot_be_written_is_refused_before_the_work(capsys, arguments):
     assert "/proc cannot be written to" in refusal(capsys, *arguments.split()).replace(" is in /proc, which", " /proc")

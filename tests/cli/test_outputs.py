@@ -1,4 +1,4 @@
-"""What is printed, on every kind of terminal and into pipes that nobody reads any more."""
+"""Tests of printed output, on terminals of several encodings and into closed pipes."""
 
 import contextlib
 import io
@@ -19,7 +19,7 @@ PROGRAM = [sys.executable, "-P", "-m", "fastfedrec"]
 
 
 class Terminal(io.TextIOWrapper):
-    """A terminal of some encoding that remembers what it was told."""
+    """Terminal of a given encoding that stores its output."""
 
     def __init__(self, encoding):
         super().__init__(io.BytesIO(), encoding=encoding, write_through=True)
@@ -44,7 +44,7 @@ def terminal(monkeypatch):
 
 @contextlib.contextmanager
 def closed_pipe():
-    """Standard output whose reader has gone."""
+    """Replace standard output with a pipe that has no reader."""
     read, write = os.pipe()
     os.close(read)
     with open(write, "w") as stream, contextlib.redirect_stdout(stream):
@@ -106,14 +106,14 @@ def test_a_pipe_gets_whole_lines(capsys):
 # ---- invariants: status, and what is there -------------------------------------------------------------------------
 
 
-def test_nobody_reads_and_the_model_is_saved_all_the_same(tmp_path, capsys):
+def test_the_model_is_saved_although_the_pipe_is_closed(tmp_path, capsys):
     with closed_pipe():
         assert main([*FIT, "--out", str(tmp_path / "model"), "--quiet"]) == 0
     assert fastfedrec.load(tmp_path / "model").interactions_.n_users == 400
     assert capsys.readouterr().err == ""
 
 
-def test_work_that_stops_because_nobody_reads_is_not_called_done(tmp_path, monkeypatch, capsys):
+def test_work_that_stops_at_a_closed_pipe_is_not_reported_as_done(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(demo, "N_USERS", 500)
     monkeypatch.setattr(demo, "N_ITEMS", 200)
     with closed_pipe():
@@ -122,7 +122,7 @@ def test_work_that_stops_because_nobody_reads_is_not_called_done(tmp_path, monke
     assert capsys.readouterr().err == ""
 
 
-def test_a_reader_that_goes_hears_no_complaint():
+def test_a_closed_pipe_causes_no_error_message():
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run([*PROGRAM, "--help"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)

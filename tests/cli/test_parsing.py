@@ -1,4 +1,4 @@
-"""Help that can be copied, and errors that say what was meant."""
+"""Tests of help texts that can be copied, and of errors that suggest a correction."""
 
 import argparse
 import re
@@ -37,7 +37,7 @@ def test_every_command_has_examples_that_are_commands(path):
 
 
 @pytest.mark.parametrize("path", PARSERS, ids=" ".join)
-def test_help_states_each_default_once_and_nothing_that_ascii_lacks(path):
+def test_help_states_each_default_once_and_in_ascii(path):
     text = PARSERS[path].format_help()
     assert text.isascii()
     for action in PARSERS[path]._actions:
@@ -75,7 +75,7 @@ def test_help_states_each_default_once_and_nothing_that_ascii_lacks(path):
         ("systems popularty", "unknown system 'popularty' (did you mean 'popularity'?)"),
     ],
 )
-def test_what_was_meant_is_said(capsys, tmp_path, monkeypatch, argv, meant):
+def test_an_error_suggests_a_correction(capsys, tmp_path, monkeypatch, argv, meant):
     monkeypatch.chdir(tmp_path)
     assert main(argv.split()) == 2
     captured = capsys.readouterr()
@@ -84,6 +84,6 @@ def test_what_was_meant_is_said(capsys, tmp_path, monkeypatch, argv, meant):
 
 
 @pytest.mark.parametrize("argv", ["zzzz", "fit popularity --data x --zzzzzzzz 1", "fit zzzz --data x"])
-def test_nothing_is_suggested_where_nothing_is_alike(capsys, argv):
+def test_no_suggestion_is_made_if_no_name_is_similar(capsys, argv):
     assert main(argv.split()) == 2
     assert "did you mean" not in capsys.readouterr().err

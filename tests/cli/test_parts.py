@@ -50,8 +50,8 @@ def test_evaluate_of_files_is_evaluate_of_their_parts(names, files, capsys):
     for name, model in (("EASE", EASE()), ("Popularity", Popularity())):
         model.fit(train, key=Key.from_seed(0))
         expected = evaluate(model, train, test, given=given, metrics=["recall@3", "ndcg@3"])
-        found = document["results"][name]
-        assert {metric: found[metric]["values"] for metric in found} == {m: [v] for m, v in expected.items()}
+        actual = document["results"][name]
+        assert {metric: actual[metric]["values"] for metric in actual} == {m: [v] for m, v in expected.items()}
         assert document["dropped"][name] == expected.dropped
     assert document["data"]["source"] == {name: str(files / f"{name}.csv") for name in names}
 
@@ -64,15 +64,15 @@ def test_sweep_of_files_is_evaluate_of_their_parts(files, tmp_path, capsys):
     assert str(files / "test.csv") in document["source"]
     train, test, given = map(from_text, (TRAIN, TEST, GIVEN))
     for cell in document["cells"]:
-        for seed, found in enumerate(cell["metrics"]["recall@3"]):
+        for seed, actual in enumerate(cell["metrics"]["recall@3"]):
             model = DPGram(**cell["parameters"]).fit(train, key=Key.from_seed(seed))
-            assert found == evaluate(model, train, test, given=given, metrics=["recall@3"])["recall@3"]
+            assert actual == evaluate(model, train, test, given=given, metrics=["recall@3"])["recall@3"]
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-def test_split_writes_what_evaluate_takes(tmp_path, capsys):
+def test_evaluate_takes_the_files_of_split(tmp_path, capsys):
     out = tmp_path / "parts"
     assert main(["split", "--data", "generated:300x40", "--by", "users", "--out", str(out)]) == 0
     words = ["evaluate", "item-knn", *options(out, "train", "test", "given"), "--metrics", "ndcg@10", "--seeds", "1"]
@@ -81,7 +81,7 @@ def test_split_writes_what_evaluate_takes(tmp_path, capsys):
     assert "test.csv" in capsys.readouterr().out
 
 
-def test_ids_are_text_in_all_parts_where_they_are_in_one(files):
+def test_ids_are_text_in_all_parts_if_they_are_text_in_one(files):
     (files / "test.csv").write_text("user,item\n36,3\nnew,4\n")
     (files / "given.csv").write_text("user,item\nnew,item x\n")
     split = parts_of(*options(files, "train", "test", "given"))
@@ -91,7 +91,7 @@ def test_ids_are_text_in_all_parts_where_they_are_in_one(files):
     assert split.train.item_ids.tolist() == [str(i) for i in range(9)]
 
 
-def test_what_is_kept_is_of_train_and_the_catalogue_of_all(files):
+def test_filters_apply_to_train_and_the_catalogue_to_all_parts(files):
     (files / "items.txt").write_text("\n".join(map(str, [8, *range(8), 77])))
     split = parts_of(*options(files, "train", "test"), "--catalogue", files / "items.txt")
     assert split.train.item_ids.tolist() == split.test.item_ids.tolist() == [8, *range(8), 77]
@@ -138,5 +138,5 @@ def test_a_split_is_data_for_a_sweep():
     with pytest.raises(TypeError, match=r"data must be Interactions, a SciPy .* got list"):
         sweep.sweep(sweep.grid("popularity"), [1])
     split = Split(from_text(TRAIN), from_text(TEST), from_text(GIVEN))
-    found = sweep.sweep(sweep.grid("popularity"), split, seeds=2, with_baselines=False, n_tested=3)
-    assert len(found.cells) == 1
+    actual = sweep.sweep(sweep.grid("popularity"), split, seeds=2, with_baselines=False, n_tested=3)
+    assert len(actual.cells) == 1

@@ -19,9 +19,9 @@ IDS = ["007", 'quo"te', "com,ma", "späte", " space", "x"]
 
 
 def write_ratings(path):
-    """Six users whose names a careless writer of tables would spoil, with ratings and times."""
-    places = [(u, i) for u in range(6) for i in range(5)]
-    rows = [(IDS[u], f"item {(u * 7 + i) % 9}", 0.5 * (1 + (u + i) % 9), 100 * i + u) for u, i in places]
+    """Write ratings and times of six users with ids that need quotes, zeros or blanks to survive a table."""
+    pairs = [(u, i) for u in range(6) for i in range(5)]
+    rows = [(IDS[u], f"item {(u * 7 + i) % 9}", 0.5 * (1 + (u + i) % 9), 100 * i + u) for u, i in pairs]
     with open(path, "w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([("user", "item", "value", "timestamp"), *rows])
     return path
@@ -79,7 +79,7 @@ def test_files_are_the_parts_of_the_split(words, splitter, tmp_path, capsys):
         assert described["users"] == (part.interactions_per_user() > 0).sum()
         assert described["items"] == (part.interactions_per_item() > 0).sum()
         assert described["sha256"] == hashlib.sha256((out / described["name"]).read_bytes()).hexdigest()
-        assert stat.S_IMODE((out / described["name"]).stat().st_mode) == 0o600  # people's data
+        assert stat.S_IMODE((out / described["name"]).stat().st_mode) == 0o600  # users' data
 
 
 def test_published_folds_are_those_of_the_data(tmp_path, capsys):
@@ -91,7 +91,7 @@ def test_published_folds_are_those_of_the_data(tmp_path, capsys):
         assert read(tmp_path / f"out/fold-{number}/train.csv") == with_times(split.train)
 
 
-def test_what_is_said(tmp_path, capsys):
+def test_the_summary_is_printed(tmp_path, capsys):
     out = tmp_path / "out"
     assert main(["split", "--data", "generated:200x40", "--by", "users", "--out", str(out)]) == 0
     text = capsys.readouterr().out
@@ -120,7 +120,7 @@ def test_what_is_said(tmp_path, capsys):
         ("--min-interactions 1 --by random --n 1 --user-share 1e-9", "leaves no test interaction"),
     ],
 )
-def test_what_cannot_be_split_is_refused_and_nothing_is_written(words, message, tmp_path, capsys):
+def test_data_that_cannot_be_split_are_refused_without_output(words, message, tmp_path, capsys):
     out = tmp_path / "out"
     np.savetxt(tmp_path / "rows.csv", np.array([[1, 2], [1, 3], [2, 2]]), "%d", ",", header="user,item", comments="")
     assert main(["split", "--data", str(tmp_path / "rows.csv"), *words.split(), "--out", str(out)]) == 2
@@ -128,7 +128,7 @@ def test_what_cannot_be_split_is_refused_and_nothing_is_written(words, message, 
     assert not out.exists()
 
 
-def test_nothing_is_replaced(tmp_path, capsys):
+def test_existing_files_are_not_replaced(tmp_path, capsys):
     (tmp_path / "train.csv").write_text("mine")
     assert main(["split", "--data", "generated:50x40", "--out", str(tmp_path)]) == 2
     assert "must be an empty folder, and holds files; name a new one" in capsys.readouterr().err
@@ -144,7 +144,7 @@ def test_a_time_that_is_not_known_is_an_empty_cell(tmp_path):
     assert (tmp_path / "part.csv").read_text() == "user,item,value,timestamp\n1,2,1,\n1,3,1,5\n"
 
 
-def test_blanks_that_belong_to_ids_are_written_and_read_again(tmp_path):
+def test_blanks_in_ids_are_written_and_read_back(tmp_path):
     path = tmp_path / "plays.csv"
     path.write_text('user,item,time\n" ann","tea ",5\n"a, b",\xa0jam,6\n" ann",jam,\n"\t7",1,\n', encoding="utf-8")
     assert main(["split", "--by", "random", "--n", "1", "--data", str(path), "--out", str(tmp_path / "parts")]) == 0

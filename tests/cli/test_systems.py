@@ -1,4 +1,4 @@
-"""The command that says what there is."""
+"""Tests of the command that lists systems."""
 
 import json
 
@@ -9,9 +9,9 @@ from fastfedrec.systems.registry import system_class
 
 def test_all_of_them_with_all_parameters(capsys):
     assert main(["systems", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["systems"]
-    assert [system["name"] for system in found] == list(SYSTEMS)
-    for system in found:
+    systems = json.loads(capsys.readouterr().out)["systems"]
+    assert [system["name"] for system in systems] == list(SYSTEMS)
+    for system in systems:
         model = system_class(system["name"])()
         given = {parameter["name"]: parameter["default"] for parameter in system["parameters"]}
         assert given == json.loads(json.dumps(model.get_params()))

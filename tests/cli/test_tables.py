@@ -1,4 +1,4 @@
-"""Tables of any name and form as --data: told by what they hold, with columns that are named or known."""
+"""Tests of tables as --data: the content decides the format, and columns are named or recognized."""
 
 import gzip
 import shlex
@@ -55,9 +55,9 @@ FORMS = {
 def test_text_of_any_name_is_read(tmp_path, capsys, name):
     status, data = fit(tmp_path, write(tmp_path, name, FORMS[name]))
     assert (status, data.shape, data.n_interactions) == (0, (7, 10), 35)
-    assert "--user user" in (told := capsys.readouterr().err)
-    assert "--item " in told
-    assert "--value rating" in told
+    assert "--user user" in (printed := capsys.readouterr().err)
+    assert "--item " in printed
+    assert "--value rating" in printed
 
 
 def test_parquet_of_any_name_is_read(tmp_path):
@@ -73,11 +73,11 @@ def test_columns_are_named(tmp_path, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_columns_by_place_where_there_is_no_header(tmp_path):
+def test_columns_by_position_without_a_header(tmp_path):
     path = write(tmp_path, "u.data", text("\t", None))
-    where = ["--no-header", "--user", "0", "--item", "1"]
-    assert fit(tmp_path, path, *where, "--separator", r"\t")[1].shape == (7, 10)
-    status, data = fit(tmp_path, path, *where, "--value", "2", system="item-mean")
+    columns = ["--no-header", "--user", "0", "--item", "1"]
+    assert fit(tmp_path, path, *columns, "--separator", r"\t")[1].shape == (7, 10)
+    status, data = fit(tmp_path, path, *columns, "--value", "2", system="item-mean")
     assert (status, data.values.tolist()) == (0, [float(rating) for _, _, rating in sorted(ROWS)])
 
 
@@ -94,7 +94,7 @@ def test_parts_of_a_second_need_a_unit(tmp_path, capsys):
     assert (status, data.timestamps.tolist()) == (0, [1714521600500, 1714521600000])
 
 
-def test_nothing_is_told_of_columns_that_are_called_what_they_are(tmp_path, capsys):
+def test_columns_with_usual_names_cause_no_message(tmp_path, capsys):
     fit(tmp_path, write(tmp_path, "x.csv", text(header="user,item,value")))
     assert capsys.readouterr().err == ""
     fit(tmp_path, write(tmp_path, "x.csv", text()), "--quiet")
@@ -131,11 +131,11 @@ def test_ratings_above_a_threshold_count_alike(tmp_path, capsys):
     assert "ItemMean fits ratings, but --binarize drops them" in capsys.readouterr().err
 
 
-def test_a_header_of_words_is_answered_with_what_to_type(tmp_path, capsys):
+def test_a_header_of_words_is_answered_with_the_options_to_type(tmp_path, capsys):
     path = write(tmp_path, "x.csv", text(header="Customer Name,It's,Stars"))
     assert fit(tmp_path, path)[0] == 2
-    told = capsys.readouterr().err
-    typed = shlex.split(told.partition("(in a shell ")[2].strip().removesuffix(")"))
+    printed = capsys.readouterr().err
+    typed = shlex.split(printed.partition("(in a shell ")[2].strip().removesuffix(")"))
     assert typed == ["--user", "Customer Name", "--item", "It's"]
     assert fit(tmp_path, path, *typed)[0] == 0
 
@@ -164,7 +164,7 @@ def test_bad_options(tmp_path, capsys, options, message):
     assert message in capsys.readouterr().err
 
 
-def test_what_is_no_table_takes_no_columns(tmp_path, capsys):
+def test_data_other_than_tables_take_no_columns(tmp_path, capsys):
     with zipfile.ZipFile(tmp_path / "x", "w") as archive:
         archive.writestr("u.data", "1\t1\t1\t1\n")
     for source in (str(tmp_path / "x"), "generated:20x10", str(tmp_path)):
@@ -177,8 +177,8 @@ def test_what_is_no_table_takes_no_columns(tmp_path, capsys):
 def test_ratings_without_a_column(tmp_path, capsys):
     path = write(tmp_path, "x.txt", text(header="user,item,n"))
     assert fit(tmp_path, path, system="item-mean")[0] == 2
-    assert "ItemMean fits ratings, but" in (told := capsys.readouterr().err)
-    assert "recognized as 'value', out of ['user', 'item', 'n']; name it with --value" in told
+    assert "ItemMean fits ratings, but" in (printed := capsys.readouterr().err)
+    assert "recognized as 'value', out of ['user', 'item', 'n']; name it with --value" in printed
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 cut short", np.random.default_rng(0).bytes(999)])

@@ -1,4 +1,4 @@
-"""The door that every `fit` has: what people have becomes the same `Interactions`."""
+"""Tests of the conversion in every `fit`: matrices, arrays and frames become the same `Interactions`."""
 
 import numpy as np
 import pandas as pd
@@ -38,7 +38,7 @@ def test_a_matrix_is_as_from_scipy(kind, family):
 
 
 FORMATS = ["csr", "csc", "coo", "bsr", "lil", "dok", "dia"]
-PADDED = {"bsr", "dia"}  # formats whose stored zeros fill blocks and diagonals
+PADDED = {"bsr", "dia"}  # these formats store zeros that fill blocks and diagonals
 
 
 @settings(max_examples=30)
@@ -86,7 +86,7 @@ KERNELS = {
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("kind", FORMATS)
-def test_no_kernel_takes_what_fills_a_block_for_an_entry(kernel, kind):
+def test_no_kernel_takes_the_fill_of_a_block_as_an_entry(kernel, kind):
     matrix = scipy.sparse.csr_array(np.array([[5.0, 0, 0, 0], [0, 4, 0, 3]]))
     given = matrix.tobsr((2, 2)) if kind == "bsr" else matrix.asformat(kind)
     np.testing.assert_equal(KERNELS[kernel](given), KERNELS[kernel](matrix))
@@ -118,7 +118,7 @@ def test_interactions_are_returned_as_they_are():
         assert as_interactions("interactions", data) is data
 
 
-def test_items_that_are_known_are_those_of_a_frame_and_of_a_matrix_with_as_many_columns():
+def test_known_items_are_those_of_a_frame_or_a_matrix_of_equal_width():
     items = np.array(["a", "b", "c", "d"])
     frame = as_interactions("interactions", pd.DataFrame(COLUMNS), item_ids=items)
     assert frame.item_ids.tolist() == ["a", "b", "c", "d"]
@@ -147,7 +147,7 @@ def test_items_that_are_known_are_those_of_a_frame_and_of_a_matrix_with_as_many_
         (pd.DataFrame({"user": [1, None], "item": [1, 2]}), ValueError, r"column 'user' \(user\) has 1 missing"),
     ],
 )  # fmt: skip
-def test_what_is_refused_names_the_argument_and_what_to_do(given, error, message):
+def test_a_refusal_names_the_argument_and_the_remedy(given, error, message):
     with pytest.raises(error, match=message):
         as_interactions("data", given)
 

@@ -1,4 +1,4 @@
-"""Whatever takes people's data takes what `fit` takes: Interactions, a SciPy matrix or array, or a frame."""
+"""Tests that functions of users' data take the types of `fit`: Interactions, a SciPy matrix or array, or a frame."""
 
 import ast
 import dataclasses
@@ -30,9 +30,9 @@ from fastfedrec.systems.rating_svd.baselines import GlobalMean
 
 ROOT = Path(__file__).parents[2]
 KEY = Key.from_seed(1)
-# Functions that take Interactions alone, and why; the names of arguments that stand for one of these things anywhere.
+# SHARDS: arguments that are always Interactions. INTERACTIONS_ONLY: functions that take no other type, and why.
 SHARDS = ("shard", "shards")
-ALONE = {
+INTERACTIONS_ONLY = {
     "compute.als.kernel_values": "called by systems, of what fit has checked",
     "compute.als.raise_if_singular": "called by systems, of what fit has checked",
     "compute.networks.sequences.check_sequences": "called by those who have taken the data",
@@ -53,31 +53,31 @@ REPRODUCED = "studies.reproduce."  # figures of papers, of the sets that their r
 
 @functools.cache
 def arguments_of_data():
-    """(function, argument, its annotation) of every public function of the reference that takes people's data."""
+    """Return (function, argument, annotation) of every public function of the reference that takes users' data."""
     arguments = []
     reference = re.findall(r"^   fastfedrec\.([\w.]+)$", (ROOT / "docs/reference/index.md").read_text(), re.MULTILINE)
     for module in reference:
         tree = ast.parse((ROOT / "fastfedrec" / f"{module.replace('.', '/')}.py").read_text())
-        found = [(module, node) for node in tree.body]
+        functions = [(module, node) for node in tree.body]
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found += [(f"{module}.{node.name}", inner) for inner in node.body]
-        for place, node in found:
+                functions += [(f"{module}.{node.name}", inner) for inner in node.body]
+        for owner, node in functions:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 for argument in every:
-                    if argument.annotation and "Interactions" in (told := ast.unparse(argument.annotation)):
-                        arguments.append((f"{place}.{node.name}", argument.arg, told))
+                    if argument.annotation and "Interactions" in (annotation := ast.unparse(argument.annotation)):
+                        arguments.append((f"{owner}.{node.name}", argument.arg, annotation))
     return arguments
 
 
-def test_what_takes_interactions_alone_is_listed_with_its_reason():
-    found = {
+def test_functions_of_interactions_only_are_listed_with_a_reason():
+    names = {
         name
-        for name, argument, told in arguments_of_data()
-        if re.search(r"\bInteractions\b", told) and argument not in SHARDS and not name.startswith(REPRODUCED)
+        for name, argument, annotation in arguments_of_data()
+        if re.search(r"\bInteractions\b", annotation) and argument not in SHARDS and not name.startswith(REPRODUCED)
     }
-    assert found == set(ALONE)
+    assert names == set(INTERACTIONS_ONLY)
 
 
 # ---- what is taken --------------------------------------------------------------------------------------------------
@@ -90,16 +90,16 @@ def stored(data, tmp_path):
 
 
 def recorded(data):
-    """A round of FedRec, as everybody received it."""
+    """Return the view of each participant in rounds of FedRec."""
     model = FedRec(rho=1, n_rounds=2, n_factors=2)
     return model.fit(as_interactions("data", data), key=KEY, record_views=[0, 1]).records_
 
 
 def of_attack(data):
     views = recorded(data)
-    found = [attacks.run_attacks(views, data), attacks.intersection(views, data), attacks.gradients(*views, data)]
-    found.append(attacks.popularity(views[0], data, np.ones(10)))
-    return found + [attack(views[0], data) for attack in (attacks.value_matching, attacks.group_sums)]
+    results = [attacks.run_attacks(views, data), attacks.intersection(views, data), attacks.gradients(*views, data)]
+    results.append(attacks.popularity(views[0], data, np.ones(10)))
+    return results + [attack(views[0], data) for attack in (attacks.value_matching, attacks.group_sums)]
 
 
 def of_neighbors(data):
@@ -109,8 +109,8 @@ def of_neighbors(data):
 
 def of_pseudo_items(data):
     options = {"n_rounds": 2, "n_factors": 5, "n_pseudo_items": 2, "negatives": 1, "grid": (0.0, 1.0)}
-    own = as_interactions("data", data).binarize()
-    records = FedGNN("published", **options).fit(own, key=KEY, record_views=range(2)).records_
+    rows = as_interactions("data", data).binarize()
+    records = FedGNN("published", **options).fit(rows, key=KEY, record_views=range(2)).records_
     return [attacks.pseudo_item_values(records[0], data), attacks.pseudo_item_intersection(records, data)]
 
 
@@ -129,13 +129,13 @@ def of_contexts(data):
 def of_privrec(data):
     small = {"n_rounds": 1, "cohort_size": 2, "n_factors": 16, "hidden": (16,), "local_epochs": 1}
     options = {"n_rounds": 1, "cohort_size": 2, "local_epochs": 1, "learning_rate": 0.01}
-    own = as_interactions("data", data)
-    others = own.select_users(np.arange(own.n_users)[::-1]).binarize()
-    model = PrivRec(stage1="public", stage1_options=options, **small).fit(others, public=data, key=KEY)
-    return model.parameters_, model.personalize(data, key=KEY).score_items(own.user_ids[:2])
+    rows = as_interactions("data", data)
+    reversed_rows = rows.select_users(np.arange(rows.n_users)[::-1]).binarize()
+    model = PrivRec(stage1="public", stage1_options=options, **small).fit(reversed_rows, public=data, key=KEY)
+    return model.parameters_, model.personalize(data, key=KEY).score_items(rows.user_ids[:2])
 
 
-#: What is told of some data by each function, or None where other tests give it every kind.
+#: Calls of each function with data of any type.
 CALLS = {
     "compute.networks.client_examples.Events.from_log": of_contexts,
     "compute.networks.sequences.draw_contrastive_examples": lambda data: draw_contrastive_examples(
@@ -174,15 +174,15 @@ CALLS = {
 }  # fmt: skip
 
 
-#: What is tried elsewhere: every `fit` by systems/test_fit_doors.py, kernels by compute/test_compute_doors.py.
+#: Functions of other tests: every `fit` in systems/test_fit_doors.py, kernels in compute/test_compute_doors.py.
 ELSEWHERE = re.compile(
     r"(.*\.(fit|with_users|serve)|compute\.(als|nmf|clustering|sgd|ranking|row_sums)\..*|data\.conversion\..*"
     r"|compute\.networks\.client_examples\.(Events\.from_interactions|draw_examples)"
     r"|evaluation\.published_folds\.PublishedFolds\.split)"
 )
-#: What a call above tries beside the function that it is named by.
+#: Functions that a call above uses in addition to the function in its name.
 BESIDE = {
-    "studies.membership.attack.membership_shadow",  # by the same lines, before forests that take seconds
+    "studies.membership.attack.membership_shadow",  # uses the same lines, before forests that take seconds
     "systems.privrec.model.PrivRec.personalize",
     "systems.dmf.attacks.neighbor_intersection",
     "systems.fedgnn.attacks.pseudo_item_intersection",
@@ -190,8 +190,8 @@ BESIDE = {
 }
 
 
-def test_whatever_takes_them_is_tried():
-    taken = {name for name, _, told in arguments_of_data() if "InteractionsLike" in told}
+def test_each_function_of_users_data_is_called():
+    taken = {name for name, _, annotation in arguments_of_data() if "InteractionsLike" in annotation}
     assert {name for name in taken if not ELSEWHERE.fullmatch(name)} - set(CALLS) - BESIDE == set()
 
 
@@ -203,8 +203,8 @@ def assert_equal(one, other):
             assert_equal(getattr(one, field.name), getattr(other, field.name))
     elif isinstance(one, list | tuple):
         assert len(one) == len(other)
-        for left, right in zip(one, other, strict=True):
-            assert_equal(left, right)
+        for first, second in zip(one, other, strict=True):
+            assert_equal(first, second)
     else:
         np.testing.assert_equal(one, other)
 
@@ -218,12 +218,12 @@ NEEDS_TIMES = ("draw_contrastive_examples", "TemporalSplit", "PrivRec.fit")
 @pytest.mark.ignores_values
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("given", [MATRIX, pd.DataFrame(COLUMNS), pl.LazyFrame(COLUMNS)], ids=["coo", "pandas", "lazy"])
-def test_a_matrix_and_a_frame_are_taken_as_what_is_made_of_them(name, given, tmp_path):
+def test_a_matrix_and_a_frame_give_the_result_of_their_interactions(name, given, tmp_path):
     call, made = CALLS[name], as_interactions("interactions", given)
     if made.timestamps is None and any(part in name for part in NEEDS_TIMES):
         pytest.skip("a matrix has no times")
-    where = (tmp_path,) if call is stored else ()
-    assert_equal(call(given, *where), call(made, *where))
+    arguments = (tmp_path,) if call is stored else ()
+    assert_equal(call(given, *arguments), call(made, *arguments))
 
 
 def test_a_split_as_published_takes_them():

@@ -1,4 +1,4 @@
-"""Features are aligned by ids, whatever holds them, or refused: never put to other users or items."""
+"""Tests of features: any container is aligned by ids or refused, never assigned to other users or items."""
 
 import pickle
 import tempfile
@@ -126,7 +126,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_leaves_the_ids_in_doubt_is_refused(case):
+def test_features_with_ambiguous_ids_are_refused(case):
     table, message = BAD[case]
     with pytest.raises((KeyError, ValueError), match=message):
         ItemFeatures.of("item_features", table)
@@ -189,7 +189,7 @@ def test_items_without_a_row_are_counted_and_users_are_not_named():
     st.lists(st.integers(0, 12), min_size=3, max_size=3),
 )  # fmt: skip
 def test_features_are_aligned_once(axis, called, values):
-    """A feature whose name or values are those of ids stays in its place in files, pickles and models."""
+    """A feature with the name or the values of ids keeps its order in files, pickles and models."""
     features = {axis: IDS[axis][::-1], called: values[::-1], "g": ["c", "b", "a"]}
     data = DATA.with_features(**{f"{axis}_features": features})
     with tempfile.TemporaryDirectory() as folder:

@@ -117,7 +117,7 @@ def test_bad_features_are_named(change, error, message):
         Features.from_interactions(**({"interactions": small()} | change))
 
 
-def test_encode_names_what_it_does_not_know():
+def test_encode_names_unknown_values():
     features = Features.from_interactions(small(), user=["age"], contexts={"day": [1]})
     with pytest.raises(KeyError, match="age' id 77 is unknown"):
         features.encode(small().with_features(user_features={"age": [30, 77]}))
@@ -127,7 +127,7 @@ def test_encode_names_what_it_does_not_know():
         features.encode(small())
 
 
-def test_values_that_nobody_listed_count_as_none():
+def test_unlisted_values_count_as_none():
     data = small()
     listed = {"town": ["Oslo", "Bergen"], "age": None}
     with pytest.raises(KeyError, match="'Rome' is unknown"):
@@ -135,12 +135,12 @@ def test_values_that_nobody_listed_count_as_none():
     features = Features.from_interactions(data, user=listed, ignore_unknown=True)
     assert [values_of(features.user, u) for u in (0, 1)] == [{"town": [], "age": [30]}, {"town": ["Oslo"], "age": [20]}]
     odd = data.with_features(user_features={"town": ["Bergen", ("Oslo", "Rome")], "age": [20, -5]})
-    again = features.encode(odd, ignore_unknown=True)
-    assert [values_of(again.user, u) for u in (0, 1)] == [
+    second_encoding = features.encode(odd, ignore_unknown=True)
+    assert [values_of(second_encoding.user, u) for u in (0, 1)] == [
         {"town": ["Bergen"], "age": [20]},
         {"town": ["Oslo"], "age": []},
     ]
-    assert again.n_embeddings == features.n_embeddings
+    assert second_encoding.n_embeddings == features.n_embeddings
     for hours in ([1, 3, 2], [1, 9, 2]):
         of_log = Features.from_interactions(data, contexts={"hour": [1, 2, 3]}).encode(
             data.with_features(user_features={}), contexts={"hour": hours}, ignore_unknown=True

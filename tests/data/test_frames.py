@@ -1,4 +1,4 @@
-"""Frames of pandas, polars and pyarrow: the same rows whichever library holds them, and what is refused."""
+"""Tests of frames of pandas, polars and pyarrow: the same rows from each library, and refused frames."""
 
 import sys
 from decimal import Decimal
@@ -22,7 +22,7 @@ from fastfedrec.evaluation import evaluate
 
 
 class Stream:
-    """A table of another library, which speaks Arrow's C stream interface and can be read once."""
+    """Table of another library, which has Arrow's C stream interface and can be read once."""
 
     def __init__(self, columns):
         self._readers = [pa.table(columns).to_reader()]
@@ -32,7 +32,7 @@ class Stream:
 
 
 class Relation(Stream):
-    """As a relation of DuckDB and a table of Ibis: its columns are no arrays."""
+    """Relation of DuckDB or table of Ibis, with columns that are no arrays."""
 
     columns = ("user", "item", "value", "other")
     type = "SELECT_RELATION"
@@ -45,7 +45,7 @@ class Relation(Stream):
 
 
 class Single:
-    """A column of another library, which speaks the same interface."""
+    """Column of another library with the same interface."""
 
     dtype = "int64"
     __arrow_c_stream__ = Stream.__arrow_c_stream__
@@ -100,13 +100,13 @@ def test_frames_of_narwhals_are_read():
 
 @pytest.mark.parametrize("absent", [(), ("pyarrow",)])
 @pytest.mark.parametrize("kind", [Stream, Relation])
-@pytest.mark.parametrize("door", STREAM_DOORS)
-def test_every_door_takes_an_arrow_stream_as_it_takes_a_frame(door, kind, absent, monkeypatch):
-    columns = {"genre": ["x", "y"]} if door.endswith("features") else PAIRS
-    given, expected = kind(columns), STREAM_DOORS[door](pl.DataFrame(columns))
+@pytest.mark.parametrize("entry", STREAM_DOORS)
+def test_every_entry_point_takes_an_arrow_stream_as_a_frame(entry, kind, absent, monkeypatch):
+    columns = {"genre": ["x", "y"]} if entry.endswith("features") else PAIRS
+    given, expected = kind(columns), STREAM_DOORS[entry](pl.DataFrame(columns))
     for library in absent:
         monkeypatch.setitem(sys.modules, library, None)
-    np.testing.assert_equal(repr(STREAM_DOORS[door](given)), repr(expected))
+    np.testing.assert_equal(repr(STREAM_DOORS[entry](given)), repr(expected))
 
 
 def test_a_stream_needs_pyarrow_or_polars(monkeypatch):
@@ -140,7 +140,7 @@ def test_columns_of_a_stream_are_named_when_one_is_not_there():
 
 
 @pytest.mark.parametrize("columns", [range(30), pd.MultiIndex.from_product([[1, 2], range(15)]), [2.5, 3.5] * 15])
-def test_a_frame_that_is_a_matrix_is_refused_with_what_takes_it(columns):
+def test_a_frame_that_is_a_matrix_is_refused_with_a_remedy(columns):
     dense = (np.random.default_rng(1).random((4, 30)) < 0.5).astype(float)
     frame = pd.DataFrame(dense, columns=columns)
     remedy = r"for a matrix of users x items, pass scipy.sparse.csr_array\(frame.to_numpy\(\)\)"
@@ -167,7 +167,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_values_are_floats_whatever_numbers_a_column_holds(kind):
+def test_values_are_floats_for_any_numeric_column(kind):
     column, library = VALUES[kind], pd.DataFrame
     if not kind.endswith("pandas") and "decimals of" in kind:
         library = {"arrow": pa.table, "polars": pl.DataFrame}.get(kind.split()[2], pd.DataFrame)
@@ -193,7 +193,7 @@ IDS = {
 
 
 @pytest.mark.parametrize("kind", IDS)
-def test_ids_are_those_of_a_plain_list_whatever_column_holds_them(kind):
+def test_ids_are_those_of_a_plain_list_for_any_column(kind):
     library, column = IDS[kind]
     plain = [1, 3] if kind in ("categories of numbers", "nullable", "small") else ["a", "b"]
     data = Interactions.from_dataframe(library({"user": column, "item": [1, 1, 2]}))
@@ -208,9 +208,9 @@ def test_ids_of_tensors_are_numbers():
     assert data.user_index(Exported(np.array([3]))).tolist() == [1]
 
 
-def test_of_a_lazy_frame_only_what_is_asked_for_is_read():
+def test_only_requested_columns_of_a_lazy_frame_are_read():
     def fail(batch):
-        raise AssertionError("a column was read that nobody asked for")
+        raise AssertionError("a column was read that was not requested")
 
     lazy = pl.LazyFrame(COLUMNS).with_columns(pl.col("other").map_batches(fail, return_dtype=pl.String))
     assert Interactions.from_dataframe(lazy).n_interactions == 3
@@ -231,7 +231,7 @@ NUL_COLUMNS = [
 
 
 @pytest.mark.parametrize("column", NUL_COLUMNS)
-def test_text_keeps_what_numpys_strings_would_lose(column):
+def test_text_keeps_trailing_characters_that_numpy_strips(column):
     ids = ["a\0", "a"]
     data = Interactions.from_arrays(column(ids), [1, 2])
     assert data.user_ids.tolist() == ["a", "a\0"]
@@ -264,7 +264,7 @@ def test_a_column_that_is_not_there_is_named_and_no_row_is_shown(library):
     assert "'b'" not in str(caught.value)
 
 
-def test_what_has_no_columns_by_name_is_refused():
+def test_data_without_named_columns_are_refused():
     data = Interactions.from_arrays([1, 2], [3, 4])
     with pytest.raises(TypeError, match="item_features must be a mapping or a frame, got list"):
         data.with_features(item_features=[[1, 2]])
@@ -275,7 +275,7 @@ def test_what_has_no_columns_by_name_is_refused():
 
 
 @pytest.mark.parametrize("given", [[1, 2], np.eye(2), pd.Series([1]), pl.Series([1]), pa.chunked_array([[1]]), None])
-def test_what_has_no_named_columns_is_no_frame(given):
+def test_data_without_named_columns_are_no_frame(given):
     assert not is_frame(given)
     with pytest.raises(TypeError, match="frame must be a pandas or polars frame, or a pyarrow Table, got"):
         Interactions.from_dataframe(given)

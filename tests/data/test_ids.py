@@ -31,10 +31,10 @@ EXACT = st.floats(1 - 2.0**53, 2.0**53 - 1) | st.just(float("nan"))
     st.lists(st.integers(-(2**63), 2**64 - 1), min_size=1, max_size=8),
     st.lists(st.integers(-(2**63), 2**64 - 1) | EXACT | st.text(max_size=1), min_size=1, max_size=4),
 )
-def test_a_look_up_is_that_of_a_dict(there, wanted):
+def test_a_look_up_is_that_of_a_dict(there, requested):
     data = Interactions.from_arrays(there, np.zeros(len(there)))
     rows = {key: row for row, key in enumerate(sorted(set(there)))}
-    for question in ([*there, *wanted], wanted, there):
+    for question in ([*there, *requested], requested, there):
         unknown = [key for key in question if key not in rows]
         if unknown:
             with pytest.raises(KeyError, match="is unknown"):
@@ -60,7 +60,7 @@ def test_dense_integers_are_encoded_as_by_a_sort(dtype, layout):
 # ---- invariants -------------------------------------------------------------------------------------------------
 
 
-def test_integers_strings_and_booleans_are_ascending_others_by_appearance():
+def test_integers_strings_and_booleans_are_ascending_other_types_by_appearance():
     assert Interactions.from_arrays([3, 1, 2], [0, 0, 0]).user_ids.tolist() == [1, 2, 3]
     assert Interactions.from_arrays(["b", "a"], [0, 0]).user_ids.tolist() == ["a", "b"]
     assert Interactions.from_arrays([True, False], [0, 0]).user_ids.tolist() == [False, True]
@@ -138,10 +138,10 @@ def test_large_64_bit_ids_are_found_exactly():
         ([(1, 2)], [(1, 3)]),
     ],
 )
-def test_near_misses_are_unknown(there, wanted):
+def test_near_misses_are_unknown(there, requested):
     data = Interactions.from_arrays(there, np.zeros(len(there)))
     with pytest.raises(KeyError, match=r"user id .* is unknown; the model and data hold \d users"):
-        data.user_index(wanted)
+        data.user_index(requested)
 
 
 # ---- what a file can hold --------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class Level(enum.IntEnum):
     ],
 )
 @pytest.mark.parametrize("name", ["users", "items"])
-def test_ids_that_could_not_be_saved_are_refused_at_the_door(ids, name):
+def test_ids_that_could_not_be_saved_are_refused_at_once(ids, name):
     columns = {"users": [0, 1], "items": [0, 1]} | {name: ids}
     with pytest.raises(TypeError, match=rf"{name}\[0\] must be a number, a .*, which cannot be saved .*str\(id\)"):
         Interactions.from_arrays(**columns)
@@ -213,15 +213,15 @@ def test_ids_that_could_not_be_saved_are_refused_at_the_door(ids, name):
 def test_ids_of_every_other_kind_come_back_from_a_file(tmp_path, ids):
     model = Popularity().fit(Interactions.from_arrays(ids, ids), key=Key.from_seed(0))
     model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
+    loaded = load(tmp_path / "model")
     for name in ("user_ids", "item_ids"):
-        ours, theirs = (getattr(m.interactions_, name) for m in (model, again))
+        ours, theirs = (getattr(m.interactions_, name) for m in (model, loaded))
         assert ours.dtype == theirs.dtype
         assert list(ours) == list(theirs)
-    np.testing.assert_array_equal(again.score(ids, ids), model.score(ids, ids))
+    np.testing.assert_array_equal(loaded.score(ids, ids), model.score(ids, ids))
 
 
-def test_a_file_says_where_the_items_came_from(tmp_path):
+def test_a_file_states_the_source_of_the_items(tmp_path):
     data = Interactions.from_arrays([1, 2, 2], [1, 1, 2])
     for made in (data, data.top_items(1), Interactions.from_scipy(data.to_scipy())):
         Popularity().fit(made, key=Key.from_seed(0)).save(tmp_path / "model")
@@ -243,7 +243,7 @@ CONTAINERS = {
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("dtype", WIDTHS)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_floats_that_may_stand_for_two_whole_numbers_are_no_ids(container, dtype, sign):
+def test_floats_that_may_represent_two_integers_are_no_ids(container, dtype, sign):
     if (container, dtype) == ("index", "f2"):
         pytest.skip("pandas has no index of half precision")
     first = 2 ** WIDTHS[dtype]
@@ -293,8 +293,8 @@ def test_a_gap_makes_floats_in_pandas_and_nullable_integers_keep_them():
     gap = pd.DataFrame({"user": [2**53 + 1, None, 5], "item": [1, 2, 3]})
     with pytest.raises(TypeError, match=r"users\[0\] must be below 2\*\*53.*Int64 in pandas"):
         Interactions.from_dataframe(gap.dropna())
-    kept = pd.DataFrame({"user": pd.array([2**53 + 1, None, 5], dtype="Int64"), "item": [1, 2, 3]}).dropna()
-    assert Interactions.from_dataframe(kept).user_ids.tolist() == [5, 2**53 + 1]
+    complete_rows = pd.DataFrame({"user": pd.array([2**53 + 1, None, 5], dtype="Int64"), "item": [1, 2, 3]}).dropna()
+    assert Interactions.from_dataframe(complete_rows).user_ids.tolist() == [5, 2**53 + 1]
 
 
 WIDE = pl.Series([1, 2], dtype=pl.Int128)

@@ -1,4 +1,4 @@
-"""The list of items is public where it is given: exactly that list in its order, whatever the rows hold."""
+"""Tests of a given list of items: it is public, and the items are exactly this list in its order for any rows."""
 
 import inspect
 
@@ -31,7 +31,7 @@ lists = st.one_of(
 
 
 def can_be_listed(ids, listed):
-    """Whether the list holds anything of the type of the ids."""
+    """Return whether the list has an id of the rows' type."""
     return not ids or not listed or type(ids[0]) is type(listed[0])
 
 
@@ -51,22 +51,22 @@ def test_listed_axes_equal_the_twin(case, duplicates):
     users, items, values, user_ids, item_ids = case
     options = {"duplicates": duplicates, "user_ids": user_ids, "item_ids": item_ids}
     if not (can_be_listed(users, user_ids) and can_be_listed(items, item_ids)):
-        for unlisted in ("error", "drop"):  # a list of another type is a mistake, and nobody's rows are dropped for it
+        for unlisted in ("error", "drop"):  # a list of another type is an error, and no rows are dropped
             with pytest.raises(TypeError, match=r"(user|item)_ids must have the type of the (user|item)s, got "):
                 Interactions.from_arrays(users, items, values, **options, unlisted=unlisted)
         return
-    kept = [
+    listed_rows = [
         row
         for row, (user, item) in enumerate(zip(users, items, strict=True))
         if (user_ids is None or user in user_ids) and (item_ids is None or item in item_ids)
     ]
-    if len(kept) < len(users):
+    if len(listed_rows) < len(users):
         with pytest.raises(ValueError, match=r"(users|items)\[\d+\] must be in .*, got .* \(\d+ of \d+ rows have"):
             Interactions.from_arrays(users, items, values, **options)
     data = Interactions.from_arrays(users, items, values, **options, unlisted="drop")
     assert_well_formed(data)
-    users, items = [users[row] for row in kept], [items[row] for row in kept]
-    values = None if values is None else [values[row] for row in kept]
+    users, items = [users[row] for row in listed_rows], [items[row] for row in listed_rows]
+    values = None if values is None else [values[row] for row in listed_rows]
     assert data.user_ids.tolist() == (naive.in_order(users) if user_ids is None else user_ids)
     assert data.item_ids.tolist() == (naive.in_order(items) if item_ids is None else item_ids)
     expected = naive.from_rows(users, items, values, duplicates)
@@ -78,19 +78,19 @@ def test_listed_axes_equal_the_twin(case, duplicates):
 def test_logs_on_listed_axes_equal_their_rows(case):
     users, items, _, user_ids, item_ids = case
     assume(can_be_listed(users, user_ids) and can_be_listed(items, item_ids))
-    kept = [
+    listed_rows = [
         row
         for row, (user, item) in enumerate(zip(users, items, strict=True))
         if (user_ids is None or user in user_ids) and (item_ids is None or item in item_ids)
     ]
     options = {"user_ids": user_ids, "item_ids": item_ids}
-    if len(kept) < len(users):
+    if len(listed_rows) < len(users):
         with pytest.raises(ValueError, match=r"(users|items)\[\d+\] must be in (user|item)_ids, got"):
             InteractionLog.from_arrays(users, items, {"row": range(len(users))}, **options)
     log = InteractionLog.from_arrays(users, items, {"row": range(len(users))}, **options, unlisted="drop")
-    assert log.contexts["row"].tolist() == kept
-    assert [log.interactions.user_ids.tolist()[row] for row in log.users] == [users[row] for row in kept]
-    assert [log.interactions.item_ids.tolist()[column] for column in log.items] == [items[row] for row in kept]
+    assert log.contexts["row"].tolist() == listed_rows
+    assert [log.interactions.user_ids.tolist()[row] for row in log.users] == [users[row] for row in listed_rows]
+    assert [log.interactions.item_ids.tolist()[column] for column in log.items] == [items[row] for row in listed_rows]
     dropped = Interactions.from_arrays(users, items, duplicates="sum", **options, unlisted="drop")
     assert table_of(log.interactions) == table_of(dropped)
 
@@ -112,21 +112,21 @@ def test_stored_tables_on_a_list_equal_loaded_ones(tmp_path_factory, rows, data)
     assert stored.catalogue == "public"
 
 
-def doors():
-    """All that is public and takes a list of items beside rows of them."""
-    found = {f"datasets.{name}": getattr(datasets, name) for name in datasets.__all__}
+def entry_points():
+    """Return the parameters of public functions that take a list of items and rows."""
+    functions = {f"datasets.{name}": getattr(datasets, name) for name in datasets.__all__}
     for kind in (Interactions, InteractionLog):
-        found |= {f"{kind.__name__}.{name}": getattr(kind, name) for name in vars(kind) if name.startswith("from_")}
-    found = {name: inspect.signature(door).parameters for name, door in found.items() if callable(door)}
-    for name in ("load_item_features", "load_movielens_items"):  # of items alone, without rows of anybody
-        del found[f"datasets.{name}"]
-    del found["Interactions.from_scipy"]  # a matrix has its axes, and every entry a place on them
-    return {name: door for name, door in found.items() if "item_ids" in door or "path" in door}
+        functions |= {f"{kind.__name__}.{name}": getattr(kind, name) for name in vars(kind) if name.startswith("from_")}
+    functions = {name: inspect.signature(entry).parameters for name, entry in functions.items() if callable(entry)}
+    for name in ("load_item_features", "load_movielens_items"):  # tables of items without users' rows
+        del functions[f"datasets.{name}"]
+    del functions["Interactions.from_scipy"]  # every entry of a matrix is on its axes
+    return {name: entry for name, entry in functions.items() if "item_ids" in entry or "path" in entry}
 
 
-def test_one_rule_everywhere_for_what_a_list_does_not_hold():
-    assert len(doors()) >= 10
-    for name, parameters in doors().items():
+def test_one_rule_for_unlisted_ids_in_all_functions():
+    assert len(entry_points()) >= 10
+    for name, parameters in entry_points().items():
         for argument, default in (("item_ids", None), ("unlisted", "error")):
             assert argument in parameters, (name, argument)
             assert parameters[argument].kind is inspect.Parameter.KEYWORD_ONLY, name
@@ -135,7 +135,7 @@ def test_one_rule_everywhere_for_what_a_list_does_not_hold():
     for name in ("fit", "evaluate", "sweep"):
         options = {text for action in actions[name]._actions for text in action.option_strings}
         assert {"--data", "--catalogue", "--drop-unlisted"} <= options, name
-    for name, command in actions.items():  # and no other command makes interactions of somebody's rows
+    for name, command in actions.items():  # no other command makes interactions of rows
         options = {text for action in command._actions for text in action.option_strings}
         assert name == "reproduce" or ("--data" in options) == ("--catalogue" in options), name
 
@@ -153,7 +153,7 @@ def test_times_and_values_stay_with_their_rows():
     assert (nothing.shape, nothing.n_interactions, nothing.catalogue) == ((2, 3), 0, "public")
 
 
-def test_what_one_user_does_changes_nothing_in_a_listed_catalogue():
+def test_a_listed_catalogue_does_not_depend_on_one_user():
     catalogue = list("abcdef")
     with_her = Interactions.from_arrays([1, 2, 3], ["a", "b", "f"], item_ids=catalogue)
     without = Interactions.from_arrays([1, 2], ["a", "b"], item_ids=catalogue)
@@ -197,7 +197,7 @@ def test_lists_of_any_kind(make):
         (["", "é", "e\u0301"], ["é", ""]),
     ],
 )
-def test_a_row_is_found_by_equality_whatever_the_types(listed, items):
+def test_a_row_is_found_by_equality_for_any_types(listed, items):
     data = Interactions.from_arrays(range(len(items)), items, item_ids=listed)
     names = list(listed)
     assert list(data.item_ids) == names
@@ -214,10 +214,10 @@ def test_numbers_that_only_look_equal_are_not(wrong):
 
 def test_frames_logs_and_tables_take_a_list(tmp_path):
     columns = {"user": ["b", "a"], "item": [3, 5], "value": [4.0, 2.0]}
-    wanted = Interactions.from_arrays(*columns.values(), item_ids=[5, 4, 3])
+    expected = Interactions.from_arrays(*columns.values(), item_ids=[5, 4, 3])
     arrow = pytest.importorskip("pyarrow")
     for frame in (pd.DataFrame(columns), pl.DataFrame(columns), arrow.table(columns)):
-        assert_same(Interactions.from_dataframe(frame, value="value", item_ids=[5, 4, 3]), wanted)
+        assert_same(Interactions.from_dataframe(frame, value="value", item_ids=[5, 4, 3]), expected)
         with pytest.raises(ValueError, match=r"items\[1\] must be in item_ids, got 5 \(1 of 2 rows have an unlisted"):
             Interactions.from_dataframe(frame, item_ids=[3])
         dropped = Interactions.from_dataframe(frame, item_ids=[3], unlisted="drop")
@@ -226,9 +226,9 @@ def test_frames_logs_and_tables_take_a_list(tmp_path):
     pd.DataFrame(columns).to_parquet(tmp_path / "table.parquet")
     for name in ("table.csv", "table.parquet"):
         roles = {"user": "user", "item": "item", "value": "value"}
-        assert_same(load_table(tmp_path / name, **roles, item_ids=[5, 4, 3]), wanted)
+        assert_same(load_table(tmp_path / name, **roles, item_ids=[5, 4, 3]), expected)
         stored = store_table(tmp_path / name, tmp_path / f"{name}.store", **roles, item_ids=[5, 4, 3])
-        assert_same(stored, wanted)
+        assert_same(stored, expected)
         with pytest.raises(ValueError, match=r"item_ids must list all items of the table, but 3 is missing \(1"):
             store_table(tmp_path / name, tmp_path / "other", **roles, item_ids=[5, 4])
         with pytest.raises(ValueError, match="unlisted must be one of 'error', 'drop', got 'all'"):

@@ -1,4 +1,4 @@
-"""Every door of data: what a stranger states is looked at before a kernel, or SciPy, is given it."""
+"""Tests of all entry points of data: untrusted rows are checked before a kernel or SciPy uses them."""
 
 import copy
 import pickle
@@ -21,7 +21,7 @@ from fastfedrec.data.log import InteractionLog
 
 @st.composite
 def stated(draw):
-    """Rows as a stranger may state them: mostly sound, often wrong in one place, at times in several."""
+    """Draw untrusted rows: most are valid, many have one fault, and some have several."""
     n_items = draw(st.integers(1, 6))
     rows = draw(st.lists(st.sets(st.integers(0, n_items - 1)).map(sorted), max_size=6))
     indptr = np.cumsum([0, *map(len, rows)], dtype=np.int64)
@@ -41,9 +41,9 @@ def stated(draw):
 @given(stated(), st.booleans(), st.integers(1, 4))
 def test_the_first_fault_is_found_on_any_number_of_threads(rows, rising, n_threads):
     indptr, indices, values, n_items = rows
-    expected, where = naive.find_fault(indptr.tolist(), indices.tolist(), values, n_items, rising)
+    expected, position = naive.find_fault(indptr.tolist(), indices.tolist(), values, n_items, rising)
     flat = np.empty(0, dtype=np.float32) if values is None else values
-    assert _kernel.find_fault(indptr, indices, flat, n_items, rising, n_threads) == (KINDS[expected], where)
+    assert _kernel.find_fault(indptr, indices, flat, n_items, rising, n_threads) == (KINDS[expected], position)
 
 
 @pytest.mark.parametrize("n_threads", [1, 2, 3])
@@ -75,14 +75,14 @@ def test_one_wrong_entry_is_seen_wherever_it_is(at, n_threads, row_length):
 
 
 @given(interactions())
-def test_the_constructor_takes_what_it_gives(data):
-    again = Interactions(**data._fields())
-    assert_same(again, data)
-    assert_well_formed(again)
+def test_the_constructor_takes_its_fields(data):
+    rebuilt = Interactions(**data._fields())
+    assert_same(rebuilt, data)
+    assert_well_formed(rebuilt)
 
 
 @given(stated())
-def test_what_the_constructor_takes_is_well_formed(rows):
+def test_accepted_interactions_are_well_formed(rows):
     indptr, indices, values, n_items = rows
     fields = sound(
         indptr=indptr, indices=indices, values=values, timestamps=None, user_ids=None, item_ids=np.arange(n_items),
@@ -97,7 +97,7 @@ def test_what_the_constructor_takes_is_well_formed(rows):
 
 
 @given(stated(), st.sampled_from(["csr", "csc", "coo"]))
-def test_scipy_is_not_let_near_what_leads_out_of_a_matrix(rows, kind):
+def test_scipy_gets_no_indices_outside_a_matrix(rows, kind):
     indptr, indices, values, n_items = rows
     values = np.ones(len(indices)) if values is None else values
     fault = naive.find_fault(indptr.tolist(), indices.tolist(), None, n_items, rising=False)[0]
@@ -119,7 +119,7 @@ def test_scipy_is_not_let_near_what_leads_out_of_a_matrix(rows, kind):
 
 
 @given(interactions(), st.integers(1, 3))
-def test_what_was_checked_is_not_checked_again(data, n_shards):
+def test_checked_rows_are_not_checked_again(data, n_shards):
     def refuse(*_, **__):
         raise AssertionError("checked again")
 
@@ -135,7 +135,7 @@ def test_what_was_checked_is_not_checked_again(data, n_shards):
 
 
 @given(interactions(), st.integers(1, 6))
-def test_where_the_items_came_from_sticks(data, n):
+def test_the_source_of_items_is_preserved(data, n):
     chosen = data.top_items(n)
     counts = "counts" if n < data.n_items else "public"
     assert (data.catalogue, chosen.catalogue) == ("public", counts)
@@ -149,7 +149,7 @@ def test_where_the_items_came_from_sticks(data, n):
     assert data.filter_core(min_interactions_per_user=0, min_interactions_per_item=1).catalogue == "counts"
 
 
-def test_where_the_items_come_from():
+def test_the_source_of_items():
     data = Interactions.from_arrays([1, 2], [1, 2])
     assert data.catalogue == "data"
     assert data.top_items(5).catalogue == "data"
@@ -224,13 +224,13 @@ def test_the_constructor_refuses(field, value, error, message):
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint32, np.uint64, ">i4", ">i8", "<i8"])
 def test_whole_numbers_of_any_width_and_order_are_taken(kind):
-    wanted = Interactions(**sound())
+    expected = Interactions(**sound())
     fields = {name: np.array(sound()[name]).astype(kind) for name in ("indptr", "indices", "global_user_ids")}
-    assert_same(Interactions(**sound(**fields, timestamps=np.array([5, 4, 3, 2, 1]).astype(kind))), wanted)
+    assert_same(Interactions(**sound(**fields, timestamps=np.array([5, 4, 3, 2, 1]).astype(kind))), expected)
 
 
 def from_one(shape=(300, 200)):
-    """Item numbers from 1, of which SciPy says nothing."""
+    """Return a matrix with item numbers from 1, which SciPy does not detect."""
     matrix = scipy.sparse.random(*shape, 0.05, format="csr", random_state=0)
     return scipy.sparse.csr_matrix((matrix.data, matrix.indices + 1, matrix.indptr), shape=matrix.shape)
 
@@ -250,7 +250,7 @@ def from_one(shape=(300, 200)):
         (spoiled(data=[1.0, 2.0]), ValueError, "matrix.indices and matrix.data must have equal lengths, got 3 and 2"),
     ],
 )
-def test_a_matrix_that_lies_is_refused(matrix, error, message):
+def test_a_matrix_with_wrong_flags_is_refused(matrix, error, message):
     with pytest.raises(error, match=message):
         Interactions.from_scipy(matrix)
 
@@ -373,6 +373,6 @@ def test_the_check_has_one_answer_on_any_number_of_threads(monkeypatch, n_thread
 
 @pytest.mark.parametrize("dtype", [complex, "U3", "M8[s]", object, float])
 def test_none_of_any_type_are_no_integers_without_a_warning(dtype):
-    found = check_integers("numbers", np.zeros(0, dtype=dtype), np.uint64)
-    assert found.dtype == np.uint64
-    assert found.shape == (0,)
+    checked = check_integers("numbers", np.zeros(0, dtype=dtype), np.uint64)
+    assert checked.dtype == np.uint64
+    assert checked.shape == (0,)

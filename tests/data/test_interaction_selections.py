@@ -12,7 +12,7 @@ from fastfedrec import Interactions
 
 
 def assert_aligned(selected, source):
-    """What is kept carries the id, global id, features, values and timestamps it had in `source`."""
+    """Assert that selected rows have the ids, global ids, features, values and timestamps of `source`."""
     assert_well_formed(selected)
     user_rows, item_rows = source.user_index(selected.user_ids), source.item_index(selected.item_ids)
     np.testing.assert_array_equal(selected.global_user_ids, source.global_user_ids[user_rows])
@@ -32,44 +32,44 @@ def assert_aligned(selected, source):
 
 @given(interactions(), st.integers(0, 4), st.integers(0, 4))
 def test_filter_core_equals_repeated_removal(data, low_user, low_item):
-    kept = data.filter_core(min_interactions_per_user=low_user, min_interactions_per_item=low_item)
+    selected_rows = data.filter_core(min_interactions_per_user=low_user, min_interactions_per_item=low_item)
     table, users, items = naive.filter_core(
         table_of(data), data.user_ids.tolist(), data.item_ids.tolist(), low_user, low_item
     )
-    assert kept.user_ids.tolist() == users
-    assert kept.item_ids.tolist() == items
-    assert table_of(kept) == table
-    assert_aligned(kept, data)
-    assert (kept.interactions_per_user() >= low_user).all()
-    assert (kept.interactions_per_item() >= low_item).all()
+    assert selected_rows.user_ids.tolist() == users
+    assert selected_rows.item_ids.tolist() == items
+    assert table_of(selected_rows) == table
+    assert_aligned(selected_rows, data)
+    assert (selected_rows.interactions_per_user() >= low_user).all()
+    assert (selected_rows.interactions_per_item() >= low_item).all()
 
 
 @given(interactions(), st.integers(1, 7))
 def test_top_items_equals_the_twin(data, n):
-    kept = data.top_items(n)
+    selected_rows = data.top_items(n)
     items = naive.top_items(table_of(data), data.item_ids.tolist(), n)
-    assert kept.item_ids.tolist() == items
-    assert kept.user_ids.tolist() == data.user_ids.tolist()
-    assert table_of(kept) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
-    assert_aligned(kept, data)
+    assert selected_rows.item_ids.tolist() == items
+    assert selected_rows.user_ids.tolist() == data.user_ids.tolist()
+    assert table_of(selected_rows) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
+    assert_aligned(selected_rows, data)
 
 
 @given(interactions(), st.sampled_from([0, 0.5, 1, 2.5, 4]))
 def test_binarize_equals_the_twin(data, threshold):
-    kept = data.binarize(threshold)
-    assert table_of(kept) == naive.binarize(table_of(data), threshold)
-    assert kept.values is None
-    assert_aligned(kept, data)
+    selected_rows = data.binarize(threshold)
+    assert table_of(selected_rows) == naive.binarize(table_of(data), threshold)
+    assert selected_rows.values is None
+    assert_aligned(selected_rows, data)
 
 
 @given(interactions(), st.data())
 def test_select_users_equals_the_twin(data, draw):
     chosen = draw.draw(st.permutations(range(data.n_users)).map(lambda order: order[: draw.draw(st.integers(0, 6))]))
-    kept = data.select_users(chosen)
+    selected_rows = data.select_users(chosen)
     users = [data.user_ids.tolist()[row] for row in chosen]
-    assert kept.user_ids.tolist() == users
-    assert table_of(kept) == naive.restrict(table_of(data), users, data.item_ids.tolist())
-    assert_aligned(kept, data)
+    assert selected_rows.user_ids.tolist() == users
+    assert table_of(selected_rows) == naive.restrict(table_of(data), users, data.item_ids.tolist())
+    assert_aligned(selected_rows, data)
     mask = np.isin(np.arange(data.n_users), np.array(chosen, dtype=np.int64))
     assert_same(data.select_users(mask), data.select_users(np.sort(np.array(chosen, dtype=np.int64))))
 
@@ -77,13 +77,13 @@ def test_select_users_equals_the_twin(data, draw):
 @given(interactions(), st.data())
 def test_select_items_equals_the_twin(data, draw):
     chosen = draw.draw(st.lists(st.sampled_from(range(data.n_items)), unique=True) if data.n_items else st.just([]))
-    kept = data.select_items(chosen)
+    selected_rows = data.select_items(chosen)
     items = [data.item_ids.tolist()[column] for column in sorted(chosen)]
-    assert kept.item_ids.tolist() == items
-    assert kept.user_ids.tolist() == data.user_ids.tolist()
-    assert table_of(kept) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
-    assert_aligned(kept, data)
-    assert_same(kept, data.select_items(np.isin(np.arange(data.n_items), np.array(chosen, dtype=np.int64))))
+    assert selected_rows.item_ids.tolist() == items
+    assert selected_rows.user_ids.tolist() == data.user_ids.tolist()
+    assert table_of(selected_rows) == naive.restrict(table_of(data), data.user_ids.tolist(), items)
+    assert_aligned(selected_rows, data)
+    assert_same(selected_rows, data.select_items(np.isin(np.arange(data.n_items), np.array(chosen, dtype=np.int64))))
 
 
 def test_tied_items_keep_the_earlier():
@@ -122,22 +122,22 @@ def test_a_shard_copies_no_interactions():
 
 @given(interactions(), st.integers(0, 3), st.integers(1, 6))
 def test_selections_of_selections_stay_aligned(data, low, n):
-    kept = data.top_items(n).filter_core(min_interactions_per_user=low, min_interactions_per_item=1).positive()
-    assert_aligned(kept, data)
-    assert set(kept.user_ids) <= set(data.user_ids)
-    for shard in kept.shard(3):
+    selected_rows = data.top_items(n).filter_core(min_interactions_per_user=low, min_interactions_per_item=1).positive()
+    assert_aligned(selected_rows, data)
+    assert set(selected_rows.user_ids) <= set(data.user_ids)
+    for shard in selected_rows.shard(3):
         assert_aligned(shard, data)
 
 
 @given(interactions(), st.data())
-def test_keep_interactions_keeps_what_the_mask_says(data, draw):
+def test_keep_interactions_keeps_the_masked_interactions(data, draw):
     mask = np.array(
         draw.draw(st.lists(st.booleans(), min_size=data.n_interactions, max_size=data.n_interactions)), dtype=bool
     )
-    kept = data.keep_interactions(mask)
-    assert_aligned(kept, data)
-    assert kept.shape == data.shape
-    np.testing.assert_array_equal(kept.timestamps, data.timestamps[mask])
+    selected_rows = data.keep_interactions(mask)
+    assert_aligned(selected_rows, data)
+    assert selected_rows.shape == data.shape
+    np.testing.assert_array_equal(selected_rows.timestamps, data.timestamps[mask])
 
 
 @given(interactions())

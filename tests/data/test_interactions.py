@@ -120,12 +120,12 @@ def test_ids_are_marked_and_looked_up_on_any_number_of_threads(ids, dtype, n_thr
     st.sampled_from(["<f4", "<f8", "<i8", "<u4", ">f8", "<i2", "<f2", "M8[s]"]),
     st.sampled_from([np.int32, np.int64]), st.integers(1, 4),
 )  # fmt: skip
-def test_in_order_is_an_index_of_any_type(places, dtype, place_dtype, n_threads):
-    values, places = np.arange(42).astype(dtype)[::2], np.array(places, dtype=place_dtype)
+def test_in_order_is_an_index_of_any_type(positions, dtype, index_dtype, n_threads):
+    values, positions = np.arange(42).astype(dtype)[::2], np.array(positions, dtype=index_dtype)
     with pytest.MonkeyPatch.context() as patch, default_threads(n_threads):
         patch.setattr(_pairs, "_MIN_PAIRS", 1)
-        got = _pairs.in_order(values, places)
-    np.testing.assert_array_equal(got, values[places])
+        got = _pairs.in_order(values, positions)
+    np.testing.assert_array_equal(got, values[positions])
     assert got.dtype == values.dtype
 
 
@@ -153,18 +153,18 @@ def test_one_pair_out_of_order_is_seen_wherever_it_is(monkeypatch, at, n_threads
 @given(interactions())
 def test_scipy_round_trip(data):
     matrix = data.to_scipy()
-    again = Interactions.from_scipy(matrix, data.user_ids, data.item_ids)
-    assert_well_formed(again)
-    assert table_of(again) == table_of(data)
-    assert again.shape == data.shape
+    rebuilt = Interactions.from_scipy(matrix, data.user_ids, data.item_ids)
+    assert_well_formed(rebuilt)
+    assert table_of(rebuilt) == table_of(data)
+    assert rebuilt.shape == data.shape
     matrix.data[:] = 9
     matrix.indices[:] = 0
-    assert table_of(again) == table_of(data)
+    assert table_of(rebuilt) == table_of(data)
 
 
 def test_from_scipy_sums_duplicates_and_keeps_zeros():
-    places = (np.array([0, 0, 1, 1]), np.array([2, 2, 1, 0]))
-    data = Interactions.from_scipy(scipy.sparse.coo_array((np.array([1.5, 2, 0, 4]), places), shape=(3, 4)))
+    positions = (np.array([0, 0, 1, 1]), np.array([2, 2, 1, 0]))
+    data = Interactions.from_scipy(scipy.sparse.coo_array((np.array([1.5, 2, 0, 4]), positions), shape=(3, 4)))
     assert table_of(data) == {0: {2: 3.5}, 1: {0: 4.0, 1: 0.0}, 2: {}}
     assert data.positive().n_interactions == 2
 
@@ -173,8 +173,8 @@ def test_from_scipy_sums_duplicates_and_keeps_zeros():
     ("dtype", "values", "total"), [("u1", [200, 100], 300), ("i1", [100, 100], 200), (bool, [1, 1], 2)]
 )
 def test_narrow_types_do_not_overflow_in_the_sum(dtype, values, total):
-    places = (np.zeros(2, dtype=int), np.zeros(2, dtype=int))
-    matrix = scipy.sparse.coo_array((np.array(values, dtype=dtype), places), shape=(1, 1))
+    positions = (np.zeros(2, dtype=int), np.zeros(2, dtype=int))
+    matrix = scipy.sparse.coo_array((np.array(values, dtype=dtype), positions), shape=(1, 1))
     assert Interactions.from_scipy(matrix).values.tolist() == [total]
 
 
@@ -201,7 +201,7 @@ def test_features_replace_and_keep():
     assert data.user_features == {}
 
 
-def test_writing_to_the_input_changes_nothing():
+def test_writing_to_the_input_does_not_change_interactions():
     users, items, values, times = np.array([0, 1]), np.array([5, 6]), np.array([2.0, 3.0]), np.array([1, 2])
     matrix = scipy.sparse.csr_array(np.array([[2.0, 0], [0, 3]], dtype=np.float64))
     user_ids, item_ids, column = np.array([10, 11]), np.array(["a", "b"], dtype=object), np.array([1, 2])
@@ -278,7 +278,7 @@ def test_a_date_that_is_not_known_is_missing():
     assert merged.timestamps.tolist() == [86400]
 
 
-def test_repr_says_what_is_there():
+def test_repr_states_the_shape_and_fields():
     assert repr(Interactions.from_arrays([0] * 1200, range(1200))) == (
         "<Interactions: 1 users x 1,200 items, 1,200 interactions>"
     )
@@ -371,7 +371,7 @@ def test_from_scipy_refuses(matrix, options, error, message):
         Interactions.from_scipy(matrix, **options)
 
 
-def test_the_most_items_there_can_be():
+def test_the_maximum_number_of_items():
     check_item_count(2**31 - 1)
     with pytest.raises(ValueError, match="drop or hash rare items"):
         check_item_count(2**31)

@@ -1,4 +1,4 @@
-"""Public item features: unit vectors of every kind of column, in the order of items, and what is refused by name."""
+"""Tests of public item features: unit vectors of all kinds of columns in item order, and refused features."""
 
 import copy
 import datetime
@@ -112,7 +112,7 @@ def test_numbers_are_ranks_between_knots(kind):
 @pytest.mark.parametrize(
     "make", [np.asarray, scipy.sparse.csr_array, scipy.sparse.coo_matrix, Converted, Exported, lambda x: x.astype("f4")]
 )
-def test_vectors_of_ones_own_get_norm_one(make):
+def test_given_vectors_get_norm_one(make):
     vectors = np.array([[3.0, 4.0], [0.0, 0.0], [-2.0, 0.0]])
     given = make(vectors)
     for features in (ItemFeatures.of("x", given), ItemFeatures.of("x", {"v": given, "item": [5, 6, 7]})):
@@ -152,7 +152,7 @@ def test_rows_have_norm_one_or_are_zeros_and_follow_their_ids(column):
 )
 def test_lengths_of_vectors_do_not_matter(rows, scale):
     array = np.array(rows)
-    found = ItemFeatures.of("x", array).blocks[0].toarray()
+    rows = ItemFeatures.of("x", array).blocks[0].toarray()
     with np.errstate(over="ignore"):
         scaled = array * scale
     if (
@@ -160,10 +160,10 @@ def test_lengths_of_vectors_do_not_matter(rows, scale):
         and ((scaled != 0) == (array != 0)).all()
         and (np.abs(scaled[scaled != 0]) > 1e-300).all()
     ):
-        np.testing.assert_allclose(ItemFeatures.of("x", scaled).blocks[0].toarray(), found, atol=1e-6)
+        np.testing.assert_allclose(ItemFeatures.of("x", scaled).blocks[0].toarray(), rows, atol=1e-6)
 
 
-def test_nothing_of_them_changes_and_copies_are_the_same():
+def test_item_features_are_immutable_and_copies_are_equal():
     features = ItemFeatures.of("x", COLUMNS)
     assert copy.deepcopy(features) is copy.copy(features) is ItemFeatures.of("x", features) is features
     assert pickle.loads(pickle.dumps(features)).digest == features.digest
@@ -173,12 +173,12 @@ def test_nothing_of_them_changes_and_copies_are_the_same():
     assert other.digest != features.digest != ItemFeatures.of("x", COLUMNS | {"item": ["b", "c", "a"]}).digest
 
 
-def test_a_digest_alone_stands_for_what_a_file_has_not_kept():
+def test_a_digest_replaces_features_that_a_file_omits():
     digest = ItemFeatures.of("x", COLUMNS).digest
-    kept = ItemFeatures.of("item_features", digest)
-    assert repr(kept) == repr(ItemFeatures.of("x", COLUMNS)) == f"<ItemFeatures: digest {digest[:16]}>"
+    stored = ItemFeatures.of("item_features", digest)
+    assert repr(stored) == repr(ItemFeatures.of("x", COLUMNS)) == f"<ItemFeatures: digest {digest[:16]}>"
     with pytest.raises(ValueError, match=f"item_features must hold features, got only the digest {digest[:16]}"):
-        kept.align("item_features", ["a"])
+        stored.align("item_features", ["a"])
 
 
 def test_ids_that_are_no_items_and_items_without_a_row():
@@ -237,7 +237,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_what_cannot_be_features_is_refused_by_name(case):
+def test_invalid_features_are_refused_by_name(case):
     given, error, message = BAD[case]
     with pytest.raises(error, match=message):
         ItemFeatures.of("item_features", given)

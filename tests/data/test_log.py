@@ -51,10 +51,10 @@ def test_entries_and_counts(rows):
 def test_selections_are_those_of_the_rows(rows, data):
     log = build(rows)
     mask = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))))
-    kept = log.keep_entries(mask)
-    assert entries(kept) == [row for row, keep in zip(rows, mask, strict=True) if keep]
-    assert uses(kept) == Counter((user, item) for (user, item, _), keep in zip(rows, mask, strict=True) if keep)
-    assert kept.interactions.shape == log.interactions.shape
+    selected = log.keep_entries(mask)
+    assert entries(selected) == [row for row, keep in zip(rows, mask, strict=True) if keep]
+    assert uses(selected) == Counter((user, item) for (user, item, _), keep in zip(rows, mask, strict=True) if keep)
+    assert selected.interactions.shape == log.interactions.shape
     chosen = data.draw(st.permutations(range(log.n_users)))[: data.draw(st.integers(1, log.n_users))]
     some = log.select_users(chosen)
     names = [log.interactions.user_ids[row] for row in chosen]

@@ -1,4 +1,4 @@
-"""Rows and columns of strangers, by every door but the constructor of Interactions and SciPy's matrices."""
+"""Tests of untrusted rows and columns at entry points other than Interactions' constructor and SciPy's matrices."""
 
 import pickle
 from dataclasses import replace
@@ -32,7 +32,7 @@ def columns(**changes):
 
 
 @pytest.mark.parametrize("column", ["users", "items", "values", "timestamps"])
-def test_what_a_mask_hides_is_refused_by_name_or_missing(column):
+def test_masked_entries_are_refused_by_name_or_missing(column):
     numbers = np.asarray(columns()[column])
     hidden = columns(**{column: np.ma.array(numbers, mask=[0, 1, 0])})
     if column == "timestamps":  # which may be missing
@@ -45,14 +45,14 @@ def test_what_a_mask_hides_is_refused_by_name_or_missing(column):
 
 
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo", "bsr", "dia"])
-def test_what_a_mask_hides_in_a_matrix_is_refused_by_name(kind):
+def test_masked_entries_of_a_matrix_are_refused_by_name(kind):
     matrix = getattr(scipy.sparse, f"{kind}_array")(np.eye(2))
     hidden = np.zeros(matrix.data.shape, dtype=bool)
     hidden.flat[-1] = True
     matrix.data = np.ma.array(matrix.data, mask=hidden)
-    for door in (Interactions.from_scipy, Popularity().fit):
+    for entry in (Interactions.from_scipy, Popularity().fit):
         with pytest.raises(ValueError, match=r"(matrix|interactions)\.data\[.*1.*\] is missing \(masked or null\)"):
-            door(matrix)
+            entry(matrix)
 
 
 @pytest.mark.parametrize("column", ["users", "items", "values"])
@@ -120,7 +120,7 @@ def test_a_matrix_in_the_other_byte_order_is_refused_by_name():
         (pd.array([0, None], dtype="Int64"), r"\[1\] is missing"),
     ],
 )
-def test_selections_of_strangers(axis, chosen, message):
+def test_untrusted_selections(axis, chosen, message):
     data = Interactions.from_arrays([1, 2, 3], [4, 5, 6])
     with pytest.raises(ValueError, match=rf"^{axis}s.*{message.replace('{axis}', axis)}"):
         (data.select_users if axis == "row" else data.select_items)(chosen)
@@ -134,7 +134,7 @@ def test_selections_of_strangers(axis, chosen, message):
         ([1, 0, 1], r"mask must be bool of shape \(3,\), got int64 \(3,\)"),
     ],
 )
-def test_masks_of_strangers(mask, message):
+def test_untrusted_masks(mask, message):
     with pytest.raises(ValueError, match=message):
         Interactions.from_arrays([1, 2, 3], [4, 5, 6]).keep_interactions(mask)
     with pytest.raises(ValueError, match=message):
@@ -190,7 +190,7 @@ def add_rows(indptr, columns):
 
 @pytest.mark.parametrize(("indptr", "indices", "message"), WRONG_ROWS)
 @pytest.mark.parametrize(
-    ("door", "names"),
+    ("entry", "names"),
     [
         (draw_of_events, ("events.indptr", "events.items")),
         (train_on_examples, ("examples.indptr", "examples.items")),
@@ -199,13 +199,13 @@ def add_rows(indptr, columns):
         (add_rows, ("matrix.indptr", "matrix.indices")),
     ],
 )
-def test_no_other_door_leads_a_kernel_out_of_its_arrays(door, names, indptr, indices, message):
+def test_no_entry_point_leads_a_kernel_out_of_its_arrays(entry, names, indptr, indices, message):
     with pytest.raises((TypeError, ValueError), match=message.format(indptr=names[0], indices=names[1])):
-        door(indptr, indices)
-    door([0, 1, 2, 3], [0, 1, 2])
+        entry(indptr, indices)
+    entry([0, 1, 2, 3], [0, 1, 2])
 
 
-def test_logs_of_strangers():
+def test_untrusted_logs():
     log = InteractionLog.from_arrays([1, 2, 2], [5, 6, 6], {"hour": [7, 8, 9]})
     for change, message in (
         ({"users": [0, 1, 2]}, "users must be from 0 to 1, got 0 to 2"),
@@ -218,14 +218,14 @@ def test_logs_of_strangers():
     ):
         with pytest.raises((TypeError, ValueError), match=message):
             replace(log, **change)
-    again = pickle.loads(pickle.dumps(log))
-    assert (again.users.tolist(), again.items.tolist()) == ([0, 1, 1], [0, 1, 1])
+    unpickled = pickle.loads(pickle.dumps(log))
+    assert (unpickled.users.tolist(), unpickled.items.tolist()) == ([0, 1, 1], [0, 1, 1])
     object.__setattr__(log, "users", np.array([0, 1, 10**9]))
     with pytest.raises(ValueError, match="users must be from 0 to 1, got 0 to 1000000000"):
         pickle.loads(pickle.dumps(log))
 
 
-def test_updates_of_strangers():
+def test_untrusted_updates():
     sound = train_on_examples([0, 1, 2, 3], [0, 1, 2])
     for change, message in (
         ({"rows": sound.rows + 10**6}, r"updates.rows must be in \[0, 4\), got 1000000 in row 0"),
@@ -237,7 +237,7 @@ def test_updates_of_strangers():
             replace(sound, **change).total()
 
 
-def test_what_a_random_holdout_chooses_from_is_looked_at():
+def test_rows_for_a_random_holdout_are_checked():
     key = Key.from_seed(0)
     assert hold_out([0, 3, 5], [1, 2], 0.5, key=key).shape == (5,)
     for indptr, ids, message in (
@@ -267,7 +267,7 @@ def test_what_a_random_holdout_chooses_from_is_looked_at():
         lambda a: a.pop("indices"),
     ],
 )
-def test_the_command_line_names_the_matrix_that_lies(tmp_path, capsys, change):
+def test_the_command_line_names_the_invalid_matrix(tmp_path, capsys, change):
     path = tmp_path / "matrix.npz"
     scipy.sparse.save_npz(path, PEOPLE.to_scipy())
     with np.load(path) as file:
@@ -287,9 +287,9 @@ def test_the_command_line_names_the_matrix_that_lies(tmp_path, capsys, change):
         (FeatureTable(("a",), (np.arange(3),), 1, [0, 1], [2]), "indices", [9], r"table.indices must be in \[0, 3\)"),
     ],
 )
-def test_what_is_unpickled_goes_through_the_constructor(made, field, wrong, message):
-    again = pickle.loads(pickle.dumps(made))
-    np.testing.assert_array_equal(getattr(again, field), getattr(made, field))
+def test_unpickled_objects_go_through_the_constructor(made, field, wrong, message):
+    unpickled = pickle.loads(pickle.dumps(made))
+    np.testing.assert_array_equal(getattr(unpickled, field), getattr(made, field))
     object.__setattr__(made, field, np.array(wrong))
     with pytest.raises(ValueError, match=message):
         pickle.loads(pickle.dumps(made))

@@ -1,4 +1,4 @@
-"""Interactions on disk: the same as in memory, pickled by path, and nothing damaged taken for whole."""
+"""Tests of interactions on disk: the same as in memory, pickled by path, and damaged stores refused."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def is_mapped(array):
 # ---- oracle ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_opened_is_what_was_stored(data, folder):
+def test_opened_interactions_equal_the_stored_ones(data, folder):
     opened = open_interactions(folder)
     assert_same(opened, data)
     assert is_mapped(opened.indices)
@@ -72,9 +72,9 @@ def test_any_matrix_comes_back(n_users, n_items, seed, density, names):
     dense = np.where(rng.random((n_users, n_items)) < density, rng.integers(1, 6, (n_users, n_items)), 0)
     ids = [f"u{u}" for u in range(n_users)] if names else [(u, "x") for u in range(n_users)]
     made = Interactions.from_scipy(scipy.sparse.csr_array(dense), user_ids=ids)
-    with tempfile.TemporaryDirectory() as place:
-        store_interactions(made, Path(place, "data"))
-        assert_same(open_interactions(Path(place, "data")), made)
+    with tempfile.TemporaryDirectory() as parent:
+        store_interactions(made, Path(parent, "data"))
+        assert_same(open_interactions(Path(parent, "data")), made)
 
 
 def test_models_do_not_see_the_difference(data, folder):
@@ -90,12 +90,12 @@ def test_models_do_not_see_the_difference(data, folder):
 
 def test_a_shard_is_pickled_as_path_and_rows(data, folder):
     shards = open_interactions(folder).shard(3)
-    for shard, wanted in zip(shards, data.shard(3), strict=True):
+    for shard, expected in zip(shards, data.shard(3), strict=True):
         text = pickle.dumps(shard)
         assert len(text) < 400
-        again = pickle.loads(text)
-        assert_same(again, wanted)
-        assert is_mapped(again.indices)
+        unpickled = pickle.loads(text)
+        assert_same(unpickled, expected)
+        assert is_mapped(unpickled.indices)
     within = shards[1].shard(2)[1]
     assert_same(pickle.loads(pickle.dumps(within)), data.shard(3)[1].shard(2)[1])
 
@@ -115,7 +115,7 @@ def test_a_folder_that_is_there_is_not_overwritten(data, folder):
         store_interactions(data, folder)
 
 
-def test_what_cannot_be_stored_leaves_nothing_behind(tmp_path):
+def test_data_that_cannot_be_stored_leave_no_files(tmp_path):
     odd = Interactions.from_arrays([1, 2], [1, 2]).with_features(user_features={"of": [frozenset({1}), b"2"]})
     with pytest.raises(TypeError, match=r"user_feature_0 holds frozenset.* without pickle"):
         store_interactions(odd, tmp_path / "odd")
@@ -175,7 +175,7 @@ def test_damage_is_named(folder, name, spoil, message):
         open_interactions(folder)
 
 
-def test_a_folder_says_where_its_items_came_from(data, folder):
+def test_a_folder_states_the_source_of_its_items(data, folder):
     counts = data.top_items(20)
     store_interactions(counts, folder.with_name("counts"))
     assert [open_interactions(folder.with_name(name)).catalogue for name in ("data", "counts")] == ["public", "counts"]
@@ -220,14 +220,14 @@ def test_pickled_arrays_are_not_read(folder):
         open_interactions(folder)
 
 
-def test_what_is_not_interactions_is_refused(tmp_path):
+def test_other_types_than_interactions_are_refused(tmp_path):
     with pytest.raises(TypeError, match="interactions must be"):
         store_interactions(json, tmp_path / "x")
     assert issubclass(StoredInteractions, Interactions)
 
 
 @pytest.mark.parametrize("name", ["indices.npy", "interactions.json", "user_feature_1.npy"])
-def test_what_is_no_ordinary_file_is_not_read(folder, name):
+def test_special_files_are_not_read(folder, name):
     (folder / name).unlink()
     os.mkfifo(folder / name)  # reading would wait for ever
     with pytest.raises(ValueError, match=f"{name} is damaged .it is not an ordinary file."):
@@ -289,13 +289,13 @@ def damages(draw):
 @given(st.lists(damages(), min_size=1, max_size=2))
 @settings(max_examples=150, deadline=None)
 def test_no_damaged_store_is_taken_that_is_not_sound(data, whole, damage):
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(shutil.copytree(whole, Path(place, "data")))
+    with tempfile.TemporaryDirectory() as parent:
+        folder = Path(shutil.copytree(whole, Path(parent, "data")))
         for spoil in damage:
             try:
                 spoil(folder)
             except Exception:
-                assume(False)  # what the first has left is nothing that the second could work on
+                assume(False)  # the first damage removed the input of the second
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # NumPy's, of headers that were once allowed
             opened, error = None, ""

@@ -1,4 +1,4 @@
-"""Times: the same integers whoever brings them, nothing cut, zones in UTC, and what is missing marked."""
+"""Tests of times: the same integers from any source, no truncation, zones in UTC, and marked missing times."""
 
 import datetime as dt
 
@@ -107,7 +107,7 @@ def test_a_frames_times_may_be_missing_and_its_numbers_are_not_rounded(library):
         ([], []),
     ],
 )
-def test_what_is_missing_is_marked_wherever_it_comes_from(times, expected):
+def test_missing_times_are_marked_from_any_source(times, expected):
     got = check_timestamps(times, len(expected))
     assert got.dtype == np.int64
     assert got.tolist() == expected
@@ -146,7 +146,7 @@ def test_the_last_of_three_events_in_one_second_is_held_out():
             assert test.item_ids[test.indices].tolist() == ["last"]
 
 
-def test_an_order_asks_for_all_times_that_it_needs():
+def test_an_order_requires_all_its_times():
     data = Interactions.from_arrays([1, 1, 2], [1, 2, 1], timestamps=[pd.Timestamp(5), pd.NaT, pd.Timestamp(7)])
     for split in (LeaveOneOut(latest=True), TemporalSplit(share=0.5)):
         with pytest.raises(ValueError, match="missing"):
@@ -187,7 +187,7 @@ def test_an_order_asks_for_all_times_that_it_needs():
         ([1], {"unit": "min"}, ValueError, "timestamp_unit must be one of 's', 'ms', 'us', 'ns', got 'min'"),
     ],
 )  # fmt: skip
-def test_what_is_refused_says_where_and_what_to_do(times, options, error, message):
+def test_a_refusal_states_the_position_and_the_remedy(times, options, error, message):
     length = 1 if np.shape(times) in ((2,), (1, 1)) and "shape" in message else len(times)
     with pytest.raises(error, match=message):
         check_timestamps(times, length, **options)
@@ -202,7 +202,7 @@ def test_a_frames_column_is_named():
 @pytest.mark.parametrize("make", [np.asarray, pd.Series, pl.Series, pa.array, lambda times: list(times)])
 @pytest.mark.parametrize(("dtype", "n_bits"), [("f2", 11), ("f4", 24), ("f8", 53)])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_floats_that_may_stand_for_two_moments_are_refused(make, dtype, n_bits, sign):
+def test_floats_that_may_represent_two_times_are_refused(make, dtype, n_bits, sign):
     exact = np.array([0, sign * (2**n_bits - 1)], dtype=dtype)
     assert check_timestamps(make(exact), 2).tolist() == [0, sign * (2**n_bits - 1)]
     rounded = make(np.array([0, sign * 2**n_bits], dtype=dtype))

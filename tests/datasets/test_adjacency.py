@@ -57,15 +57,15 @@ lines = st.lists(words | st.just(""), max_size=4).map(" ".join)
 @example(" 7  8\n\n9 1")
 def test_numbers_read_at_once_are_those_of_the_lines(text):
     content = text.encode()
-    found = module._read_numbers(content)
+    numbers = module._read_numbers(content)
     try:
         expected = module._read_lines(Path("x"), content, None)
     except ValueError:
-        assert found is None
+        assert numbers is None
         return
-    assert found is None or all(np.array_equal(part, other) for part, other in zip(found, expected, strict=True))
+    assert numbers is None or all(np.array_equal(part, other) for part, other in zip(numbers, expected, strict=True))
     plain = all(word == str(int(word)) and 0 <= int(word) < 10**18 for word in text.split())
-    assert (found is not None) == (plain and len(expected[0]) > 0)
+    assert (numbers is not None) == (plain and len(expected[0]) > 0)
 
 
 def test_only_spaces_and_tabs_part_ids(tmp_path):
@@ -122,7 +122,7 @@ def test_a_catalogue_of_text_is_in_the_type_of_the_items(tmp_path, text, ids):
     assert data.catalogue == "public"
 
 
-def test_an_item_that_stands_twice(tmp_path):
+def test_a_repeated_item(tmp_path):
     path = write(tmp_path, "1 7 7 8\n1 8\n")
     assert load_adjacency(path, duplicates="last").values is None
     assert load_adjacency(path).values.tolist() == [2.0, 2.0]
@@ -137,7 +137,7 @@ def test_an_item_that_stands_twice(tmp_path):
         ("0 15 3 \n1 007 \n", True),
         ("0 12\n1 15\n", True),  # pairs of a user and an item: the same, whichever way they are read
         ("0 4 7 9 12\n", True),
-        ("0 " + " ".join(map(str, range(20_000))), True),  # a line that is longer than what is looked at
+        ("0 " + " ".join(map(str, range(20_000))), True),  # a line that is longer than the inspected prefix
         ("0 4 7 9 12\n" + "1 2\n" * 20_000, True),
         ("1 5 3\n2 4 5\n", None),  # may be users, items and ratings
         ("0 15 3 900 \n1 7 8 900 \n", None),
@@ -152,7 +152,7 @@ def test_an_item_that_stands_twice(tmp_path):
         ("\n\n", False),
     ],
 )
-def test_lists_are_known_by_what_they_hold(tmp_path, text, expected):
+def test_lists_are_recognized_by_content(tmp_path, text, expected):
     assert is_adjacency(write(tmp_path, text)) is expected
 
 

@@ -35,7 +35,7 @@ class Trickle(io.BytesIO):
 
 def read(text, *kinds, separator=",", block=1 << 20, quotes=True, headings=False, **options):
     """The columns of these kinds as lists."""
-    fields = [Field(f"c{place}", kind, "right", **options) for place, kind in enumerate(kinds)]
+    fields = [Field(f"c{position}", kind, "right", **options) for position, kind in enumerate(kinds)]
     reader = ColumnReader(fields, separator, quotes=quotes, headings=headings)
     reader.read(Trickle(text.encode(), block), "text")
     return [
@@ -67,15 +67,15 @@ def test_records_equal_those_of_the_csv_module(data, separator, line_end, block)
 
     expected = [[field.strip(BLANKS) for field in row] for row in rows]
 
-    def quote(row, place):
-        field = rows[row][place]
-        bare = expected[row][place]
+    def quote(row, position):
+        field = rows[row][position]
+        bare = expected[row][position]
         if data.draw(st.booleans()) or not bare or bare[0] == '"' or set(field) & {separator, "\n", "\r"}:
-            expected[row][place] = field
+            expected[row][position] = field
             return '"' + field.replace('"', '""') + '"'
         return field
 
-    text = line_end.join(separator.join(quote(row, place) for place in range(n)) for row in range(len(rows)))
+    text = line_end.join(separator.join(quote(row, position) for position in range(n)) for row in range(len(rows)))
     text += data.draw(st.sampled_from(["", line_end]))
     columns = read(text, *[Kind.TEXT] * n, separator=separator, block=block)
     assert list(map(list, zip(*columns, strict=True))) == expected
@@ -128,7 +128,7 @@ def test_whole_numbers_may_be_written_in_any_way(field):
     assert fits(field, Kind.WHOLE, optional=True) == (expected if field.strip(" ") else MISSING_TIMESTAMP)
 
 
-def test_what_may_be_empty_is_missing():
+def test_an_empty_optional_field_is_missing():
     assert read("a,,,\nb,7,x,2001-01-01\n", Kind.TEXT, Kind.WHOLE, Kind.TEXT, Kind.ISO, optional=True) == [
         ["a", "b"], [MISSING_TIMESTAMP, 7], [None, "x"], [MISSING_TIMESTAMP, 978307200]
     ]  # fmt: skip
@@ -178,7 +178,7 @@ zones = st.sampled_from([None, UTC, *(timezone(timedelta(minutes=m)) for m in (-
     st.sampled_from("T "),
     st.sampled_from(UNITS),
 )
-def test_dates_equal_pythons_or_are_refused_where_a_part_would_be_cut(moment, zone, precision, between, unit):
+def test_dates_equal_pythons_or_are_refused_if_a_part_would_be_cut(moment, zone, precision, between, unit):
     if precision == "date":
         field = moment.date().isoformat()
     else:
@@ -203,7 +203,7 @@ def test_days_that_do_not_exist_are_refused(year, month, day, hour, minute):
 @pytest.mark.parametrize(
     ("field", "unit", "expected"),
     [
-        ("1970-01-01T00:00:01.000", "s", 1),  # nothing but zeros is cut
+        ("1970-01-01T00:00:01.000", "s", 1),  # only zeros are cut
         ("1970-01-01T00:00:01.5", "s", "refused"),
         ("1970-01-01T00:00:01.5000", "ms", 1_500),
         ("1970-01-01T00:00:01.0005", "ms", "refused"),
@@ -232,12 +232,12 @@ NO_DATES = [
 
 
 @pytest.mark.parametrize("field", NO_DATES)
-def test_what_is_no_date_is_refused(field):
+def test_invalid_dates_are_refused(field):
     assert fits(field, Kind.ISO) == "refused"
 
 
 def survey(text, separator):
-    """What the kernel says of lines, by Python's own means."""
+    """Return the kernel's survey of lines, computed in Python."""
     between = re.escape(separator.decode())
     doubtful = rb"[+]|-0|(?:\A|[\n" + between.encode() + rb"])0[0-9]|" + (rb" " if separator == b"\t" else rb"[ \t]")
     n_alone = text.count(b"\r") - text.count(b"\r\n")
@@ -270,12 +270,14 @@ def stripped(line, separator):
 def test_blanks_around_fields_are_removed_as_python_strips_them(lines, separator, end):
     lines = ["".join(line) for line in lines]
     text = "".join(line + end for line in lines)
-    found = _polars.strip_blanks(text.encode(), separator.encode(), False).decode()
-    assert found == "".join(stripped(line, separator) + end for line in lines)
-    assert _polars.strip_blanks(found.encode(), separator.encode(), False).decode() == found
-    for place in range(len(text)):  # cut anywhere, as blocks of a file are
-        first = _polars.strip_blanks(text[:place].encode(), separator.encode(), False)
-        assert _polars.strip_blanks(first + text[place:].encode(), separator.encode(), False).decode() == found
+    expected = _polars.strip_blanks(text.encode(), separator.encode(), False).decode()
+    assert expected == "".join(stripped(line, separator) + end for line in lines)
+    assert _polars.strip_blanks(expected.encode(), separator.encode(), False).decode() == expected
+    for position in range(len(text)):  # cut anywhere, as blocks of a file are
+        first = _polars.strip_blanks(text[:position].encode(), separator.encode(), False)
+        assert (
+            _polars.strip_blanks(first + text[position:].encode(), separator.encode(), False).decode() == expected
+        )
 
 
 def test_blanks_are_all_spaces_of_unicode_and_the_tab():
@@ -386,7 +388,7 @@ def in_parts():
 @example('5" pipe,1\n6",2\n', (Kind.TEXT, Kind.ID), True, False, False, 60)
 @example("1,2,x\n3,4\n", (Kind.ID, Kind.SKIP), True, False, False, 60)
 @example("1,2001-01-01,\n2,,\n", (Kind.WHOLE, Kind.ISO, Kind.TEXT), False, False, True, 60)
-def test_what_polars_reads_is_what_python_reads(text, kinds, quotes, headings, optional, block):
+def test_polars_and_python_read_the_same(text, kinds, quotes, headings, optional, block):
     options = {"quotes": quotes, "headings": headings, "optional": optional}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_columns, "may_hang", lambda: True)
@@ -427,7 +429,7 @@ NUMBERS = [
     st.sampled_from([(Kind.ID, Kind.DECIMAL, Kind.ID), (Kind.DECIMAL, Kind.ID, Kind.WHOLE), (Kind.ID,) * 3]),
     st.integers(1, 40),
 )
-def test_numbers_are_ids_where_python_writes_them_so(rows, separator, end, kinds, block):
+def test_numbers_are_ids_in_pythons_notation(rows, separator, end, kinds, block):
     text = "".join(separator.join(row) + end for row in rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_columns, "may_hang", lambda: True)
@@ -437,7 +439,7 @@ def test_numbers_are_ids_where_python_writes_them_so(rows, separator, end, kinds
         assert outcome(text, *kinds, separator=separator) == expected
 
 
-def test_a_line_in_doubt_stands_where_it_stood_among_parts_of_blocks(monkeypatch):
+def test_a_doubtful_line_keeps_its_position_among_parts_of_blocks(monkeypatch):
     sizes, parse = [], ColumnReader._parse_part
     monkeypatch.setattr(ColumnReader, "_parse_part", lambda self, part: sizes.append(len(part)) or parse(self, part))
     lines = [f"{k},{k % 7}\n" for k in range(1000)]

@@ -90,7 +90,7 @@ def test_file_folder_and_zip_are_the_same(tmp_path):
         np.testing.assert_array_equal(log.interactions.values_or_ones(), [1, 2])
 
 
-def test_the_count_of_uses_is_left_out(tmp_path):
+def test_the_count_of_uses_is_omitted(tmp_path):
     log = load_frappe(write(tmp_path))
     assert "cnt" not in log.contexts
     assert set(log.interactions.item_features) == {"cost"}

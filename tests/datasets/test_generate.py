@@ -20,7 +20,7 @@ SIZES = [
     ("movielens-1m", 31), ("movielens-1m", 150), ("movielens-20m", 93), ("movielens-20m", 130),
     ("check-ins", 70), ("catalogue", 64),
 ]  # fmt: skip
-BROAD = ["movielens-1m", "movielens-20m"]  # of 64 topics, whose tables are made at once
+BROAD = ["movielens-1m", "movielens-20m"]  # presets of 64 topics; their tables are made at once
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -76,7 +76,7 @@ def test_expected_shares_equal_bisection():
     np.testing.assert_allclose(again, out, rtol=1e-6)
 
 
-def test_items_without_weight_are_expected_of_nobody():
+def test_items_without_weight_are_expected_for_no_user():
     key = Key.from_seed(6)
     phi = key.uniform("phi", size=3 * 60).reshape(3, 60)
     phi[:, ::2] = phi[2] = 0  # half of the items, and a whole topic
@@ -145,20 +145,20 @@ def test_ratings_and_timestamps_leave_the_items_as_they_are():
 
 
 def test_more_users_leave_the_first_as_they_are():
-    few, many = (generate_implicit(n, 200, key=Key.from_seed(1)) for n in (50, 90))
-    assert_same(few, many.select_users(np.arange(50)))
+    few, more_users = (generate_implicit(n, 200, key=Key.from_seed(1)) for n in (50, 90))
+    assert_same(few, more_users.select_users(np.arange(50)))
 
 
 @pytest.mark.parametrize(("preset", "n_items", "mean"), [("movielens-1m", 26_744, 50.0), ("movielens-20m", 2_000, 300)])
-def test_the_mean_asked_for_is_the_mean_of_the_distribution(preset, n_items, mean):
+def test_the_requested_mean_is_the_mean_of_the_distribution(preset, n_items, mean):
     chosen = topics.with_mean(PRESETS[preset], n_items, mean)
     thresholds = topics._activity_thresholds(chosen, n_items)
     assert chosen.shortest + (1 - thresholds / 2.0**32).sum() == pytest.approx(mean, rel=1e-5)
     plain = topics._activity_thresholds(PRESETS[preset], n_items)
-    assert abs(chosen.shortest + (1 - plain / 2.0**32).sum() - mean) > 0.1 * mean  # not what it was anyway
+    assert abs(chosen.shortest + (1 - plain / 2.0**32).sum() - mean) > 0.1 * mean  # the default mean differs
 
 
-def test_a_mean_changes_activity_and_nothing_about_shards():
+def test_a_mean_changes_activity_and_keeps_shards_consistent():
     options = {"key": Key.from_seed(8), "mean_interactions": 40}
     whole = generate_implicit(400, 500, **options)
     assert_same(generate_implicit(400, 500, users=range(37, 120), **options), whole.select_users(np.arange(37, 120)))
@@ -173,9 +173,9 @@ def test_the_result_is_not_copied():
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    own = sum(array.nbytes for array in (data.indptr, data.indices, data.timestamps, data.user_ids))
-    # The lengths (8 bytes a user) and the tables come on top, and no second copy of what an interaction takes.
-    assert peak < own + 8 * data.n_users + 2**24
+    data_bytes = sum(array.nbytes for array in (data.indptr, data.indices, data.timestamps, data.user_ids))
+    # The peak adds lengths (8 bytes a user) and tables, but no second copy of the interactions.
+    assert peak < data_bytes + 8 * data.n_users + 2**24
     assert data.indices.nbytes + data.timestamps.nbytes > 2**25
     for array in (data.indptr, data.indices, data.timestamps, data.user_ids, data.global_user_ids):
         assert not array.flags.writeable
@@ -334,9 +334,9 @@ def test_items_come_in_plackett_luce_order(budget):
         indices, order, np.empty(0, dtype=np.float32), np.zeros(2, dtype=np.int64),
         0, 0.0, 0.0, 0.4, 1.0, budget, 2,
     )  # fmt: skip
-    pairs, place = indices.reshape(-1, 2), order.reshape(-1, 2)
-    first = np.where(place[:, 0] == 0, pairs[:, 0], pairs[:, 1])
-    second = np.where(place[:, 0] == 0, pairs[:, 1], pairs[:, 0])
+    pairs, ranks = indices.reshape(-1, 2), order.reshape(-1, 2)
+    first = np.where(ranks[:, 0] == 0, pairs[:, 0], pairs[:, 1])
+    second = np.where(ranks[:, 0] == 0, pairs[:, 1], pairs[:, 0])
     joint = weights[:, None] * weights[None, :] / (1 - weights[:, None])
     np.fill_diagonal(joint, 0.0)
     for items, chances in ((first, weights), (second, joint.sum(axis=0))):

@@ -50,10 +50,10 @@ def test_extreme_uniforms_end():
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_a_user_does_not_depend_on_the_others():
-    few, many = (generate_counts(n, 20, key=Key.from_seed(1), n_entities=1) for n in (5, 9))
-    assert (many.interactions.to_scipy()[:5] != few.interactions.to_scipy()).nnz == 0
-    np.testing.assert_array_equal(few.user_factors, many.user_factors[:5])
+def test_a_user_does_not_depend_on_other_users():
+    few, more_users = (generate_counts(n, 20, key=Key.from_seed(1), n_entities=1) for n in (5, 9))
+    assert (more_users.interactions.to_scipy()[:5] != few.interactions.to_scipy()).nnz == 0
+    np.testing.assert_array_equal(few.user_factors, more_users.user_factors[:5])
 
 
 def test_the_papers_factors_have_length_one():
@@ -80,7 +80,7 @@ def test_bad_arguments():
 
 
 def p_values(data, factor):
-    """Of mean and variance, against Poisson draws with `factor` times the rates."""
+    """Return p-values of mean and variance against Poisson draws with `factor` times the rates."""
     from scipy.stats import norm
 
     counts = data.interactions.to_scipy().toarray().astype(np.float64)
@@ -100,7 +100,7 @@ def test_counts_are_poisson(law):
 
 
 @pytest.mark.slow
-def test_rates_are_as_told():
+def test_rates_have_the_stated_distribution():
     normal = generate_counts(2000, 500, key=Key.from_seed(8)).rates(slice(None))
     assert np.log(normal).std() == pytest.approx(0.1, rel=0.05)
     gamma = generate_counts(20_000, 500, key=Key.from_seed(8), law="gamma").rates(slice(None))

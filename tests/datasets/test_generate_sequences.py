@@ -23,13 +23,13 @@ def sequence_by_hand(user, n_items, n_topics, length, stay, popularity):
     race = KEY.uniform("datasets.generate_sequences.race", user=user, size=n_items)
     arrival = [-math.log(race[j]) * (1 + j // n_topics) ** popularity for j in range(n_items)]
     waiting = sorted(range(n_items), key=lambda j: arrival[j])
-    topic, found = int(path[0] * n_topics), []
-    for place in range(length):
-        if place and path[place] >= stay:
+    topic, items = int(path[0] * n_topics), []
+    for step in range(length):
+        if step and path[step] >= stay:
             topic = (topic + 1) % n_topics
-        found.append(next(j for j in waiting if j % n_topics == topic))
-        waiting.remove(found[-1])
-    return found
+        items.append(next(j for j in waiting if j % n_topics == topic))
+        waiting.remove(items[-1])
+    return items
 
 
 # ---- oracle ---------------------------------------------------------------------------------------------------------
@@ -45,13 +45,13 @@ def test_every_sequence_equals_the_twin(popularity):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_rows_are_in_order_and_a_user_does_not_depend_on_the_others():
-    few, many = (generate_sequences(n, 60, key=KEY, length=6) for n in (5, 9))
-    np.testing.assert_array_equal(sequences(few), sequences(many)[:5])
+def test_rows_are_in_order_and_a_user_does_not_depend_on_other_users():
+    few, more_users = (generate_sequences(n, 60, key=KEY, length=6) for n in (5, 9))
+    np.testing.assert_array_equal(sequences(few), sequences(more_users)[:5])
     for user in range(9):
-        row = many.indices[many.indptr[user] : many.indptr[user + 1]]
+        row = more_users.indices[more_users.indptr[user] : more_users.indptr[user + 1]]
         assert (np.diff(row) > 0).all()
-    assert many.item_features["topic"].tolist() == [item % 10 for item in range(60)]
+    assert more_users.item_features["topic"].tolist() == [item % 10 for item in range(60)]
 
 
 def test_the_ends_of_the_range_of_stay():
@@ -87,10 +87,10 @@ def test_bad_arguments_are_named(change, message):
 @pytest.mark.slow
 def test_how_often_users_stay_and_how_popular_items_are():
     data = generate_sequences(20_000, 100, key=KEY, n_topics=2, length=2, stay=0.8, popularity=1.0)
-    found = sequences(data)
-    stays = (found[:, 0] % 2 == found[:, 1] % 2).astype(float)
+    drawn = sequences(data)
+    stays = (drawn[:, 0] % 2 == drawn[:, 1] % 2).astype(float)
     harmonic = sum(1 / (1 + rank) for rank in range(50))
-    is_first = (found[:, 0] // 2 == 0).astype(float)  # the first item of all is drawn by weight alone
+    is_first = (drawn[:, 0] // 2 == 0).astype(float)  # the first item of all is drawn by weight alone
     share = 1 / harmonic
     assert_only(lambda factor: mean_is(stays, 0.8 * factor, math.sqrt(0.8 * 0.2)))
     assert_only(lambda factor: mean_is(is_first, share * factor, math.sqrt(share * (1 - share))))

@@ -1,4 +1,4 @@
-"""Tables of items: every kind of column, what a header says of it, and files that are none."""
+"""Tests of tables of items: all kinds of columns, their headers, and files that are no tables."""
 
 import datetime
 import gzip
@@ -21,18 +21,18 @@ def write(folder, text, name="items.csv"):
     return path
 
 
-def listed(found):
-    return {name: list(column) for name, column in found.items()}
+def listed(features):
+    return {name: list(column) for name, column in features.items()}
 
 
 # ---- oracle --------------------------------------------------------------------------------------------------------
 
 
-def test_each_column_is_what_all_of_its_fields_are(tmp_path):
+def test_each_column_has_the_type_of_all_its_fields(tmp_path):
     days = [(datetime.date(*day) - datetime.date(1970, 1, 1)).days * 86400e6 for day in ((1999, 12, 31), (2001, 1, 1))]
-    found = load_item_features(write(tmp_path, TEXT))
-    assert found["item"].dtype == np.int64
-    assert listed(found) == {
+    features = load_item_features(write(tmp_path, TEXT))
+    assert features["item"].dtype == np.int64
+    assert listed(features) == {
         "item": [7, 9, 8],
         "kind": ["a", "b", None],
         "tags": ["x|y", None, "y"],
@@ -61,18 +61,18 @@ def test_the_same_from_every_form(tmp_path, content):
 
 def test_quotes_latin_1_and_other_names(tmp_path):
     text = 'name,"the id"\n"caf\u00e9, ""old""",007\n"two\nlines",8\n'.encode("latin-1")
-    found = load_item_features(write(tmp_path, text), item="the id")
-    assert listed(found) == {"item": ["007", "8"], "name": ['caf\u00e9, "old"', "two\nlines"]}
-    found = load_item_features(write(tmp_path, 'item;name\n1;"a"\n'), quotes=False)
-    assert listed(found)["name"] == ['"a"']
+    features = load_item_features(write(tmp_path, text), item="the id")
+    assert listed(features) == {"item": ["007", "8"], "name": ['caf\u00e9, "old"', "two\nlines"]}
+    features = load_item_features(write(tmp_path, 'item;name\n1;"a"\n'), quotes=False)
+    assert listed(features)["name"] == ['"a"']
     assert listed(load_item_features(write(tmp_path, "item-name\n1-a\n"), item="item", separator="-"))["name"] == ["a"]
 
 
 def test_a_header_of_types(tmp_path):
     header = "item_id:token\tyear:token\tgenre:token_seq\tvector:float_seq\tprice:float\n"
     text = header + "1\t1990\tx y\t.5 1\t3\n2\t\ty\t\t\n"
-    found = load_item_features(write(tmp_path, text, "ml.item"))
-    assert listed(found) == {
+    features = load_item_features(write(tmp_path, text, "ml.item"))
+    assert listed(features) == {
         "item": [1, 2], "year": ["1990", None], "genre": ["x|y", "y"], "vector": [(0.5, 1.0), None],
         "price": [3.0, None],
     }  # fmt: skip
@@ -82,17 +82,17 @@ def test_parquet_is_read_as_it_is(tmp_path):
     polars = pytest.importorskip("polars")
     table = polars.DataFrame({"kind": ["a", "a"], "movieId": [3, 4], "vector": [[0.5, 1.0], [2.0, 0.0]]})
     table.write_parquet(tmp_path / "items.parquet")
-    found = load_item_features(tmp_path / "items.parquet")
-    assert {name: column.to_list() for name, column in found.items()} == {
+    features = load_item_features(tmp_path / "items.parquet")
+    assert {name: column.to_list() for name, column in features.items()} == {
         "item": [3, 4], "kind": ["a", "a"], "vector": [[0.5, 1.0], [2.0, 0.0]]
     }  # fmt: skip
-    features = ItemFeatures.of("item_features", found)
+    features = ItemFeatures.of("item_features", features)
     assert [block.shape for block in features.blocks] == [(2, 1), (2, 2)]
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(rows=st.lists(st.tuples(st.text('ab,"\n |\u00e9', max_size=4), st.none() | st.floats(-9, 9)), min_size=1))
-def test_what_csv_writes_is_read_back(tmp_path_factory, rows):
+def test_tables_of_csv_are_read_back(tmp_path_factory, rows):
     import csv
 
     path = tmp_path_factory.mktemp("items") / "items.csv"
@@ -100,10 +100,10 @@ def test_what_csv_writes_is_read_back(tmp_path_factory, rows):
         writer = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # in quotes, blanks are kept
         writer.writerow(["note", "item", "size"])
         writer.writerows([note, number, size] for number, (note, size) in enumerate(rows))
-    found = load_item_features(path)
-    assert found["item"].tolist() == list(range(len(rows)))
-    assert found["note"].tolist() == [note if note.strip() else None for note, _ in rows]
-    assert found["size"].tolist() == [size for _, size in rows]
+    features = load_item_features(path)
+    assert features["item"].tolist() == list(range(len(rows)))
+    assert features["note"].tolist() == [note if note.strip() else None for note, _ in rows]
+    assert features["size"].tolist() == [size for _, size in rows]
 
 
 # ---- bad inputs ----------------------------------------------------------------------------------------------------
@@ -150,10 +150,10 @@ def test_arguments_and_files_are_checked(tmp_path):
 def test_gaps_as_databases_and_spreadsheets_write_them(tmp_path, null):
     path = tmp_path / "items.csv"
     path.write_text(f"item,year,day,country\n1,1994,2001-01-01,DE\n2,{null},{null},{null}\n3,1995,,NL\n")
-    found = load_item_features(path)
-    assert found["year"].tolist() == [1994.0, None, 1995.0]
-    assert found["day"].tolist()[1:] == [None, None]
-    assert found["country"].tolist() == ["DE", None if null in ("\\N", "N/A", "#N/A") else null, "NL"]
+    features = load_item_features(path)
+    assert features["year"].tolist() == [1994.0, None, 1995.0]
+    assert features["day"].tolist()[1:] == [None, None]
+    assert features["country"].tolist() == ["DE", None if null in ("\\N", "N/A", "#N/A") else null, "NL"]
 
 
 def test_nan_of_pandas_becomes_a_null_as_the_message_states(tmp_path):

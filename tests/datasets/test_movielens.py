@@ -169,7 +169,7 @@ def test_every_form_reads_the_same(tmp_path, layout, form):
 
 
 @ALL
-def test_a_missing_last_line_end_loses_nothing(tmp_path, layout):
+def test_a_missing_last_line_end_loses_no_rating(tmp_path, layout):
     reference = load_movielens(write_folder(tmp_path / "a", LAYOUTS[layout]))
     cut = {name: text[:-1] for name, text in LAYOUTS[layout].items()}
     assert_same(load_movielens(write_folder(tmp_path / "b", cut)), reference)
@@ -202,7 +202,7 @@ def test_counts_of_the_real_data(data_path, name, n_users, n_items, histogram):
 
 
 @ALL
-def test_what_is_known_of_movies_for_item_features(tmp_path, layout):
+def test_data_of_movies_as_item_features(tmp_path, layout):
     folder = write_folder(tmp_path, LAYOUTS[layout])
     movies, data = load_movielens_items(folder), load_movielens(folder, item_ids="published")
     assert list(movies) == ["item", "genres", "year"]
@@ -232,7 +232,7 @@ def test_the_year_of_a_title(title, date, year):
     assert movielens.release_year(title, date) == year
 
 
-def test_what_is_known_of_real_movies_is_taken_as_item_features(data_path):
+def test_data_of_real_movies_are_taken_as_item_features(data_path):
     movies = load_movielens_items(data_path("ml-1m.zip"))
     features = ItemFeatures.of("item_features", movies)
     assert [block.shape for block in features.blocks] == [(3883, 18), (3883, 8)]
@@ -242,7 +242,7 @@ def test_what_is_known_of_real_movies_is_taken_as_item_features(data_path):
 
 @pytest.mark.ignores_values
 def test_the_publishers_list(tmp_path):
-    """Every movie of the file, in its order, which is not that of the ids here."""
+    """The list has every movie of the file in its order, which differs from the order of ids."""
     header, *rows = FILES_CSV["movies.csv"].splitlines(keepends=True)
     path = write_folder(tmp_path, FILES_CSV, **{"movies.csv": "".join([header, *rows[::-1]])})
     data = load_movielens(path, item_ids="published")
@@ -297,7 +297,7 @@ def test_missing_member(put, layout, member):
             load_movielens_items(put(files))
 
 
-def test_what_could_be_1m_or_10m_is_refused(tmp_path):
+def test_files_of_1m_or_10m_are_refused_as_ambiguous(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"users\.dat is missing .*MovieLens 10M has tags\.dat instead"):
         load_movielens(write_folder(tmp_path, FILES_10M, **{"tags.dat": None}))
 
@@ -321,7 +321,7 @@ def test_damaged_zip(tmp_path, compression):
         load_movielens(path)
 
 
-#: By layout: the line below the first rating, and what is said of it.
+#: The line below the first rating and its error message, by layout.
 RATING_ERRORS = {
     "1m": [
         ("1::5::5", "expected 4 fields .*got 3: '1::5::5'"),
@@ -379,7 +379,7 @@ def test_missing_header(tmp_path, name, change, got):
         load_movielens(write_folder(tmp_path, FILES_CSV, **{name: text}))
 
 
-def test_a_header_and_nothing_below(tmp_path):
+def test_a_header_without_rows(tmp_path):
     header = FILES_CSV["ratings.csv"].partition("\n")[0]
     with pytest.raises(ValueError, match=r"ratings\.csv, line 2: the file ends without a single row"):
         load_movielens(write_folder(tmp_path, FILES_CSV, **{"ratings.csv": header}))

@@ -46,7 +46,7 @@ def kaggle(movies=MOVIES):
 
 
 def write(folder, form, movies=MOVIES, titles=TITLES):
-    """The files of one form; what to give to the reader."""
+    """Write the files of one form and return the path for the reader."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "movie_titles.txt").write_bytes(titles.encode("latin-1"))
     if form.startswith("movies"):
@@ -127,7 +127,7 @@ def test_any_ratings_in_blocks_of_any_size_equal_the_twin(movies, line_end, has_
 
 @pytest.mark.parametrize("form", ["movies", "tar", "kaggle zip"])
 @pytest.mark.parametrize("change", ["windows line ends", "no final line end"])
-def test_line_ends_change_nothing(tmp_path, form, change):
+def test_line_ends_do_not_change_the_data(tmp_path, form, change):
     if change == "windows line ends":
         movies = {movie: text.replace("\n", "\r\n") for movie, text in MOVIES.items()}
         titles = TITLES.replace("\n", "\r\n")
@@ -139,7 +139,7 @@ def test_line_ends_change_nothing(tmp_path, form, change):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_each_form_is_known_by_its_names(tmp_path, form):
+def test_each_form_is_recognized_by_file_names(tmp_path, form):
     assert holds_netflix(write(tmp_path / "nf", form))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "ratings.csv").write_text("userId,movieId,rating,timestamp\n")
@@ -153,7 +153,7 @@ def test_the_unpacked_folder_goes_before_the_tar(tmp_path):
 
 
 def test_the_publishers_list(tmp_path):
-    """Every movie of the file, in its order, which is not that of the ids here."""
+    """The list has every movie of the file in its order, which differs from the order of ids."""
     path = write(tmp_path / "nf", "movies", titles="".join(TITLES.splitlines(keepends=True)[::-1]))
     data = load_netflix(path, item_ids="published")
     assert (data.item_ids.tolist(), data.catalogue) == ([17770, 5, 2, 1], "public")
@@ -275,7 +275,7 @@ def test_a_file_that_is_no_tar(tmp_path):
         load_netflix(path)
 
 
-def test_a_tar_of_nothing(tmp_path):
+def test_an_empty_tar(tmp_path):
     put_tar((tmp_path / "training_set.tar"), {})
     (tmp_path / "movie_titles.txt").write_text(TITLES)
     with pytest.raises(ValueError, match=r"training_set\.tar must hold mv_0000001\.txt and so on, got none"):

@@ -51,7 +51,7 @@ LENGTHS = {
     "catalogue": (5, 5, 7, 11, 20, 88),
 }
 MEANS = {"check-ins": 13.0, "purchases": 6.6, "catalogue": 12.0}
-# Users of the items at some ranks.  Those of the check-ins add up to more than 14,066 rows of 13 if interpolated.
+# Numbers of users of items by rank. For check-ins they interpolate to more than 14,066 rows of 13.
 N_USERS_AT_RANK = {
     "check-ins": {1: 2310, 10: 1303, 50: 510, 100: 348, 300: 205},
     "purchases": {1: 1616, 10: 980, 50: 571, 100: 408, 300: 239, 1000: 65},
@@ -76,8 +76,8 @@ def hit_rates(data, names):
 
 def far_scores(preset, rates):
     """The measured scores that are not within the tolerance of the preset's."""
-    wanted = SCORES[preset] | PRIVATE_SCORES.get(preset, {})
-    errors = {name: np.nanmax(np.abs(np.subtract(pair, wanted[name]))) for name, pair in rates.items()}
+    expected = SCORES[preset] | PRIVATE_SCORES.get(preset, {})
+    errors = {name: np.nanmax(np.abs(np.subtract(pair, expected[name]))) for name, pair in rates.items()}
     return {name: pair for name, pair in rates.items() if errors[name] > TOLERANCE}
 
 
@@ -86,7 +86,7 @@ def broad(monkeypatch):
     """A function that gives a preset the topics of MovieLens: the same rows' lengths and items' numbers of users."""
 
     def broad(name):
-        own, default = PRESETS[name], PRESETS["movielens-1m"]
+        preset, default = PRESETS[name], PRESETS["movielens-1m"]
         structure = {
             field: getattr(default, field)
             for field in (
@@ -94,7 +94,7 @@ def broad(monkeypatch):
                 "popularity_correlation", "decay", "damping", "activity_tilt", "gamma",
             )
         }  # fmt: skip
-        monkeypatch.setitem(PRESETS, name, replace(own, **structure))
+        monkeypatch.setitem(PRESETS, name, replace(preset, **structure))
 
     return broad
 
@@ -122,7 +122,7 @@ def test_sizes_and_the_mean_may_differ(preset):
 
 
 @pytest.mark.parametrize("preset", SHORT)
-def test_the_own_mean_may_be_given(preset):
+def test_the_presets_mean_may_be_given(preset):
     mean = generate_implicit(2000, key=Key.from_seed(1), preset=preset, n_items=300).n_interactions / 2000
     given = generate_implicit(2000, 300, key=Key.from_seed(1), preset=preset, mean_interactions=mean)
     assert given.n_interactions / 2000 == pytest.approx(mean, rel=0.05)
@@ -139,7 +139,7 @@ def test_a_ranked_popularity_passes_through_its_ranks():
 
 @pytest.mark.parametrize("preset", SHORT)
 def test_pilots_can_be_selected(preset):
-    """Ranges of lengths, as many as the step, each with its own start."""
+    """Pilots come from `step` ranges of lengths, each with a separate start."""
     chosen: Preset = PRESETS[preset]
     step = chosen.n_pilot_candidates // chosen.n_pilots
     assert step * chosen.n_pilots == chosen.n_pilot_candidates
@@ -212,7 +212,7 @@ def test_keys_have_the_scores_of_the_data_on_average(preset):
 
 @pytest.mark.slow
 def test_without_groups_only_private_scores_differ(monkeypatch):
-    """Negative control: settings of topics that all lie apart, fitted to the public scores, have a flatter spectrum."""
+    """Negative control: separate topics that are fitted to the public scores have a flatter spectrum."""
     apart = replace(
         PRESETS["check-ins"],
         n_groups=0, nearness=0.0, item_pull=7.0, user_pull=15.6, topic_noise=1.0, speciality=2.3, decay=0.8,

@@ -1,4 +1,4 @@
-"""Tables on disk: whatever the file and however small the blocks, what `load_table` makes in memory."""
+"""Tests of tables on disk: any file and any block size give the result of `load_table` in memory."""
 
 import shutil
 import tempfile
@@ -18,16 +18,16 @@ from fastfedrec.datasets import load_table, store_table, stored_tables
 ROLES = {"user": "who", "item": "what", "value": "stars", "timestamp": "when"}
 
 
-def both(table, place, suffix, *, duplicates="sum", block=4, **roles):
-    """A table as `store_table` and as `load_table` take it, with blocks of so few rows."""
-    path = Path(place, f"table.{suffix}")
+def both(table, folder, suffix, *, duplicates="sum", block=4, **roles):
+    """Return a table read by `store_table`, in blocks of `block` rows, and by `load_table`."""
+    path = Path(folder, f"table.{suffix}")
     if suffix == "parquet":
         table.to_parquet(path)
     else:
         table.to_csv(path, index=False)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored_tables, "_BLOCK", block)
-        stored = store_table(path, Path(place, "stored"), duplicates=duplicates, **roles)
+        stored = store_table(path, Path(folder, "stored"), duplicates=duplicates, **roles)
     return stored, load_table(path, duplicates=duplicates, **roles)
 
 
@@ -59,24 +59,24 @@ def random_table(n, seed, text):
 )
 def test_equals_the_table_in_memory(n, seed, text, suffix, duplicates, n_roles, block):
     roles = dict(list(ROLES.items())[:n_roles])
-    with tempfile.TemporaryDirectory() as place:
-        stored, loaded = both(random_table(n, seed, text), place, suffix, duplicates=duplicates, block=block, **roles)
+    with tempfile.TemporaryDirectory() as folder:
+        stored, loaded = both(random_table(n, seed, text), folder, suffix, duplicates=duplicates, block=block, **roles)
         assert_same(stored, loaded)
-        assert sorted(p.name for p in Path(place).iterdir()) == ["stored", f"table.{suffix}"]
-        assert not (Path(place, "stored") / "spool").exists()
+        assert sorted(p.name for p in Path(folder).iterdir()) == ["stored", f"table.{suffix}"]
+        assert not (Path(folder, "stored") / "spool").exists()
 
 
 @pytest.mark.parametrize("text", [False, True])
 @pytest.mark.parametrize("axes", [("user",), ("item",), ("user", "item")])
 def test_lists_of_users_and_items_are_those_of_the_table_in_memory(tmp_path, axes, text):
     table = random_table(40, 3, text)
-    wanted = {"user": [8, 2, 77, 5], "item": [i * 1_000_000_007 for i in (6, 99, 0, 3)]}
+    expected = {"user": [8, 2, 77, 5], "item": [i * 1_000_000_007 for i in (6, 99, 0, 3)]}
     if text:
-        wanted["user"] = [f"u{u}" for u in wanted["user"]]
-    lists = {f"{axis}_ids": wanted[axis] for axis in axes}
+        expected["user"] = [f"u{u}" for u in expected["user"]]
+    lists = {f"{axis}_ids": expected[axis] for axis in axes}
     for unlisted, rows in (
         ("drop", table),
-        ("error", table[table.who.isin(wanted["user"]) & table.what.isin(wanted["item"])]),
+        ("error", table[table.who.isin(expected["user"]) & table.what.isin(expected["item"])]),
     ):
         (tmp_path / unlisted).mkdir()
         stored, loaded = both(
@@ -85,7 +85,7 @@ def test_lists_of_users_and_items_are_those_of_the_table_in_memory(tmp_path, axe
         assert_same(stored, loaded)
         assert stored.catalogue == loaded.catalogue == ("public" if "item" in axes else "data")
     for axis in axes:
-        assert getattr(stored, f"{axis}_ids").tolist() == wanted[axis]
+        assert getattr(stored, f"{axis}_ids").tolist() == expected[axis]
 
 
 def test_a_user_who_is_not_listed_is_refused_and_not_named(tmp_path):
@@ -114,18 +114,18 @@ def test_ids_that_prove_to_be_text_late_in_the_file(tmp_path):
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
 
 
-def test_repeated_pairs_are_told_once(tmp_path):
+def test_repeated_pairs_are_reported_once(tmp_path):
     table = pd.DataFrame({"who": [1, 1, 2, 2, 3, 3], "what": [7, 7, 7, 7, 7, 7], "stars": [1.0, 2, 3, 4, 5, 6]})
-    with pytest.warns(UserWarning, match="3 rows repeat a user-item pair") as told:
+    with pytest.warns(UserWarning, match="3 rows repeat a user-item pair") as warned:
         both(table, tmp_path, "csv", duplicates=None, user="who", item="what", value="stars")
     shutil.rmtree(tmp_path / "stored")
-    assert len(told) == 2  # of `store_table`, whose ranges hold two pairs each, and of `load_table`
-    assert told[0].filename == __file__
+    assert len(warned) == 2  # one from `store_table`, with ranges of two pairs, and one from `load_table`
+    assert warned[0].filename == __file__
     with pytest.raises(ValueError, match="rows repeat a user-item pair, the first user 1 and item 7"):
         both(table, tmp_path, "csv", duplicates="error", user="who", item="what")
 
 
-def test_nothing_is_left_behind_by_a_bad_file(tmp_path):
+def test_a_bad_file_leaves_no_files(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("who,what,stars\n1,2,3\n1,3,four\n")
     with warnings.catch_warnings(), pytest.raises(ValueError, match=r"table.csv, line 3: stars must be .* got 'four'"):

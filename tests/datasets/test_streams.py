@@ -1,4 +1,4 @@
-"""Bytes of text files: what they begin with, not their names, tells packed ones, encodings and no text at all."""
+"""Tests of bytes of text files: their first bytes, not their names, decide compression, encoding and refusal."""
 
 import bz2
 import gzip
@@ -33,7 +33,7 @@ def zipped(text):
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "latin-1", "utf-16", "utf-32", "utf-16-be", "utf-32-be"])
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress])
 @pytest.mark.parametrize("name", ["plays", "plays.csv", "plays.zip"])
-def test_the_content_tells_how_a_file_is_read_whatever_its_name(tmp_path, encoding, pack, name):
+def test_the_content_decides_how_a_file_is_read(tmp_path, encoding, pack, name):
     mark = "\ufeff" if encoding.endswith("be") else ""
     data = load_table(write(tmp_path, pack((mark + TABLE).encode(encoding)), name))
     assert (data.user_ids.tolist(), data.item_ids.tolist()) == (["a", "b\u00e9"], [1, 2])
@@ -70,7 +70,7 @@ def test_lines_below_a_stated_separator_are_counted(tmp_path):
         (lambda text: text.encode("utf-16-le"), "plays, line 1: text must not contain the byte 0; convert"),
     ],
 )
-def test_what_is_no_text_is_named(tmp_path, pack, message):
+def test_files_other_than_text_are_named(tmp_path, pack, message):
     path = write(tmp_path, pack(TABLE))
     for load in (load_table, load_adjacency):
         with pytest.raises(ValueError, match=message):
@@ -87,7 +87,7 @@ def test_what_is_no_text_is_named(tmp_path, pack, message):
         ("sep=;\n", "line 2: the file is empty"),
     ],
 )
-def test_what_stands_above_a_table_is_named(tmp_path, text, message):
+def test_lines_above_a_table_are_named(tmp_path, text, message):
     with pytest.raises(ValueError, match=f"plays, {message}"):
         load_table(write(tmp_path, text.encode()))
 
@@ -115,7 +115,7 @@ def test_paths_may_be_bytes(tmp_path):
 
 @pytest.mark.parametrize("wanted", [{}, {"user": "who", "item": "what"}])
 @pytest.mark.parametrize("header", ["a" * 10**6, ",".join(map(str, range(10**5)))])
-def test_a_message_is_short_whatever_a_header_holds(tmp_path, header, wanted):
+def test_a_message_is_short_for_any_header(tmp_path, header, expected):
     with pytest.raises(KeyError) as caught:
-        load_table(write(tmp_path, f"{header}\n1\n".encode()), **wanted)
+        load_table(write(tmp_path, f"{header}\n1\n".encode()), **expected)
     assert len(str(caught.value)) < 1000 + len(str(tmp_path))

@@ -250,7 +250,7 @@ def test_other_kinds_of_files_are_named_with_the_way_on(tmp_path, capsys):
             assert re.search(message, capsys.readouterr().err)
 
 
-def test_other_kinds_of_files_are_named_where_they_are_packed(tmp_path):
+def test_other_kinds_of_packed_files_are_named(tmp_path):
     for path, message in [*kinds_of_files(tmp_path)]:
         if path.suffix not in (".xlsx", ".npz"):  # zips, which name their members at their end
             packed = tmp_path / f"{path.name}.gz"
@@ -382,7 +382,7 @@ def test_times_of_parquet_that_are_text_or_have_fractions(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["# FromNodeId\tToNodeId\n0\t1\n1\t2\n", "% bip weighted\n196 242 3 881250949\n"])
-def test_a_file_without_a_header_is_said_to_have_none(tmp_path, text):
+def test_a_file_without_a_header_is_reported_as_such(tmp_path, text):
     with pytest.raises(KeyError, match="looks like a row; pass header=False and positions, such as user=0, item=1"):
         load_table(write(tmp_path, text))
     assert load_table(write(tmp_path, text), user=0, item=1, header=False).n_interactions

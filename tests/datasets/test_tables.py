@@ -67,11 +67,11 @@ def test_tables_equal_the_twin(tmp_path_factory, users, items, times, values, he
     expected = {}
     for user, item, value, time in zip(naive.ids(users), naive.ids(items), values, naive.seconds(stamps), strict=True):
         expected[user, item] = (float(value), MISSING_TIMESTAMP if time is None else time)
-    where = {"user": "u", "item": "i", "value": "v", "timestamp": "t"}
-    places = {"user": 3, "item": 1, "value": 4, "timestamp": 0}
+    by_name = {"user": "u", "item": "i", "value": "v", "timestamp": "t"}
+    by_position = {"user": 3, "item": 1, "value": 4, "timestamp": 0}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", ".*has ids such as '1.0'")
-        data = load_table(path, **(where if header else places), header=header, duplicates="last")
+        data = load_table(path, **(by_name if header else by_position), header=header, duplicates="last")
     got = {(user, item): (value, time) for user, item, value, time in table_of(data)}
     assert got == expected
 
@@ -120,7 +120,7 @@ def test_every_form_reads_the_same(tmp_path, form):
 
 
 @pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
-def test_places_where_there_is_no_header(tmp_path, mark):
+def test_positions_without_a_header(tmp_path, mark):
     path = write(tmp_path, mark + b"7::1::x\n3::2::y\n")
     data = load_table(path, user=0, item=1, separator="::", header=False)
     assert table_of(data) == [(3, 2, 1.0, None), (7, 1, 1.0, None)]
@@ -220,7 +220,7 @@ HEADERS = [
 
 @pytest.mark.parametrize(("header", "expected"), HEADERS)
 def test_headers_of_publishers_need_no_names(tmp_path, caplog, header, expected):
-    separator = next(found for found in "\t,;" if found in header)
+    separator = next(character for character in "\t,;" if character in header)
     n = len(header.split(separator))
     path = write(tmp_path, header + "\n" + separator.join(["7"] * n) + "\n", "plays.inter")
     with caplog.at_level(logging.INFO, logger="fastfedrec"):
@@ -301,7 +301,7 @@ def test_bad_arguments(tmp_path, options, error, message):
         load_table(write(tmp_path, PLAYS), **{"user": "who", "item": "what"} | options)
 
 
-def test_a_column_that_stands_twice(tmp_path):
+def test_a_repeated_column(tmp_path):
     with pytest.raises(KeyError, match="user='u' occurs more than once"):
         load_table(write(tmp_path, "u,u,i\n1,2,3\n"), user="u", item="i")
     with pytest.raises(KeyError, match=r"column 'user' must occur once among .*; rename one of them"):
@@ -366,7 +366,7 @@ def test_seconds_and_dates_in_one_column(tmp_path):
         load_table(path, user="u", item="i", timestamp="t")
 
 
-def test_places_in_messages(tmp_path):
+def test_positions_in_messages(tmp_path):
     with pytest.raises(ValueError, match=r"line 1: column 2 must be a finite number, got 'x'"):
         load_table(write(tmp_path, "1,2,x\n"), user=0, item=1, value=2, header=False)
 
@@ -500,7 +500,7 @@ def test_a_header_with_blanks_and_ids_of_text(tmp_path):
     assert data.item_ids.tolist() == [" jam", "jam"]  # blanks in quotes are a part of an id
 
 
-def test_an_excluded_item_is_not_recommended_though_a_blank_stands_before_it(tmp_path):
+def test_an_excluded_item_after_a_blank_is_not_recommended(tmp_path):
     data = load_table(write(tmp_path, "user, item\n1, 10\n2, 10\n2, 11\n"))
     assert data.item_ids.tolist() == [10, 11]
     assert Popularity().fit(data).recommend([1], exclude=[11], filter_seen=False)[0].tolist() == [[10]]
@@ -525,8 +525,8 @@ def test_several_blanks_are_one_separator(tmp_path, rows):
 def test_one_odd_id_late_in_a_file_does_not_have_python_read_it(tmp_path, monkeypatch):
     read_by_python, parse = [], ColumnReader._parse_slowly
     monkeypatch.setattr(
-        ColumnReader, "_parse_slowly", lambda self, lines, *rest, **options: (
-            read_by_python.append(len(lines)), parse(self, lines, *rest, **options)
+        ColumnReader, "_parse_slowly", lambda self, lines, *arguments, **options: (
+            read_by_python.append(len(lines)), parse(self, lines, *arguments, **options)
         )[1],
     )  # fmt: skip
     rows = "".join(f"{k},{k % 1000},{k % 5}\n" for k in range(200_000))

@@ -1,4 +1,4 @@
-"""What all tests of engines share."""
+"""Fixtures that all tests of engines share."""
 
 import pytest
 
@@ -8,5 +8,5 @@ from fastfedrec.datasets import generate_implicit
 
 @pytest.fixture(scope="session")
 def data():
-    """Ratings of 300 people; a number's parity is the node that has it where there are two."""
+    """Return ratings of 300 users; with two nodes, a user's parity decides the node."""
     return generate_implicit(300, 60, key=Key.from_seed(7), ratings=True)

@@ -1,4 +1,4 @@
-"""The Dask engine: the same bits as in one process, whatever happens to a worker, and shards that travel as paths."""
+"""Tests of the Dask engine: the same bits as in one process even if workers die, and shards sent as paths."""
 
 import asyncio
 import os
@@ -95,7 +95,7 @@ def test_more_shards_than_workers(client, data):
     assert engine.rejections == []
 
 
-def test_every_worker_holds_as_many_shards(client, data):
+def test_every_worker_holds_an_equal_number_of_shards(client, data):
     held = []
 
     def look(model, round_number):
@@ -103,10 +103,10 @@ def test_every_worker_holds_as_many_shards(client, data):
 
     FMFLDP(n_rounds=2).fit(data, key=KEY, engine=DaskEngine(client, n_shards=6), callback=look)
     assert len(held) == 4
-    assert min(held) >= 3  # a copy may lie elsewhere as well
+    assert min(held) >= 3  # another worker may have a copy as well
 
 
-def test_what_devices_send_is_recorded(client, data):
+def test_messages_of_devices_are_recorded(client, data):
     model = FedRec(1, n_rounds=3, n_factors=3)
     there, here = (
         model.fit(data, key=KEY, engine=engine, record_views=[1, 2]).records_
@@ -118,7 +118,7 @@ def test_what_devices_send_is_recorded(client, data):
 
 
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_worker_killed_in_a_run_changes_nothing(client, data, tmp_path, on_disk):
+def test_a_worker_killed_in_a_run_leaves_the_model(client, data, tmp_path, on_disk):
     source = data
     if on_disk:
         store_interactions(data, tmp_path / "data")
@@ -146,7 +146,7 @@ def mortal():
 
 
 def processes(client):
-    """Of the workers that answer; the scheduler may still list one that has died."""
+    """Return process ids of workers that answer; the scheduler may still list one that has died."""
     return set(client.run(os.getpid, on_error="ignore").values())
 
 
@@ -157,7 +157,7 @@ def kill_all(client, seconds_between):
 
 
 @pytest.mark.parametrize(("n_shards", "seconds_between"), [(2, 0), pytest.param(5, 0.2, marks=pytest.mark.nightly)])
-def test_all_workers_killed_in_a_run_change_nothing(mortal, data, n_shards, seconds_between):
+def test_all_workers_killed_in_a_run_leave_the_model(mortal, data, n_shards, seconds_between):
     def kill(model, round_number):
         if round_number == 1:
             kill_all(mortal, seconds_between)
@@ -165,11 +165,11 @@ def test_all_workers_killed_in_a_run_change_nothing(mortal, data, n_shards, seco
     engine = DaskEngine(mortal, n_shards, worker_timeout=HANG)
     model = FMFLDP(n_rounds=4).fit(data, key=KEY, engine=engine, callback=kill)
     np.testing.assert_array_equal(model.item_factors_, FMFLDP(n_rounds=4).fit(data, key=KEY).item_factors_)
-    again = FMFLDP(n_rounds=4).fit(data, key=KEY, engine=engine)  # the client is as good as before
-    np.testing.assert_array_equal(again.item_factors_, model.item_factors_)
+    second_model = FMFLDP(n_rounds=4).fit(data, key=KEY, engine=engine)  # the client is as good as before
+    np.testing.assert_array_equal(second_model.item_factors_, model.item_factors_)
 
 
-def test_all_workers_killed_before_they_hold_anything_change_nothing(mortal, data, monkeypatch):
+def test_all_workers_killed_before_they_hold_shards_leave_the_model(mortal, data, monkeypatch):
     wait = DaskEngine._wait
     killed = []
 
@@ -230,7 +230,7 @@ def test_whole_numbers_are_added_up_on_the_workers(client, data, monkeypatch):
     assert added == [("add", Heard)] * 2  # one sum a round
     added.clear()
     FMFLDP(n_rounds=2, epsilon=None).fit(data, key=KEY, engine=DaskEngine(client, n_shards=5))
-    assert added == [("receive", Update)] * 10  # floats, whose sum depends on the order
+    assert added == [("receive", Update)] * 10  # the sum of floats depends on the order
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ def test_a_bad_answer_is_refused_by_name_and_the_run_goes_on(data):
     assert any("must have shape" in r.reason for r in engine.rejections)
 
 
-def test_what_is_no_client_and_what_has_no_worker():
+def test_other_objects_than_clients_and_clients_without_workers():
     with pytest.raises(TypeError, match=r"client must be a distributed.Client, got str"):
         DaskEngine("tcp://127.0.0.1:8786")
     with (
@@ -296,7 +296,7 @@ def test_the_shards_are_let_go(client, data):
     engine, system = DaskEngine(client), FMFLDP(n_rounds=1)
     state = system.initial_state(data.n_items, KEY)
     engine.run(system, state, data, key=KEY, n_rounds=1, ledger=Ledger(1e-6), communication=CommunicationLedger())
-    wait_until(lambda: not any(client.has_what().values()))  # told to the workers in the background
+    wait_until(lambda: not any(client.has_what().values()))  # workers are notified in the background
     assert not any(client.has_what().values())
 
 
@@ -304,7 +304,7 @@ def test_the_shards_are_let_go(client, data):
 
 
 class Dawdling(DaskEngine):
-    """Takes half a second of its own in every round."""
+    """Engine that takes an additional half second in every round."""
 
     def _collect(self, *arguments):
         time.sleep(0.5)
@@ -312,7 +312,7 @@ class Dawdling(DaskEngine):
 
 
 @pytest.mark.nightly
-def test_the_share_of_the_engine_is_what_it_says(client, tmp_path):
+def test_the_share_of_the_engine_equals_its_measurement(client, tmp_path):
     """Pauses in the kernels are found in the kernels, pauses of the engine in the engine, and neither in processors."""
     bench, n_items, n_rounds = load_benches("engines.bench_dask"), 20_000, 4
     store_interactions(generate_implicit(2_000, n_items, key=KEY), tmp_path / "data")

@@ -58,28 +58,28 @@ def pairs(data):
 def test_equals_the_twin(k):
     data = rated()
     split = personalization_split(data, threshold=3, test_fraction=0.3, key=Key.from_seed(0))
-    found = evaluate_personalized(Coarse(), split, metrics=[f"hr@{k}", f"ndcg@{k}"])
+    actual = evaluate_personalized(Coarse(), split, metrics=[f"hr@{k}", f"ndcg@{k}"])
     held_out = [(u, i, None) for u, i in sorted(pairs(split.held_out))]
     expected = naive.metrics_by_user(
         lambda u, i, _: (u * 7 + i * 5) % 4, pairs(data), pairs(split.known), held_out, k
     )  # fmt: skip
     for kind in ("all", "new"):
-        assert list(found[kind].values()) == pytest.approx(expected[kind], rel=1e-12)
+        assert list(actual[kind].values()) == pytest.approx(expected[kind], rel=1e-12)
 
 
 def test_a_log_equals_the_twin():
     log = logged()
     split = personalization_split(log, test_fraction=0.3, key=Key.from_seed(0))
-    found = evaluate_personalized(InContext(), split, metrics=["hr@4", "ndcg@4"])
+    actual = evaluate_personalized(InContext(), split, metrics=["hr@4", "ndcg@4"])
     part = split.held_out
     held_out = list(zip(part.users, part.items, part.contexts["hour"], strict=True))
     expected = naive.metrics_by_user(
         lambda u, i, hour: (u * 7 + i * 5 + hour) % 6 / 2,
         pairs(log.interactions), pairs(split.known.interactions), held_out, 4,
     )  # fmt: skip
-    assert found["all"] != found["new"]
+    assert actual["all"] != actual["new"]
     for kind in ("all", "new"):
-        assert list(found[kind].values()) == pytest.approx(expected[kind], rel=1e-12)
+        assert list(actual[kind].values()) == pytest.approx(expected[kind], rel=1e-12)
 
 
 # ---- invariants ------------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_a_constant_model_ranks_in_the_middle():
     assert evaluate_personalized(Constant(), split, metrics=["hr@1"])["all"]["hr@1"] == 0
 
 
-def test_blocks_change_nothing(monkeypatch):
+def test_results_do_not_depend_on_blocks(monkeypatch):
     splits = [personalization_split(d, test_fraction=0.4, key=Key.from_seed(1)) for d in (rated(), logged())]
     whole = [evaluate_personalized(m, s) for m, s in zip((Coarse(), InContext()), splits, strict=True)]
     monkeypatch.setattr("fastfedrec.evaluation.new_users._BLOCK_CELLS", 70)
@@ -136,11 +136,11 @@ def test_without_new_items_there_is_no_figure():
     log = InteractionLog.from_arrays([0, 1, 1, 0, 0], ["a", "a", "a", "b", "b"])
     split = personalization_split(log, test_fraction=0.5, key=Key.from_seed(0))
     half = split.known.select_users(split.test_users).interactions
-    found = evaluate_personalized(OwnHistory().fit(split.known_positives), split, metrics=["hr@1"])
+    actual = evaluate_personalized(OwnHistory().fit(split.known_positives), split, metrics=["hr@1"])
     if half.n_interactions < log.interactions.interactions_per_user()[split.test_users][0]:
-        assert found["new"]["hr@1"] <= 1
+        assert actual["new"]["hr@1"] <= 1
     else:
-        assert math.isnan(found["new"]["hr@1"])
+        assert math.isnan(actual["new"]["hr@1"])
 
 
 # ---- bad inputs ------------------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ def test_bad_models():
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
-def test_threads_change_nothing():
+def test_results_do_not_depend_on_threads():
     split = personalization_split(rated(), threshold=3, key=Key.from_seed(0))
     assert evaluate_personalized(Coarse(), split, n_threads=1) == evaluate_personalized(Coarse(), split, n_threads=4)
 
@@ -214,5 +214,5 @@ def test_baselines_on_real_data():
         (EASE(250.0), movies, [0.168, 0.242, 0.331, 0.391], 0.015),
         (OwnHistory(), apps, [0.589, 0.638, 0.684, 0.709], 0.07),
     ):
-        found = evaluate_personalized(model.fit(split.known_positives, key=Key.from_seed(0)), split)["all"]
-        assert [found[name] for name in METRICS[:4]] == pytest.approx(expected, abs=off)
+        actual = evaluate_personalized(model.fit(split.known_positives, key=Key.from_seed(0)), split)["all"]
+        assert [actual[name] for name in METRICS[:4]] == pytest.approx(expected, abs=off)

@@ -1,4 +1,4 @@
-"""The published folds as a split: of all of MovieLens 100K, of a part, and of what is something else."""
+"""Tests of the published folds as a split of MovieLens 100K, of a part of it, and of other data."""
 
 import shutil
 import zipfile
@@ -104,7 +104,7 @@ def test_malformed_lines_are_named(folder, line, reason):
         PublishedFolds(folder).split(load_movielens(folder))
 
 
-def test_what_is_no_split_and_what_is_missing(folder, data_path):
+def test_other_data_and_missing_files_are_refused(folder, data_path):
     data = load_movielens(folder)
     shutil.copy(folder / "u2.test", folder / "u1.test")
     with pytest.raises(ValueError, match=r"must partition u.data, but 8 of its ratings are in both or in neither"):

@@ -1,4 +1,4 @@
-"""Errors of predicted ratings: by their definitions, and what is refused."""
+"""Tests of errors of predicted ratings against their definitions, and of refused inputs."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from fastfedrec.evaluation import evaluate, evaluate_ratings
 
 
 class Predicts:
-    """Answers every pair with what a dense matrix holds."""
+    """Model that predicts the entries of a dense matrix."""
 
     def __init__(self, matrix):
         self.matrix = np.asarray(matrix, dtype=float)
@@ -22,10 +22,10 @@ def test_rating_errors_are_the_definitions():
     test = Interactions.from_scipy(scipy.sparse.csr_array(np.array([[5.0, 0, 2], [0, 1, 0]])))
     model = Predicts([[4, 9, 2.5], [9, 3, 9]])
     for batch_size in (1, 2, 100):
-        found = evaluate_ratings(model, test, batch_size=batch_size)
-        assert list(found) == ["rmse", "mae"]
-        assert found["rmse"] == pytest.approx(np.sqrt((1 + 0.25 + 4) / 3))
-        assert found["mae"] == pytest.approx((1 + 0.5 + 2) / 3)
+        actual = evaluate_ratings(model, test, batch_size=batch_size)
+        assert list(actual) == ["rmse", "mae"]
+        assert actual["rmse"] == pytest.approx(np.sqrt((1 + 0.25 + 4) / 3))
+        assert actual["mae"] == pytest.approx((1 + 0.5 + 2) / 3)
     assert list(evaluate_ratings(model, test, metrics=["mae"])) == ["mae"]
     assert evaluate(model, test, test, metrics=("mae", "rmse")) == evaluate_ratings(model, test)
 

@@ -1,4 +1,4 @@
-"""Splits by time divide the rows of repeated pairs: each part is what its own rows make."""
+"""Tests of splits by time, which divide the rows of repeated pairs: each part is merged from its rows."""
 
 import pickle
 
@@ -47,17 +47,18 @@ def entries(data):
     return dict(zip(pairs, zip(data.values_or_ones().tolist(), data.timestamps.tolist(), strict=True), strict=True))
 
 
-def assert_same(found, expected):
-    assert entries(found) == entries(expected)
-    assert (found.values is None) == (expected.values is None)
+def assert_same(actual, expected):
+    assert entries(actual) == entries(expected)
+    assert (actual.values is None) == (expected.values is None)
 
 
 def assert_parts(table, rule, is_test, train, test):
     """Assert that train is made of its rows, and test too, without pairs that a row rule puts into train."""
     assert_same(train, merged(table, ~is_test, rule))
-    found, expected = entries(test), entries(merged(table, is_test, rule))
-    assert found.items() <= expected.items()
-    assert expected.keys() - found.keys() <= (entries(train).keys() if rule in ("first", "last", "earliest") else set())
+    actual, expected = entries(test), entries(merged(table, is_test, rule))
+    assert actual.items() <= expected.items()
+    may_lack = entries(train).keys() if rule in ("first", "last", "earliest") else set()
+    assert expected.keys() - actual.keys() <= may_lack
 
 
 # ---- against the rows ------------------------------------------------------------------------------------------------
@@ -67,7 +68,7 @@ def assert_parts(table, rule, is_test, train, test):
 @settings(deadline=None)
 def test_a_temporal_split_is_that_of_the_rows(table, time, rule):
     data = merged(table, slice(None), rule)
-    if data.timestamps.max() < time:  # by the rows that the rule selects nothing is tested
+    if data.timestamps.max() < time:  # no row that the rule selects is a test row
         return
     train, test = next(TemporalSplit(time=time).split(data))
     assert_parts(table, rule, table[3] >= time, train, test)
@@ -106,9 +107,9 @@ def test_a_user_holdout_tests_the_latest_rows(table, n_given):
     for user in test.user_ids:
         rows = np.flatnonzero(users == user)
         rows = rows[np.argsort(table[3][rows])]
-        for part, kept in ((given_part, rows[:n_given]), (test, rows[n_given:])):
-            found = {pair: of for pair, of in entries(part).items() if pair[0] == user}
-            assert found == entries(merged(table, kept, "sum"))
+        for part, selected in ((given_part, rows[:n_given]), (test, rows[n_given:])):
+            actual = {pair: of for pair, of in entries(part).items() if pair[0] == user}
+            assert actual == entries(merged(table, selected, "sum"))
     assert not set(train.user_ids) & set(test.user_ids)
 
 
@@ -132,8 +133,8 @@ def test_a_part_is_split_as_its_rows_are(table, first, second, rule):
 @settings(deadline=None)
 def test_selections_keep_the_rows(table, order, items, time):
     data = merged(table, slice(None), "sum").select_users(order[:2]).select_items(np.array(items))
-    kept = np.isin(table[0], order[:2]) & np.array(items)[table[1]]
-    before, after = kept & (table[3] < time), kept & (table[3] >= time)
+    selected = np.isin(table[0], order[:2]) & np.array(items)[table[1]]
+    before, after = selected & (table[3] < time), selected & (table[3] >= time)
     if before.any() and after.any():
         train, test = next(TemporalSplit(time=time).split(data))
         for part, rows in ((train, before), (test, after)):
@@ -151,10 +152,10 @@ def test_shards_copies_stores_and_chosen_items_keep_the_rows(tmp_path):
     for copy in (pickle.loads(pickle.dumps(data)), stored, pickle.loads(pickle.dumps(stored)), chosen):
         assert entries(next(TemporalSplit(time=40).split(copy)).train) == expected
     for whole in (data, stored):
-        found = {}
+        actual = {}
         for shard in pickle.loads(pickle.dumps(whole.shard(2))):
-            found |= entries(next(TemporalSplit(time=40).split(shard)).train)
-        assert found == expected
+            actual |= entries(next(TemporalSplit(time=40).split(shard)).train)
+        assert actual == expected
 
 
 def test_a_threshold_applies_to_the_rows_of_each_part():
@@ -170,23 +171,23 @@ def test_a_threshold_applies_to_the_rows_of_each_part():
     assert entries(train) == {(1, 7): (-1.0, 1), (1, 8): (2.0, 2)}
 
 
-def test_random_splits_keep_pairs_whole_and_data_without_repeats_hold_nothing_more():
+def test_random_splits_keep_pairs_whole_and_data_without_repeats_store_no_rows():
     data = Interactions.from_arrays([1] * 6, [7, 7, 8, 8, 9, 9], timestamps=range(6))
     for splitter in (LeaveOneOut(), RandomHoldout(share=0.5)):
         train, test = next(splitter.split(data, key=KEY))
         assert not set(train.indices) & set(test.indices)
     assert data._repeats is not None
-    once = Interactions.from_arrays([1, 1], [7, 8], timestamps=[1, 2])
-    assert once._repeats is None
+    unique_pairs = Interactions.from_arrays([1, 1], [7, 8], timestamps=[1, 2])
+    assert unique_pairs._repeats is None
     assert Interactions.from_arrays([1, 1], [7, 7])._repeats is None  # no split by time is possible
-    train, _ = next(TemporalSplit(time=2).split(once))
+    train, _ = next(TemporalSplit(time=2).split(unique_pairs))
     assert train._repeats is None
 
 
 # ---- the programs of the report --------------------------------------------------------------------------------------
 
 
-def test_what_came_before_stays_in_train():
+def test_earlier_rows_stay_in_train():
     f = pd.DataFrame(
         {"user": [1, 1, 1, 2, 2], "item": ["tea", "jam", "tea", "tea", "rum"], "timestamp": [1, 2, 9, 3, 8]}
     )
@@ -222,13 +223,13 @@ def test_figures_are_those_of_two_frames_split_by_hand():
     assert split.train.n_interactions == len(by_hand[0].drop_duplicates(["user", "item"]))
     by_hand = [Interactions.from_dataframe(part, timestamp="timestamp") for part in by_hand]
     for model in (EASE(), ItemKNN()):
-        found, expected = (
+        actual, expected = (
             evaluate(model.fit(train), train, test, metrics=["recall@10", "ndcg@10"])
             for train, test in ((part.binarize() for part in parts) for parts in (split, by_hand))
         )
-        assert (dict(found), found.dropped) == (dict(expected), expected.dropped)
-        assert found.n_interactions == expected.n_interactions
-    assert found.dropped["seen_again"] > found.n_interactions  # users know most test items
+        assert (dict(actual), actual.dropped) == (dict(expected), expected.dropped)
+        assert actual.n_interactions == expected.n_interactions
+    assert actual.dropped["seen_again"] > actual.n_interactions  # users know most test items
 
 
 def test_earliest_is_the_protocol_of_discovery():
@@ -339,7 +340,7 @@ def test_the_command_line_splits_rows(tmp_path, capsys):
     capsys.readouterr()
 
 
-def test_files_of_the_command_line_are_split_as_rows_again(tmp_path, capsys):
+def test_files_of_the_command_line_are_split_by_rows(tmp_path, capsys):
     rng = np.random.default_rng(5)
     frame = pd.DataFrame({"user": rng.integers(0, 9, 200), "item": rng.integers(0, 5, 200), "timestamp": range(200)})
     frame.to_csv(tmp_path / "plays.csv", index=False)

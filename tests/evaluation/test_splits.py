@@ -117,7 +117,7 @@ def test_random_split_counts_are_within_one_of_the_fraction(length, test_fractio
         (PublishedFolds(Path("ml-100k.zip")), "PublishedFolds(path='ml-100k.zip')"),
     ],
 )
-def test_splits_are_values_that_say_what_they_are(splitter, name):
+def test_splits_are_values_with_a_complete_repr(splitter, name):
     assert repr(splitter) == name
     assert eval(name) == splitter
     assert hash(eval(name)) == hash(splitter)
@@ -134,8 +134,8 @@ def test_matrices_and_frames_are_split_as_interactions_are(splitter):
     frame = pandas.DataFrame({"user": users, "item": data.item_ids[data.indices]})
     for source in (data.to_scipy(), scipy.sparse.coo_matrix(data.to_scipy()), frame):
         for split, expected in zip(splitter.split(source, key=KEY), splitter.split(data, key=KEY), strict=True):
-            for part, wanted in zip(split, expected, strict=True):
-                assert naive.as_sets(part) == naive.as_sets(wanted)
+            for part, expected_part in zip(split, expected, strict=True):
+                assert naive.as_sets(part) == naive.as_sets(expected_part)
 
 
 def test_a_split_unpacks_to_the_parts_that_it_has():
@@ -183,7 +183,7 @@ def test_bad_arguments_of_split_are_named(splitter):
     with pytest.raises(TypeError, match="key must be Key"):
         splitter.split(data, key=1)
     with pytest.raises(TypeError, match="key"):
-        splitter.split(data)  # what draws does not do so by an unseen key
+        splitter.split(data)  # a splitter that draws needs an explicit key
 
 
 def test_missing_times_are_counted():
@@ -230,9 +230,9 @@ def test_random_split_chooses_uniformly_and_in_the_right_number():
 
 
 @given(data=interactions(), n_folds=st.integers(2, 6), seed=st.integers(0, 99))
-def test_folds_share_out_each_users_interactions_evenly(data, n_folds, seed):
+def test_folds_divide_each_users_interactions_evenly(data, n_folds, seed):
     lengths = data.interactions_per_user()
-    # Whoever has n_folds interactions has one in each fold; data that may leave one empty are the next test's.
+    # A user with n_folds interactions has one in each fold, so no fold is empty; the next test covers other data.
     assume(lengths.max(initial=0) >= n_folds)
     folds = list(KFold(n_folds).split(data, key=Key.from_seed(seed)))
     assert len(folds) == n_folds
@@ -261,10 +261,10 @@ def test_folds_are_uniform():
         for fold, (_, test) in enumerate(KFold(3).split(data, key=Key.from_seed(seed))):
             counts[fold, :6] += test.to_scipy().toarray()[0].astype(int)
             counts[fold, 6] += int(test.to_scipy()[1, 0])
-    for place in range(7):
-        assert chisquare(counts[:, place]).pvalue > ALPHA
+    for column in range(7):
+        assert chisquare(counts[:, column]).pvalue > ALPHA
         for factor in (0.8, 1.2):
-            wrong = counts[:, place] * np.array([factor, 1, 1])
+            wrong = counts[:, column] * np.array([factor, 1, 1])
             assert chisquare(wrong, np.full(3, wrong.sum() / 3)).pvalue < ALPHA
 
 

@@ -1,4 +1,4 @@
-"""The split at one moment: against its naive twin, and what it refuses."""
+"""Tests of the split at one moment against its naive twin, and of refused inputs."""
 
 import datetime
 
@@ -15,7 +15,7 @@ from fastfedrec.evaluation import TemporalSplit
 
 
 def case():
-    """Two users before the moment 7, and one who comes then with an item that nobody had."""
+    """Return rows of two users before time 7, and of one user who starts later with a new item."""
     return Interactions.from_arrays([1, 1, 2, 2, 3], [10, 11, 10, 12, 13], [5, 4, 3, 2, 1.0], [3, 7, 4, 7, 9])
 
 
@@ -45,7 +45,7 @@ def test_temporal_split_equals_naive(data, share, by_time, new_users, new_items)
 # ---- invariants ------------------------------------------------------------------------------------------------------
 
 
-def test_what_happens_at_the_moment_is_tested_with_its_values():
+def test_interactions_at_the_moment_are_tested_with_their_values():
     train, test = next(TemporalSplit(time=7).split(case()))
     assert train.timestamps.tolist() == [3, 4]
     assert test.timestamps.tolist() == [7, 7, 9]
@@ -71,7 +71,7 @@ def test_new_users_and_items_are_tested_unless_refused():
     assert tested(new_users=False, new_items=False) == [(0, 1, 7)]
 
 
-def test_the_key_changes_nothing():
+def test_the_split_does_not_depend_on_the_key():
     first, second = (next(TemporalSplit(share=0.5).split(case(), **kwargs)) for kwargs in ({}, {"key": KEY}))
     assert (first.test.indices == second.test.indices).all()
 

@@ -1,4 +1,4 @@
-"""The split of users: against its naive twin, by its own laws, and what it refuses."""
+"""Tests of the split of users against its naive twin, of its distribution, and of refused inputs."""
 
 import numpy as np
 import pytest
@@ -64,14 +64,14 @@ def test_latest_are_tested():
 def test_one_user_less_changes_at_most_one_tested_user():
     data = dense_data()
     tested = set(next(UserHoldout(0.25).split(data, key=KEY)).test.user_ids.tolist())
-    for left_out in range(40):
-        rest = data.select_users(np.flatnonzero(np.arange(40) != left_out))
-        now = set(next(UserHoldout(0.25).split(rest, key=KEY)).test.user_ids.tolist())
-        assert len(tested - now - {left_out}) == 0
+    for removed_user in range(40):
+        remaining_users = data.select_users(np.flatnonzero(np.arange(40) != removed_user))
+        now = set(next(UserHoldout(0.25).split(remaining_users, key=KEY)).test.user_ids.tolist())
+        assert len(tested - now - {removed_user}) == 0
         assert len(now - tested) <= 1
 
 
-def test_nothing_given_leaves_rows_of_no_length():
+def test_no_given_interactions_leave_empty_rows():
     _, test, known = next(UserHoldout(0.25, given=0).split(dense_data(), key=KEY))
     assert known.n_interactions == 0
     assert known.shape == test.shape
@@ -110,7 +110,7 @@ def test_data_that_cannot_be_split_are_refused_at_once():
         UserHoldout(given=2).split(data, key=KEY)
     with pytest.raises(ValueError, match="1 of 1 users with interactions have at least 2"):
         UserHoldout().split(data.select_users([0]), key=KEY)
-    for seed in range(5):  # whoever is drawn
+    for seed in range(5):  # for each sample of users
         with pytest.raises(ValueError, match=r"latest=True .* but 1 of 4 \(of users who can be tested\) are missing"):
             UserHoldout(latest=True).split(data, key=Key.from_seed(seed))
 

@@ -1,4 +1,4 @@
-"""Bounded contributions, projections and candidates: what one user's data can move, and what they cannot."""
+"""Tests of bounded contributions, projections and candidates: the influence of one user's data."""
 
 import numpy as np
 import pytest
@@ -47,16 +47,16 @@ def test_projection_equals_naive_twin():
 def test_kept_entries_equal_naive_twin(max_entries, seed):
     x = data(seed=seed)
     limited = limit_contributions(x, max_entries, value_range=(0.0, 9.0), key=KEY, round=4)
-    kept = naive.keep_entries(x.interactions_per_user().tolist(), x.global_user_ids.tolist(), max_entries, KEY, 4)
-    for u, places in enumerate(kept):
+    selected = naive.keep_entries(x.interactions_per_user().tolist(), x.global_user_ids.tolist(), max_entries, KEY, 4)
+    for u, positions in enumerate(selected):
         mine = limited.indices[limited.indptr[u] : limited.indptr[u + 1]]
-        assert mine.tolist() == x.indices[x.indptr[u] : x.indptr[u + 1]][places].tolist()
+        assert mine.tolist() == x.indices[x.indptr[u] : x.indptr[u + 1]][positions].tolist()
 
 
 def test_grid_finds_the_cells_that_hold_the_points():
     x = np.concatenate([np.full((400, 2), 0.31), np.full((400, 2), -0.77)])
-    found = grid_candidates(x, 20, radius=1.0, depth=8, n_shifts=1, epsilon=2.0, key=KEY)
-    for center in found[:2]:  # the deepest cells: 4 / 2^8 wide
+    candidates = grid_candidates(x, 20, radius=1.0, depth=8, n_shifts=1, epsilon=2.0, key=KEY)
+    for center in candidates[:2]:  # the deepest cells: 4 / 2^8 wide
         assert np.abs(x - center).max(axis=1).min() <= 4 / 2**9
 
 
@@ -75,7 +75,7 @@ def test_contributions_are_bounded_and_a_subset(x, max_entries, high):
         assert mine <= set(x.indices[x.indptr[u] : x.indptr[u + 1]].tolist())
 
 
-def test_a_users_entries_do_not_depend_on_others():
+def test_a_users_entries_do_not_depend_on_other_users():
     x = data()
     without = x.select_users(np.arange(1, x.n_users))
     whole, part = (limit_contributions(d, 4, value_range=(0.0, 5.0), key=KEY) for d in (x, without))
@@ -83,22 +83,22 @@ def test_a_users_entries_do_not_depend_on_others():
     assert (project_rows(whole, 3, 2.0, key=KEY)[1:] == project_rows(part, 3, 2.0, key=KEY)).all()
 
 
-def test_users_and_rounds_keep_entries_of_their_own():
-    """Of equal rows each user keeps others, and others again in another round."""
+def test_users_and_rounds_keep_different_entries():
+    """Users with equal rows keep different entries, and each round keeps different ones."""
     x = Interactions.from_arrays(np.repeat(np.arange(2), 400), np.tile(np.arange(400), 2))
-    first, again, other = (
+    first, same_round, other = (
         limit_contributions(x, 100, value_range=(0.0, 1.0), key=KEY, round=r).indices.reshape(2, 100) for r in (0, 0, 1)
     )
-    assert (first == again).all()
+    assert (first == same_round).all()
     for one, two in ((first[0], first[1]), (first[0], other[0]), (first[1], other[1])):
         assert len(np.intersect1d(one, two)) < 60  # of 100; 25 by chance
 
 
-def test_candidates_have_one_shape_whatever_the_data():
+def test_candidates_have_one_shape_for_any_data():
     x = project_rows(data(), 3, 2.0, key=KEY)
     for some in (x, x[1:], x[:0], np.repeat(x, 50, axis=0)):
-        found = grid_candidates(some, 40, radius=2.0, depth=5, n_shifts=2, epsilon=0.5, key=KEY)
-        assert found.shape == (40, 3)
+        candidates = grid_candidates(some, 40, radius=2.0, depth=5, n_shifts=2, epsilon=0.5, key=KEY)
+        assert candidates.shape == (40, 3)
 
 
 def test_a_user_is_counted_in_one_cell_of_a_level(monkeypatch):
@@ -153,7 +153,7 @@ def test_threads_do_not_change_a_bit():
 
 
 @pytest.mark.slow
-def test_the_noise_on_cells_is_as_wide_as_epsilon_says(monkeypatch):
+def test_the_noise_on_cells_has_the_variance_of_epsilon(monkeypatch):
     """A user is in one cell, so noise of scale 1 / epsilon: its mean size is 1 / sinh(epsilon), nearly that."""
     add_noise, noise, epsilon = DiscreteLaplace.add_noise, [], 0.25
 
@@ -175,8 +175,8 @@ def test_the_noise_on_cells_is_as_wide_as_epsilon_says(monkeypatch):
 def test_every_entry_is_as_likely_to_be_kept():
     n, items = 40_000, 5
     x = Interactions.from_arrays(np.repeat(np.arange(n), items), np.tile(np.arange(items), n))
-    kept = limit_contributions(x, 2, value_range=(0.0, 1.0), key=KEY).interactions_per_item()
-    for count in kept:
+    selected = limit_contributions(x, 2, value_range=(0.0, 1.0), key=KEY).interactions_per_item()
+    for count in selected:
         assert_only(lambda factor, count=count: share_is(count, n, 0.4 * factor))
 
 

@@ -48,10 +48,10 @@ def test_integers_are_drawn_again_as_by_naive_twin(bound, key):
 
 
 @pytest.mark.parametrize("bound", [1, 2, 3, 5, 7])
-def test_naive_integers_are_unbiased_where_all_words_can_be_counted(bound):
+def test_naive_integers_are_unbiased_over_all_words(bound):
     # The same rule with 8-bit words: every integer is reached by equally many words.
-    kept = Counter((word * bound) >> 8 for word in range(256) if (word * bound) % 256 >= 256 % bound)
-    assert kept == dict.fromkeys(range(bound), 256 // bound)
+    accepted = Counter((word * bound) >> 8 for word in range(256) if (word * bound) % 256 >= 256 % bound)
+    assert accepted == dict.fromkeys(range(bound), 256 // bound)
     # Negative control: without drawing again, some integers come oftener.
     biased = Counter((word * bound) >> 8 for word in range(256))
     assert (len(set(biased.values())) == 1) == (256 % bound == 0)

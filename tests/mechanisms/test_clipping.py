@@ -24,7 +24,7 @@ def row_blocks(draw, *, finite=True):
     """Rows of any doubles or floats, and rows of ordinary size."""
     dtype = draw(dtypes)
     width = 8 * np.dtype(dtype).itemsize
-    shape = draw(st.tuples(st.integers(0, 4), st.integers(0, 40)))  # below and above what vectors take at once
+    shape = draw(st.tuples(st.integers(0, 4), st.integers(0, 40)))  # below and above the width of a vector register
     if draw(st.booleans()):
         return np.random.default_rng(draw(st.integers(0, 2**32))).normal(size=shape).astype(dtype)
     elements = st.floats(width=width, allow_nan=not finite, allow_infinity=not finite)
@@ -42,8 +42,8 @@ def test_equals_naive_twin_up_to_the_slack(rows, clip_norm, order):
     assert clipped.dtype == rows.dtype
     np.testing.assert_array_equal(rejected, (~np.isfinite(rows)).any(axis=1))
     info = np.finfo(rows.dtype)
-    # The slack of the factor, one cut toward zero, and what lies below the normal range of the result or, times the
-    # bound, of the row that a power of two has brought to a norm of about 1.
+    # The slack of the factor, one cut toward zero, and the loss below the normal range: of the result, and of the row
+    # that a power of two has scaled to a norm of about 1, times the bound.
     relative = Fraction(float(info.eps)) * 2 + Fraction(rows.shape[1] + 8, 2**51)
     lost = Fraction(float(info.tiny)) + Fraction(float(np.finfo(np.float64).tiny)) * 2 * Fraction(float(clip_norm))
     for row, got in zip(rows, clipped, strict=True):
@@ -71,7 +71,7 @@ def test_textbook_clipping_is_caught_by_the_same_check(dtype, order):
     rows = np.random.default_rng(1).normal(size=(300, 40)).astype(dtype)
     assert not any(naive.exceeds(row, 1.0, order) for row in CLIPS[order](rows, 1.0))
     caught = sum(naive.exceeds(row, 1.0, order) for row in naive.textbook(rows, 1.0, order))
-    assert caught > 50  # about half, says privacy.md ("Clipping")
+    assert caught > 50  # about half; see privacy.md, "Clipping"
     shrunk = rows / np.linalg.norm(rows, ord=order, axis=1, keepdims=True)
     assert all(naive.exceeds(row, 1.0, order) for row in shrunk * dtype(1 + 1e-5))
 
@@ -170,7 +170,7 @@ def test_threads_do_not_change_the_rows(clip):
 
 
 # ---- statistics -----------------------------------------------------------------------------------------------------
-# Clipping draws nothing.
+# Clipping draws no random words.
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def test_peeling_equals_naive_twin(scores, data, epsilon, key):
 
 
 @given(weights=st.lists(st.integers(0, 2**70), min_size=1, max_size=70), data=st.data())
-def test_a_place_is_found_as_by_bisection(weights, data):
+def test_a_position_equals_that_of_bisection(weights, data):
     tree = _Weights(list(weights))
     for cleared in data.draw(st.lists(st.integers(0, len(weights) - 1), max_size=5)):
         weights[cleared] = 0
@@ -48,8 +48,8 @@ def test_a_place_is_found_as_by_bisection(weights, data):
     for end in {0, *ends}:
         for number in (end - 1, end, end + 1):
             if 0 <= number < ends[-1]:
-                place = bisect.bisect_right(ends, number)
-                assert tree.find(number) == (place, number - (ends[place] - weights[place]))
+                position = bisect.bisect_right(ends, number)
+                assert tree.find(number) == (position, number - (ends[position] - weights[position]))
 
 
 @given(words=st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)), min_size=1, max_size=20))
@@ -129,11 +129,11 @@ def test_neighbours_stay_within_epsilon_and_come_near_it(monotone, n_selected):
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_rounds_and_keys_choose_apart(sampler):
     mechanism, scores = ExponentialMechanism(1.0, n_selected=20, sampler=sampler), np.zeros(2000, dtype=np.int64)
-    first, again, other_round, other_key = (
+    first, repeated, other_round, other_key = (
         set(mechanism.privatize(scores, key=Key.from_seed(seed), round=number).tolist())
         for seed, number in ((1, 0), (1, 0), (1, 1), (2, 0))
     )
-    assert first == again
+    assert first == repeated
     for other in (other_round, other_key):
         assert len(first & other) < 5  # of 20; a fifth of one by chance
 
@@ -146,7 +146,7 @@ def test_delta_is_zero_for_exact_and_grows_for_gumbel():
     assert fast.delta(10**5) > fast.delta(10**4)
 
 
-def test_chance_of_a_near_tie_is_within_what_delta_allows():
+def test_chance_of_a_near_tie_is_within_delta():
     # The k-th gap of Gumbel noises with equal scores is the hardest case: exponential with mean 1 / k.
     noisy = np.sort(_gumbel(Key.from_seed(5).words("test", size=2 * 400_000)).reshape(-1, 20))[:, ::-1]
     gaps, width = noisy[:, :-1] - noisy[:, 1:], 0.01
@@ -242,10 +242,10 @@ def test_bad_scores():
 
 
 @pytest.mark.slow
-# 25,000 draws tell noise that is a tenth off with a probability of .999.
+# 25,000 draws detect noise that is a tenth off with a probability of .999.
 @pytest.mark.parametrize(("sampler", "n"), [("exact", 20_000), ("gumbel", 25_000)])
 @pytest.mark.parametrize("n_selected", [1, 2])
-def test_choices_have_the_stated_probabilities_and_no_others(sampler, n, n_selected):
+def test_choices_have_the_stated_probabilities_and_no_other(sampler, n, n_selected):
     scores = [0, 3, 7, 8]
     mechanism = ExponentialMechanism(2.0 * n_selected, n_selected=n_selected, sensitivity=4, sampler=sampler)
     key = Key.from_seed(9)

@@ -1,4 +1,4 @@
-"""Private choice of items: the mechanisms of its twin, nothing told beyond them, and the chances that were claimed."""
+"""Tests of the private choice of items against its twin: the output, its content, and the claimed chances."""
 
 import math
 import pickle
@@ -25,7 +25,7 @@ from fastfedrec.mechanisms.item_choice import threshold
 
 
 def crowd(counts, **options):
-    """`counts` of items, each of so many users, who have nothing else."""
+    """Return rows of {item: count}, with `count` users per item who have only this item."""
     users, items = [], []
     for item, count in counts.items():
         for number in range(count):
@@ -41,15 +41,15 @@ def crowd(counts, **options):
 @given(
     counts=st.dictionaries(st.integers(-5, 60), st.integers(1, 40), min_size=1, max_size=12),
     n=st.integers(1, 8), epsilon=st.sampled_from([0.5, 1.0, 3.0]), delta=st.sampled_from([1e-6, 0.01, 0.2]),
-    most=st.sampled_from([1, 2, 5]), seed=st.integers(0, 10**6),
+    per_user=st.sampled_from([1, 2, 5]), seed=st.integers(0, 10**6),
 )  # fmt: skip
-def test_items_above_the_threshold_equal_the_twin(counts, n, epsilon, delta, most, seed):
+def test_items_above_the_threshold_equal_the_twin(counts, n, epsilon, delta, per_user, seed):
     data, key = crowd(counts), Key.from_seed(seed)
-    chosen = choose_items(data, n, epsilon, delta=delta, max_items_per_user=most, key=key)
-    noise = DiscreteLaplace(most / Fraction(epsilon))
+    chosen = choose_items(data, n, epsilon, delta=delta, max_items_per_user=per_user, key=key)
+    noise = DiscreteLaplace(per_user / Fraction(epsilon))
     drawn = noise.sample(len(counts), key=key, purpose="item_choice.noise").tolist()
     expected = naive.above_threshold(
-        counts, dict(zip(sorted(counts), drawn, strict=True)), naive.threshold(most / epsilon, delta / most), n
+        counts, dict(zip(sorted(counts), drawn, strict=True)), naive.threshold(per_user / epsilon, delta / per_user), n
     )
     assert chosen.item_ids.tolist() == expected
     assert chosen.interactions_per_item().tolist() == [counts[item] for item in expected]
@@ -60,25 +60,26 @@ def test_items_above_the_threshold_equal_the_twin(counts, n, epsilon, delta, mos
 @given(st.fractions(Fraction(1, 20), 50), st.floats(1e-12, 0.9))
 def test_the_threshold_equals_the_twin(scale, delta):
     ours, theirs = threshold(scale, Fraction(delta)), naive.threshold(float(scale), delta)
-    assert ours in (theirs, theirs + 1)  # rounded up where floats cannot tell
+    assert ours in (theirs, theirs + 1)  # rounded up within the precision of floats
     assert ours == theirs or math.isclose(naive.chance(1, float(scale), theirs), delta, rel_tol=1e-9)
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "most", "delta"), [(1.0, 1, 1e-6), (0.1, 50, 1e-9), (8.0, 3, 0.3), (1e-6, 10, 1e-12), (50.0, 1, 1e-300)]
+    ("epsilon", "per_user", "delta"),
+    [(1.0, 1, 1e-6), (0.1, 50, 1e-9), (8.0, 3, 0.3), (1e-6, 10, 1e-12), (50.0, 1, 1e-300)],
 )
-def test_an_item_of_one_user_passes_at_most_as_often_as_delta_allows(epsilon, most, delta):
+def test_an_item_of_one_user_passes_with_a_chance_of_at_most_delta(epsilon, per_user, delta):
     with mpmath.workdps(80):
-        scale, per_item = Fraction(most) / Fraction(epsilon), Fraction(delta) / most
+        scale, per_item = Fraction(per_user) / Fraction(epsilon), Fraction(delta) / per_user
         lowest = threshold(scale, per_item)
         q = mpmath.exp(-mpmath.mpf(scale.denominator) / scale.numerator)
 
         def passes(t):
             return q ** (t - 1) / (1 + q)
 
-        wanted = mpmath.mpf(per_item.numerator) / per_item.denominator
-        assert passes(lowest) <= wanted
-        assert lowest == 2 or passes(lowest - 1) > wanted  # and not one higher than it need be
+        allowed = mpmath.mpf(per_item.numerator) / per_item.denominator
+        assert passes(lowest) <= allowed
+        assert lowest == 2 or passes(lowest - 1) > allowed  # the threshold is the smallest possible
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=10), st.integers(1, 9), st.integers(0, 10**6))
@@ -95,15 +96,15 @@ def test_a_public_list_is_chosen_from_by_the_exponential_mechanism(counts, n, se
 
 
 @given(
-    counts=st.lists(st.integers(0, 4), min_size=5, max_size=12), n=st.integers(4, 11), most=st.integers(1, 3),
+    counts=st.lists(st.integers(0, 4), min_size=5, max_size=12), n=st.integers(4, 11), per_user=st.integers(1, 3),
     seed=st.integers(0, 10**6),
 )  # fmt: skip
-def test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts(counts, n, most, seed):
+def test_many_items_of_a_public_list_have_the_largest_noisy_counts(counts, n, per_user, seed):
     ids, n = [f"i{j}" for j in range(len(counts))], min(n, len(counts) - 1)
     data, key = crowd(dict(zip(ids, counts, strict=True)), item_ids=ids[::-1]), Key.from_seed(seed)
     ledger = Ledger()
-    chosen = choose_items(data, n, 0.5, max_items_per_user=most, key=key, ledger=ledger)
-    noise = DiscreteLaplace(most / Fraction(0.5)).sample(len(ids), key=key, purpose="item_choice.noise").tolist()
+    chosen = choose_items(data, n, 0.5, max_items_per_user=per_user, key=key, ledger=ledger)
+    noise = DiscreteLaplace(per_user / Fraction(0.5)).sample(len(ids), key=key, purpose="item_choice.noise").tolist()
     noisy = [count + drawn for count, drawn in zip(counts[::-1], noise, strict=True)]
     best = sorted(range(len(ids)), key=lambda j: (-noisy[j], j))[:n]
     assert chosen.item_ids.tolist() == [ids[::-1][j] for j in sorted(best)]
@@ -115,18 +116,20 @@ def test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts(cou
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.integers(1, 5))
-def test_what_is_kept_is_the_users_own(seed, most, n):
+def test_chosen_items_keep_the_users_interactions(seed, per_user, n):
     rng = np.random.default_rng(seed)
     rows, columns = np.nonzero(rng.random((30, 6)) < 0.6)
     names = np.array(["a", "bb", "ccc", "dddd", "eeeee", "ffffff"])
     data = Interactions.from_arrays(rows, names[columns], rng.integers(1, 6, len(rows)), np.arange(len(rows)))
     data = data.with_features(item_features={"name": data.item_ids})
-    chosen = choose_items(data, n, 20.0, delta=0.5, max_items_per_user=most, key=Key.from_seed(seed))
+    chosen = choose_items(data, n, 20.0, delta=0.5, max_items_per_user=per_user, key=Key.from_seed(seed))
     assert_well_formed(chosen)
-    kept = set(chosen.item_ids.tolist())
-    assert len(kept) <= n
-    assert chosen.item_ids.tolist() == sorted(kept) == chosen.item_features["name"].tolist()
-    whole = {user: {item: value for item, value in row.items() if item in kept} for user, row in table_of(data).items()}
+    selected = set(chosen.item_ids.tolist())
+    assert len(selected) <= n
+    assert chosen.item_ids.tolist() == sorted(selected) == chosen.item_features["name"].tolist()
+    whole = {
+        user: {item: value for item, value in row.items() if item in selected} for user, row in table_of(data).items()
+    }
     assert table_of(chosen) == whole
     times = dict(zip(zip(rows, names[columns], strict=True), np.arange(len(rows)), strict=True))
     of_user = np.repeat(chosen.user_ids, chosen.interactions_per_user())
@@ -135,10 +138,10 @@ def test_what_is_kept_is_the_users_own(seed, most, n):
     ]
 
 
-def test_nothing_is_told_of_items_that_are_not_kept():
-    many = {"b": 500, "a": 500}
-    for stranger in ("x" * 1000, 7, ("t", 1)):
-        data = crowd(many | {stranger: 1})
+def test_no_trace_of_omitted_items_remains():
+    frequent = {"b": 500, "a": 500}
+    for rare in ("x" * 1000, 7, ("t", 1)):
+        data = crowd(frequent | {rare: 1})
         chosen = choose_items(data, 9, 5.0, delta=1e-9, max_items_per_user=1, key=Key.from_seed(0))
         assert chosen.item_ids.tolist() == ["a", "b"]
         assert chosen.item_ids.dtype == np.dtype("<U1")
@@ -152,7 +155,7 @@ def test_nothing_is_told_of_items_that_are_not_kept():
         np.testing.assert_array_equal(chosen.to_scipy().toarray()[:, 0], matrix.toarray()[:, first])
 
 
-def test_an_item_that_nobody_is_counted_with_is_never_kept():
+def test_an_item_without_users_is_never_chosen():
     data = crowd({"a": 3}).with_features()
     fields = data._fields() | {"item_ids": np.array(["a", "z"])}
     for seed in range(200):  # a threshold of 2, which noise alone passes every third time
@@ -160,7 +163,7 @@ def test_an_item_that_nobody_is_counted_with_is_never_kept():
         assert "z" not in chosen.item_ids.tolist()
 
 
-def test_it_is_recorded_before_it_happens(monkeypatch):
+def test_a_choice_is_recorded_before_it_is_made(monkeypatch):
     data, ledger = crowd({"a": 40, "b": 3}), Ledger(delta=1e-5)
     choose_items(data, 1, 0.5, delta=1e-6, key=Key.from_seed(0), ledger=ledger)
     stated = [(event.epsilon, event.delta, event.neighboring, event.count) for event in ledger.events]
@@ -170,12 +173,12 @@ def test_it_is_recorded_before_it_happens(monkeypatch):
     choose_items(crowd({"a": 40, "b": 3}, item_ids=["a", "b", "c"]), 1, 0.5, ledger=public)
     assert [(event.epsilon, event.delta, event.neighboring) for event in public.events] == [(0.5, 0.0, "add_remove")]
     assert not public.is_simulation
-    many = Ledger()
+    noisy_ledger = Ledger()
     shelf = crowd({"a": 40, "b": 3}, item_ids=["a", "b", "c"])
-    chosen = choose_items(shelf, 2, 0.5, max_items_per_user=1, ledger=many)
-    stated = [(event.mechanism, event.epsilon, event.delta, event.neighboring) for event in many.events]
+    chosen = choose_items(shelf, 2, 0.5, max_items_per_user=1, ledger=noisy_ledger)
+    stated = [(event.mechanism, event.epsilon, event.delta, event.neighboring) for event in noisy_ledger.events]
     assert stated == [("largest noisy item counts", 0.5, 0.0, "add_remove")]
-    assert DPPopularity(1.0).fit(chosen, ledger=many).ledger_.notes == []
+    assert DPPopularity(1.0).fit(chosen, ledger=noisy_ledger).ledger_.notes == []
 
     def refuse(*_, **__):
         raise KeyboardInterrupt
@@ -197,7 +200,7 @@ def test_an_entropy_key_serves_once():
                 choose_items(second, 1, 0.5, delta=1e-6, key=key)
 
 
-def test_a_fit_on_what_was_chosen_adds_to_the_same_ledger():
+def test_a_fit_on_chosen_items_adds_to_the_same_ledger():
     ledger = Ledger(delta=1e-5)
     data = choose_items(crowd({"a": 400, "b": 300, "c": 1}), 2, 1.0, delta=1e-6, ledger=ledger, key=Key.from_seed(0))
     model = DPPopularity(1.0).fit(data, key=Key.from_seed(1), ledger=ledger)
@@ -219,19 +222,26 @@ def test_a_choice_survives_stores_splits_shards_pickles_and_models(tmp_path):
     model = DPPopularity(1.0).fit(stored, key=Key.from_seed(1), ledger=ledger)
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
-    kept = loaded.interactions_
+    selected = loaded.interactions_
     parts = [
         *next(LeaveOneOut().split(chosen, key=Key.from_seed(2))),
         *next(RandomHoldout(share=0.5).split(chosen, key=Key.from_seed(2))),
     ]
-    for part in (stored, kept, pickle.loads(pickle.dumps(stored)), *parts, *stored.shard(2), chosen.select_items([1])):
+    for part in (
+        stored,
+        selected,
+        pickle.loads(pickle.dumps(stored)),
+        *parts,
+        *stored.shard(2),
+        chosen.select_items([1]),
+    ):
         assert part.catalogue == "chosen"
-    assert kept.item_features["genres"].tolist() == [("war",), ("drama", "war")]
+    assert selected.item_features["genres"].tolist() == [("war",), ("drama", "war")]
     assert next(iter(loaded.ledger_.events)).mechanism == "item counts above a threshold"
     assert loaded.ledger_.notes == []
 
 
-def test_a_choice_from_what_was_chosen_adds_up_or_is_refused():
+def test_a_second_choice_adds_up_or_is_refused():
     data, ledger = crowd({"a": 300, "b": 200, "c": 100}), Ledger(delta=1e-5)
     chosen = choose_items(data, 3, 1.0, delta=1e-6, max_items_per_user=1, key=Key.from_seed(0), ledger=ledger)
     assert chosen.n_items == 3
@@ -240,20 +250,20 @@ def test_a_choice_from_what_was_chosen_adds_up_or_is_refused():
         with pytest.raises(ValueError, match="ledger must hold the choice that made the list of items"):
             choose_items(chosen, 2, 1.0, key=key, ledger=other)
     key.claim("what was refused has not used it")
-    again = choose_items(chosen, 2, 1.0, key=Key.from_seed(1), ledger=ledger)
-    assert (again.n_items, again.catalogue, len(ledger.events)) == (2, "chosen", 2)
-    model = DPPopularity(1.0).fit(again, key=Key.from_seed(1), ledger=ledger)
+    second_choice = choose_items(chosen, 2, 1.0, key=Key.from_seed(1), ledger=ledger)
+    assert (second_choice.n_items, second_choice.catalogue, len(ledger.events)) == (2, "chosen", 2)
+    model = DPPopularity(1.0).fit(second_choice, key=Key.from_seed(1), ledger=ledger)
     assert len(model.ledger_.events) == 3
     assert not any("list of items" in note for note in ledger.notes)
 
 
-def test_nobody_at_all():
+def test_a_choice_without_users():
     empty = Interactions.from_arrays([], [])
     chosen = choose_items(empty, 3, 1.0, delta=1e-6, key=Key.from_seed(0))
     assert (chosen.n_items, chosen.catalogue) == (0, "chosen")
-    nobody = Interactions.from_arrays([], [], item_ids=["a", "b", "c"])
-    found = {tuple(choose_items(nobody, 2, 1.0, key=Key.from_seed(k)).item_ids.tolist()) for k in range(50)}
-    assert found == {("a", "b"), ("a", "c"), ("b", "c")}
+    no_users = Interactions.from_arrays([], [], item_ids=["a", "b", "c"])
+    choices = {tuple(choose_items(no_users, 2, 1.0, key=Key.from_seed(k)).item_ids.tolist()) for k in range(50)}
+    assert choices == {("a", "b"), ("a", "c"), ("b", "c")}
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------
@@ -283,7 +293,7 @@ def test_bad_arguments_are_named(change, error, message):
     key.claim("what was refused has not used it")
 
 
-def test_users_whose_rows_are_elsewhere_are_refused():
+def test_users_with_rows_on_other_machines_are_refused():
     key = Key.from_entropy()
     for elsewhere in (RemoteUsers.numbered(5, np.arange(3)), RemoteUsers.numbered(5, np.arange(3)).shard(2)[0]):
         with pytest.raises(TypeError, match="interactions must hold the users' rows, got RemoteUsers"):
@@ -291,7 +301,7 @@ def test_users_whose_rows_are_elsewhere_are_refused():
     key.claim("what was refused has not used it")
 
 
-def test_what_was_chosen_by_exact_counts_is_refused():
+def test_items_chosen_by_exact_counts_are_refused():
     data = crowd({"a": 3, "b": 2, "c": 1})
     for counted in (data.top_items(2), data.filter_core(min_interactions_per_user=0, min_interactions_per_item=2)):
         with pytest.raises(ValueError, match=r"got one that was chosen by exact counts \(top_items, filter_core\)"):
@@ -317,8 +327,8 @@ def test_threads_change_nothing():
 
 
 @pytest.mark.slow
-def test_items_are_kept_as_often_as_the_twin_says():
-    # 20,000 items of each count are so many independent draws; 10% more or less noise is seen.
+def test_items_are_chosen_with_the_chance_of_the_twin():
+    # 20,000 items of each count are independent draws; 10% more or less noise is detected.
     n, epsilon, delta, counts = 20_000, 1.0, 0.05, (1, 2, 4, 6)
     scale, lowest = 1 / epsilon, naive.threshold(1 / epsilon, delta)
     users = np.arange(n * sum(counts))
@@ -326,17 +336,17 @@ def test_items_are_kept_as_often_as_the_twin_says():
     items = np.concatenate([np.repeat(np.arange(n), count) for count in counts])
     data = Interactions.from_arrays(users, kinds * n + items)
     chosen = choose_items(data, len(counts) * n, epsilon, delta=delta, max_items_per_user=1, key=Key.from_seed(5))
-    kept = np.bincount(chosen.item_ids // n, minlength=len(counts))
-    for times, count in zip(kept, counts, strict=True):
+    selected = np.bincount(chosen.item_ids // n, minlength=len(counts))
+    for times, count in zip(selected, counts, strict=True):
         assert share_is(times, n, naive.chance(count, scale, lowest))
     for wrong_scale, off in ((0.9, 0), (1.1, 0), (1, -1), (1, 1)):  # 10% less and more noise; a threshold off by one
         wrong = [naive.chance(count, scale * wrong_scale, lowest + off) for count in counts]
-        assert not all(share_is(times, n, chance) for times, chance in zip(kept, wrong, strict=True))
+        assert not all(share_is(times, n, chance) for times, chance in zip(selected, wrong, strict=True))
 
 
 @pytest.mark.slow
 def test_one_user_of_many_items_is_counted_with_a_uniform_few():
-    # Everybody has 10 items and is counted with 2 of them: each item 1/5 of the time, and the noise is for 2.
+    # Each of 10 items of a user is counted with probability 2/10, and the noise is for 2 items.
     n, scale = 40_000, 2 / 4.0
     users, items = np.repeat(np.arange(n), 10), np.arange(10 * n)
     chosen = choose_items(
@@ -346,18 +356,18 @@ def test_one_user_of_many_items_is_counted_with_a_uniform_few():
     assert_only(lambda factor: share_is(chosen.n_items, 10 * n, factor * chance))
     # A third item of one user would be one that it was not counted with.
     assert chosen.interactions_per_user().max() <= 2
-    # Of a public list, where the best of 20,000 are those that somebody is counted with: 2 of each user's 10.
+    # In a public list the best 20,000 items are the counted ones: 2 of each user's 10.
     few = Interactions.from_arrays(users[: n // 4], items[: n // 4], item_ids=items[: n // 4])
     best = choose_items(few, n // 20, 1e6, max_items_per_user=2, key=Key.from_seed(6))
     assert set(best.interactions_per_user()) == {2}
 
 
 @pytest.mark.slow
-def test_many_items_of_a_public_list_are_chosen_with_the_noise_that_is_paid_for():
-    # Half of the items have 8 users, and half have none: as many as have any are chosen, those with a noisy count of 4
-    # or more, since by symmetry there are as many of them; 10% more or less noise is seen.
+def test_many_items_of_a_public_list_are_chosen_with_the_charged_noise():
+    # Half of the items have 8 users, and half have none. The chosen half has noisy counts of 4 or more, by symmetry
+    # of both halves around 4; 10% more or less noise is detected.
     n, scale = 50_000, 5.0
     data = Interactions.from_arrays(np.arange(8 * n), np.repeat(np.arange(n), 8), item_ids=range(2 * n))
     chosen = choose_items(data, n, 1 / scale, max_items_per_user=1, key=Key.from_seed(7))
-    kept = int((chosen.item_ids < n).sum())
-    assert_only(lambda factor: share_is(kept, n, naive.chance(8, scale * factor, 4)))
+    selected = int((chosen.item_ids < n).sum())
+    assert_only(lambda factor: share_is(selected, n, naive.chance(8, scale * factor, 4)))

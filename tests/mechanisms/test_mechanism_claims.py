@@ -1,6 +1,6 @@
-"""What every mechanism promises alike: epsilon, decoders, and streams that rounds, purposes and keys keep apart.
+"""Tests of claims that all mechanisms share: epsilon, decoders, and separate streams per round, purpose and key.
 
-All of it is read off what `privatize` and `add_noise` give, not from what a mechanism says about itself.
+The tests use the output of `privatize` and `add_noise`, not the attributes of a mechanism.
 """
 
 import math
@@ -34,7 +34,7 @@ VARIANCES = {
 @pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0, 2.0, 3.0])
 @pytest.mark.parametrize("name", RANDOMIZERS)
 def test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one(name, epsilon):
-    """In rational arithmetic and logarithms of 80 digits, and close to it where nothing but rounding is lost."""
+    """The check uses rationals and logarithms of 80 digits; epsilon is close to nominal up to rounding."""
     mechanism = RANDOMIZERS[name](epsilon)
     ratio = Fraction(mechanism.likelihood_ratio)
     with mpmath.workdps(80):
@@ -47,11 +47,11 @@ def test_exact_epsilon_of_every_randomizer_is_at_most_the_nominal_one(name, epsi
 @pytest.mark.parametrize("name", RANDOMIZERS)
 def test_rounds_and_keys_of_every_randomizer_are_apart(name):
     mechanism, values = RANDOMIZERS[name](0.1), values_of(name, 2000)
-    first, again, other_round, other_key = (
+    first, repeated, other_round, other_key = (
         np.asarray(mechanism.privatize(values, key=Key.from_seed(seed), round=number)).astype(float).ravel()
         for seed, number in ((1, 0), (1, 0), (1, 1), (2, 0))
     )
-    assert (first == again).all()
+    assert (first == repeated).all()
     for other in (other_round, other_key):
         chance = np.mean(np.roll(first, 5 * (first.size // len(values))) == first)
         assert np.mean(first == other) < chance + 0.1
@@ -77,14 +77,14 @@ def test_every_mechanism_that_randomizes_is_listed():
 def test_an_entropy_key_serves_one_call_of_any_way_to_randomize(name):
     key = Key.from_entropy()
     WAYS[name](key)
-    for again in (name, "BinaryResponse", "DiscreteLaplace"):
+    for repeated in (name, "BinaryResponse", "DiscreteLaplace"):
         with pytest.raises(ValueError, match=f"key is single-use and was already used by {name.split()[0]}"):
-            WAYS[again](key)
+            WAYS[repeated](key)
 
 
 @pytest.mark.parametrize("name", NOISES)
 def test_names_separate_rounds_purposes_and_keys_of_every_noise(name):
-    """And places: no draw comes twice, at whatever shift."""
+    """No draw occurs twice, at any shift of positions."""
     noise = NOISES[name]()
     draws = {
         (seed, purpose, number): noise.add_noise(
@@ -93,37 +93,37 @@ def test_names_separate_rounds_purposes_and_keys_of_every_noise(name):
         for seed, purpose, number in ((1, "a", 0), (2, "a", 0), (1, "ab", 0), (1, "a", 1), (1, "a.1", 0))
     }
     names = list(draws)
-    for place, one in enumerate(names):
-        for other in names[place:]:
+    for position, one in enumerate(names):
+        for other in names[position:]:
             first, second = [draws[one]], [draws[other]]
             assert unrelated(first, first if one == other else second), (one, other)
 
 
 def test_the_distance_of_layers_is_that_of_all_its_parts():
-    """Peikert's sum over the lattice that two layers share, beside the tables' own and that from a rounded normal."""
+    """The distance includes Peikert's sum over the common lattice, the tables' distances, and a rounded normal's."""
     noise = m.LayeredGaussian(2**36)
     layers, variance = 0.0, Fraction(2**36) ** 2
     while variance > 2048**2:
         variance = (variance - STDDEV**2) / BASE**2
         tau_squared = 1 / ((BASE / STDDEV) ** 2 + 1 / float(variance))
         layers += 2 * math.exp(-2 * math.pi**2 * tau_squared)
-    rest = noise.distance - sum(table.distance for table in noise._tables) - Fraction(1, 32 * 2**72)
-    assert rest >= Fraction(layers) > 0
+    remaining_distance = noise.distance - sum(table.distance for table in noise._tables) - Fraction(1, 32 * 2**72)
+    assert remaining_distance >= Fraction(layers) > 0
 
 
 def test_the_distance_of_a_table_pays_for_the_tail_beyond_it():
-    """Of a geometric distribution that is cut where a thousandth of it is left."""
+    """The table cuts a geometric distribution at a tail of one thousandth."""
     reach = 10
     table = tabulate(np.array([split_words(2 ** (250 - k), 5) for k in range(reach + 2)]), 0)
-    beyond = Fraction(2 * sum(2 ** (250 - k) for k in range(reach + 1, 251)), 3 * 2**250)
-    assert Fraction(1, 10_000) < beyond <= table.distance
+    tail = Fraction(2 * sum(2 ** (250 - k) for k in range(reach + 1, 251)), 3 * 2**250)
+    assert Fraction(1, 10_000) < tail <= table.distance
 
 
 # ---- threads ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*RANDOMIZERS, *NOISES])
-def test_threads_do_not_change_what_is_drawn(name):
+def test_draws_do_not_depend_on_threads(name):
     mechanism, values = MAKERS[name](), values_of(name, 200_000)
     for way in (mechanism.privatize, mechanism.privatize_support) if name == "OUE" else (mechanism.privatize,):
         one, four = (way(values, key=Key.from_seed(4), n_threads=n) for n in (1, 4))
@@ -135,7 +135,7 @@ def test_threads_do_not_change_what_is_drawn(name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RANDOMIZERS if name not in ORACLES])
-def test_every_decoder_is_unbiased_on_what_privatize_sends(name):
+def test_every_decoder_is_unbiased_on_reports(name):
     mechanism = RANDOMIZERS[name](3.0)
     if name in REALS:
         cases = [(t, t) for t in (-1.0, 0.5, 1.0)]
@@ -176,11 +176,11 @@ def test_shares_and_mean_of_reports_are_the_stated_ones(kind, epsilons, x):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ORACLES)
-def test_every_frequency_oracle_is_unbiased_on_what_privatize_sends(name):
+def test_every_frequency_oracle_is_unbiased_on_reports(name):
     mechanism, n, shares = RANDOMIZERS[name](2.0), 200_000, np.array([0.5, 0.3, 0.2, 0.0, 0.0])
     values = np.repeat(np.arange(5), (n * shares).astype(int))
-    found = mechanism.estimate(mechanism.privatize(values, key=Key.from_seed(4)))
-    for share, estimate in zip(shares, found, strict=True):
+    estimates = mechanism.estimate(mechanism.privatize(values, key=Key.from_seed(4)))
+    for share, estimate in zip(shares, estimates, strict=True):
         stddev = float(mechanism.variance(float(share), n)) ** 0.5
         assert abs(estimate - share) < 5 * stddev
         assert abs(estimate + 0.1 - share) > 5 * stddev

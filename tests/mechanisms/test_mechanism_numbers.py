@@ -1,4 +1,4 @@
-"""All mechanisms: NumPy's numbers cost what Python's do, and extreme ones end in a number or a named refusal."""
+"""Tests of all mechanisms: NumPy's numbers cost the same as Python's, and extreme ones are computed or refused."""
 
 import functools
 import math
@@ -29,12 +29,12 @@ from fastfedrec.mechanisms.noise.integer_noise import IntegerNoise
 
 INTEGERS = (np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64)
 TOTAL = 2**64
-#: Of a nominal epsilon, which has that name; the two of a mixture are not one.
+#: Mechanisms with a parameter called nominal_epsilon; a mixture has two epsilons.
 NOMINAL = sorted(set(map(class_of, RANDOMIZERS)) - {"MixtureLaplaceRR"})
-#: What takes values of a stated range; the choices take any score.
+#: Mechanisms with values in a stated range; the choices take any score.
 RANGED = sorted(set(map(class_of, MAKERS)) - set(CHOICES))
 
-# ---- Oracle: what the same numbers cost in Python's own integers -----------------------------------------------------
+# ---- Oracle: the cost of the same numbers as Python's integers -------------------------------------------------------
 
 
 def test_a_cost_does_not_wrap():
@@ -91,14 +91,18 @@ def test_a_channel_of_numpys_numbers(kind):
 
 def test_grids_and_priors_of_numpys_numbers():
     for make in (m.OptimalKary, m.BayesKary, m.TruncatedGeometric, m.RoundedLaplace, m.RatedOrNot):
-        own = make(2.0, [1, 2, 3])
+        reference = make(2.0, [1, 2, 3])
         for grid in (
             np.array([1, 2, 3], dtype=np.uint8),
             np.array([1.0, 2.0, 3.0]),
             [Fraction(1), np.float16(2), np.int8(3)],
         ):
             channel = make(np.float16(2.0), grid)
-            assert (channel.counts, channel.inputs, channel.outputs) == (own.counts, own.inputs, own.outputs)
+            assert (channel.counts, channel.inputs, channel.outputs) == (
+                reference.counts,
+                reference.inputs,
+                reference.outputs,
+            )
     assert m.OptimalKary(2.0, np.array(3)).inputs == (0, 1, 2)
     assert m.BayesKary(2.0, 3, prior=np.array([1, 2, 1], dtype=np.uint8)).prior == (0.25, 0.5, 0.25)
     assert m.PoissonSampling(Fraction(1, 3)).sampling_probability == Fraction(TOTAL // 3, TOTAL)
@@ -107,7 +111,7 @@ def test_grids_and_priors_of_numpys_numbers():
 # ---- Bad inputs: extreme numbers -------------------------------------------------------------------------------------
 
 EXTREMES = (5e-324, 1e-200, 1e-19, 1e-3, 3.0, 36.5, 700.0, 800.0, 1e6, 1e16, 1e155, 1.7e308)
-MANY = (
+EXTREME_CASES = (
     RANDOMIZERS
     | OTHERS
     | {
@@ -131,17 +135,17 @@ def made_or_refused(make, name):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name", MANY)
+@pytest.mark.parametrize("name", EXTREME_CASES)
 def test_extreme_epsilons(name):
     answered = 0
     for epsilon in EXTREMES:
-        mechanism = made_or_refused(lambda e=epsilon: MANY[name](e), "epsilon")
+        mechanism = made_or_refused(lambda e=epsilon: EXTREME_CASES[name](e), "epsilon")
         if mechanism is None:
             continue
         answered += 1
         assert 0 <= mechanism.epsilon <= 2 * epsilon or name.startswith("Published")
         reports = mechanism.privatize(values_of(name, 2), key=Key.from_seed(1))
-        if name != "PublishedLaplaceRR":  # whose reports are ratings already
+        if name != "PublishedLaplaceRR":  # its reports are ratings
             mechanism.estimate(reports)
     assert answered >= 1
 
@@ -217,28 +221,28 @@ def test_an_error_names_the_argument_that_was_passed(name):
         getattr(m, name)(epsilon=1.0)
 
 
-def test_who_passes_epsilon_elsewhere_is_told_as_by_python():
+def test_epsilon_for_other_mechanisms_is_an_unexpected_argument():
     with pytest.raises(TypeError, match="unexpected keyword argument 'epsilon'"):
         m.SerialLaplaceRR(epsilon=1.0)
     copy = pickle.loads(pickle.dumps(m.GRR(1.0, 4)))
     assert copy.likelihood_ratio == m.GRR(1.0, 4).likelihood_ratio
 
 
-def test_nobodys_values_are_no_error():
-    nobody = []
+def test_no_values_are_no_error():
+    no_values = []
     for mechanism in (make() for name, make in MAKERS.items() if name not in CHOICES):
-        assert mechanism.privatize(nobody, key=Key.from_seed(1)).shape[0] == 0
-        if isinstance(mechanism, m.Channel | m.Piecewise | IntegerNoise):  # shares of nobody are none
-            assert mechanism.estimate(nobody).shape == (0,)
+        assert mechanism.privatize(no_values, key=Key.from_seed(1)).shape[0] == 0
+        if isinstance(mechanism, m.Channel | m.Piecewise | IntegerNoise):  # no users have no shares
+            assert mechanism.estimate(no_values).shape == (0,)
     with pytest.raises(ValueError, match="scores must have at least n_selected=1 entries, got 0"):
-        m.ExponentialMechanism(1.0).privatize(nobody)
+        m.ExponentialMechanism(1.0).privatize(no_values)
 
 
 @pytest.mark.parametrize(
     "values", [np.array([True, False]), np.array(["1", "2"]), np.array([1j]), np.array([None]), [[1], [1, 2]]]
 )
 @pytest.mark.parametrize("name", [name for name in RANGED if name != "BinaryResponse"])  # it takes bool
-def test_what_is_no_number_is_refused_by_name(name, values):
+def test_other_types_than_numbers_are_refused_by_name(name, values):
     mechanism = MAKERS[name]()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -259,7 +263,7 @@ def made(name):
 
 
 def mapped(name, values):
-    """What values count as: the naive twin of every mapping."""
+    """Return the values that a mechanism uses: the naive twin of every mapping."""
     if name == "PublishedLaplaceRR":
         return [0.0 if v != v else min(max(float(v), 0.0), 1.0) for v in values]
     if name in REALS:
@@ -358,8 +362,8 @@ def test_a_hidden_entry_of_a_vector_counts_as_zero():
     hidden = np.ma.array(rows, mask=rows == 7)
     as_lists = [[None if number == 7 else number for number in row] for row in rows.tolist()]
     expected, *reports = (
-        m.LargestResponse(4.0).privatize(each, key=Key.from_seed(1))
-        for each in (hidden.filled(0), hidden, list(hidden), as_lists)
+        m.LargestResponse(4.0).privatize(form, key=Key.from_seed(1))
+        for form in (hidden.filled(0), hidden, list(hidden), as_lists)
     )
     for report in reports:
         np.testing.assert_array_equal(report, expected)
@@ -374,7 +378,7 @@ def test_an_entry_that_is_not_finite_counts_as_zero(entry):
 
 
 @pytest.mark.parametrize("name", sorted(ORACLES))
-def test_an_output_array_is_refused_whatever_the_values_are(name):
+def test_an_output_array_is_refused_for_any_values(name):
     """Memory that is shared with the values is refused, also where clipped values are a copy."""
     buffer = np.zeros(12, dtype=np.uint8)
     for value in (0, 200):

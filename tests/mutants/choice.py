@@ -3,8 +3,8 @@
 from mutants.patch import Mutant
 
 TWIN = "test_items_above_the_threshold_equal_the_twin"
-LIMIT = "test_an_item_of_one_user_passes_at_most_as_often_as_delta_allows"
-RECORD = "test_it_is_recorded_before_it_happens"
+LIMIT = "test_an_item_of_one_user_passes_with_a_chance_of_at_most_delta"
+RECORD = "test_a_choice_is_recorded_before_it_is_made"
 
 CHOICE = [
     Mutant(
@@ -70,7 +70,7 @@ CHOICE = [
         "_above_threshold",
         "np.flatnonzero(counts)",
         "np.arange(len(counts))",
-        ("test_an_item_that_nobody_is_counted_with_is_never_kept",),
+        ("test_an_item_without_users_is_never_chosen",),
     ),
     Mutant(
         "choice-order-of-the-data",
@@ -78,7 +78,7 @@ CHOICE = [
         "_above_threshold",
         "_sort_order(data.item_ids[columns])",
         "np.arange(len(columns))",
-        ("test_nothing_is_told_of_items_that_are_not_kept",),
+        ("test_no_trace_of_omitted_items_remains",),
     ),
     Mutant(
         "choice-type-of-all-ids",
@@ -86,7 +86,7 @@ CHOICE = [
         "_take",
         "_narrow('item_ids', data.item_ids[columns])",
         "data.item_ids[columns]",
-        ("test_nothing_is_told_of_items_that_are_not_kept",),
+        ("test_no_trace_of_omitted_items_remains",),
     ),
     Mutant(
         "choice-recorded-after",
@@ -102,7 +102,7 @@ CHOICE = [
         "_largest_noisy",
         "noise.add_noise(counts, key=key, purpose=_NOISE)",
         "counts",
-        ("test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts",),
+        ("test_many_items_of_a_public_list_have_the_largest_noisy_counts",),
     ),
     Mutant(
         "choice-of-many-noise-for-one-item",
@@ -110,7 +110,7 @@ CHOICE = [
         "_largest_noisy",
         "DiscreteLaplace(Fraction(max_items) / Fraction(epsilon))",
         "DiscreteLaplace(1 / Fraction(epsilon))",
-        ("test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts",),
+        ("test_many_items_of_a_public_list_have_the_largest_noisy_counts",),
     ),
     Mutant(
         "choice-of-many-unbounded",
@@ -153,7 +153,7 @@ CHOICE = [
         "choose_items",
         "interactions.catalogue == 'counts'",
         "False",
-        ("test_what_was_chosen_by_exact_counts_is_refused",),
+        ("test_items_chosen_by_exact_counts_are_refused",),
     ),
     Mutant(
         "choice-after-an-unpaid-choice",
@@ -161,7 +161,7 @@ CHOICE = [
         "choose_items",
         "interactions.catalogue == 'chosen'",
         "False",
-        ("test_a_choice_from_what_was_chosen_adds_up_or_is_refused",),
+        ("test_a_second_choice_adds_up_or_is_refused",),
     ),
     Mutant(
         "choice-data-as-public",
@@ -177,7 +177,7 @@ CHOICE = [
         "Selections.top_items",
         "best._replace(catalogue='counts')",
         "best",
-        ("test_where_the_items_came_from_sticks",),
+        ("test_the_source_of_items_is_preserved",),
     ),
     Mutant(
         "catalogue-public-from-rows",
@@ -185,7 +185,7 @@ CHOICE = [
         "Interactions.from_arrays",
         "'data' if listed_ids['items'] is None else 'public'",
         "'public'",
-        ("test_where_the_items_come_from",),
+        ("test_the_source_of_items",),
     ),
     Mutant(
         "global-ids-twice",

@@ -2,9 +2,9 @@
 
 from mutants.patch import Mutant
 
-CHOSEN = "test_every_choice_of_an_item_is_paid_for_and_draws_words_of_its_own"
+CHOSEN = "test_every_choice_of_an_item_is_charged_and_draws_independent_words"
 KEPT = "test_contributions_are_bounded_and_a_subset"
-OWN = "test_users_and_rounds_keep_entries_of_their_own"
+OWN = "test_users_and_rounds_keep_different_entries"
 WHOLE = "test_what_is_not_whole_is_rounded_against_the_users"
 OTHERS = "test_functions_give_the_others_the_same_bits"
 CELLS = "test_a_user_is_counted_in_one_cell_of_a_level"
@@ -16,14 +16,14 @@ CONTRIBUTIONS = [
         "RatingRounds._measure",
         "longest = self.max_ratings",
         "longest = min(self.max_ratings, longest)",
-        ("test_max_ratings_are_counted_where_nobody_has_as_many",),
+        ("test_max_ratings_are_counted_even_if_all_users_have_fewer",),
     ),
     Mutant(
         "hidden-items-longest-of-the-data", "with hidden items the ledger counts the ratings of whoever has most",
         "RatingRounds._measure",
         "longest = min(self.n_reports, interactions.n_items)",
         "longest = min(self.n_reports, longest)",
-        ("test_ledger_of_hidden_items_is_a_guarantee_for_the_user",),
+        ("test_ledger_of_hidden_items_states_a_guarantee_for_the_user",),
     ),
     Mutant(
         "fedrec-raters-unbounded", "FedRec counts all items of a user, whatever max_items is", "count_raters",
@@ -115,7 +115,7 @@ CONTRIBUTIONS = [
         "grid-noise-halved", "the noise on cells of the grid is for twice the epsilon", "grid_candidates",
         "1 / Fraction(epsilon)",
         "1 / (2 * Fraction(epsilon))",
-        ("test_the_noise_on_cells_is_as_wide_as_epsilon_says",),
+        ("test_the_noise_on_cells_has_the_variance_of_epsilon",),
     ),
     Mutant(
         "grid-empty-cells-dropped", "cells that hold nobody are dropped, whatever the noise says", "grid_candidates",
@@ -128,13 +128,13 @@ CONTRIBUTIONS = [
         "prototypes-draws-of-one-field", "draws from a table are paid for in one of two fields", "Recovery.n_draws",
         "2 * n_sums if self.kind == 'masked' else n_sums + n_clusters",
         "n_sums",
-        ("test_every_draw_of_sums_and_counts_is_paid_for",),
+        ("test_every_draw_of_sums_and_counts_is_charged",),
     ),
     Mutant(
         "prototypes-draws-of-one-row", "a user with several rows pays for the draws of one entity", "Recovery.events",
         "self.n_draws(n_clusters, n_items) * n_rows",
         "self.n_draws(n_clusters, n_items)",
-        ("test_every_draw_of_sums_and_counts_is_paid_for",),
+        ("test_every_draw_of_sums_and_counts_is_charged",),
     ),
     Mutant(
         "support-sensitivity-of-a-count", "items are chosen by sums as if a user moved them by one step", "_support",

@@ -45,7 +45,7 @@ ENGINES = [
         "silent-users-hide-others", "users who did not answer are counted among the crowd", "Engine.run",
         "self._amend(ledger, event, update.n_clients)",
         "pass",
-        ("test_users_who_did_not_answer_are_in_no_crowd",),
+        ("test_users_without_an_answer_are_in_no_shuffle",),
     ),
     Mutant(
         "all-rounds-are-the-first", "every round of a run has the same number", "Engine.run",
@@ -148,19 +148,19 @@ ENGINES = [
         "checkpoint-forgets-messages", "a round that is resumed asks its clients again", "CohortRounds.local_round",
         "recorded is not None",
         "False",
-        ("test_an_open_round_sends_its_recorded_message_on_whatever_data",),
+        ("test_an_open_round_sends_its_recorded_message_for_any_data",),
     ),
     Mutant(
         "checkpoint-keeps-no-message", "the message of an open round is not written", "CohortRounds.local_round",
         "self.checkpoint.keep_message(update)",
         "pass",
-        ("test_an_open_round_sends_its_recorded_message_on_whatever_data",),
+        ("test_an_open_round_sends_its_recorded_message_for_any_data",),
     ),
     Mutant(
         "checkpoint-replays-any-round", "a message is replayed in other rounds than its own", "Checkpoint.message",
         "recorded_round != round_number",
         "False",
-        ("test_an_open_round_sends_its_recorded_message_on_whatever_data",),
+        ("test_an_open_round_sends_its_recorded_message_for_any_data",),
     ),
     Mutant(
         "checkpoint-takes-other-settings", "a run is resumed on other data or with other parameters",
@@ -217,7 +217,7 @@ ENGINES = [
         "node-forgets-its-answer", "a node answers a round a second time", "RunMemory.answer",
         "update if known['round'] == round_number else None",
         "None",
-        ("test_a_round_is_answered_once_and_again_the_same",),
+        ("test_a_round_is_answered_once_and_repeated_unchanged",),
     ),
     Mutant(
         "node-answers-old-rounds", "a node answers a round that is over", "RunMemory.answer",
@@ -241,13 +241,13 @@ ENGINES = [
         "node-key-is-known", "a node's key comes from a seed that anybody may guess", "Checkpoint.new_key",
         "Key.from_entropy()",
         "Key.from_seed(0)",
-        ("test_each_run_has_a_key_of_its_own_that_is_kept",),
+        ("test_each_run_has_a_separate_key_that_is_stored",),
     ),
     Mutant(
         "server-forgets-its-rounds", "a server that comes back asks again", "RoundRecords.recall",
         "stored is None",
         "True",
-        ("test_a_server_recalls_what_it_heard",),
+        ("test_a_server_recalls_received_messages",),
     ),
     Mutant(
         "node-names-collide", "users of two nodes have the same names", "FitDeployment.name_users",
@@ -259,7 +259,10 @@ ENGINES = [
         "node-answers-any-state", "a node answers whatever state a server sends", "FitDeployment.objection",
         "return rounds.system._objection(state)",
         "return None",
-        ("test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for", "test_a_node_answers_no_signs_that_are_none"),
+        (
+            "test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for",
+            "test_a_node_refuses_signs_other_than_1_and_minus_1",
+        ),
     ),
     Mutant(
         "entity-sends-more", "an entity sends as many prototypes as a server wants", "PrototypesDeployment.objection",
@@ -303,14 +306,14 @@ ENGINES = [
         "batch-of-few", "a server takes a batch of fewer users than were agreed on", "_BatchReceiver._accepts_count",
         "self.min_crowd <= n_clients <= n_expected",
         "n_clients <= n_expected",
-        ("test_a_batch_speaks_for_the_crowd_at_least_and_for_no_more_than_there_are",),
+        ("test_a_batch_has_at_least_the_crowd_and_at_most_all_users",),
     ),
     Mutant(
         "spent-seed-forgotten", "what a failed fit spent from a seed leaves no mark of a simulation",
         "Unfinished.add_to",
         "ledger.is_simulation |= self.ledger.is_simulation",
         "pass",
-        ("test_what_was_spent_from_a_seed_makes_every_later_ledger_a_simulation",),
+        ("test_costs_from_a_seed_make_every_later_ledger_a_simulation",),
     ),
     # ---- the shuffler -----------------------------------------------------------------------------------------------
     Mutant(
@@ -335,19 +338,19 @@ ENGINES = [
         codes = np.concatenate([np.frombuffer(body, dtype=width) for body in self._reports.values()])
         order = np.arange(len(codes))
         """,
-        ("test_batches_of_the_same_reports_come_in_orders_that_nobody_knows",),
+        ("test_batches_of_the_same_reports_have_independent_orders",),
     ),
     Mutant(
         "order-that-is-known", "the shuffler's order comes from a seed", "Shuffler.release",
         "Key.from_entropy()",
         "Key.from_seed(0)",
-        ("test_batches_of_the_same_reports_come_in_orders_that_nobody_knows",),
+        ("test_batches_of_the_same_reports_have_independent_orders",),
     ),
     Mutant(
         "senders-stay", "the shuffler keeps who sent what after a batch", "Shuffler.release",
         "self._batch, self._reports = codes[order].tobytes(), {}",
         "self._batch = codes[order].tobytes()",
-        ("test_what_was_released_is_forgotten",),
+        ("test_released_reports_are_erased",),
     ),
     Mutant(
         "round-released-twice", "a round is released again after a restart", "Shuffler.open",
@@ -365,7 +368,7 @@ ENGINES = [
         "resent-reports-count-twice", "reports that a node sends again count again", "Shuffler.submit",
         "self._reports.setdefault(sender, body)",
         "self._reports[sender] = self._reports.get(sender, b'') + body",
-        ("test_what_is_sent_twice_counts_once",),
+        ("test_a_repeated_message_counts_once",),
     ),
     Mutant(
         "unsound-reports-taken", "a node may send more reports than its users have", "Shuffler.submit",

@@ -32,25 +32,25 @@ MECHANISMS = [
         "largest-too-much-truth", "half of the clones tell the truth", "LargestResponse.privatize",
         "np.uint64(self.clones)",
         "np.uint64(self.clones // 2)",
-        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
+        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_exact_distribution_and_no_other"),
     ),
     Mutant(
         "largest-clones-tell-the-sign", "a clone tells its entry's sign", "LargestResponse.privatize",
         "np.where(is_clone, 0.0, vectors[rows, entries])",
         "vectors[rows, entries]",
-        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
+        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_exact_distribution_and_no_other"),
     ),
     Mutant(
         "largest-without-sign", "every report that is no clone says +1", "LargestResponse.privatize",
         "np.sign(chosen_values).astype(np.int64)",
         "1",
-        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
+        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_exact_distribution_and_no_other"),
     ),
     Mutant(
         "largest-of-all", "the largest of all entries is told, no candidate", "LargestResponse.privatize",
         "candidates[rows, np.where(is_clone, 0, chosen)]",
         "np.where(is_clone, candidates[:, 0], np.abs(values).argmax(axis=1))",
-        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_written_law_and_no_other"),
+        ("test_largest_responses_equal_naive_twin", "test_reports_have_the_exact_distribution_and_no_other"),
     ),
     # ---- local randomizers ------------------------------------------------------------------------------------------
     Mutant(
@@ -77,7 +77,7 @@ MECHANISMS = [
         "binary-decoder-off", "the decoder of binary response is a tenth too small", "BinaryResponse.__init__",
         "self.decoder = float(answer)",
         "self.decoder = float(answer) * 0.9",
-        ("test_every_decoder_is_unbiased_on_what_privatize_sends",),
+        ("test_every_decoder_is_unbiased_on_reports",),
     ),
     Mutant(
         "exp-rounded-up", "a bound below e^epsilon lies above it", "exp_lower",
@@ -89,7 +89,7 @@ MECHANISMS = [
         "log-rounded-down", "a channel's epsilon is rounded down", "log_upper",
         "math.nextafter(nearest, math.inf)",
         "math.nextafter(nearest, 0.0)",
-        ("test_log_upper_is_the_least_float_that_is_not_below",),
+        ("test_log_upper_is_the_smallest_float_that_is_not_below",),
     ),
     Mutant(
         "channel-ratio-of-one-column", "a channel's epsilon looks at its first output alone",
@@ -122,7 +122,7 @@ MECHANISMS = [
         "counts_within",
         "[int(low * ratio) for low in lows]",
         "[int(low * ratio) + 1 for low in lows]",
-        ("test_counts_within_keep_the_ratio_whatever_is_wished_for",),
+        ("test_counts_within_keep_the_ratio_for_any_wish",),
     ),
     Mutant(
         "grr-rounded-down", "the other values of GRR are drawn a little too rarely", "GRR.__init__",
@@ -166,7 +166,7 @@ MECHANISMS = [
         "FrequencyOracle.estimate_from_support",
         "(support / n_reports - float(q)) / float(p - q)",
         "(support / n_reports) / float(p)",
-        ("test_every_frequency_oracle_is_unbiased_on_what_privatize_sends",),
+        ("test_every_frequency_oracle_is_unbiased_on_reports",),
     ),
     Mutant(
         "piecewise-window-too-likely", "the window of Piecewise gets one cell's words too many", "Piecewise._plan",
@@ -191,7 +191,7 @@ MECHANISMS = [
         "SerialLaplaceRR.__init__",
         "Fraction(q * TOTAL + (p - q) * c, TOTAL**2)",
         "Fraction(c, TOTAL)",
-        ("test_exact_epsilon_keeps_what_is_stated_and_reports_are_unbiased",),
+        ("test_exact_epsilon_is_at_most_the_stated_one_and_reports_are_unbiased",),
     ),
     Mutant(
         "mixture-publishes-truth", "MixtureLaplaceRR tells the truth as if it had twice its epsilon",
@@ -261,7 +261,7 @@ MECHANISMS = [
         "_Weights.find",
         "self._tree[index + step] <= number",
         "self._tree[index + step] < number",
-        ("test_a_place_is_found_as_by_bisection",),
+        ("test_a_position_equals_that_of_bisection",),
     ),
     Mutant(
         "poisson-rounded-up", "clients are sampled a little more often than stated", "PoissonSampling.__init__",

@@ -52,7 +52,7 @@ NOISE = [
         "layered-top-rounded-down", "the coarsest layer is rounded down", "LayeredGaussian.__init__",
         "Fraction(math.isqrt(math.ceil(variance * 2**40)) + 1, 2**20)",
         "Fraction(math.isqrt(math.ceil(variance * 2**40)), 2**20)",
-        ("test_it_is_never_narrower_than_asked_and_hardly_wider",),
+        ("test_it_is_never_narrower_than_requested_and_hardly_wider",),
     ),
     Mutant(
         "layered-distance-of-tables-only", "layered noise forgets the distance between layers",
@@ -73,14 +73,14 @@ NOISE = [
         "gaussian_table",
         "stddev**2",
         "stddev**2 / 2",
-        ("test_table_is_within_the_stated_distance_and_others_are_not",),
+        ("test_table_is_within_the_stated_distance_and_perturbed_ones_are_not",),
     ),
     Mutant(
         "laplace-table-too-narrow", "the table of the discrete Laplace is for nine tenths of the scale",
         "laplace_table",
         "_laplace_weights(scale)",
         "_laplace_weights(scale * Fraction(9, 10))",
-        ("test_table_is_within_the_stated_distance_and_others_are_not",),
+        ("test_table_is_within_the_stated_distance_and_perturbed_ones_are_not",),
     ),
     Mutant(
         "table-tail-forgotten", "a table's distance leaves out the tail beyond it", "tabulate",

@@ -19,7 +19,7 @@ REVIEWED = [
         "failed-cost-twice", "a ledger that has a failed fit's cost is charged again", "Unfinished.add_to",
         "if self.note in ledger.notes:\n    return",
         "pass",
-        ("test_a_ledger_that_has_the_cost_is_not_charged_again",),
+        ("test_a_ledger_with_the_cost_is_not_charged_twice",),
     ),
     Mutant(
         "file-keeps-value-type", "a file for others keeps the type of values and times", "Recommender.save",
@@ -37,7 +37,7 @@ REVIEWED = [
         "chosen-list-is-public", "many chosen items of a public list count as a public list", "_largest_noisy",
         "data.select_items(columns)._replace(catalogue='chosen')",
         "data.select_items(columns)",
-        ("test_of_a_public_list_many_items_are_those_with_the_largest_noisy_counts",),
+        ("test_many_items_of_a_public_list_have_the_largest_noisy_counts",),
     ),
     Mutant(
         "lloyd-sums-unchecked", "sums of private Lloyd rounds may round", "private_lloyd",

@@ -1,4 +1,4 @@
-"""What nodes and servers of a deployment go by, whatever carries their messages; without Flower."""
+"""Tests of the rules of nodes and servers in a deployment, for any transport; without Flower."""
 
 import numpy as np
 import pytest
@@ -59,12 +59,12 @@ def test_a_node_answers_no_mean_that_its_norm_is_not_bounded_for(mean, reason):
     deployment = deployment_of(DPGram(1.0))
     rounds = deployment.rounds_of(1, 1000, ITEMS)
     assert isinstance(rounds.system, PairSum)
-    found = deployment.objection(rounds, GramState(mean), shard(), "a")
-    assert (found is None) == (reason is None)
-    assert found is None or found.startswith(reason)
+    text = deployment.objection(rounds, GramState(mean), shard(), "a")
+    assert (text is None) == (reason is None)
+    assert text is None or text.startswith(reason)
 
 
-def test_a_node_answers_no_signs_that_are_none():
+def test_a_node_refuses_signs_other_than_1_and_minus_1():
     deployment = deployment_of(ShuffledSketchGram(4.0, n_rotations=2))
     rounds = deployment.rounds_of(0, 3000, ITEMS)
     signs = np.ones_like(rounds.state.signs)
@@ -76,8 +76,8 @@ def test_an_entity_sends_no_more_prototypes_than_its_budget_is_for():
     deployment = deployment_of(PrivatePrototypes(2, 2, 1.0))
     nothing = np.zeros((0, 12), np.int64)
 
-    def objection(asked, names=("a", "b"), sender="a"):
-        state = PrototypeState(names, asked, 12, nothing[:, 0], nothing, nothing, nothing, 1)
+    def objection(counts, names=("a", "b"), sender="a"):
+        state = PrototypeState(names, counts, 12, nothing[:, 0], nothing, nothing, nothing, 1)
         return deployment.objection(deployment.rounds_of(0, 2, ITEMS), state, shard(), sender)
 
     assert objection((2, 2)) is None
@@ -86,7 +86,7 @@ def test_an_entity_sends_no_more_prototypes_than_its_budget_is_for():
     assert "names must hold 'c' once" in objection((2, 2), sender="c")
 
 
-def test_a_node_plans_what_the_front_door_takes_for_so_many_users():
+def test_a_node_plans_the_system_that_the_recommender_selects():
     deployment = deployment_of(PrivateRecommender(2.0))
     assert isinstance(deployment.rounds_of(1, 5000, ITEMS).system, PairSum)
     with pytest.raises(ValueError, match="phase must be from 0 to 18"):  # of five plans
@@ -97,7 +97,7 @@ def test_a_node_plans_what_the_front_door_takes_for_so_many_users():
 
 
 @pytest.mark.parametrize(
-    ("system", "most"),
+    ("system", "max_users"),
     [
         (DPGram(), dp_gram_rounds.MAX_USERS),
         (DPSubspace(), subspace_rounds.MAX_USERS),
@@ -107,21 +107,21 @@ def test_a_node_plans_what_the_front_door_takes_for_so_many_users():
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_node_plans_for_no_more_users_than_sums_have_room_for(system, most):
-    with pytest.raises(ValueError, match=f"must be at most {most}, got {most + 1}"):
-        deployment_of(system).rounds_of(0, most + 1, ITEMS)
+def test_a_node_plans_for_at_most_the_capacity_of_sums(system, max_users):
+    with pytest.raises(ValueError, match=f"must be at most {max_users}, got {max_users + 1}"):
+        deployment_of(system).rounds_of(0, max_users + 1, ITEMS)
 
 
 @pytest.mark.parametrize("system", [DPSubspace(), PrivateRecommender()], ids=lambda system: type(system).__name__)
-def test_sums_have_room_for_as_many_users_and_what_the_front_door_takes_has_too(monkeypatch, system):
+def test_a_selected_system_has_the_capacity_of_its_sums(monkeypatch, system):
     monkeypatch.setattr(PrivateRecommender, "_make", lambda *_: DPSubspace())
-    deployment, most = deployment_of(system), subspace_rounds.MAX_USERS
-    assert deployment.rounds_of(0, most, ITEMS).n_rounds == 1
-    with pytest.raises(ValueError, match=rf"at most {most}( summands)?, got {most + 1}"):
-        deployment.rounds_of(0, most + 1, ITEMS)
+    deployment, max_users = deployment_of(system), subspace_rounds.MAX_USERS
+    assert deployment.rounds_of(0, max_users, ITEMS).n_rounds == 1
+    with pytest.raises(ValueError, match=rf"at most {max_users}( summands)?, got {max_users + 1}"):
+        deployment.rounds_of(0, max_users + 1, ITEMS)
 
 
-def test_a_node_is_told_where_the_front_door_takes_what_has_no_rounds(monkeypatch):
+def test_a_selected_system_without_rounds_is_named(monkeypatch):
     monkeypatch.setattr(PrivateRecommender, "_make", lambda *_: DPPopularity(1.0))
     with pytest.raises(ValueError, match="this is a run of DPPopularity, which has no rounds"):
         deployment_of(PrivateRecommender()).rounds_of(0, 50, ITEMS)
@@ -177,19 +177,19 @@ def test_a_batch_hides_a_report_among_the_agreed_crowd_and_no_more(n_heard, hone
     ledger = Ledger()
     ledger.record(event)
     behind._amend(ledger, event, n_heard)
-    ((found, times),) = ledger.events.items()
+    ((event, times),) = ledger.events.items()
     assert times == 1
     if n_honest:
-        assert found == ShuffledReports("bits", 2.5, 4, CROWD, n_honest / CROWD)
-        assert found.n_honest_users == n_honest
+        assert event == ShuffledReports("bits", 2.5, 4, CROWD, n_honest / CROWD)
+        assert event.n_honest_users == n_honest
     else:
-        assert type(found) is LocalReports
-        assert (found.separable, found.epsilon, found.n_reports) == (False, 2.5, 4)
+        assert type(event) is LocalReports
+        assert (event.separable, event.epsilon, event.n_reports) == (False, 2.5, 4)
         assert ("counted as without a shuffler" in ledger.summary()) == (n_heard < CROWD)
 
 
 @pytest.mark.parametrize(("n_clients", "is_heard"), [(CROWD - 1, False), (CROWD, True), (60, True), (61, False)])
-def test_a_batch_speaks_for_the_crowd_at_least_and_for_no_more_than_there_are(n_clients, is_heard):
+def test_a_batch_has_at_least_the_crowd_and_at_most_all_users(n_clients, is_heard):
     behind = engine(FMFLDP(n_reports=4), ShuffledFlowerEngine, shuffler=None, min_crowd=CROWD, honest_fraction=1.0)
     model = FMFLDP(n_reports=4, n_factors=3)
     state = model.initial_state(12, Key.from_seed(1))

@@ -1,4 +1,4 @@
-"""What nodes and servers of a deployment keep on their disks, so that no noise is drawn twice; without Flower."""
+"""Tests of the files of nodes and servers, which prevent a second draw of the same noise; without Flower."""
 
 import fcntl
 
@@ -24,7 +24,7 @@ def update(round_number, total):
     return Update(round_number, "north", 3, {"item_shares": np.array(total)})
 
 
-def sound(kept):
+def sound(answer):
     return None
 
 
@@ -34,7 +34,7 @@ def of_run(folder, run=RUN, max_runs=None, **bound_to):
 
 @pytest.fixture
 def key(tmp_path):
-    """Of the node before it answers."""
+    """Return the node's key before its first answer."""
     return of_run(tmp_path).key()
 
 
@@ -45,13 +45,13 @@ def answered(tmp_path, key):
     return memory
 
 
-def test_a_round_is_answered_once_and_again_the_same(answered, tmp_path):
-    for again in (answered, of_run(tmp_path)):
-        kept = again.answer(1, "north", 10, sound)
-        assert kept is not None
-        assert (kept.round, kept.n_clients, list(kept.arrays)) == (1, 3, ["item_shares"])
-        np.testing.assert_array_equal(kept.arrays["item_shares"], [5, -2])
-        np.testing.assert_array_equal(again.devices(dict)["factors"], [0.5])
+def test_a_round_is_answered_once_and_repeated_unchanged(answered, tmp_path):
+    for memory in (answered, of_run(tmp_path)):
+        answer = memory.answer(1, "north", 10, sound)
+        assert answer is not None
+        assert (answer.round, answer.n_clients, list(answer.arrays)) == (1, 3, ["item_shares"])
+        np.testing.assert_array_equal(answer.arrays["item_shares"], [5, -2])
+        np.testing.assert_array_equal(memory.devices(dict)["factors"], [0.5])
     assert answered.answer(2, "north", 10, sound) is None
     assert of_run(tmp_path, OTHER).answer(1, "north", 10, sound) is None
 
@@ -73,14 +73,14 @@ def test_no_more_runs_than_were_agreed_to(answered, tmp_path):
         of_run(tmp_path, OTHER, max_runs=1)
 
 
-def test_each_run_has_a_key_of_its_own_that_is_kept(key, answered, tmp_path):
+def test_each_run_has_a_separate_key_that_is_stored(key, answered, tmp_path):
     other = of_run(tmp_path, OTHER).key()
     assert not key.is_simulation
     assert (key.words("test", size=4) != other.words("test", size=4)).all()
     np.testing.assert_array_equal(of_run(tmp_path).key().words("test", size=4), key.words("test", size=4))
 
 
-def test_a_node_that_has_sent_nothing_draws_a_new_key(key, answered):
+def test_a_node_without_a_sent_message_draws_a_new_key(key, answered):
     # Its answer may have been deleted, and the same noise on another state would cancel.
     (answered.folder / "answer").unlink()
     assert answered.key()._secret != key._secret
@@ -96,9 +96,9 @@ def test_a_node_without_its_key_answers_no_more(answered):
 
 def test_a_node_with_other_data_answers_no_more(answered, tmp_path):
     memory = of_run(tmp_path, data="another digest")
-    for asks in (memory.key, lambda: memory.answer(1, "north", 10, sound), lambda: memory.devices(dict)):
+    for request in (memory.key, lambda: memory.answer(1, "north", 10, sound), lambda: memory.devices(dict)):
         with pytest.raises(ValueError, match=r"holds a run on other data .*made with other data"):
-            asks()
+            request()
 
 
 @pytest.mark.parametrize("spoiled", SPOIL)
@@ -110,9 +110,9 @@ def test_a_nodes_damaged_file_is_named(answered, name, spoiled):
         (answered.key if name == "key.json" else lambda: answered.answer(1, "north", 10, sound))()
 
 
-def test_an_answer_is_looked_at_before_it_is_sent_again(answered):
+def test_an_answer_is_checked_before_it_is_repeated(answered):
     with pytest.raises(DamagedFileError, match="answer' is damaged: field 'total' must be at most 1"):
-        answered.answer(1, "north", 10, lambda kept: "field 'total' must be at most 1")
+        answered.answer(1, "north", 10, lambda answer: "field 'total' must be at most 1")
     header, arrays = read_model(answered.folder / "answer")
     for change in ({"n_users": "10"}, {"round": -1}, {"n_clients": 0.5}, {"more": 1}):
         write_model(answered.folder / "answer", header | change, arrays)
@@ -120,22 +120,22 @@ def test_an_answer_is_looked_at_before_it_is_sent_again(answered):
             answered.answer(1, "north", 10, sound)
 
 
-def test_a_server_recalls_what_it_heard(tmp_path):
+def test_a_server_recalls_received_messages(tmp_path):
     system = ShareSum(LayeredGaussian(2**36), Key.from_seed(1), 0.0)
     state = GramState(np.zeros(2, dtype=np.int64))
-    heard = Heard(update(2, [1, 2]), (Rejection(2, "south", "late"),), frozenset({"north"}))
-    RoundRecords(tmp_path, {"run": RUN}).keep(0, heard, RoundTraffic(1, 2, 3))
+    received = Heard(update(2, [1, 2]), (Rejection(2, "south", "late"),), frozenset({"north"}))
+    RoundRecords(tmp_path, {"run": RUN}).keep(0, received, RoundTraffic(1, 2, 3))
     receiver = RoundReceiver(system, state, 2, {"north": 3})
-    found = RoundRecords(tmp_path, {"run": RUN}).recall(0, receiver)
-    assert found is not None
-    np.testing.assert_array_equal(found[0].total.arrays["item_shares"], [1, 2])
-    assert (found[0].rejections, found[0].answered) == (heard.rejections, heard.answered)
-    assert found[1] == RoundTraffic(1, 2, 3)
+    recalled = RoundRecords(tmp_path, {"run": RUN}).recall(0, receiver)
+    assert recalled is not None
+    np.testing.assert_array_equal(recalled[0].total.arrays["item_shares"], [1, 2])
+    assert (recalled[0].rejections, recalled[0].answered) == (received.rejections, received.answered)
+    assert recalled[1] == RoundTraffic(1, 2, 3)
     assert RoundRecords(tmp_path, {"run": RUN}).recall(1, receiver) is None
 
 
 def test_one_request_at_a_time_of_all_processes(tmp_path):
-    """Not even one who would share may come in between; and others come in afterwards."""
+    """No other process can take the lock while it is held, not even for sharing; afterwards it can."""
     memory = NodeMemory(tmp_path / "node", None)
     with open(tmp_path / "node" / "lock", "w") as other:
         with memory.lock(), pytest.raises(BlockingIOError):
@@ -144,6 +144,6 @@ def test_one_request_at_a_time_of_all_processes(tmp_path):
 
 
 def test_a_nodes_folder_is_its_owners_alone(tmp_path):
-    (tmp_path / "node").mkdir(mode=0o755)  # by whoever set the machine up
+    (tmp_path / "node").mkdir(mode=0o755)  # an operator created the folder with wide permissions
     NodeMemory(tmp_path / "node", None)
     assert (tmp_path / "node").stat().st_mode & 0o777 == 0o700

@@ -1,8 +1,8 @@
-"""Flower: the same bits as in one process, keys that stay on nodes, and a server that is killed.
+"""Tests of Flower: the same bits as in one process, keys that stay on nodes, and a server that is killed.
 
-The apps are Flower's own, and messages take its wire form both ways; the grid between them is in memory
-(`flower_grid.py`), so SuperLink, SuperNodes and their
-processes are in `test_processes.py`; messages that nobody should have sent, in `test_messages.py`.
+The apps are Flower's, and messages take its wire form both ways; the grid between them is in memory
+(`flower_grid.py`). `test_processes.py` covers SuperLink, SuperNodes and their processes, and
+`test_messages.py` covers invalid messages.
 """
 
 import os
@@ -65,7 +65,7 @@ def test_two_nodes_make_the_prototypes_of_one_process(data, name, n_threads):
     np.testing.assert_array_equal(there.serve(data, entities=HALF).user_factors_, here.user_factors_)
 
 
-def test_public_sizes_say_how_many_prototypes(data):
+def test_public_sizes_determine_the_number_of_prototypes(data):
     system, sizes = PrivatePrototypes(max_entries=5), {"a": 100_000, "b": 30_000}
     here = system.fit(data, entities=HALF, key=Key.from_seed(SEED), public_sizes=sizes)
     there, _ = serve(system, data, MemoryGrid(two_nodes(system, data)), public_sizes=sizes)
@@ -127,7 +127,7 @@ def test_a_model_without_users_is_saved_and_served(data, tmp_path):
 # ---- keys -----------------------------------------------------------------------------------------------------------
 
 
-def test_each_node_of_a_deployment_has_a_key_of_its_own(data, tmp_path):
+def test_each_node_of_a_deployment_has_a_separate_key(data, tmp_path):
     system = FMFLDP(n_rounds=2)
     model, _ = serve(system, data, MemoryGrid(in_folders(system, data, tmp_path)), seed=None)
     assert not model.ledger_.is_simulation
@@ -141,7 +141,7 @@ def test_each_node_of_a_deployment_has_a_key_of_its_own(data, tmp_path):
     assert (simulated.item_factors_ != model.item_factors_).any()
 
 
-def test_a_round_that_is_asked_for_again_gets_the_same_message(data, tmp_path):
+def test_a_repeated_request_gets_the_same_message(data, tmp_path):
     system = FMFLDP(n_rounds=2)
     nodes = in_folders(system, data, tmp_path)
     grid = MemoryGrid(nodes)
@@ -190,8 +190,8 @@ def test_node_answers_are_unrelated_between_keys(data, tmp_path):
         serve(system, data, grid, seed=seed)
         return [content["update"]["total"].data for content in seen if "update" in content]
 
-    everybody = client_app(system, lambda context: data)
-    own = totals(everybody, [{"name": name, "folder": str(tmp_path / name)} for name in "ab"], None)
+    shared_app = client_app(system, lambda context: data)
+    separate = totals(shared_app, [{"name": name, "folder": str(tmp_path / name)} for name in "ab"], None)
     same = totals(client_app(system, lambda context: data, seed=SEED), [{"name": "a"}, {"name": "b"}], SEED)
-    assert own[0] != own[1]
+    assert separate[0] != separate[1]
     assert same[0] == same[1]

@@ -1,4 +1,4 @@
-"""Flower: what a node refuses whoever asks, and what a server refuses whoever answers; over real messages."""
+"""Tests of Flower: requests that a node refuses and answers that a server refuses, over real messages."""
 
 import sys
 
@@ -31,7 +31,7 @@ from fastfedrec.systems.gram.dp_gram_rounds import PairSum
 # ---- what a node refuses --------------------------------------------------------------------------------------------
 
 
-def test_a_node_whose_data_become_of_other_items_refuses_the_round_it_answered_before(data):
+def test_a_node_with_changed_items_refuses_a_repeated_round(data):
     system, held = FMFLDP(n_rounds=1), {}
     app = client_app(system, lambda context: held.get("now") or of_node(data)(context), seed=SEED)
     grid = MemoryGrid({node: (app, {"name": name}) for node, name in ((11, "a"), (12, "b"))})
@@ -66,7 +66,7 @@ def test_a_node_whose_data_become_of_other_items_refuses_the_round_it_answered_b
         (lambda content: content.__delitem__("request"), "the request could not be read"),
     ],
 )
-def test_a_node_refuses_what_its_users_did_not_agree_to(data, change, reason):
+def test_a_node_refuses_rounds_outside_its_configuration(data, change, reason):
     assert reason in refusal_of(FMFLDP(n_rounds=1), data, change)
 
 
@@ -77,7 +77,7 @@ def test_an_entity_refuses_more_prototypes_than_its_budget_is_for(data):
     assert "hold 'b' once" in refusal_of(system, data, set_value("request", "state.names", ["b", "b"]))
 
 
-def test_a_node_that_fails_tells_nothing_of_its_data(data, caplog):
+def test_a_node_that_fails_reveals_no_data(data, caplog):
     def fail(context):
         raise ValueError("row 17: patient Jane Doe")
 
@@ -88,13 +88,13 @@ def test_a_node_that_fails_tells_nothing_of_its_data(data, caplog):
     assert "Jane" in caplog.text
 
 
-def test_a_node_whose_memory_is_too_small_computes_nothing_and_says_so(data, monkeypatch):
-    system, asked, own_sums = DPGram(8.0), [], PairSum._sums
+def test_a_node_with_too_little_memory_refuses_before_it_computes(data, monkeypatch):
+    system, calls, original_sums = DPGram(8.0), [], PairSum._sums
     n_pairs = data.n_items * (data.n_items - 1) // 2
 
     def sums(*arguments):
-        asked.append(arguments)
-        return own_sums(*arguments)
+        calls.append(arguments)
+        return original_sums(*arguments)
 
     whole = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
     monkeypatch.setattr("fastfedrec.systems.gram.dp_gram_rounds.PairSum._sums", sums)
@@ -103,12 +103,12 @@ def test_a_node_whose_memory_is_too_small_computes_nothing_and_says_so(data, mon
         RuntimeError, match=r"this node's message needs up to .* of memory, and .* are available; fit fewer"
     ):
         serve(system, data, MemoryGrid(two_nodes(system, data)))
-    assert asked == []
+    assert calls == []
     monkeypatch.undo()
     n_most = max(n_pairs, data.n_items * min(data.n_items, N_COLUMNS))
     monkeypatch.setattr("fastfedrec.engines.flower._node.memory_bytes", lambda: 3 * 8 * n_most)
-    again = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
-    np.testing.assert_array_equal(again.scoring_factors_, whole.scoring_factors_)
+    model = serve(system, data, MemoryGrid(two_nodes(system, data)))[0]
+    np.testing.assert_array_equal(model.scoring_factors_, whole.scoring_factors_)
 
 
 def test_a_node_needs_a_name_and_a_folder(data):
@@ -131,7 +131,7 @@ def altered(record, name, value):
 
 
 def array_of(descr, shape, data):
-    """What claims in NumPy's own header to be of this type and shape."""
+    """Return an array with a NumPy header that claims this type and shape."""
     header = str({"descr": descr, "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
     start = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little")
     return Array("int64", (1,), "numpy.ndarray", start + header + data)
@@ -180,17 +180,17 @@ def test_a_hostile_message_is_refused_by_name_and_the_run_goes_on(data, name):
     change, reason = HOSTILE[name]
     system = FMFLDP(n_rounds=2)
     model, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(change)))
-    found = [rejection for rejection in engine.rejections if rejection.round == 1]
-    assert {rejection.sender for rejection in found} == {"b"}
-    assert any(reason in rejection.reason for rejection in found)
+    rejections = [rejection for rejection in engine.rejections if rejection.round == 1]
+    assert {rejection.sender for rejection in rejections} == {"b"}
+    assert any(reason in rejection.reason for rejection in rejections)
     assert np.isfinite(model.item_factors_).all()
-    if name not in ("twice", "replayed round"):  # what is refused counts as nobody: as if node a were alone
-        alone, _ = serve(system, data, MemoryGrid({11: two_nodes(system, data)[11]}), n_nodes=1)
-        np.testing.assert_array_equal(model.item_factors_, alone.item_factors_)
+    if name not in ("twice", "replayed round"):  # a refused message is left out, as if node a were the only one
+        of_one_node, _ = serve(system, data, MemoryGrid({11: two_nodes(system, data)[11]}), n_nodes=1)
+        np.testing.assert_array_equal(model.item_factors_, of_one_node.item_factors_)
 
 
-def test_an_honest_run_rejects_nothing(data):
-    system = FMFLDP(n_rounds=2)  # the control of the above: what `spoil` does to nobody
+def test_an_honest_run_has_no_rejections(data):
+    system = FMFLDP(n_rounds=2)  # negative control: `spoil` with unchanged messages
     _, engine = serve(system, data, MemoryGrid(two_nodes(system, data), spoil(lambda reply: [reply])))
     assert engine.rejections == []
 
@@ -214,7 +214,7 @@ def test_a_node_that_speaks_for_another_entity_is_refused(data):
         (lambda reply: [Message(Error(0, "boom"), metadata=reply.metadata)], "the node failed: 'boom'"),
     ],
 )
-def test_who_asks_badly_does_not_take_part(data, change, reason):
+def test_a_node_with_an_invalid_registration_does_not_take_part(data, change, reason):
     system = FMFLDP(n_rounds=1)
 
     def tamper(reply):

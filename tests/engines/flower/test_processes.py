@@ -1,6 +1,6 @@
-"""Flower as it is deployed: the examples over a SuperLink and two SuperNodes on loopback, and what SIGKILL does.
+"""Tests of Flower as deployed: the examples over a SuperLink and two SuperNodes on loopback, and SIGKILL.
 
-Every message is a new process, so this takes minutes; what is sent is tested in `test_app.py`.
+Every message is a new process, so this takes minutes; `test_app.py` tests the content of messages.
 """
 
 import importlib
@@ -32,14 +32,14 @@ pytestmark = [
 ]
 
 
-def wait_for(what):
-    found = []
-    wait_until(lambda: found.append(what()) or found[-1])
-    return found[-1]
+def wait_for(condition):
+    matches = []
+    wait_until(lambda: matches.append(condition()) or matches[-1])
+    return matches[-1]
 
 
 class Federation:
-    """A SuperLink and its nodes, each a process group of its own; all that is started here ends here."""
+    """SuperLink and its nodes, each in a separate process group; `close` ends all of them."""
 
     def __init__(self, folder, app, seed, files=None, **environment):
         with socket.socket() as free:
@@ -53,10 +53,10 @@ class Federation:
         secure = "insecure = true" if files is None else f'root-certificates = "{files("server")["authority"]}"'
         address = f'address = "127.0.0.1:{self.port}"\n{secure}\n'
         (home / "config.toml").write_text(f'[superlink]\ndefault = "here"\n\n[superlink.here]\n{address}')
-        own = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FASTFEDREC_FOLDER": str(folder / "server")}
+        settings = {"FLWR_HOME": str(home), "FLWR_TELEMETRY_ENABLED": "0", "FASTFEDREC_FOLDER": str(folder / "server")}
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
-        own |= environment | ({} if seed is None else {"FASTFEDREC_SEED": str(seed)})
-        self.environment = os.environ | own | {"PATH": path}
+        settings |= environment | ({} if seed is None else {"FASTFEDREC_SEED": str(seed)})
+        self.environment = os.environ | settings | {"PATH": path}
         link = ["flower-superlink", "--disable-runtime-dependency-installation"]
         if files is None:
             link += ["--insecure"]
@@ -80,8 +80,8 @@ class Federation:
                 start_new_session=True,
             )
 
-    def start_node(self, name, place, port, config="", signs_as=None):
-        config = f'name="{name}" folder="{self.folder / name}" partition-id={place} num-partitions=2 {config}'
+    def start_node(self, name, partition, port, config="", signs_as=None):
+        config = f'name="{name}" folder="{self.folder / name}" partition-id={partition} num-partitions=2 {config}'
         address = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(port), "--node-config", config]
         if self.files is None:
             self.start(name, ["flower-supernode", "--insecure", *address])
@@ -95,7 +95,7 @@ class Federation:
         subprocess.run(command, check=True, capture_output=True)
 
     def register(self, name):
-        """Tell the SuperLink which key a node signs with."""
+        """Register a node's public key at the SuperLink."""
         command = [str(BIN / "flwr"), "supernode", "register", str(self.folder / f"{name}.ssh.pub"), "here"]
         subprocess.run(command, env=self.environment, check=True, capture_output=True, timeout=HANG)
 
@@ -108,15 +108,15 @@ class Federation:
         return read_model(state)[0]["round"] if state.exists() else -1
 
     def processes(self, command):
-        """Those of this federation only: the home in their environment is a folder of this test."""
-        mark, found = f"FLWR_HOME={self.folder / 'home'}".encode(), []
+        """Return process ids of this federation, found by the home folder in their environment."""
+        mark, matches = f"FLWR_HOME={self.folder / 'home'}".encode(), []
         for entry in Path("/proc").iterdir():
             try:
                 if entry.name.isdecimal() and mark in (entry / "environ").read_bytes().split(b"\0"):
-                    found += [int(entry.name)] * (command.encode() in (entry / "cmdline").read_bytes())
+                    matches += [int(entry.name)] * (command.encode() in (entry / "cmdline").read_bytes())
             except OSError:
                 continue
-        return found
+        return matches
 
     def kill(self, name):
         process = self.groups.pop(name)
@@ -143,17 +143,17 @@ def federation(tmp_path):
             names = "from fastfedrec import FMFLDP, Interactions"
             task.write_text("".join(changed).replace(names, f"{names}, {type(system).__name__}"))
         ports = [made[0].port + 1, made[0].port + 2]
-        for place, name in enumerate("ab"):
-            made[0].start_node(name, place, ports[place])
+        for partition, name in enumerate("ab"):
+            made[0].start_node(name, partition, ports[partition])
         return made[0]
 
     yield make
-    for each in made:
-        each.close()
+    for federation in made:
+        federation.close()
 
 
 def task_of(app, monkeypatch):
-    """The example's own module."""
+    """Return the module of the example."""
     monkeypatch.syspath_prepend(str(EXAMPLES / app))
     return importlib.import_module(f"{app}_flower.task")
 
@@ -185,7 +185,7 @@ def test_the_server_is_killed_and_then_a_node(federation, monkeypatch):
     np.testing.assert_array_equal(load(there.folder / "server/model").item_factors_, here.item_factors_)
 
 
-def test_entities_with_keys_of_their_own(federation, monkeypatch):
+def test_entities_with_separate_keys(federation, monkeypatch):
     there = federation("private_prototypes")
     there.run()
     wait_for((there.folder / "server/model").exists)
@@ -199,7 +199,7 @@ def test_entities_with_keys_of_their_own(federation, monkeypatch):
     assert model.ledger_.epsilon("server") == here.ledger_.epsilon("server")
 
 
-def test_a_system_whose_fit_is_its_server_is_killed_between_its_phases(federation, monkeypatch):
+def test_a_system_with_its_fit_as_server_is_killed_between_phases(federation, monkeypatch):
     system = DPALS(4.0, n_factors=4)  # counts, a start, and two rounds of least squares
     there = federation("fmf_ldp", seed=3, system=system)
     there.run()
@@ -217,19 +217,19 @@ def test_a_system_whose_fit_is_its_server_is_killed_between_its_phases(federatio
 
 @pytest.mark.skipif(not all(map(shutil.which, ("openssl", "ssh-keygen"))), reason="makes certificates and keys")
 def test_a_shuffler_certificates_and_nodes_that_are_known(tmp_path, monkeypatch):
-    """As docs/how-to/deploy-with-flower.md says: TLS everywhere, two nodes that were registered, one that was not."""
+    """Follow docs/how-to/deploy-with-flower.md: TLS everywhere, two registered nodes, and one unregistered node."""
     files = Certificates(tmp_path / "certificates")
     files("server")
     hop = ShufflerProcess(tmp_path, 200, 100, 300, files)
     addresses = {"FASTFEDREC_SHUFFLER": hop.url, "FASTFEDREC_CERTIFICATES": str(files.folder)}
     there = Federation(tmp_path, EXAMPLES / "fmf_ldp", None, files, **addresses)
     try:
-        for place, name in enumerate(["a", "b", "stranger"]):
+        for partition, name in enumerate(["a", "b", "stranger"]):
             there.make_ssh_key(name)
             if name != "stranger":
                 there.register(name)
-            own = " ".join(f'shuffler-{kind}="{path}"' for kind, path in files(name).items())
-            there.start_node(name, place % 2, there.port + 1 + place, f'shuffler="{hop.url}" {own}')
+            settings = " ".join(f'shuffler-{kind}="{path}"' for kind, path in files(name).items())
+            there.start_node(name, partition % 2, there.port + 1 + partition, f'shuffler="{hop.url}" {settings}')
         there.run()
         wait_for(lambda: there.finished_round() >= 1)
         hop.kill()

@@ -25,12 +25,12 @@ SYSTEM = FMFLDP(n_reports=8, n_rounds=6)
 
 @pytest.fixture(scope="module")
 def split():
-    """All users, the item that each holds out, and what each node has; a node numbers its users from 0."""
+    """Return train rows, one held-out item per user, and the rows of each node with user numbers from 0."""
     data = generate_implicit(N_USERS, N_ITEMS, key=Key.from_seed(5), ratings=True)
     train, test = next(LeaveOneOut().split(data, key=Key.from_seed(5)))
     parts = [train.select_users(np.flatnonzero(np.arange(N_USERS) % N_NODES == node)) for node in range(N_NODES)]
-    own = [Interactions.from_scipy(part.to_scipy(), np.arange(part.n_users), part.item_ids) for part in parts]
-    return train, test, own
+    of_nodes = [Interactions.from_scipy(part.to_scipy(), np.arange(part.n_users), part.item_ids) for part in parts]
+    return train, test, of_nodes
 
 
 def quality(model, split):
@@ -39,17 +39,17 @@ def quality(model, split):
 
 
 def rating_error(model, split, names):
-    """Of the ratings that were held out, a user being known by `names`."""
+    """Return the RMSE of the held-out ratings; `names` are the users' ids in the model."""
     _, test, _ = split
     users = np.repeat(names, test.interactions_per_user())
     return np.sqrt(np.mean((model.predict(users, test.item_ids[test.indices]) - test.values) ** 2))
 
 
 def deployed(split, seed, folder, hop=None):
-    """One run; with a seed every node has the same key, though its users are others: the fault that is looked for."""
-    train, _, own = split
+    """Return one run's NDCG; with a seed all nodes share a key although their users differ."""
+    train, _, of_nodes = split
     crowd = None if hop is None else N_USERS
-    app = client_app(SYSTEM, lambda context: own[int(context.node_config["name"])], seed=seed, min_crowd=crowd)
+    app = client_app(SYSTEM, lambda context: of_nodes[int(context.node_config["name"])], seed=seed, min_crowd=crowd)
     nodes = {}
     for node in range(N_NODES):
         config = {"name": str(node), "folder": str(folder / f"{seed}-{node}")}
@@ -72,10 +72,10 @@ def is_alike(a, b):
 # ---- statistics -----------------------------------------------------------------------------------------------------
 
 
-def test_a_key_for_each_node_is_as_good_as_one_for_all(split, one_key, tmp_path):
-    own = [deployed(split, None, tmp_path / str(run)) for run in range(N_RUNS)]
-    assert is_alike(own, one_key)
-    assert abs(np.mean(own) - np.mean(one_key)) < 3 * np.std(one_key, ddof=1) * np.sqrt(2 / N_RUNS) + 0.01
+def test_separate_keys_give_the_quality_of_one_process(split, one_key, tmp_path):
+    of_nodes = [deployed(split, None, tmp_path / str(run)) for run in range(N_RUNS)]
+    assert is_alike(of_nodes, one_key)
+    assert abs(np.mean(of_nodes) - np.mean(one_key)) < 3 * np.std(one_key, ddof=1) * np.sqrt(2 / N_RUNS) + 0.01
     # Control: nodes that share a key draw the same noise for their first users, their second users, and so on.
     shared = [deployed(split, seed, tmp_path) for seed in range(N_RUNS)]
     assert not is_alike(shared, one_key)
@@ -85,10 +85,10 @@ def test_a_key_for_each_node_is_as_good_as_one_for_all(split, one_key, tmp_path)
 def test_behind_a_shuffler_as_well(split, one_key, tmp_path):
     hop = ShufflerProcess(tmp_path, N_USERS, SYSTEM.n_reports, N_ITEMS * SYSTEM.n_factors)
     try:
-        own = [deployed(split, None, tmp_path / str(run), hop) for run in range(N_RUNS)]
+        of_nodes = [deployed(split, None, tmp_path / str(run), hop) for run in range(N_RUNS)]
     finally:
         hop.kill()
-    assert is_alike(own, one_key)
+    assert is_alike(of_nodes, one_key)
 
 
 WITH_FITS = {
@@ -100,8 +100,8 @@ WITH_FITS = {
 
 
 @pytest.mark.parametrize("name", WITH_FITS)
-def test_so_are_systems_whose_fit_is_their_server(split, name, tmp_path):
-    train, _, own = split
+def test_systems_with_their_fit_as_server_have_the_quality_of_one_process(split, name, tmp_path):
+    train, _, of_nodes = split
     system, noisier = WITH_FITS[name]
     names = np.array([f"{row % N_NODES}/{row // N_NODES}" for row in range(N_USERS)])
     folders = count()
@@ -112,7 +112,7 @@ def test_so_are_systems_whose_fit_is_their_server(split, name, tmp_path):
     def here(model, seed):
         return figure(type(model)(**model.get_params()).fit(train, key=Key.from_seed(seed)), train.user_ids)
 
-    app = client_app(system, lambda context: own[int(context.node_config["name"])])
+    app = client_app(system, lambda context: of_nodes[int(context.node_config["name"])])
 
     def there():
         folder = tmp_path / str(next(folders))

@@ -1,4 +1,4 @@
-"""Servers and nodes that are killed, stay away, or have damaged files: the same model, or an error that says so."""
+"""Tests of servers and nodes that are killed, absent, or have damaged files: the same model or a clear error."""
 
 import json
 import os
@@ -41,11 +41,11 @@ def test_a_server_that_dies_comes_back(data, tmp_path, after, is_simulation):
     system = FMFLDP(n_rounds=3)
     nodes = two_nodes(system, data) if is_simulation else in_folders(system, data, tmp_path)
     options = {"folder": tmp_path / "server", "seed": SEED if is_simulation else None}
-    dying, again = MemoryGrid(nodes, dies(after)), MemoryGrid(nodes)
+    dying, restarted = MemoryGrid(nodes, dies(after)), MemoryGrid(nodes)
     with pytest.raises(KilledError):
         serve(system, data, dying, **options)
-    model, engine = serve(system, data, again, **options)
-    assert len(requests_of(again)) == 6 - 2 * (after // 2)
+    model, engine = serve(system, data, restarted, **options)
+    assert len(requests_of(restarted)) == 6 - 2 * (after // 2)
     assert sum(model.ledger_.events.values()) == len(model.communication_.rounds) == len(engine.messages.rounds) == 3
     assert model.ledger_.epsilon("server", 0) == 3 * 250.0
     if is_simulation:
@@ -58,7 +58,7 @@ def test_a_server_that_dies_comes_back(data, tmp_path, after, is_simulation):
 
 @pytest.mark.parametrize("is_simulation", [True, False])
 def test_a_key_without_a_state_makes_no_noise(data, tmp_path, is_simulation):
-    """With its state gone, a server knows no more what its key was used for; the run is another one."""
+    """Without its state a server cannot know the uses of its key, so it starts another run."""
     system = DPGram(4.0)
     options = {"folder": tmp_path / "server", "seed": SEED if is_simulation else None, "n_nodes": 2}
     nodes = two_nodes(system, data) if is_simulation else in_folders(system, data, tmp_path, max_runs=2)
@@ -70,9 +70,9 @@ def test_a_key_without_a_state_makes_no_noise(data, tmp_path, is_simulation):
     for path in (tmp_path / "server").glob("round-*"):
         path.unlink()
     serve(system, data, MemoryGrid(nodes), **options)
-    others = [json.loads(text) for text in (key, (tmp_path / "server/key.json").read_text())]
-    assert others[0]["bound_to"]["run"] != others[1]["bound_to"]["run"]
-    assert (others[0]["secret"] == others[1]["secret"]) == is_simulation
+    keys = [json.loads(text) for text in (key, (tmp_path / "server/key.json").read_text())]
+    assert keys[0]["bound_to"]["run"] != keys[1]["bound_to"]["run"]
+    assert (keys[0]["secret"] == keys[1]["secret"]) == is_simulation
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"7", b"{}", bytes(99)])
@@ -101,7 +101,7 @@ def test_a_damaged_file_of_the_server_is_named(data, tmp_path, name, content):
         ("state", {"messages": [[1, 2, "3"]]}, "traffic must be an integer"),
     ],
 )
-def test_each_field_of_a_servers_state_is_looked_at(data, tmp_path, name, changes, complaint):
+def test_each_field_of_a_servers_state_is_checked(data, tmp_path, name, changes, complaint):
     system = FMFLDP(n_rounds=2)
     serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path)
     header, arrays = read_model(tmp_path / name)
@@ -124,7 +124,7 @@ def test_each_field_of_a_servers_state_is_looked_at(data, tmp_path, name, change
         ({}, lambda total: total - 2**60, "must be at least"),
     ],
 )
-def test_each_field_of_a_round_that_was_heard_is_looked_at(data, tmp_path, changes, spoil, complaint):
+def test_each_field_of_a_received_round_is_checked(data, tmp_path, changes, spoil, complaint):
     system, path = DPGram(4.0), tmp_path / "round-0-0"
     serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path)
     header, arrays = read_model(path)
@@ -135,7 +135,7 @@ def test_each_field_of_a_round_that_was_heard_is_looked_at(data, tmp_path, chang
         serve(system, data, MemoryGrid(two_nodes(system, data)), folder=tmp_path)
 
 
-def test_a_node_with_a_damaged_file_says_which(data, tmp_path, caplog):
+def test_a_node_with_a_damaged_file_names_it(data, tmp_path, caplog):
     system = FMFLDP(n_rounds=3)
     nodes = in_folders(system, data, tmp_path)
 
@@ -149,7 +149,7 @@ def test_a_node_with_a_damaged_file_says_which(data, tmp_path, caplog):
     reasons = {(r.round, r.sender): r.reason for r in engine.rejections if "refuses" in r.reason}
     assert set(reasons) == {(1, "b"), (2, "b")}
     assert all("a file of this node (key.json) is damaged" in reason for reason in reasons.values())
-    assert str(tmp_path) not in "".join(reasons.values())  # where it lies is the node's own affair
+    assert str(tmp_path) not in "".join(reasons.values())  # the path stays private to the node
     assert f"{tmp_path}/b/run-" in caplog.text
     assert "take part in the next run" in caplog.text
 
@@ -162,7 +162,7 @@ def test_a_node_whose_data_change_in_mid_run_answers_no_more(data, tmp_path):
     def tamper(reply):
         if reply.metadata.message_type == "train" and reply.content["config"].get("round") == 1:
             values = data.values.copy()
-            values[data.indptr[1] : data.indptr[2]] += 1  # of the second user, who is node b's
+            values[data.indptr[1] : data.indptr[2]] += 1  # values of the second user, on node b
             now[0] = data._replace(values=values)
         return [reply]
 
@@ -173,10 +173,10 @@ def test_a_node_whose_data_change_in_mid_run_answers_no_more(data, tmp_path):
 
 
 @pytest.mark.parametrize("system", [FMFLDP(n_rounds=2), DPGram(4.0)], ids=["own", "fit"])
-def test_a_run_that_nobody_answered_is_an_error_and_its_last_round_is_asked_again(data, tmp_path, system):
+def test_an_unanswered_run_is_an_error_and_its_last_round_is_repeated(data, tmp_path, system):
     nodes, options = two_nodes(system, data), {"folder": tmp_path}
     finished = []
-    app = server_app(system, data.item_ids, lambda *found: finished.append(found), n_nodes=2, seed=SEED,
+    app = server_app(system, data.item_ids, lambda *results: finished.append(results), n_nodes=2, seed=SEED,
                      join_timeout=0.3, round_timeout=0.3, **options)  # fmt: skip
     with pytest.raises(NoAnswerError, match="so there is no model") as caught, time_of_the_server():
         app(
@@ -205,7 +205,7 @@ def test_a_run_is_resumed_without_a_member_that_is_gone(data, tmp_path):
 
 @pytest.mark.parametrize("number", [12, 99])
 def test_a_node_that_is_killed_comes_back_in_the_round(data, number):
-    """Its connection is lost with the question; it returns, under its number or another, and is asked again."""
+    """The node loses its connection after a request, returns with the same or another number, and gets the request."""
     system = FMFLDP(n_rounds=3)
     nodes, gone = two_nodes(system, data), []
 
@@ -227,9 +227,9 @@ def test_a_node_that_is_killed_comes_back_in_the_round(data, number):
     model, engine = serve(system, data, grid, round_timeout=20)
     np.testing.assert_array_equal(model.item_factors_, system.fit(data, key=Key.from_seed(SEED)).item_factors_)
     assert engine.rejections == []
-    asked = [message.metadata.dst_node_id for message in requests_of(grid)]
-    assert len(asked) == 7
-    assert number in asked
+    requested = [message.metadata.dst_node_id for message in requests_of(grid)]
+    assert len(requested) == 7
+    assert number in requested
 
 
 def test_a_node_that_stays_away_is_waited_for_once(data):

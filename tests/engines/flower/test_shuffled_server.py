@@ -1,4 +1,4 @@
-"""Flower behind a shuffler that is a process of its own: the same counts, and a ledger that claims no more than ran."""
+"""Tests of Flower behind a shuffler in a separate process: the same counts, and a ledger of completed rounds only."""
 
 import numpy as np
 import pytest
@@ -28,12 +28,12 @@ def shuffler(tmp_path):
         return made[0]
 
     yield start
-    for each in made:
-        each.kill()
+    for process_made in made:
+        process_made.kill()
 
 
 def through(shuffler, nodes, url=None):
-    """Nodes that are told where their shuffler is."""
+    """Return the nodes with the shuffler's address in their configuration."""
     return {node: (app, config | {"shuffler": url or shuffler.url}) for node, (app, config) in nodes.items()}
 
 
@@ -43,7 +43,7 @@ def serve_shuffled(system, data, grid, shuffler, link=None, **options):
 
 
 def claimed(n_rounds, crowd=CROWD):
-    """What the accountant says of rounds that went through, and of those that did not."""
+    """Return the epsilon of `n_rounds` shuffled rounds."""
     ledger = Ledger()
     ledger.events[ShuffledReports("binary response", 1.0, 10, crowd)] = n_rounds
     return ledger.epsilon("shuffled_server")
@@ -70,18 +70,18 @@ def test_the_model_of_one_process_and_the_shufflers_figure(data, shuffler, optio
     assert hop.log() == ""
 
 
-def test_a_node_without_users_sends_an_empty_message_and_nobody_waits(data, shuffler):
+def test_a_node_without_users_sends_an_empty_message_without_delay(data, shuffler):
     hop = shuffler()
     shards = {"a": data.select_users(np.zeros(0, dtype=np.int64)), "b": data}
     app = client_app(SYSTEM, lambda context: shards[context.node_config["name"]], seed=SEED, min_crowd=CROWD)
     grid = MemoryGrid(through(hop, {11: (app, {"name": "a"}), 12: (app, {"name": "b"})}))
     there, engine = serve_shuffled(SYSTEM, data, grid, hop)
     assert engine.rejections == []
-    assert len(requests_of(grid)) == 2 * SYSTEM.n_rounds  # nobody was asked again
+    assert len(requests_of(grid)) == 2 * SYSTEM.n_rounds  # no request was repeated
     np.testing.assert_array_equal(there.item_factors_, SYSTEM.fit(data, key=Key.from_seed(SEED)).item_factors_)
 
 
-def test_what_the_server_gets_from_nodes_is_no_report(data, shuffler):
+def test_nodes_send_no_reports_to_the_server(data, shuffler):
     hop, seen = shuffler(), []
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
     grid.tamper = lambda reply: [seen.append(reply.content), reply][1:]
@@ -94,7 +94,7 @@ def test_what_the_server_gets_from_nodes_is_no_report(data, shuffler):
         assert content["config"]["num-examples"] == 150
 
 
-def test_keys_of_their_own_and_a_server_that_comes_back(data, shuffler, tmp_path):
+def test_separate_keys_and_a_server_that_restarts(data, shuffler, tmp_path):
     hop = shuffler()
     nodes = through(hop, in_folders(SYSTEM, data, tmp_path, min_crowd=CROWD))
 
@@ -103,10 +103,10 @@ def test_keys_of_their_own_and_a_server_that_comes_back(data, shuffler, tmp_path
             self.about, self.open, self._release = client.about, client.open, client.release
 
         def release(self, run, round_number, n_users, *, max_bytes):
-            found = self._release(run, round_number, n_users, max_bytes=max_bytes)
+            batch = self._release(run, round_number, n_users, max_bytes=max_bytes)
             if round_number == 1:
                 raise KilledError
-            return found
+            return batch
 
     options = {"seed": None, "folder": tmp_path / "server"}
     with pytest.raises(KilledError):
@@ -119,7 +119,7 @@ def test_keys_of_their_own_and_a_server_that_comes_back(data, shuffler, tmp_path
 
 @pytest.mark.parametrize("moment", ["between two nodes", "before the release"])
 def test_sigkill_of_the_shuffler_in_mid_round(data, shuffler, moment):
-    """What it had collected is lost, nodes send the same once more, and nothing of the model or the figure changes."""
+    """Collected reports are lost, nodes send the same ones again, and the model and epsilon do not change."""
     hop, count = shuffler(), []
     last_of_round_1 = 3 if moment == "between two nodes" else 4
 
@@ -135,12 +135,12 @@ def test_sigkill_of_the_shuffler_in_mid_round(data, shuffler, moment):
     there, engine = serve_shuffled(SYSTEM, data, grid, hop)
     np.testing.assert_array_equal(there.item_factors_, SYSTEM.fit(data, key=Key.from_seed(SEED)).item_factors_)
     assert engine.rejections == []
-    assert len(requests_of(grid)) == 8  # one round was asked twice
+    assert len(requests_of(grid)) == 8  # one round was requested twice
     assert there.ledger_.epsilon("shuffled_server") == claimed(3)
 
 
-def test_a_batch_that_is_lost_after_its_release_is_not_asked_for_again(data, shuffler):
-    """The shuffler is killed with the batch written down and not yet sent: its round is nobody's."""
+def test_a_batch_that_is_lost_after_its_release_is_not_requested_again(data, shuffler):
+    """The shuffler is killed after it records a batch and before it sends it: the round has no reports."""
     hop = shuffler()
     client = hop.client("server")
 
@@ -148,11 +148,11 @@ def test_a_batch_that_is_lost_after_its_release_is_not_asked_for_again(data, shu
         about, open = client.about, client.open
 
         def release(self, run, round_number, n_users, *, max_bytes):
-            found = client.release(run, round_number, n_users, max_bytes=max_bytes)
+            batch = client.release(run, round_number, n_users, max_bytes=max_bytes)
             if round_number == 1 and not lost:
                 lost.append(hop.kill() or hop.start())
                 return client.release(run, round_number, n_users, max_bytes=max_bytes)
-            return found
+            return batch
 
     lost: list = []
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
@@ -166,7 +166,7 @@ def test_a_batch_that_is_lost_after_its_release_is_not_asked_for_again(data, shu
 
 
 def test_fewer_than_the_crowd_no_batch_and_no_figure(data, shuffler):
-    hop, once = shuffler(), FMFLDP(**SYSTEM.get_params() | {"n_rounds": 1})
+    hop, one_round = shuffler(), FMFLDP(**SYSTEM.get_params() | {"n_rounds": 1})
     nodes = through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD))
     app, config = nodes[12]
 
@@ -185,7 +185,7 @@ def test_fewer_than_the_crowd_no_batch_and_no_figure(data, shuffler):
     reasons = [(r.sender, r.reason) for r in engine.rejections if r.round == 1]
     assert ("shuffler", "a batch must have at least 250 users, got reports of 150") in reasons
     assert any(sender == "b" and "the node refuses" in reason for sender, reason in reasons)
-    one = once.fit(data, key=Key.from_seed(SEED))  # only the first round was heard
+    one = one_round.fit(data, key=Key.from_seed(SEED))  # only the first round was received
     np.testing.assert_array_equal(there.item_factors_, one.item_factors_)
 
 
@@ -194,7 +194,7 @@ def test_a_shuffler_of_smaller_crowds_is_refused_by_nodes_and_server(data, shuff
     grid = MemoryGrid(through(hop, two_nodes(SYSTEM, data, min_crowd=CROWD)))
     with pytest.raises(NoAnswerError, match=r"is configured for {'min_crowd': 2,") as caught:
         serve_shuffled(SYSTEM, data, grid, hop)
-    assert len(requests_of(grid)) == 0  # nobody was asked
+    assert len(requests_of(grid)) == 0  # no node got a request
     assert caught.value.ledger.epsilon("shuffled_server", 0) == LOCAL
 
     class Lying:
@@ -219,7 +219,7 @@ def test_server_and_nodes_agree_on_the_shuffler(data, shuffler, min_crowd, serve
         serve(SYSTEM, data, grid, **options)
 
 
-def test_a_node_without_a_shuffler_sends_nothing(data, shuffler):
+def test_a_node_without_a_shuffler_sends_no_message(data, shuffler):
     hop, nodes = shuffler(), two_nodes(SYSTEM, data, min_crowd=CROWD)
     for url, reason in ((None, "cannot be used (ValueError)"), ("http://127.0.0.1:9", "could not be reached")):
         grid = MemoryGrid(nodes if url is None else through(hop, nodes, url))

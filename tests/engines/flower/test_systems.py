@@ -1,6 +1,6 @@
-"""Flower: every system whose own `fit` is its server, over real messages: the same bits, terms, and hostile messages.
+"""Tests of Flower for systems that run `fit` as the server: the same bits, the ledger, and hostile messages.
 
-FMF-LDP and prototypes, which have a server beside their `fit`, are in `test_app.py` and `test_messages.py`.
+FMF-LDP and prototypes have a server next to `fit`: see `test_app.py` and `test_messages.py`.
 """
 
 import re
@@ -61,12 +61,12 @@ def test_two_nodes_make_the_model_of_one_process(data, tmp_path, name, n_threads
     assert engine.rejections == []
     assert engine.members == {"a": 150, "b": 150}
     assert len(engine.messages.rounds) == len(there.communication_.rounds) == len(here.communication_.rounds)
-    assert not hasattr(system, "ledger_")  # what was given stays as it was
+    assert not hasattr(system, "ledger_")  # the given system is not fitted
     if not name.startswith("shuffled_sketch"):  # the figure behind a shuffler: see below
         assert there.ledger_.to_dict() == here.ledger_.to_dict()
 
 
-def test_nodes_are_asked_about_items_again_where_rows_are_short(data):
+def test_nodes_report_items_a_second_time_if_rows_are_short(data):
     short = data.keep_interactions(Key.from_seed(1).uniform("test", size=data.n_interactions) < 0.15)
     system = ShuffledSketchGram(1.0)
     here = ShuffledSketchGram(1.0).fit(short, key=Key.from_seed(SEED))
@@ -77,24 +77,24 @@ def test_nodes_are_asked_about_items_again_where_rows_are_short(data):
     assert kinds == ["items", "pairs of items", "items"]
 
 
-def test_a_shard_more_or_less_changes_nothing(data):
+def test_the_model_does_not_depend_on_the_number_of_shards(data):
     system = CENTRAL["dp_gram"]
-    alone, _ = serve(
+    of_one_node, _ = serve(
         system, data, MemoryGrid({11: (client_app(system, lambda _: data, seed=SEED), {"name": "a"})}), n_nodes=1
     )
-    assert_same(alone, serve(system, data, MemoryGrid(two_nodes(system, data)))[0])
+    assert_same(of_one_node, serve(system, data, MemoryGrid(two_nodes(system, data)))[0])
 
 
 @pytest.mark.ignores_values
 @pytest.mark.parametrize("name", [*CENTRAL, *SIMULATED])
-def test_owners_serve_their_own_users(data, name, tmp_path):
+def test_nodes_serve_their_users(data, name, tmp_path):
     there, _ = serve(SYSTEMS[name], data, MemoryGrid(two_nodes(SYSTEMS[name], data, folder=tmp_path)))
     assert there.interactions_.n_users == 0
     here = type(there)(**there.get_params()).fit(data, key=Key.from_seed(SEED))
     there.save(tmp_path / "model")
     served = load(tmp_path / "model").with_users(data.select_users(HALF == "b"))
     users = data.user_ids[HALF == "b"][:5]
-    if isinstance(here, FedRec):  # its devices have only taken some steps toward what is solved here
+    if isinstance(here, FedRec):  # devices have taken a few steps; `with_users` solves exactly
         here = here.with_users(data)
     np.testing.assert_allclose(served.recommend(users, n=4)[1], here.recommend(users, n=4)[1], rtol=1e-4, atol=1e-6)
 
@@ -116,7 +116,7 @@ CHOOSING = ("dp_gram", "dp_subspace", "private_recommender")  # releases choose 
 
 
 @pytest.mark.parametrize("name", CENTRAL | RATINGS)
-def test_a_deployment_is_no_simulation_and_costs_what_fit_costs(data, name, tmp_path):
+def test_a_deployment_is_no_simulation_and_has_the_cost_of_fit(data, name, tmp_path):
     system = SYSTEMS[name]
     model, engine = serve(system, data, MemoryGrid(in_folders(system, data, tmp_path)), seed=None)
     here = type(system)(**system.get_params()).fit(data)
@@ -142,7 +142,7 @@ def test_a_deployment_is_no_simulation_and_costs_what_fit_costs(data, name, tmp_
         ("fedrec_plus_plus", "a node adds up messages that each user would send"),
     ],
 )
-def test_a_system_whose_guarantee_would_not_hold_is_not_deployed(data, name, reason):
+def test_a_system_without_a_valid_guarantee_is_not_deployed(data, name, reason):
     with pytest.raises(ValueError, match=f"seed must be given with .* only as a simulation:  .*{reason}"):
         client_app(SYSTEMS[name], lambda _: data)
     with pytest.raises(ValueError, match=reason):
@@ -158,7 +158,7 @@ def test_no_shuffler_no_shufflers_figure(data):
     assert "there was no shuffler" in there.notes[-1]
 
 
-def test_each_node_of_a_deployment_randomizes_for_itself(data, tmp_path):
+def test_each_node_of_a_deployment_draws_separate_noise(data, tmp_path):
     """Two nodes with the same ratings: with keys of their own their reports differ, and their users have two names."""
     system = LaplaceRRSVD(hide_items=True, n_reports=30)
     seen, app = [], client_app(system, lambda _: data)
@@ -193,10 +193,10 @@ def test_a_server_that_dies_comes_back(data, tmp_path, name, after, is_simulatio
     options = {"folder": tmp_path / "server", "seed": SEED if is_simulation else None}
     with pytest.raises(KilledError):
         serve(system, data, MemoryGrid(nodes, dies(after)), **options)
-    again = MemoryGrid(nodes)
-    model, engine = serve(system, data, again, **options)
+    restarted = MemoryGrid(nodes)
+    model, engine = serve(system, data, restarted, **options)
     n_rounds = len(model.communication_.rounds)
-    assert len(requests_of(again)) == 2 * n_rounds - 2 * (after // 2)
+    assert len(requests_of(restarted)) == 2 * n_rounds - 2 * (after // 2)
     assert len(engine.messages.rounds) == n_rounds
     fresh = type(system)(**system.get_params())
     if is_simulation:
@@ -237,7 +237,7 @@ FAR = np.full(60, 2**30, np.int32)
         ("privrec", set_value("request", "system", "PrivRec(n_rounds=99)"), "this node is configured for PrivRec"),
     ],
 )
-def test_a_node_refuses_what_its_users_did_not_agree_to(data, name, change, reason):
+def test_a_node_refuses_rounds_outside_its_system(data, name, change, reason):
     found = refusal_of(SYSTEMS[name], data, change)
     assert re.search(reason, found), found
 
@@ -249,7 +249,7 @@ def test_the_number_of_users_stays_that_of_the_first_answer(data, tmp_path):
     last = requests_of(grid)[-1]
     node = last.metadata.dst_node_id
     app, config = grid.nodes[node]
-    assert "update" in app(last, make_context(node, config)).content  # asked again, it answers again
+    assert "update" in app(last, make_context(node, config)).content  # a repeated request is answered
     last.content["request"]["n-users"] += 1
     refusal = app(last, make_context(node, config)).content["config"]["refusal"]
     assert refusal == "n_users must be 300 as in this node's first message, got 301"
@@ -271,7 +271,7 @@ def altered(value):
 
 
 def beyond(array):
-    """The largest number of the type everywhere."""
+    """Return an array filled with the largest number of the type."""
     return np.full_like(array, np.inf if array.dtype.kind == "f" else np.iinfo(array.dtype).max)
 
 
@@ -294,7 +294,7 @@ ATTACKED += ["fedrec", "fedrec_plus_plus"]
 
 @pytest.fixture(scope="module")
 def without_b(data, tmp_path_factory):
-    """What comes of each system when node b never answers."""
+    """Return a function from a system's name to its model without answers of node b."""
     found = {}
 
     def model_of(name):
@@ -309,7 +309,7 @@ def without_b(data, tmp_path_factory):
 
 @pytest.mark.parametrize("fault", HOSTILE)
 @pytest.mark.parametrize("name", ATTACKED)
-def test_a_hostile_message_is_refused_by_name_and_counts_as_nobody(data, tmp_path, without_b, name, fault):
+def test_a_hostile_message_is_refused_by_name_and_left_out(data, tmp_path, without_b, name, fault):
     system, (change, reason) = SYSTEMS[name], HOSTILE[fault]
     model, engine = serve(system, data, MemoryGrid(two_nodes(system, data, folder=tmp_path), spoil(change)))
     assert {rejection.sender for rejection in engine.rejections} == {"b"}
@@ -330,8 +330,8 @@ def test_a_node_that_speaks_for_another_nodes_users_is_refused(data):
 
 
 @pytest.mark.parametrize("name", ATTACKED)
-def test_an_honest_run_is_another_and_rejects_nothing(data, tmp_path, without_b, name):
-    """The control of the above."""
+def test_an_honest_run_differs_and_has_no_rejections(data, tmp_path, without_b, name):
+    """Without a fault no message is rejected and the model differs: the negative control."""
     system = SYSTEMS[name]
     grid = MemoryGrid(two_nodes(system, data, folder=tmp_path), spoil(lambda reply: [reply]))
     model, engine = serve(system, data, grid)

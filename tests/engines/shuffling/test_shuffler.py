@@ -1,4 +1,4 @@
-"""The shuffler: whole batches or nothing, nothing of who sent what or when, and what SIGKILL loses.
+"""Tests of the shuffler: complete batches only, no trace of senders or times, and the effect of SIGKILL.
 
 Over Flower, with nodes and a server: `test_shuffled_server.py`.
 """
@@ -32,7 +32,7 @@ def test_reports_travel_as_whole_numbers(n_coordinates):
         np.testing.assert_array_equal(there, here)
 
 
-def test_a_batch_adds_up_to_what_shards_would_have_sent(tmp_path):
+def test_a_batch_adds_up_to_the_sums_of_shards(tmp_path):
     data, system, key = generate_implicit(60, 40, key=Key.from_seed(7)), FMFLDP(n_reports=5), Key.from_seed(3)
     state = system.initial_state(40, key)
     size = state.item_factors.size
@@ -64,7 +64,7 @@ def test_users_count_and_not_reports(tmp_path):
         shuffler.release(RUN, 0)
 
 
-def test_a_node_without_users_is_heard_and_is_nobody(tmp_path):
+def test_a_node_without_users_is_accepted_and_adds_no_user(tmp_path):
     shuffler = opened(tmp_path, [("nobody", b""), ("a", codes(1))])
     with pytest.raises(ShufflerError, match="got reports of 1"):
         shuffler.release(RUN, 0)
@@ -73,14 +73,14 @@ def test_a_node_without_users_is_heard_and_is_nobody(tmp_path):
     assert sorted(codes_of(shuffler.release(RUN, 0))) == [1, 2]
 
 
-def test_what_is_sent_twice_counts_once(tmp_path):
+def test_a_repeated_message_counts_once(tmp_path):
     shuffler = opened(tmp_path, [("a", codes(1)), ("a", codes(2))])
     with pytest.raises(ShufflerError, match="got reports of 1"):
         shuffler.release(RUN, 0)
 
 
 def test_a_round_is_released_once(tmp_path):
-    """Two batches of which one lacks a node would show that node's reports; a lost answer is sent again as it was."""
+    """Two batches that differ by one node would reveal its reports; a lost answer is repeated unchanged."""
     shuffler = opened(tmp_path, [("a", codes(0)), ("b", codes(0))])
     first = shuffler.release(RUN, 0)
     with pytest.raises(ShufflerError, match="the round is over"):
@@ -99,7 +99,7 @@ def test_a_round_is_released_once(tmp_path):
     shuffler.open(OTHER, 0)  # another run has its own rounds
 
 
-def test_batches_of_the_same_reports_come_in_orders_that_nobody_knows(tmp_path):
+def test_batches_of_the_same_reports_have_independent_orders(tmp_path):
     sent, batches = np.arange(200), []
     for folder in ("one", "two"):
         halves = [(name, codes(*part)) for name, part in zip("ab", np.split(sent, 2), strict=True)]
@@ -117,8 +117,8 @@ def test_reports_of_a_round_that_was_given_up_are_in_no_later_batch(tmp_path):
     assert sorted(codes_of(shuffler.release(RUN, 1))) == [1, 2]
 
 
-def test_what_was_released_is_forgotten(tmp_path):
-    """No sender's name and no body of reports stays anywhere in it."""
+def test_released_reports_are_erased(tmp_path):
+    """No sender's name and no reports remain in its attributes."""
     shuffler = opened(tmp_path, [("north", codes(7)), ("south", codes(9))])
     assert "north" in repr(vars(shuffler))
     assert sorted(codes_of(shuffler.release(RUN, 0))) == [7, 9]
@@ -128,16 +128,16 @@ def test_what_was_released_is_forgotten(tmp_path):
 
 def test_a_round_that_was_not_released_is_opened_anew_and_empty(tmp_path):
     opened(tmp_path, [("a", codes(1))]).close()
-    again = make(tmp_path)
+    restarted = make(tmp_path)
     with pytest.raises(ShufflerError, match="not open"):
-        again.submit(RUN, 0, "b", codes(1))
-    again.open(RUN, 0)
-    again.submit(RUN, 0, "b", codes(1))
+        restarted.submit(RUN, 0, "b", codes(1))
+    restarted.open(RUN, 0)
+    restarted.submit(RUN, 0, "b", codes(1))
     with pytest.raises(ShufflerError, match="got reports of 1"):
-        again.release(RUN, 0)
+        restarted.release(RUN, 0)
 
 
-def test_nothing_but_the_numbers_of_rounds_is_written(tmp_path):
+def test_only_the_numbers_of_rounds_are_written(tmp_path):
     shuffler = opened(tmp_path / "own", [("north", codes(1)), ("south", codes(1))], round_number=4)
     assert os.listdir(tmp_path / "own") == ["lock"]
     shuffler.release(RUN, 4)
@@ -221,7 +221,7 @@ DAMAGED = [b"", b"{", b"7", b"[]", bytes(40), b"\xff" * 8, b"[" * 100_000]
 
 
 DAMAGED += [
-    json.dumps(found).encode() for found in ({"a": 0}, {RUN: -1}, {RUN: "0"}, {RUN: 0.5}, {RUN: True}, {RUN: [0]})
+    json.dumps(document).encode() for document in ({"a": 0}, {RUN: -1}, {RUN: "0"}, {RUN: 0.5}, {RUN: True}, {RUN: [0]})
 ]
 
 
@@ -246,7 +246,7 @@ def test_the_list_of_released_rounds_is_whole_or_as_it_was(tmp_path, monkeypatch
         with pytest.raises(OSError, match="No space left"):
             shuffler.release(RUN, 0)
     assert os.listdir(tmp_path) == ["lock"]
-    assert shuffler.release(RUN, 0) == codes(1, 1)  # nothing had left, so nothing is lost
+    assert shuffler.release(RUN, 0) == codes(1, 1)  # no batch had been sent, so it can be released again
     assert read_document(tmp_path / "released.json") == {RUN: 0}
     assert (tmp_path / "released.json").stat().st_mode & 0o777 == 0o600
 
@@ -255,21 +255,21 @@ def test_the_list_of_released_rounds_is_whole_or_as_it_was(tmp_path, monkeypatch
 
 
 def orders(folder, n):
-    """How often three reports came out in each of their orders."""
-    found = dict.fromkeys(itertools.permutations((2, 4, 6)), 0)
+    """Count the releases of three reports in each of the six orders."""
+    counts = dict.fromkeys(itertools.permutations((2, 4, 6)), 0)
     shuffler = make(folder, 3)
     for number in range(n):
         shuffler.open(RUN, number)
         for name, code in zip("abc", (6, 2, 4), strict=True):
             shuffler.submit(RUN, number, name, codes(code))
-        found[tuple(codes_of(shuffler.release(RUN, number)).tolist())] += 1
+        counts[tuple(codes_of(shuffler.release(RUN, number)).tolist())] += 1
     shuffler.close()
-    return list(found.values())
+    return list(counts.values())
 
 
 @pytest.mark.slow
 def test_all_orders_are_as_likely(tmp_path, monkeypatch):
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # a disk's patience is not what is tested
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # syncing to disk is slow and is not tested here
     # The power: a tenth in order moves chi-squared with 5 degrees by 2,400 / 20 = 120, and 36 is enough.
     assert counts_are(orders(tmp_path / "own", 2_400), [1 / 6] * 6)
     uniform = Key.permutation
@@ -283,11 +283,11 @@ def test_all_orders_are_as_likely(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "told", ["[" * 100_000, b"\xff", "[]", "{}", '{"min_crowd": 0, "n_reports": 1, "n_coordinates": 1}']
+    "content", ["[" * 100_000, b"\xff", "[]", "{}", '{"min_crowd": 0, "n_reports": 1, "n_coordinates": 1}']
 )
-def test_what_a_shuffler_says_that_cannot_be_read_is_one_error(told, monkeypatch):
+def test_an_unreadable_answer_of_a_shuffler_is_one_error(content, monkeypatch):
     client = ShufflerClient("http://127.0.0.1:1")
-    monkeypatch.setattr(client, "_request", lambda *_: told)
+    monkeypatch.setattr(client, "_request", lambda *_: content)
     with pytest.raises(ShufflerError, match="the shuffler's configuration could not be read"):
         client.about()
     monkeypatch.setattr(client, "_request", lambda *_: '{"min_crowd": 3, "n_reports": 2, "n_coordinates": 1}')

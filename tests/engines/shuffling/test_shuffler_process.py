@@ -1,4 +1,4 @@
-"""The shuffler as a process of its own: who may do what, hostile and slow connections, certificates, a kill."""
+"""Tests of the shuffler as a separate process: roles, hostile and slow connections, certificates, and a kill."""
 
 import contextlib
 import itertools
@@ -30,30 +30,30 @@ def process(tmp_path):
         return made[0]
 
     yield start
-    for each in made:
-        each.kill()
+    for process_made in made:
+        process_made.kill()
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The time of a server in this process."""
+    """Replace the time of a server in this process."""
     clock = Clock()
     monkeypatch.setattr(server_module, "time", clock)
     return clock
 
 
-# ---- a process of its own -------------------------------------------------------------------------------------------
+# ---- a separate process ---------------------------------------------------------------------------------------------
 
 
-def test_who_may_do_what(process):
+def test_permissions_of_server_and_nodes(process):
     there = process(2, 1, 10)
-    server, node, nobody = (there.client(name) for name in ("server", "a", ""))
+    server, node, unnamed = (there.client(name) for name in ("server", "a", ""))
     assert node.about() == {"min_crowd": 2, "n_reports": 1, "n_coordinates": 10}
     for forbidden in (
         lambda: node.open(RUN, 0),
         lambda: node.release(RUN, 0, max_bytes=99),
         lambda: server.submit(RUN, 0, codes(1)),
-        lambda: nobody.submit(RUN, 0, codes(1)),
+        lambda: unnamed.submit(RUN, 0, codes(1)),
     ):
         with pytest.raises(ShufflerError, match=r"only the server|only a node can") as caught:
             forbidden()
@@ -74,7 +74,7 @@ def head_of_body(name, n_bytes):
     return f"POST /reports/{RUN}/0 HTTP/1.0\r\nX-Name: {name}\r\nContent-Length: {n_bytes}\r\n\r\n".encode()
 
 
-def say(port, text, and_close=True):
+def send(port, text, and_close=True):
     with socket.create_connection(("127.0.0.1", port), timeout=HANG) as connection:
         connection.sendall(text)
         if and_close:
@@ -102,11 +102,11 @@ def test_hostile_messages_are_refused_and_the_round_goes_on(process):
     there.client("a").submit(RUN, 0, codes(3))
     for name, (text, status) in HOSTILE.items():
         try:
-            answer = say(there.port, text.encode("latin-1"))
+            answer = send(there.port, text.encode("latin-1"))
         except OSError:  # it was cut off while we were still talking
             continue
         assert status in answer.split(b"\r\n")[0], (name, answer[:200])
-    stalled = socket.create_connection(("127.0.0.1", there.port))  # says nothing, and holds nobody up
+    stalled = socket.create_connection(("127.0.0.1", there.port))  # a silent connection does not delay other clients
     there.client("b").submit(RUN, 0, codes(3))
     assert there.client("server").release(RUN, 0, max_bytes=99) == codes(3, 3)
     stalled.close()
@@ -152,23 +152,23 @@ def secured(address, authority, certificate, private_key):
 # Python's ssl leaves the socket of a handshake that was cut off to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning")
 @pytest.mark.parametrize("is_certified", [True, False])
-def test_slow_connections_do_not_shut_others_out(tmp_path, monkeypatch, clock, is_certified):
+def test_slow_connections_do_not_block_other_clients(tmp_path, monkeypatch, clock, is_certified):
     monkeypatch.setattr(server_module, "_IDLE_TIMEOUT", None)  # a handshake ends with it, however often a byte comes
     files = Certificates(tmp_path / "own")
-    own = {name: files.of_client(name) for name in ("shuffler", "mallory", "a", "b", "server")}
-    tls = server_module.make_tls(**own["shuffler"])
+    credentials = {name: files.of_client(name) for name in ("shuffler", "mallory", "a", "b", "server")}
+    tls = server_module.make_tls(**credentials["shuffler"])
     with server_module.ShufflerServer(make(tmp_path / "run"), ("127.0.0.1", 0), tls, "server") as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = server.server_address
 
         def connect():
             if is_certified:
-                return secured(address, **own["mallory"])
+                return secured(address, **credentials["mallory"])
             return socket.create_connection(address, timeout=HANG)
 
-        def ask(name, work):
-            """As a node or a server does: once more where the connection was lost."""
-            client, answers = ShufflerClient(f"https://127.0.0.1:{address[1]}", name=name, **own[name]), []
+        def answer_of(name, work):
+            """Repeat `work` until it is answered, as nodes and servers do after a lost connection."""
+            client, answers = ShufflerClient(f"https://127.0.0.1:{address[1]}", name=name, **credentials[name]), []
 
             def is_answered():
                 with contextlib.suppress(ShufflerError):
@@ -178,13 +178,13 @@ def test_slow_connections_do_not_shut_others_out(tmp_path, monkeypatch, clock, i
             wait_until(is_answered)
             return answers[0]
 
-        # Who is certified stalls after the handshake, a stranger within it, in a record of 16,384 bytes.  The clock
-        # stands still, so that no connection is ever late: others must make way for other reasons.
+        # A certified client stalls after the handshake, another one within it, in a record of 16,384 bytes. The clock
+        # does not advance, so no connection is late: connections must be closed for other reasons.
         with dripping(connect, 160, b"GET /about HTTP/1.0\r\nX: " if is_certified else b"\x16\x03\x01\x40\x00"):
-            ask("server", lambda server: server.open(RUN, 0))
+            answer_of("server", lambda server: server.open(RUN, 0))
             for name in "ab":
-                ask(name, lambda node: node.submit(RUN, 0, codes(1)))
-            assert ask("server", lambda server: server.release(RUN, 0, max_bytes=99)) == codes(1, 1)
+                answer_of(name, lambda node: node.submit(RUN, 0, codes(1)))
+            assert answer_of("server", lambda server: server.release(RUN, 0, max_bytes=99)) == codes(1, 1)
         server.shutdown()
 
 
@@ -204,14 +204,14 @@ def test_unfinished_bodies_of_one_name_take_the_memory_of_one(process):
         with contextlib.suppress(OSError):  # it is refused, and cut off
             connection.sendall(head_of_body("mallory", 40_000_000) + bytes(30_000_000))
     assert memory_of(there.process) - before < 100e6
-    there.client("a").submit(RUN, 0, codes(*range(2)) * 50)  # others are heard meanwhile
+    there.client("a").submit(RUN, 0, codes(*range(2)) * 50)  # other clients are served meanwhile
     for connection in open_ones:
         connection.close()
 
 
 @pytest.fixture
 def server(tmp_path, monkeypatch, clock):
-    """In this process, with a second for a message and an open round."""
+    """Run a server in this process, with one second per message and an open round."""
     monkeypatch.setattr(server_module, "_MESSAGE_TIMEOUT", 1.0)
     with server_module.ShufflerServer(opened(tmp_path), ("127.0.0.1", 0), None, "server") as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -221,7 +221,7 @@ def server(tmp_path, monkeypatch, clock):
 
 @contextlib.contextmanager
 def connected(server):
-    """A connection's two ends; the server has taken it at the time that the clock shows."""
+    """Yield both ends of a connection, which the server accepted at the clock's time."""
     with socket.create_connection(server.server_address, timeout=HANG) as here:
         wait_until(lambda: server._connections)
         (there,) = server._connections.values()
@@ -229,13 +229,13 @@ def connected(server):
 
 
 def pass_time(server, clock, seconds):
-    """Let time pass, and the server look for those that are late, as it does twice a second."""
+    """Advance the clock, and let the server close late connections, as it does twice a second."""
     clock.sleep(seconds)
     server.service_actions()
 
 
 def is_cut_after_a_second(server, clock, head, body=b""):
-    """Whether a message that goes on without an end is cut off after a second of the clock, and not before."""
+    """Return whether an endless message is cut off after one second of the clock, and not before."""
     with connected(server) as (here, there):
         here.sendall(head + body)
         wait_until(lambda: there.received == len(body))
@@ -265,14 +265,14 @@ def test_a_body_has_the_time_that_its_bytes_may_take(server, clock, monkeypatch)
         assert here.makefile("rb").read().startswith(b"HTTP/1.0 200")
 
 
-def test_a_body_gets_no_time_for_what_it_only_promises(server, clock):
+def test_a_body_gets_no_time_for_bytes_that_have_not_arrived(server, clock):
     length = server.shuffler.max_bytes
     assert length > 100_000
     assert is_cut_after_a_second(server, clock, head_of_body("a", length), b"X")
-    server.shuffler.submit(RUN, 0, "a", codes(1))  # nothing of it was taken
+    server.shuffler.submit(RUN, 0, "a", codes(1))  # none of its bytes was stored
 
 
-def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(server, clock, monkeypatch):
+def test_a_full_server_closes_a_slow_body_and_not_a_quick_one(server, clock, monkeypatch):
     monkeypatch.setattr(server_module, "_MESSAGE_TIMEOUT", 60.0)
     monkeypatch.setattr(server_module, "_MAX_BODIES", 2)
     length = server.shuffler.max_bytes
@@ -282,12 +282,12 @@ def test_a_slow_body_makes_way_where_all_are_taken_and_a_quick_one_does_not(serv
     ):
         slow.sendall(head_of_body("slow", length) + b"X")
         quick.sendall(head_of_body("quick", length) + bytes(length - 4))
-        wait_until(lambda: sum(each.received for each in server._sending.values()) == length - 3)
+        wait_until(lambda: sum(body.received for body in server._sending.values()) == length - 3)
         third = head_of_body("third", 4) + codes(1)
-        answer = say(server.server_address[1], third)
-        assert b" 409" in answer.split(b"\r\n")[0]  # nobody is late yet
+        answer = send(server.server_address[1], third)
+        assert b" 409" in answer.split(b"\r\n")[0]  # no connection is late yet
         clock.sleep(2.01)  # past the first moments; the quick one has time for its bytes
-        assert say(server.server_address[1], third).startswith(b"HTTP/1.0 200")
+        assert send(server.server_address[1], third).startswith(b"HTTP/1.0 200")
         assert slow.recv(100).startswith(b"HTTP/1.0 409") or not slow.recv(100)
         quick.sendall(bytes(4))
         assert quick.makefile("rb").read().startswith(b"HTTP/1.0 200")
@@ -312,11 +312,11 @@ def test_one_body_of_a_name_and_few_at_a_time_are_read(server, monkeypatch):
         pass
 
 
-def test_a_body_that_is_here_is_not_read_again(server):
+def test_a_stored_body_is_not_read_again(server):
     server.shuffler.submit(RUN, 0, "a", codes(1))
-    assert say(server.server_address[1], head_of_body("a", 4)).startswith(b"HTTP/1.0 200")  # and no body
+    assert send(server.server_address[1], head_of_body("a", 4)).startswith(b"HTTP/1.0 200")  # and no body
     other = head_of_body("b", 4).replace(f"{RUN}/0".encode(), f"{RUN}/1".encode())
-    assert b"409" in say(server.server_address[1], other).split(b"\r\n")[0]
+    assert b"409" in send(server.server_address[1], other).split(b"\r\n")[0]
 
 
 def test_sigkill_in_mid_round(process):
@@ -328,7 +328,7 @@ def test_sigkill_in_mid_round(process):
     there.start()
     with pytest.raises(ShufflerError, match="not open"):
         b.submit(RUN, 0, codes(2))
-    server.open(RUN, 0)  # nothing was released, so all is asked for again
+    server.open(RUN, 0)  # no batch was released, so all reports are requested again
     b.submit(RUN, 0, codes(2))
     with pytest.raises(ShufflerError, match="got reports of 1"):
         server.release(RUN, 0, max_bytes=99)
@@ -355,7 +355,7 @@ def test_certificates_pass_the_strict_check_of_python_3_13_and_later(tmp_path):
 
 
 @needs_openssl
-def test_certificates_say_who_is_who(process, tmp_path):
+def test_certificates_identify_server_and_nodes(process, tmp_path):
     files = Certificates(tmp_path / "own")
     there = process(2, 1, 10, files=files)
     there.client("server").open(RUN, 0)
@@ -364,17 +364,17 @@ def test_certificates_say_who_is_who(process, tmp_path):
     with pytest.raises(ShufflerError, match="only the server"):
         there.client("a").release(RUN, 0, max_bytes=99)
     assert there.client("server").release(RUN, 0, max_bytes=99) == codes(1, 1)
-    strangers = Certificates(tmp_path / "other")("server")
-    forged = {"certificate": strangers["certificate"], "private_key": strangers["private-key"]}
-    own = files.of_client("server")
-    for pair in (own | forged, own | {"authority": strangers["authority"]}):
+    foreign = Certificates(tmp_path / "other")("server")
+    forged = {"certificate": foreign["certificate"], "private_key": foreign["private-key"]}
+    credentials = files.of_client("server")
+    for pair in (credentials | forged, credentials | {"authority": foreign["authority"]}):
         with pytest.raises(ShufflerError, match="could not be reached"):
             ShufflerClient(there.url, **pair).about()
     with pytest.raises(ShufflerError, match=r"\(SSLCertVerificationError: \w"):
-        ShufflerClient(there.url, **(own | {"authority": strangers["authority"]})).about()
-    plain = ssl.create_default_context(cafile=own["authority"])
+        ShufflerClient(there.url, **(credentials | {"authority": foreign["authority"]})).about()
+    plain = ssl.create_default_context(cafile=credentials["authority"])
     plain.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(OSError), socket.create_connection(("127.0.0.1", there.port)) as connection:
         plain.wrap_socket(connection, server_hostname="127.0.0.1")
-    with socket.create_connection(("127.0.0.1", there.port)):  # a handshake that never comes holds nobody up
+    with socket.create_connection(("127.0.0.1", there.port)):  # a missing handshake does not delay other clients
         assert there.client("a").about()["min_crowd"] == 2

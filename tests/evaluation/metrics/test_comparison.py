@@ -29,7 +29,7 @@ class Better(Scores):
     pass
 
 
-def people(n_users=60, n_items=20):
+def make_parts(n_users=60, n_items=20):
     rng = np.random.default_rng(0)
     taste = rng.standard_normal((n_users, n_items))
     test = Interactions.from_arrays(*np.nonzero(taste > 1), item_ids=range(n_items), user_ids=range(n_users))
@@ -39,7 +39,7 @@ def people(n_users=60, n_items=20):
 
 
 def results(metrics=("ndcg@5", "recall@5"), **options):
-    train, test, tables = people(**options)
+    train, test, tables = make_parts(**options)
     return {name: evaluate(Scores(t), train, test, metrics=metrics) for name, t in zip("abc", tables, strict=True)}
 
 
@@ -48,62 +48,62 @@ def results(metrics=("ndcg@5", "recall@5"), **options):
 
 @pytest.mark.parametrize("metric", ["ndcg@5", "rmse"])
 def test_tests_of_few_users_by_all_exchanges(metric):
-    train, test, tables = people(n_users=9)
+    train, test, tables = make_parts(n_users=9)
     named = {
         n: evaluate(Scores(t), train, test, metrics=[metric], per_user=True)
         for n, t in zip("ab", tables[:2], strict=True)
     }
-    [found] = compare(named, key=KEY).tests
+    [comparison] = compare(named, key=KEY).tests
     first, second = (result.of_users[metric].columns[:, 0] for result in named.values())
     signs = np.array(list(itertools.product([1, -1], repeat=len(first))))
     expected = (np.abs(signs @ (first - second)) >= abs((first - second).sum()) - 1e-9).mean()
-    assert found.p_value == found.p_holm == expected
-    assert found.difference == named["a"][metric] - named["b"][metric]
+    assert comparison.p_value == comparison.p_holm == expected
+    assert comparison.difference == named["a"][metric] - named["b"][metric]
 
 
 def test_holm_covers_all_tests():
     named = results()
-    found = compare(named, n_permutations=2000, key=KEY)
-    assert [(t.metric, t.first, t.second) for t in found.tests] == [
+    comparison = compare(named, n_permutations=2000, key=KEY)
+    assert [(t.metric, t.first, t.second) for t in comparison.tests] == [
         (metric, a, b) for metric in ("ndcg@5", "recall@5") for a, b in ("ab", "ac", "bc")
     ]
-    by_p = sorted(found.tests, key=lambda t: t.p_value)
+    by_p = sorted(comparison.tests, key=lambda t: t.p_value)
     assert by_p[0].p_holm == min(1.0, 6 * by_p[0].p_value)
     assert all(a.p_holm <= b.p_holm for a, b in itertools.pairwise(by_p))
-    apart = {(t.first, t.second): t.p_holm for t in found.tests if t.metric == "ndcg@5"}
+    apart = {(t.first, t.second): t.p_holm for t in comparison.tests if t.metric == "ndcg@5"}
     assert apart["a", "c"] < 0.01
 
 
 # ---- invariants --------------------------------------------------------------------------------------------------
 
 
-def test_the_same_model_twice_differs_by_nothing():
+def test_the_same_model_twice_has_no_difference():
     result = results()["a"]
     assert [(t.difference, t.p_value) for t in compare({"a": result, "b": result}, key=KEY).tests] == [(0.0, 1.0)] * 2
 
 
 def test_names_and_tables():
-    train, test, tables = people()
+    train, test, tables = make_parts()
     pair = [
         evaluate(kind(t), train, test, metrics=["ndcg@5", "gini@5"])
         for kind, t in ((Better, tables[0]), (Scores, tables[2]))
     ]
-    found = compare(pair, key=KEY)
-    assert list(found.results) == ["Better", "Scores"]
-    assert repr(found) == "<Comparison of Better, Scores: 1 paired tests>"
+    comparison = compare(pair, key=KEY)
+    assert list(comparison.results) == ["Better", "Scores"]
+    assert repr(comparison) == "<Comparison of Better, Scores: 1 paired tests>"
     for library in ("pandas", "polars"):
-        frame = found.to_frame(library=library)
+        frame = comparison.to_frame(library=library)
         assert list(frame["model"]) == ["Better", "Better", "Scores", "Scores"]
         assert list(frame["value"]) == [value for result in pair for value in result.values()]
-        assert list(found.tests_to_frame(library=library)["p_holm"]) == [found.tests[0].p_holm]
-    markdown = found.to_markdown().splitlines()
+        assert list(comparison.tests_to_frame(library=library)["p_holm"]) == [comparison.tests[0].p_holm]
+    markdown = comparison.to_markdown().splitlines()
     assert markdown[0] == "| model | ndcg@5 | gini@5 |"
-    low, high = found.intervals["Better"]["ndcg@5"]
+    low, high = comparison.intervals["Better"]["ndcg@5"]
     assert markdown[2].startswith(f"| Better | {pair[0]['ndcg@5']:.4f} ({low:.4f} to {high:.4f}) | ")
     assert markdown[5].startswith("| metric | first | second | difference | p_value | p_holm |")
-    assert r"\begin{tabular}{lll}" in found.to_latex()
-    document = json.loads(found.to_json())
-    assert document["tests"][0]["p_value"] == found.tests[0].p_value
+    assert r"\begin{tabular}{lll}" in comparison.to_latex()
+    document = json.loads(comparison.to_json())
+    assert document["tests"][0]["p_value"] == comparison.tests[0].p_value
     assert document["results"]["Scores"]["protocol"] == "all unseen items"
     assert document["results"]["Scores"]["metrics"]["gini@5"]["low"] is None
 
@@ -111,35 +111,35 @@ def test_names_and_tables():
 # ---- bad inputs --------------------------------------------------------------------------------------------------
 
 
-def test_a_summary_says_who_is_best_and_who_may_be():
-    train, test, [good, *_] = people()
+def test_a_summary_names_the_best_model_and_its_rivals():
+    train, test, [good, *_] = make_parts()
     shaken = good + np.random.default_rng(4).normal(0, 1e-3, good.shape)
     named = {
         name: evaluate(Scores(scores), train, test, metrics=["ndcg@5", "mpr", "coverage@5"])
         for name, scores in (("worse", -good), ("good", good), ("nearly", shaken))
     }
-    found = compare(named, key=KEY)
-    lines = found.summary().splitlines()
+    comparison = compare(named, key=KEY)
+    lines = comparison.summary().splitlines()
     assert lines[0].split() == ["model", "ndcg@5", "mpr", "coverage@5"]
-    low, high = found.intervals["good"]["ndcg@5"]
+    low, high = comparison.intervals["good"]["ndcg@5"]
     assert f"{named['good']['ndcg@5']:.4f} ({low:.4f} to {high:.4f})" in lines[3]
-    for metric, pick in (("ndcg@5", max), ("mpr", min)):  # of which the lowest is the best
+    for metric, pick in (("ndcg@5", max), ("mpr", min)):  # a lower mpr is better
         best = pick(named, key=lambda name: named[name][metric])
-        [line] = [line for line in found.verdicts() if line.startswith(metric)]
+        [line] = [line for line in comparison.verdicts() if line.startswith(metric)]
         other = {"good": "nearly", "nearly": "good"}[best]
         assert line.startswith(f"{metric}: {best} is best, not significantly ahead of {other} (p ")
         assert "worse" not in line
-    assert len(found.verdicts()) == 2  # coverage has no test
+    assert len(comparison.verdicts()) == 2  # coverage has no test
     assert compare({k: named[k] for k in ("worse", "good")}, key=KEY).verdicts()[0] == (
         "ndcg@5: good is best, by more than chance"
     )
     with pytest.raises(ValueError, match="level must be"):
-        found.verdicts(1.0)
+        comparison.verdicts(1.0)
 
 
 def test_results_that_cannot_be_compared():
     named = results()
-    train, test, tables = people()
+    train, test, tables = make_parts()
     with pytest.raises(TypeError, match="got one; pass"):
         compare(named["a"])
     with pytest.raises(ValueError, match="at least two results, got 1"):
@@ -161,16 +161,16 @@ def test_results_that_cannot_be_compared():
 
 
 def test_results_of_other_tests_of_the_same_size_cannot_be_compared():
-    train, test, (table, *_) = people()
+    train, test, (table, *_) = make_parts()
     neither = (train.to_scipy() + test.to_scipy()).toarray() == 0
     counts = test.interactions_per_user()
     items = [np.flatnonzero(of_user)[:n] for of_user, n in zip(neither, counts, strict=True)]
-    again = Interactions.from_arrays(
+    other_test = Interactions.from_arrays(
         np.repeat(test.user_ids, counts), np.concatenate(items), item_ids=test.item_ids, user_ids=test.user_ids
-    )  # of each user as many, all others
+    )  # the same number of items per user, all of them different
     fewer = train.keep_interactions(np.arange(train.n_interactions) > 3)
     for others, options, what in [
-        ((train, again), {}, "test interactions"),
+        ((train, other_test), {}, "test interactions"),
         ((fewer, test), {}, "unseen items"),
         ((train, test), {"candidates": Sampled(3)}, "sampled items"),
     ]:

@@ -1,4 +1,4 @@
-"""`evaluate` over all unseen items: against the naive twin, whatever users, items and order train and test have."""
+"""Tests of `evaluate` over all unseen items against the naive twin, for any users, items and orders."""
 
 import re
 import zlib
@@ -20,12 +20,12 @@ ALL = ["recall@2", "precision@3", "hit@1", "hr@2", "ndcg@2", "ndcg", "map@3", "m
 
 
 def level_of(user, item, n_levels=3):
-    """A number that depends on nothing but the pair, with many ties."""
+    """Return a score that depends only on the pair, with many ties."""
     return float(zlib.crc32(f"{user}/{item}".encode()) % n_levels)
 
 
 class ByScore:
-    """Any model: it is asked by external ids."""
+    """Model that scores external ids."""
 
     def __init__(self, n_levels=3):
         self.n_levels, self.calls = n_levels, []
@@ -37,7 +37,7 @@ class ByScore:
 
 
 def interactions_of(rows, items, order):
-    """Of a dict {user: items}, with items as a catalogue of its own in some order, and users in some order."""
+    """Return interactions of {user: items}, with `items` as the catalogue in its order and users in `order`."""
     users = [u for u in order if u in rows]
     pairs = [(u, i) for u in users for i in sorted(rows[u])]
     ids = [u for u, _ in pairs], [i for _, i in pairs]
@@ -48,16 +48,16 @@ def interactions_of(rows, items, order):
 def worlds(draw):
     """{user: items} of train, test and given, over catalogues that differ; users of any of them."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    items, others = [f"i{n}" for n in range(draw(st.integers(2, 6)))], ["x1", "x2"]
+    items, unseen_items = [f"i{n}" for n in range(draw(st.integers(2, 6)))], ["x1", "x2"]
 
     def rows(users, catalogue, chance):
         return {u: {i for i in catalogue if rng.random() < chance} for u in users}
 
     train = rows(["a", "b", "c", "d"], items, 0.4)
-    test = rows(["c", "b", "e", "f"], items + others, 0.5)
+    test = rows(["c", "b", "e", "f"], items + unseen_items, 0.5)
     given = rows(["e", "c"], [*items, "y"], 0.3) if draw(st.booleans()) else {}
     orders = [list(rng.permutation([*"abcdef"])) for _ in range(3)]
-    catalogues = [list(rng.permutation(names)) for names in (items, items + others, [*items, "y"])]
+    catalogues = [list(rng.permutation(names)) for names in (items, items + unseen_items, [*items, "y"])]
     return train, test, given, orders, catalogues
 
 
@@ -83,53 +83,53 @@ def test_any_train_and_test_equal_naive(world, batch_size):
         with pytest.raises(ValueError, match=re.escape(f"dropped interactions: {dropped}")):
             evaluate(ByScore(), data[0], data[1], given=given_data, metrics=ALL)
         return
-    found = evaluate(ByScore(), data[0], data[1], given=given_data, metrics=ALL, batch_size=batch_size, per_user=True)
-    assert list(found) == ALL
-    assert found.dropped == dropped
+    actual = evaluate(ByScore(), data[0], data[1], given=given_data, metrics=ALL, batch_size=batch_size, per_user=True)
+    assert list(actual) == ALL
+    assert actual.dropped == dropped
     for name, value in expected.items():
         if value is None:
-            assert np.isnan(found[name])
+            assert np.isnan(actual[name])
         else:
-            assert found[name] == pytest.approx(value, rel=1e-12, abs=1e-12), name
-    assert found.n_users == len(found.per_user["user"])
-    assert set(found.per_user["user"].tolist()) <= {"b", "c", "e", "f"}
+            assert actual[name] == pytest.approx(value, rel=1e-12, abs=1e-12), name
+    assert actual.n_users == len(actual.per_user["user"])
+    assert set(actual.per_user["user"].tolist()) <= {"b", "c", "e", "f"}
 
 
 # ---- invariants --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def people():
+def split_data():
     data = datasets.generate_implicit(300, 60, key=Key.from_seed(1))
     held_out = np.random.default_rng(0).random(data.n_interactions) < 0.3
     return data, data.keep_interactions(~held_out), data.keep_interactions(held_out)
 
 
-class Asked:
-    """What a model answers to one question only."""
+class OneMethod:
+    """Model that has only one of the scoring methods of another model."""
 
     def __init__(self, model, question):
         self.interactions_ = model.interactions_
         setattr(self, question, getattr(model, question))
 
 
-def test_factors_rows_and_pairs_give_the_same(people):
-    _, train, test = people
+def test_factors_rows_and_pairs_give_the_same(split_data):
+    _, train, test = split_data
     model = FMFLDP(n_rounds=2).fit(train, key=KEY)
     metrics = ["recall@5", "ndcg@5", "map", "auc", "coverage@5", "gini@5"]
-    found = [
-        evaluate(Asked(model, question), train, test, metrics=metrics)
+    actual = [
+        evaluate(OneMethod(model, question), train, test, metrics=metrics)
         for question in ("factors", "score_items", "score")
     ]
-    for other in found[1:]:
-        assert dict(other) == pytest.approx(dict(found[0]), rel=1e-3)  # rounding may exchange a few items
-    assert dict(evaluate(model, train, test, metrics=metrics)) == dict(found[0])
+    for other in actual[1:]:
+        assert dict(other) == pytest.approx(dict(actual[0]), rel=1e-3)  # rounding may exchange a few items
+    assert dict(evaluate(model, train, test, metrics=metrics)) == dict(actual[0])
 
 
-def test_order_of_users_and_items_does_not_matter(people):
-    _, train, test = people
+def test_order_of_users_and_items_does_not_matter(split_data):
+    _, train, test = split_data
     model = ItemKNN().fit(train, key=KEY)
-    found = evaluate(model, train, test, metrics=ALL)
+    actual = evaluate(model, train, test, metrics=ALL)
     rng = np.random.default_rng(1)
     users = [test.user_ids[r] for r in np.repeat(np.arange(test.n_users), test.interactions_per_user())]
     shuffled = rng.permutation(len(users))
@@ -137,96 +137,96 @@ def test_order_of_users_and_items_does_not_matter(people):
         np.array(users)[shuffled], test.item_ids[test.indices][shuffled], item_ids=rng.permutation(test.item_ids)
     )
     assert other.n_users < test.n_users or not np.array_equal(other.item_ids, test.item_ids)
-    assert dict(evaluate(model, train, other, metrics=ALL)) == pytest.approx(dict(found), rel=1e-12)
+    assert dict(evaluate(model, train, other, metrics=ALL)) == pytest.approx(dict(actual), rel=1e-12)
 
 
-def test_users_who_are_given_are_ranked_as_with_users_ranks_them(people):
-    data, *_ = people
+def test_users_who_are_given_are_ranked_as_with_users_ranks_them(split_data):
+    data, *_ = split_data
     train, new = data.select_users(np.arange(200)), data.select_users(np.arange(200, 300))
     held_out = np.random.default_rng(0).random(new.n_interactions) < 0.3
     given_rows, test = new.keep_interactions(~held_out), new.keep_interactions(held_out)
     for model in (EASE(), Popularity(), DPGram(epsilon=4.0)):
         model.fit(train, key=KEY)
-        found = evaluate(model, train, test, given=given_rows, metrics=["ndcg@10", "auc"])
+        actual = evaluate(model, train, test, given=given_rows, metrics=["ndcg@10", "auc"])
         served = model.with_users(given_rows)
-        assert dict(found) == dict(evaluate(served, given_rows, test, metrics=["ndcg@10", "auc"]))
-        assert found.dropped["unknown_users"] == 0
+        assert dict(actual) == dict(evaluate(served, given_rows, test, metrics=["ndcg@10", "auc"]))
+        assert actual.dropped["unknown_users"] == 0
         assert evaluate(model, train, test, given=given_rows.select_users(np.arange(50))).dropped["unknown_users"] > 0
     ratings = np.random.default_rng(1).integers(1, 6, train.n_interactions).astype(np.float32)
     with pytest.raises(ValueError, match="ItemMean serves only users it was fitted on"):
         evaluate(ItemMean().fit(train._replace(values=ratings)), train, test, given=given_rows)
 
 
-def test_given_rows_over_other_items(people):
-    """A model of the most popular items, what is given over all: rows are brought to the model's items."""
-    data, *_ = people
+def test_given_rows_over_other_items(split_data):
+    """Given rows are aligned to the items of a model that covers only the most popular ones."""
+    data, *_ = split_data
     train, new = data.select_users(np.arange(200)), data.select_users(np.arange(200, 300))
     held_out = np.random.default_rng(0).random(new.n_interactions) < 0.3
     given_rows, test = new.keep_interactions(~held_out), new.keep_interactions(held_out)
     model = EASE().fit(train.top_items(40), key=KEY)
-    found = evaluate(model, train, test, given=given_rows, metrics=["recall@10", "auc"])
+    actual = evaluate(model, train, test, given=given_rows, metrics=["recall@10", "auc"])
     known = np.isin(given_rows.item_ids, model.interactions_.item_ids)
     served = model.with_users(given_rows.select_items(known))
     whole = evaluate(served, given_rows, test, metrics=["recall@10", "auc"])
-    assert dict(found) == dict(whole)
-    assert found.dropped["unknown_items"] == 0  # they are in the catalogue, behind all others
+    assert dict(actual) == dict(whole)
+    assert actual.dropped["unknown_items"] == 0  # they are in the catalogue, behind all others
 
 
 @pytest.mark.parametrize("candidates", [None, Sampled(9), Sampled(9, per="interaction")])
-def test_items_that_a_model_does_not_know_are_last(people, candidates):
-    _, train, test = people
+def test_items_that_a_model_does_not_know_are_last(split_data, candidates):
+    _, train, test = split_data
     few = train.top_items(40)
     model = Popularity().fit(few, key=KEY)
-    found = evaluate(model, train, test, metrics=["recall@60", "ndcg@10", "auc"], candidates=candidates, key=KEY)
+    actual = evaluate(model, train, test, metrics=["recall@60", "ndcg@10", "auc"], candidates=candidates, key=KEY)
     counts = dict(zip(few.item_ids.tolist(), few.interactions_per_item().tolist(), strict=True))
 
     class Twin:
         def score(self, user_ids, item_ids):
             return np.array([counts.get(item, -1) for item in np.asarray(item_ids).tolist()], dtype=float)
 
-    of_twin = evaluate(Twin(), train, test, metrics=list(found), candidates=candidates, key=KEY)
-    assert dict(found) == pytest.approx(dict(of_twin), rel=1e-12)
+    of_twin = evaluate(Twin(), train, test, metrics=list(actual), candidates=candidates, key=KEY)
+    assert dict(actual) == pytest.approx(dict(of_twin), rel=1e-12)
     factors = ImplicitALS(n_factors=4, n_epochs=1).fit(few, key=KEY)
     options = {"metrics": ["auc"], "candidates": candidates, "key": KEY}
     assert 0 < evaluate(factors, train, test, **options)["auc"] < 1
-    assert found["recall@60"] == 1.0
+    assert actual["recall@60"] == 1.0
     of_few = evaluate(model, few, test, metrics=["recall@10"])  # another catalogue: items beyond it are dropped
     assert of_few.dropped["unknown_items"] > 0
 
 
 @pytest.mark.parametrize("candidates", [None, Sampled(9)])
-def test_models_that_serve_nobody_else_drop_who_is_given(people, candidates):
-    _, train, test = people
-    known, rest = np.arange(100), np.arange(100, train.n_users)
+def test_models_without_new_users_drop_users_of_given(split_data, candidates):
+    _, train, test = split_data
+    known, new_users = np.arange(100), np.arange(100, train.n_users)
     model = UserKNN().fit(train.select_users(known), key=KEY)
-    found = evaluate(
-        model, train.select_users(known), test, given=train.select_users(rest), candidates=candidates, key=KEY
+    actual = evaluate(
+        model, train.select_users(known), test, given=train.select_users(new_users), candidates=candidates, key=KEY
     )
-    assert found.dropped["unknown_users"] == int(test.interactions_per_user()[100:].sum())
+    assert actual.dropped["unknown_users"] == int(test.interactions_per_user()[100:].sum())
     with pytest.raises(ValueError, match=r"interaction to rank, .*, and UserKNN serves only users it was fitted on"):
-        evaluate(model, train.select_users(known), test.select_users(rest), given=train.select_users(rest))
+        evaluate(model, train.select_users(known), test.select_users(new_users), given=train.select_users(new_users))
 
 
-def test_users_that_a_model_does_not_know_are_dropped(people):
-    _, train, test = people
+def test_users_that_a_model_does_not_know_are_dropped(split_data):
+    _, train, test = split_data
     model = ItemKNN().fit(train.select_users(np.arange(100)), key=KEY)
-    found = evaluate(model, train, test)
-    assert found.dropped["unknown_users"] == int(test.interactions_per_user()[100:].sum())
-    assert dict(found) == dict(evaluate(model, train, test.select_users(np.arange(100))))
+    actual = evaluate(model, train, test)
+    assert actual.dropped["unknown_users"] == int(test.interactions_per_user()[100:].sum())
+    assert dict(actual) == dict(evaluate(model, train, test.select_users(np.arange(100))))
 
 
-def test_lists_of_all_users(people):
-    _, train, test = people
+def test_lists_of_all_users(split_data):
+    _, train, test = split_data
     model = ItemKNN().fit(train, key=KEY)
-    found = evaluate(model, train, test, metrics=["coverage@5", "gini@5", "coverage@1", "gini@60"])
+    actual = evaluate(model, train, test, metrics=["coverage@5", "gini@5", "coverage@1", "gini@60"])
     tested = test.user_ids[test.interactions_per_user() > 0]
     items, scores = model.recommend(tested, n=5)
     counts = np.array([(items[scores > -np.inf] == i).sum() for i in train.item_ids])
-    assert found["coverage@5"] == (counts > 0).mean()
+    assert actual["coverage@5"] == (counts > 0).mean()
     differences = np.abs(counts[:, None] - counts).sum() / (2 * len(counts) * counts.sum())  # Gini's own definition
-    assert found["gini@5"] == pytest.approx(differences, rel=1e-12)
-    assert found["coverage@1"] < found["coverage@5"]
-    assert found["gini@60"] < found["gini@5"]
+    assert actual["gini@5"] == pytest.approx(differences, rel=1e-12)
+    assert actual["coverage@1"] < actual["coverage@5"]
+    assert actual["gini@60"] < actual["gini@5"]
     constant = evaluate(ByScore(1), train, test, metrics=["coverage@1"])  # ties go to the earlier item
     firsts = {
         train.item_ids[np.setdiff1d(np.arange(60), train.indices[a:b])[0]]
@@ -236,8 +236,8 @@ def test_lists_of_all_users(people):
     assert constant["coverage@1"] == len(firsts) / 60
 
 
-def test_percentile_ranks_are_those_of_their_own_function(people):
-    _, train, test = people
+def test_percentile_ranks_equal_those_of_their_function(split_data):
+    _, train, test = split_data
     values = np.random.default_rng(2).integers(1, 6, test.n_interactions).astype(np.float32)
     test = test._replace(values=values)
     model = ItemKNN().fit(train, key=KEY)
@@ -245,85 +245,85 @@ def test_percentile_ranks_are_those_of_their_own_function(people):
     assert evaluate(model, train, test, metrics=["mpr"])["mpr"] == pytest.approx(expected, rel=1e-12)
 
 
-def test_ratings_of_items_that_a_model_does_not_know_are_dropped(people):
-    _, train, test = people
+def test_ratings_of_items_that_a_model_does_not_know_are_dropped(split_data):
+    _, train, test = split_data
     rng = np.random.default_rng(2)
     train, test = (data._replace(values=rng.integers(1, 6, data.n_interactions).astype("f4")) for data in (train, test))
     few = train.top_items(20)
     model = ItemMean().fit(few)
     known = np.isin(test.item_ids, few.item_ids)[test.indices]
     for metrics in (["rmse", "mae"], ["rmse", "ndcg@5", "mae"]):
-        found = evaluate(model, train, test, metrics=metrics)
-        kept = test.keep_interactions(known)
-        assert dict(found) == dict(evaluate(model, train, kept, metrics=metrics))
-        assert found["rmse"] == evaluate_ratings(model, kept)["rmse"]
-        assert found.dropped["unknown_items"] == (~known).sum() > 0
-        assert found.n_interactions == known.sum()
+        actual = evaluate(model, train, test, metrics=metrics)
+        known_test = test.keep_interactions(known)
+        assert dict(actual) == dict(evaluate(model, train, known_test, metrics=metrics))
+        assert actual["rmse"] == evaluate_ratings(model, known_test)["rmse"]
+        assert actual.dropped["unknown_items"] == (~known).sum() > 0
+        assert actual.n_interactions == known.sum()
     with pytest.raises(ValueError, match="must have an interaction to rank"):
         evaluate(model, train, test.keep_interactions(~known), metrics=["rmse"])
     assert evaluate_ratings(GlobalMean().fit(train.to_scipy()), test.to_scipy())["mae"] > 0
 
 
-def test_errors_of_ratings(people):
-    data, *_ = people
+def test_errors_of_ratings(split_data):
+    data, *_ = split_data
     values = np.random.default_rng(2).integers(1, 6, data.n_interactions).astype(np.float32)
     data = data._replace(values=values)
     held_out = np.random.default_rng(0).random(data.n_interactions) < 0.3
     train, test = data.keep_interactions(~held_out), data.keep_interactions(held_out)
     model = ItemMean().fit(train)
-    found = evaluate(model, train, test, metrics=["mae", "rmse"], per_user=True)
-    assert dict(found) == {name: evaluate_ratings(model, test)[name] for name in ("mae", "rmse")}
-    low, high = found.intervals(key=KEY)["rmse"]
-    assert low < found["rmse"] < high
+    actual = evaluate(model, train, test, metrics=["mae", "rmse"], per_user=True)
+    assert dict(actual) == {name: evaluate_ratings(model, test)[name] for name in ("mae", "rmse")}
+    low, high = actual.intervals(key=KEY)["rmse"]
+    assert low < actual["rmse"] < high
     errors = model.predict(
-        *(ids[where] for ids, where in zip((test.user_ids, test.item_ids), pairs(test), strict=True))
+        *(ids[positions] for ids, positions in zip((test.user_ids, test.item_ids), pairs(test), strict=True))
     )
-    own = np.abs(errors - test.values)[pairs(test)[0] == 7]
-    row = found.per_user["user"].tolist().index(test.user_ids[7])
-    assert found.per_user["mae"][row] == pytest.approx(own.mean(), rel=1e-6)
-    assert found.per_user["rmse"][row] == pytest.approx(np.sqrt((own**2).mean()), rel=1e-6)
+    user_errors = np.abs(errors - test.values)[pairs(test)[0] == 7]
+    row = actual.per_user["user"].tolist().index(test.user_ids[7])
+    assert actual.per_user["mae"][row] == pytest.approx(user_errors.mean(), rel=1e-6)
+    assert actual.per_user["rmse"][row] == pytest.approx(np.sqrt((user_errors**2).mean()), rel=1e-6)
     assert evaluate(model, train, train, metrics=["rmse"]).n_interactions == train.n_interactions
-    assert found.protocol == "predicted ratings"
+    assert actual.protocol == "predicted ratings"
 
 
 def pairs(data):
     return np.repeat(np.arange(data.n_users), data.interactions_per_user()), data.indices
 
 
-def test_random_scores_are_worth_what_chance_is(people):
-    """Of 60 items less what is seen: AUC one half, and recall the share of places."""
-    _, train, test = people
-    found = evaluate(Random().fit(train, key=KEY), train, test, metrics=["auc", "recall@10"])
+def test_random_scores_have_the_metrics_of_chance(split_data):
+    """With random scores AUC is one half, and recall is 10 over the number of unseen items."""
+    _, train, test = split_data
+    actual = evaluate(Random().fit(train, key=KEY), train, test, metrics=["auc", "recall@10"])
     unseen = 60 - train.interactions_per_user()[test.interactions_per_user() > 0]
-    assert found["auc"] == pytest.approx(0.5, abs=0.03)
-    assert found["recall@10"] == pytest.approx(np.minimum(1, 10 / unseen).mean(), abs=0.03)
+    assert actual["auc"] == pytest.approx(0.5, abs=0.03)
+    assert actual["recall@10"] == pytest.approx(np.minimum(1, 10 / unseen).mean(), abs=0.03)
     constant = evaluate(ByScore(1), train, test, metrics=["auc", "recall@10", "mpr"])
     assert constant["auc"] == pytest.approx(0.5, rel=1e-12)
     assert constant["recall@10"] == pytest.approx(np.minimum(1, 10 / unseen).mean(), rel=1e-12)
     assert constant["mpr"] == pytest.approx(0.5, rel=1e-12)
 
 
-def test_what_a_result_says(people):
-    _, train, test = people
+def test_a_result_prints_its_metrics_and_counts(split_data):
+    _, train, test = split_data
     model = Popularity().fit(train, key=KEY)
-    found = evaluate(model, train, test, metrics=["NDCG@10", "auc"], split="a share")
-    assert (found.model, found.protocol, found.split) == ("Popularity", "all unseen items", "a share")
-    assert found.cutoffs == {"NDCG@10": 10, "auc": None}
-    assert found.per_user is None
-    assert found.n_interactions == test.n_interactions
+    actual = evaluate(model, train, test, metrics=["NDCG@10", "auc"], split="a share")
+    assert (actual.model, actual.protocol, actual.split) == ("Popularity", "all unseen items", "a share")
+    assert actual.cutoffs == {"NDCG@10": 10, "auc": None}
+    assert actual.per_user is None
+    assert actual.n_interactions == test.n_interactions
     sampled = evaluate(model, train, test, candidates=Sampled(20), key=KEY)
     assert sampled.protocol == "20 sampled unseen items"
 
 
-def test_matrices_and_frames_are_taken(people):
+def test_matrices_and_frames_are_taken(split_data):
     import pandas
 
-    _, train, test = people
+    _, train, test = split_data
     model = ItemKNN().fit(train, key=KEY)
-    found = evaluate(model, train, test, metrics=["ndcg@10"])
-    assert dict(evaluate(model, train.to_scipy(), test.to_scipy(), metrics=["ndcg@10"])) == dict(found)
+    actual = evaluate(model, train, test, metrics=["ndcg@10"])
+    assert dict(evaluate(model, train.to_scipy(), test.to_scipy(), metrics=["ndcg@10"])) == dict(actual)
     frame = pandas.DataFrame({"user": test.user_ids[pairs(test)[0]], "item": test.item_ids[test.indices]})
-    assert dict(evaluate(model, train, frame, metrics=["ndcg@10"])) == pytest.approx(dict(found), rel=1e-12)
+    assert dict(evaluate(model, train, frame, metrics=["ndcg@10"])) == pytest.approx(dict(actual), rel=1e-12)
 
 
 # ---- bad inputs --------------------------------------------------------------------------------------------------
@@ -353,15 +353,15 @@ def test_matrices_and_frames_are_taken(people):
         ({"per_user": "yes"}, TypeError, "per_user must be"),
     ],
 )
-def test_bad_arguments(people, changes, error, message):
-    _, train, test = people
+def test_bad_arguments(split_data, changes, error, message):
+    _, train, test = split_data
     arguments = {"model": ByScore(), "train": train, "test": test} | changes
     with pytest.raises(error, match=message):
         evaluate(**arguments)
 
 
-def test_bad_answers_of_models(people):
-    _, train, test = people
+def test_bad_answers_of_models(split_data):
+    _, train, test = split_data
 
     def model(**methods):
         return type("Model", (), {name: (lambda self, *a, f=f: f(*a)) for name, f in methods.items()})()
@@ -399,8 +399,8 @@ def test_bad_answers_of_models(people):
 @pytest.mark.parametrize(
     "dtype", [np.float16, np.int8, np.uint64, np.bool_, np.float32, np.dtype(">f8"), np.longdouble]
 )
-def test_scores_and_factors_of_any_type(people, dtype):
-    _, train, test = people
+def test_scores_and_factors_of_any_type(split_data, dtype):
+    _, train, test = split_data
     rng = np.random.default_rng(3)
     users, items = (rng.integers(0, 2, (n, 3)).astype(dtype) for n in (train.n_users, train.n_items))
 
@@ -412,9 +412,9 @@ def test_scores_and_factors_of_any_type(people, dtype):
         def score_items(self, user_ids):
             return (users[train.user_index(user_ids)].astype(int) @ items.astype(int).T).astype(dtype)
 
-    found = evaluate(Factors(), train, test, metrics=["mrr", "auc"])
-    if dtype != np.bool_:  # whose products are truths
-        assert dict(found) == pytest.approx(dict(evaluate(Scores(), train, test, metrics=["mrr", "auc"])), rel=1e-12)
+    actual = evaluate(Factors(), train, test, metrics=["mrr", "auc"])
+    if dtype != np.bool_:  # products of booleans are booleans
+        assert dict(actual) == pytest.approx(dict(evaluate(Scores(), train, test, metrics=["mrr", "auc"])), rel=1e-12)
 
 
 def test_ids_of_another_type_are_named():
@@ -423,7 +423,7 @@ def test_ids_of_another_type_are_named():
         evaluate(ByScore(), train, test)
 
 
-def test_nothing_left():
+def test_no_test_interaction_left():
     train = Interactions.from_arrays([1, 2], [3, 4])
     for test, reason in (
         (Interactions.from_arrays([7], [3]), "'unknown_users': 1"),
@@ -440,8 +440,8 @@ def test_nothing_left():
 # ---- threads -----------------------------------------------------------------------------------------------------
 
 
-def test_threads_do_not_change_the_result(people):
-    _, train, test = people
+def test_threads_do_not_change_the_result(split_data):
+    _, train, test = split_data
     metrics = [*ALL, "coverage@5", "gini@5", "mpr"]
     for model in (FMFLDP(n_rounds=2), ItemKNN()):
         model.fit(train, key=KEY)

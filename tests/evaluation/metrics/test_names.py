@@ -1,4 +1,4 @@
-"""Names of metrics: what is read, and what is refused."""
+"""Tests of metric names: accepted and refused forms."""
 
 import pytest
 
@@ -17,13 +17,13 @@ def test_every_name_is_read_in_either_case():
         assert (metric.name, metric.kind) == (name.upper(), parse_metrics([name])[0].kind)
 
 
-def test_what_is_of_ratings_or_of_lists():
+def test_metrics_of_ratings_and_of_lists():
     of = {metric.name: metric for metric in parse_metrics(["rmse", "mae", "gini@5", "coverage@5", "ndcg", "mpr"])}
     assert [name for name, metric in of.items() if metric.is_of_ratings] == ["rmse", "mae"]
     assert [name for name, metric in of.items() if metric.is_of_lists] == ["gini@5", "coverage@5"]
 
 
-def test_a_name_that_stands_twice_is_one():
+def test_a_repeated_name_counts_once():
     assert [metric.name for metric in parse_metrics(["hr@5", "hit@5", "hr@5"])] == ["hr@5", "hit@5"]
 
 
@@ -52,7 +52,7 @@ def test_unknown_names(name):
         parse_metrics([name])
 
 
-def test_a_string_and_nothing():
+def test_a_string_and_an_empty_list():
     with pytest.raises(TypeError, match=r"pass \['hr@10'\]"):
         parse_metrics("hr@10")
     with pytest.raises(ValueError, match="at least one metric, got none"):

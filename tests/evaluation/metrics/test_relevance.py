@@ -1,4 +1,4 @@
-"""Which test items are relevant: never those with values of 0 or below, and above a threshold where one is given."""
+"""Tests of relevance: values of 0 or below are never relevant, and a threshold must be exceeded."""
 
 import numpy as np
 import pandas as pd
@@ -39,21 +39,21 @@ def held_out(values):
 @settings(deadline=None)
 def test_items_that_are_not_relevant_might_as_well_not_be_in_the_test(values, threshold):
     train, test = held_out(values)
-    kept = np.array(values) > (threshold or 0)
-    if not kept.any():
+    is_relevant = np.array(values) > (threshold or 0)
+    if not is_relevant.any():
         with pytest.raises(ValueError, match=r"test must have an interaction to rank, .*'not_relevant': 12"):
             evaluate(LowIdsFirst(), train, test, metrics=METRICS, threshold=threshold)
         return
     for candidates in (None, Sampled(3)):
         key = None if candidates is None else KEY
         options = {"metrics": METRICS, "candidates": candidates, "per_user": True, "key": key}
-        found = evaluate(LowIdsFirst(), train, test, **options, threshold=threshold)
-        expected = evaluate(LowIdsFirst(), train, test.keep_interactions(kept), **options)
-        assert dict(found) == dict(expected)
-        assert found.n_interactions == expected.n_interactions == kept.sum()
-        assert found.dropped.get("not_relevant", 0) == 12 - kept.sum()
-        assert found.dropped["users"] == 4 - found.n_users
-        assert 0 <= found["mpr"] <= 1
+        actual = evaluate(LowIdsFirst(), train, test, **options, threshold=threshold)
+        expected = evaluate(LowIdsFirst(), train, test.keep_interactions(is_relevant), **options)
+        assert dict(actual) == dict(expected)
+        assert actual.n_interactions == expected.n_interactions == is_relevant.sum()
+        assert actual.dropped.get("not_relevant", 0) == 12 - is_relevant.sum()
+        assert actual.dropped["users"] == 4 - actual.n_users
+        assert 0 <= actual["mpr"] <= 1
 
 
 @given(st.lists(st.sampled_from([0.0, 1e-300, 0.5, 2.0, 7.0]), min_size=12, max_size=12).filter(any))
@@ -83,7 +83,7 @@ def test_values_below_0_are_refused_with_a_way_on(values):
         assert liked.dropped["not_relevant"] == np.count_nonzero(np.array(values) < 0)
 
 
-def test_zeros_alone_leave_nothing_to_rank():
+def test_zeros_alone_leave_no_item_to_rank():
     test, model = TEST.assign(value=0.0), Popularity().fit(TRAIN)
     with pytest.raises(ValueError, match="test must have an interaction to rank"):
         evaluate(model, TRAIN, test, metrics=["mpr"])
@@ -113,7 +113,7 @@ def test_small_weights_weigh_as_large_ones():
         assert call(LowIdsFirst(), test) == call(LowIdsFirst(), small)
 
 
-def test_a_user_without_weight_adds_nothing():
+def test_a_user_without_weight_does_not_change_the_mean():
     columns = UserValues(np.array([0.5, 0.25]), np.array([1.0, -1.0])).columns
     assert columns.tolist() == [[0.5, 1.0], [0.0, 0.0]]
 

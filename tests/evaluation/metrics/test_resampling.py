@@ -28,20 +28,20 @@ def test_few_users_are_exchanged_in_every_way(n_users, seed):
 
 def test_the_error_is_the_larger_of_seeds_and_users():
     assert share_error([0.5], 10_000) == pytest.approx(0.005)
-    assert share_error([0.5, 0.5], 10_000) == pytest.approx(0.005)  # of one seed's users: they may be the same people
+    assert share_error([0.5, 0.5], 10_000) == pytest.approx(0.005)  # users of one seed may be the same in both
     assert share_error([0.4, 0.6], 10_000) == pytest.approx(0.1)
     assert share_error([0.0], 10) == share_error([1.0, 1.0], 10) == 0.0
 
 
 @given(st.lists(st.floats(0, 1), max_size=12))
 def test_holm_by_its_steps(p_values):
-    """The k-th smallest is rejected at alpha where it and all smaller ones, times those that are left, are below."""
-    found = holm(np.array(p_values))
+    """The k-th smallest p-value is rejected if it and all smaller ones, times the remaining number, are below alpha."""
+    adjusted = holm(np.array(p_values))
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     greatest = 0.0
     for k, i in enumerate(order):
         greatest = max(greatest, p_values[i] * (len(p_values) - k))
-        assert found[i] == min(greatest, 1.0)
+        assert adjusted[i] == min(greatest, 1.0)
 
 
 # ---- invariants --------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_sums_of_resamples():
     columns = np.column_stack([np.arange(50.0), np.ones(50)])
     sums = bootstrap_sums(columns, 200, KEY)
     assert sums.shape == (200, 2)
-    assert (sums[:, 1] == 50).all()  # as many users as there are
+    assert (sums[:, 1] == 50).all()  # each resample has 50 users
     assert len(np.unique(sums[:, 0])) > 150
     assert bootstrap_sums(columns[:1], 3, KEY).tolist() == [[0.0, 1.0]] * 3
     assert (bootstrap_sums(columns, 200, KEY) == sums).all()
@@ -59,11 +59,11 @@ def test_sums_of_resamples():
 
 
 def test_blocks_of_the_same_work(monkeypatch):
-    """Whole numbers: sums are exact, however the work is cut; what is drawn is cut with it."""
+    """Integer sums are exact for any block size, and each block draws from its own words."""
     columns = np.arange(40.0)[:, None]
     monkeypatch.setattr("fastfedrec.evaluation.metrics.resampling._BLOCK_CELLS", 40 * 7)
     sums = bootstrap_sums(columns, 100, KEY)[:, 0]
-    assert len(set(sums.tolist())) > 60  # blocks draw each their own
+    assert len(set(sums.tolist())) > 60  # each block draws from its own words
     assert abs(sums.mean() - 780) < 60
     differences = np.ones((6, 1))
     monkeypatch.setattr("fastfedrec.evaluation.metrics.resampling._BLOCK_CELLS", 12)
@@ -79,7 +79,7 @@ def test_no_difference_is_no_evidence():
 
 
 def users_drawn(n_users=20, n_resamples=20_000, weights=None):
-    """How often each user is drawn, in all resamples together."""
+    """Return the number of draws of each user over all resamples."""
     chances = np.ones(n_users) if weights is None else weights
     return bootstrap_sums(np.diag(chances), n_resamples, KEY).sum(axis=0)
 

@@ -1,4 +1,4 @@
-"""Results: intervals by their definition, and what tables, JSON and values of users hold."""
+"""Tests of results: intervals by their definition, tables, JSON and values per user."""
 
 import dataclasses
 import json
@@ -39,17 +39,17 @@ def result():
 
 
 def test_intervals_are_percentiles_of_resampled_users(result):
-    found = result.intervals(level=0.9, n_resamples=400, key=KEY)
+    actual = result.intervals(level=0.9, n_resamples=400, key=KEY)
     values = result.per_user["ndcg@10"]
     n = len(values)
     # The same draws, from the columns of all metrics together: means of values are quotients of sums.
     counts = bootstrap_sums(np.eye(n), 400, KEY)
     means = counts @ values / n
-    assert found["ndcg@10"] == pytest.approx(np.quantile(means, [0.05, 0.95]).tolist(), rel=1e-12)
+    assert actual["ndcg@10"] == pytest.approx(np.quantile(means, [0.05, 0.95]).tolist(), rel=1e-12)
     squares, lengths = result.of_users["rmse"].values, result.of_users["rmse"].weights
     roots = np.sqrt(counts @ (squares * lengths) / (counts @ lengths))
-    assert found["rmse"] == pytest.approx(np.quantile(roots, [0.05, 0.95]).tolist(), rel=1e-12)
-    assert np.isnan(found["coverage@5"]).all()
+    assert actual["rmse"] == pytest.approx(np.quantile(roots, [0.05, 0.95]).tolist(), rel=1e-12)
+    assert np.isnan(actual["coverage@5"]).all()
 
 
 def test_means_are_those_of_the_values_of_users(result):
@@ -110,8 +110,8 @@ def test_json_holds_everything(result):
 )
 def test_json_holds_users_of_any_type(users, written):
     train, test = Interactions.from_arrays(users, [3, 4]), Interactions.from_arrays(users, [4, 3])
-    found = evaluate(LowItemsFirst(), train, test, metrics=["mrr"], per_user=True)
-    assert sorted(json.loads(found.to_json())["per_user"]["user"], key=str) == sorted(written, key=str)
+    actual = evaluate(LowItemsFirst(), train, test, metrics=["mrr"], per_user=True)
+    assert sorted(json.loads(actual.to_json())["per_user"]["user"], key=str) == sorted(written, key=str)
 
 
 def test_markdown_and_latex(result):
@@ -126,7 +126,7 @@ def test_markdown_and_latex(result):
     assert lines[-1] == r"\end{tabular}"
 
 
-def test_what_a_notebook_shows(result):
+def test_a_notebook_shows_a_table(result):
     page = result._repr_html_()
     assert page.startswith("<div><strong>Evaluation of ")
     assert f"<tr><td>ndcg@10</td><td>{result['ndcg@10']:.4f}</td></tr>" in page
@@ -141,8 +141,8 @@ def test_what_a_notebook_shows(result):
 
 def test_one_user_has_an_interval_of_one_point():
     train = Interactions.from_arrays([1, 1], [3, 4])
-    found = evaluate(LowItemsFirst(), train, Interactions.from_arrays([1], [3], item_ids=[3]), metrics=["rmse"])
-    assert found.intervals(key=KEY)["rmse"] == (found["rmse"], found["rmse"])
+    actual = evaluate(LowItemsFirst(), train, Interactions.from_arrays([1], [3], item_ids=[3]), metrics=["rmse"])
+    assert actual.intervals(key=KEY)["rmse"] == (actual["rmse"], actual["rmse"])
 
 
 def test_users_without_a_value_are_in_no_mean():
@@ -176,7 +176,7 @@ def test_bad_arguments(result, monkeypatch):
 
 
 @pytest.mark.slow
-def test_intervals_hold_the_truth_as_often_as_they_say():
+def test_intervals_cover_the_truth_at_the_stated_rate():
     """Means of 200 exponential values: 90% intervals hold it for some .885 of samples; .81 or .96 would be off."""
     rng = np.random.default_rng(2)
     held = []

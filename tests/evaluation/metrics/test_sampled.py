@@ -109,8 +109,8 @@ def test_batches_do_not_change_the_result_and_bound_the_calls(per):
     assert len(model.calls) == 1
     for batch_size in (1, 150):
         model.calls.clear()
-        found = evaluate(model, train, test, candidates=Sampled(10, per=per), key=KEY, batch_size=batch_size)
-        assert found == whole
+        actual = evaluate(model, train, test, candidates=Sampled(10, per=per), key=KEY, batch_size=batch_size)
+        assert actual == whole
         assert len(model.calls) > 1
     assert max(model.calls) <= 150
 
@@ -137,7 +137,7 @@ class FactorsOnly(Factors):
 @pytest.mark.parametrize("batch_size", [150, 2**18])
 @pytest.mark.parametrize("candidates", [Sampled(10), Sampled(10, per="interaction"), None])
 @pytest.mark.parametrize("split", [RandomHoldout(share=0.2), LeaveOneOut()], ids=["several", "one"])
-def test_factors_give_what_their_scores_give(split, candidates, batch_size):
+def test_factors_give_the_metrics_of_their_scores(split, candidates, batch_size):
     data = dense_data()
     train, test = next(split.split(data, key=KEY))
     results = [
@@ -165,14 +165,14 @@ def test_factors_without_a_row_for_each_id_are_refused(which, what):
         evaluate(Short(data), train, test, candidates=Sampled(5), key=KEY)
 
 
-def test_a_constant_model_gains_nothing():
+def test_a_constant_model_has_the_metrics_of_chance():
     data = dense_data()
     train, test = next(LeaveOneOut().split(data, key=KEY))
     model, metrics = Table(data, np.zeros(data.shape)), ["hr@10", "hr@11", "mrr"]
     got = evaluate(model, train, test, metrics=metrics, candidates=Sampled(20, per="interaction"))
     assert got == {"hr@10": 0.0, "hr@11": 1.0, "mrr": pytest.approx(1 / 11)}
     got = evaluate(model, train, test, metrics=metrics, candidates=Sampled(20))
-    harmonic = sum(1 / place for place in range(1, 22))
+    harmonic = sum(1 / rank for rank in range(1, 22))
     assert got == pytest.approx({"hr@10": 10 / 21, "hr@11": 11 / 21, "mrr": harmonic / 21})
 
 
@@ -187,21 +187,21 @@ def test_a_model_that_knows_the_test_is_perfect_and_its_opposite_last():
 
 
 @pytest.mark.parametrize("per", PER)
-def test_models_are_asked_about_test_items_and_unseen_items_only(per):
+def test_models_score_test_items_and_unseen_items_only(per):
     data = dense_data()
     train, test = next(RandomHoldout(share=0.3).split(data, key=KEY))
-    asked = np.zeros(data.shape, dtype=int)
+    n_requests = np.zeros(data.shape, dtype=int)
 
     class Spy:
         def score(self, user_ids, item_ids):
-            np.add.at(asked, (user_ids, item_ids), 1)
+            np.add.at(n_requests, (user_ids, item_ids), 1)
             return np.zeros(len(user_ids))
 
     evaluate(Spy(), train, test, candidates=Sampled(5, per=per), key=KEY)
     known_test, known_train = test.to_scipy().toarray() > 0, train.to_scipy().toarray() > 0
-    assert (asked[known_test] == 1).all()
-    assert not asked[known_train].any()
-    assert (np.where(known_test, 0, asked).sum(axis=1) == 5 * known_test.any(axis=1)).all()
+    assert (n_requests[known_test] == 1).all()
+    assert not n_requests[known_train].any()
+    assert (np.where(known_test, 0, n_requests).sum(axis=1) == 5 * known_test.any(axis=1)).all()
 
 
 def test_one_key_gives_the_same_items_to_every_model_and_none_gives_new_ones():
@@ -225,7 +225,7 @@ def test_explicit_zeros_of_train_are_seen():
     assert evaluate(model, train, test, metrics=["mrr"])["mrr"] == 0.75  # on place 1 or 2
 
 
-def test_metric_names_are_kept_as_given():
+def test_metric_names_stay_as_given():
     data = dense_data()
     train, test = next(LeaveOneOut().split(data, key=KEY))
     got = evaluate(random_table(data), train, test, metrics=iter(["MRR", "mrr", "Hr@3"]), candidates=Sampled(9))
@@ -250,7 +250,7 @@ def test_users_with_few_or_no_unseen_items_are_counted_in_one_warning():
         assert got["mrr"] == pytest.approx(expected)
         assert got.n_users == 2
         assert got.dropped["users"] == 1
-    assert evaluate(model, train, test).n_users == 3  # over all items nobody is left out
+    assert evaluate(model, train, test).n_users == 3  # over all items each user counts
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         evaluate(model, *(part.select_users([0, 1]) for part in (train, test)), candidates=Sampled(2))
@@ -299,7 +299,7 @@ def test_bad_numbers_are_refused():
         Sampled(9, per="list")
 
 
-def test_nothing_to_rank_against_is_refused():
+def test_users_without_unseen_items_are_refused():
     data = Interactions.from_scipy(scipy.sparse.csr_array(np.ones((2, 3))))
     with pytest.raises(ValueError, match="every tested user has seen every item"):
         evaluate(random_table(data), *next(LeaveOneOut().split(data, key=KEY)), candidates=Sampled(9))

@@ -1,4 +1,4 @@
-"""Expectations over ties: against all orders, one by one; against trec_eval and ranx where there are no ties."""
+"""Tests of expectations over ties: against all orders with ties, and against trec_eval and ranx without ties."""
 
 import math
 
@@ -21,20 +21,20 @@ def names(cutoffs):
 
 
 def placement_of(scores, relevant, weights=None):
-    """Of lists of rows of scores, all of which are ranked, and of relevant columns."""
+    """Return the placement of relevant columns in lists of rows of scores; all columns are ranked."""
     indptr = np.concatenate([[0], np.cumsum([len(row) for row in relevant])])
     columns = np.concatenate([np.sort(list(row)) for row in relevant]).astype(np.int32)
     above, same = (np.empty(len(columns), dtype=np.int64) for _ in range(2))
     for u, row in enumerate(scores):
-        own = slice(indptr[u], indptr[u + 1])
-        above[own], same[own] = places([row], ([0, indptr[u + 1] - indptr[u]], columns[own]))
+        user_slice = slice(indptr[u], indptr[u + 1])
+        above[user_slice], same[user_slice] = places([row], ([0, indptr[u + 1] - indptr[u]], columns[user_slice]))
     ones = np.ones(len(columns)) if weights is None else weights
     return Placement(indptr, above, same, np.array([len(row) for row in scores]), ones)
 
 
 @st.composite
 def rows(draw):
-    """Some rows of few items, with ties within and between what is relevant."""
+    """Draw rows of few items, with ties among relevant items and between relevant and other items."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     scores, relevant = [], []
     for _ in range(draw(st.integers(1, 4))):
@@ -54,12 +54,12 @@ def test_expectations_equal_the_mean_over_all_orders(case, cutoffs):
     placement = placement_of(scores, relevant)
     for metric in parse_metrics(names(cutoffs)):
         values, weights = placement.values(metric)
-        for u, (row, wanted) in enumerate(zip(scores, relevant, strict=True)):
-            if (metric.kind == "auc" and len(wanted) == len(row)) or (metric.kind == "mpr" and len(row) == 1):
+        for u, (row, positives) in enumerate(zip(scores, relevant, strict=True)):
+            if (metric.kind == "auc" and len(positives) == len(row)) or (metric.kind == "mpr" and len(row) == 1):
                 assert weights[u] == 0
                 continue
-            expected = naive.expectation(metric.kind, metric.cutoff, dict(enumerate(row)), wanted)
-            assert values[u] == pytest.approx(expected, rel=1e-12, abs=1e-12), (metric.name, row, wanted)
+            expected = naive.expectation(metric.kind, metric.cutoff, dict(enumerate(row)), positives)
+            assert values[u] == pytest.approx(expected, rel=1e-12, abs=1e-12), (metric.name, row, positives)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -68,20 +68,20 @@ def test_large_groups_of_ties_by_hand(seed):
     rng = np.random.default_rng(seed)
     t, r, k = 5000, int(rng.integers(1, 60)), int(rng.integers(1, 40))
     placement = placement_of([[1.0] * t], [set(range(r))])
-    found = {m.name: placement.values(m)[0][0] for m in parse_metrics(names([k]))}
+    actual = {m.name: placement.values(m)[0][0] for m in parse_metrics(names([k]))}
     miss = math.comb(t - r, k) / math.comb(t, k)
     first = [math.comb(t - j, r - 1) / math.comb(t, r) for j in range(1, t - r + 2)]  # place of the first relevant one
-    assert found[f"recall@{k}"] == pytest.approx(k / t, rel=1e-12)
-    assert found[f"precision@{k}"] == pytest.approx(r / t, rel=1e-12)
-    assert found[f"hit@{k}"] == pytest.approx(1 - miss, rel=1e-11)
-    assert found["mrr"] == pytest.approx(sum(p / j for j, p in enumerate(first, 1)), rel=1e-10)
-    assert found[f"mrr@{k}"] == pytest.approx(sum(p / j for j, p in enumerate(first[:k], 1)), rel=1e-10)
-    assert found["auc"] == pytest.approx(0.5, abs=1e-12)
-    assert found["mpr"] == pytest.approx(0.5, abs=1e-12)
+    assert actual[f"recall@{k}"] == pytest.approx(k / t, rel=1e-12)
+    assert actual[f"precision@{k}"] == pytest.approx(r / t, rel=1e-12)
+    assert actual[f"hit@{k}"] == pytest.approx(1 - miss, rel=1e-11)
+    assert actual["mrr"] == pytest.approx(sum(p / j for j, p in enumerate(first, 1)), rel=1e-10)
+    assert actual[f"mrr@{k}"] == pytest.approx(sum(p / j for j, p in enumerate(first[:k], 1)), rel=1e-10)
+    assert actual["auc"] == pytest.approx(0.5, abs=1e-12)
+    assert actual["mpr"] == pytest.approx(0.5, abs=1e-12)
     # Place p holds a relevant item with chance r / t, and (p - 1) (r - 1) / (t - 1) before it.
     precisions = [(r / t) * (1 + (p - 1) * (r - 1) / (t - 1)) / p for p in range(1, t + 1)]
-    assert found["map"] == pytest.approx(sum(precisions) / r, rel=1e-10)
-    assert found[f"map@{k}"] == pytest.approx(sum(precisions[:k]) / min(k, r), rel=1e-10)
+    assert actual["map"] == pytest.approx(sum(precisions) / r, rel=1e-10)
+    assert actual[f"map@{k}"] == pytest.approx(sum(precisions[:k]) / min(k, r), rel=1e-10)
 
 
 def random_runs(n_users=40, n_items=200, seed=0):
@@ -99,13 +99,13 @@ TREC = {"recall": "recall", "precision": "P", "hit": "success", "ndcg": "ndcg_cu
 def test_equal_to_trec_eval():
     pytrec_eval = pytest.importorskip("pytrec_eval")
     scores, relevant = random_runs()
-    # trec_eval is asked of users who have no run, and of runs of users without relevant items, too: both are left out.
+    # trec_eval also receives users without a run, and runs of users without relevant items: it omits both.
     qrel = {f"u{u}": {f"i{i}": 1 for i in row} for u, row in enumerate(relevant)} | {"absent": {"i1": 1}}
     run = {f"u{u}": {f"i{i}": float(s) for i, s in enumerate(row)} for u, row in enumerate(scores)}
     run["nobody"] = run["u0"]
     measures = {f"{kind}.1,5,10,100" for kind in TREC.values()} | {"ndcg", "map", "recip_rank"}
-    found = pytrec_eval.RelevanceEvaluator(qrel, measures).evaluate(run)
-    assert set(found) == {f"u{u}" for u in range(len(scores))}
+    actual = pytrec_eval.RelevanceEvaluator(qrel, measures).evaluate(run)
+    assert set(actual) == {f"u{u}" for u in range(len(scores))}
     placement = placement_of(scores, relevant)
     n_relevant = np.array([len(row) for row in relevant])
     for metric in parse_metrics([*(f"{kind}@{k}" for kind in TREC for k in (1, 5, 10, 100)), "ndcg", "map", "mrr"]):
@@ -115,7 +115,7 @@ def test_equal_to_trec_eval():
         values, _ = placement.values(metric)
         if metric.kind == "map" and metric.cutoff:  # trec_eval divides by all that are relevant, not by the cut-off
             values = values * np.minimum(n_relevant, metric.cutoff) / n_relevant
-        expected = [found[f"u{u}"][theirs] for u in range(len(scores))]
+        expected = [actual[f"u{u}"][theirs] for u in range(len(scores))]
         np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-12, err_msg=metric.name)
 
 
@@ -136,7 +136,7 @@ def test_equal_to_ranx():
         np.testing.assert_allclose(np.sort(values), np.sort(expected), rtol=1e-12, atol=1e-12, err_msg=metric.name)
 
 
-def test_equal_to_trec_eval_where_ties_are_broken_beforehand():
+def test_equal_to_trec_eval_if_ties_are_broken_beforehand():
     """trec_eval puts the greater id first: scores to which that order is added have no ties, and give its figures."""
     pytrec_eval = pytest.importorskip("pytrec_eval")
     rng = np.random.default_rng(2)
@@ -145,10 +145,10 @@ def test_equal_to_trec_eval_where_ties_are_broken_beforehand():
     called = [f"i{i:03}" for i in range(100)]
     qrel = {f"u{u}": {called[i]: 1 for i in row} for u, row in enumerate(relevant)}
     run = {f"u{u}": {called[i]: float(s) for i, s in enumerate(row)} for u, row in enumerate(scores)}
-    found = pytrec_eval.RelevanceEvaluator(qrel, {"ndcg_cut.10", "recip_rank"}).evaluate(run)
+    actual = pytrec_eval.RelevanceEvaluator(qrel, {"ndcg_cut.10", "recip_rank"}).evaluate(run)
     broken, tied = placement_of(scores + np.arange(100) / 1000, relevant), placement_of(scores, relevant)
     for metric, theirs in zip(parse_metrics(["ndcg@10", "mrr"]), ("ndcg_cut_10", "recip_rank"), strict=True):
-        expected = [found[f"u{u}"][theirs] for u in range(30)]
+        expected = [actual[f"u{u}"][theirs] for u in range(30)]
         np.testing.assert_allclose(broken.values(metric)[0], expected, rtol=1e-12, atol=1e-12)
         assert abs(tied.values(metric)[0] - expected).max() > 0.1  # the order within a tie is an accident
 

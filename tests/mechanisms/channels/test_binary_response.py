@@ -20,9 +20,9 @@ TOTAL = 2**64
 
 epsilons = st.floats(min_value=1e-3, max_value=20)
 any_double = st.floats(allow_nan=True, allow_infinity=True)
-INSIDE = [0.0, 5e-324, 2.2250738585072014e-308, 2**-63, 2**-11 + 2**-63, 1 / 3, 0.5, 1 - 2**-53]
-BEYOND = [1.0, 1 + 2**-52, 1e19, 1.7976931348623157e308, math.inf]
-ADVERSARIAL = [math.nan, *(sign * t for t in (*INSIDE, *BEYOND) for sign in (1, -1))]
+IN_RANGE = [0.0, 5e-324, 2.2250738585072014e-308, 2**-63, 2**-11 + 2**-63, 1 / 3, 0.5, 1 - 2**-53]
+OUT_OF_RANGE = [1.0, 1 + 2**-52, 1e19, 1.7976931348623157e308, math.inf]
+ADVERSARIAL = [math.nan, *(sign * t for t in (*IN_RANGE, *OUT_OF_RANGE) for sign in (1, -1))]
 
 
 def largest_of(channel):
@@ -60,7 +60,7 @@ def test_answers_in_single_precision_and_into_out():
     np.testing.assert_array_equal(out, channel.privatize(values.astype(np.float64), key=key))
 
 
-def test_second_block_of_values_reads_its_own_stream():
+def test_second_block_of_values_reads_a_separate_stream():
     channel, key = BinaryResponse(1.0), Key.from_seed(1)
     values = np.linspace(-1, 1, 65_536 + 9)
     words = key.words("binary_response.privatize", user=1, size=9).tolist()
@@ -122,11 +122,11 @@ def test_membership_answers_equal_their_words_on_every_instruction_set(n_items):
     middle, span = np.uint64(2**63), np.uint64(channel.span)
     expected = np.where(words < np.where(has, middle + span, middle - span), 1, -1)
     pairs = key.words_by_user("test", data.global_user_ids, size=2 * 9).reshape(5, 9, 2).tolist()
-    sums, asked = np.zeros((2, n_items), dtype=np.int64)
+    sums, n_sampled = np.zeros((2, n_items), dtype=np.int64)
     for user in range(5):
         for item_word, word in pairs[user]:
             item = item_word * n_items >> 64
-            asked[item] += 1
+            n_sampled[item] += 1
             sums[item] += naive.answer(1.0 if has[user, item] else -1.0, largest_of(channel), word)
     for name in hardware.instruction_sets():
         with hardware.use_instruction_set(name):
@@ -139,7 +139,7 @@ def test_membership_answers_equal_their_words_on_every_instruction_set(n_items):
             kernel.sample_memberships(
                 data.indptr, data.indices, data.global_user_ids, got[0], got[1], failed, subkey, channel.span, 9, 1
             )
-            np.testing.assert_array_equal(got[:, 0], [sums, asked])
+            np.testing.assert_array_equal(got[:, 0], [sums, n_sampled])
             assert failed.tolist() == [0]
 
 
@@ -155,7 +155,7 @@ def test_exact_epsilon_is_at_most_nominal_and_one_more_is_too_much(epsilon):
     largest = largest_of(channel)
     assert channel.likelihood_ratio == Fraction(largest, TOTAL - largest)
     assert naive.keeps_epsilon(largest, epsilon)
-    # Negative controls: the next integer breaks the same claim, so the check can tell.
+    # Negative controls: the next integer breaks the same claim, so the check has power.
     assert not naive.keeps_epsilon(largest + 1, epsilon)
     assert naive.breaks_epsilon(largest + 1, epsilon)
     assert channel.epsilon <= epsilon
@@ -163,7 +163,7 @@ def test_exact_epsilon_is_at_most_nominal_and_one_more_is_too_much(epsilon):
 
 
 def test_probability_rounded_to_the_nearest_double_is_caught():
-    # What a float implementation does: e^eps / (1 + e^eps) rounded, often up.
+    # A float implementation rounds e^eps / (1 + e^eps), often up.
     caught = [
         naive.breaks_epsilon(round(TOTAL * (math.exp(eps) / (1 + math.exp(eps)))), eps)
         for eps in np.arange(0.1, 5, 0.1)
@@ -220,13 +220,22 @@ def test_membership_answers_do_not_depend_on_shards_or_threads(lengths, n_items,
         kernel.respond_memberships(
             shard.indptr, shard.indices, shard.global_user_ids, answers, subkey, channel.span, n_threads
         )
-        sums, asked = np.zeros((2, n_threads, n_items), dtype=np.int64)
+        sums, n_sampled = np.zeros((2, n_threads, n_items), dtype=np.int64)
         failed = np.zeros(n_threads, dtype=np.int64)
         kernel.sample_memberships(
-            shard.indptr, shard.indices, shard.global_user_ids, sums, asked, failed, subkey, channel.span, 5, n_threads
+            shard.indptr,
+            shard.indices,
+            shard.global_user_ids,
+            sums,
+            n_sampled,
+            failed,
+            subkey,
+            channel.span,
+            5,
+            n_threads,
         )
         assert not failed.any()
-        return answers, sums.sum(axis=0), asked.sum(axis=0)
+        return answers, sums.sum(axis=0), n_sampled.sum(axis=0)
 
     whole, parts = run(data, n_threads=4), [run(shard) for shard in data.shard(3)]
     np.testing.assert_array_equal(whole[0], np.concatenate([part[0] for part in parts]))
@@ -279,7 +288,7 @@ def test_unsigned_types_are_refused_with_the_way_out(dtype, value):
 
 
 @pytest.mark.parametrize("values", [[0], [1], [0, 1, 1], [0.0, 1.0], [0.0, 0.9999], [-1, 0, 1], [math.nan, 0.0], []])
-def test_real_numbers_are_answered_whatever_they_are(values):
+def test_any_real_number_is_answered(values):
     """0 and 1 too: a client that answers only where its data are other numbers has no epsilon."""
     assert BinaryResponse(1.0).privatize(values).shape == np.shape(values)
 

@@ -69,7 +69,7 @@ def test_words_at_the_edges_of_every_threshold_equal_naive_twin(table):
         assert out.tolist() == [naive.report(row, word) for word in words]
 
 
-def test_second_block_of_values_reads_its_own_stream():
+def test_second_block_of_values_reads_a_separate_stream():
     key, values = Key.from_seed(1), np.arange(65_536 + 9) % 3
     words = key.words("channel.privatize", user=1, size=9).tolist()
     expected = [naive.report(THREE.counts[x], word) for x, word in zip(values[-9:].tolist(), words, strict=True)]
@@ -83,7 +83,7 @@ def test_second_block_of_values_reads_its_own_stream():
     weights=st.lists(st.lists(st.integers(1, 1000), min_size=4, max_size=4), min_size=2, max_size=5),
     epsilon=st.floats(3.0, 9.0),
 )
-def test_counts_within_keep_the_ratio_whatever_is_wished_for(weights, epsilon):
+def test_counts_within_keep_the_ratio_for_any_wish(weights, epsilon):
     # Wishes with ratios up to 1000 and more, of rows that need not even add up to 1.
     wishes = [[Fraction(w, 1 + sum(row)) for w in row] for row in weights]
     ratio = exp_lower(epsilon)
@@ -116,9 +116,9 @@ def test_privatize_in_place_and_into_out():
     expected = THREE.privatize(values, key=key)
     assert expected.dtype == np.uint8
     for dtype in (np.uint8, np.uint16, np.int32, np.int64):
-        own = values.astype(dtype)
-        assert THREE.privatize(own, key=key, out=own) is own
-        np.testing.assert_array_equal(own, expected)
+        reports = values.astype(dtype)
+        assert THREE.privatize(reports, key=key, out=reports) is reports
+        np.testing.assert_array_equal(reports, expected)
         out = np.empty((10, 100), dtype=dtype)
         assert THREE.privatize(values.reshape(10, 100).astype(np.int8), key=key, out=out) is out
         np.testing.assert_array_equal(out.reshape(-1), expected)
@@ -142,7 +142,7 @@ def test_exp_lower_is_below_and_close(x):
 
 
 @given(ratio=st.fractions(Fraction(1001, 1000), 10**8))
-def test_log_upper_is_the_least_float_that_is_not_below(ratio):
+def test_log_upper_is_the_smallest_float_that_is_not_below(ratio):
     bound = log_upper(ratio)
     assert naive_bounds.exp_bounds(bound)[1] >= ratio
     assert naive_bounds.exp_bounds(math.nextafter(bound, 0.0))[0] < ratio
@@ -205,7 +205,7 @@ def test_bad_values_and_outs():
 
 
 @given(values=st.lists(st.floats() | st.sampled_from([0.5, 1.5, 2.5]), min_size=1))
-def test_a_value_that_is_no_input_has_the_place_of_the_nearest(values):
+def test_a_value_that_is_no_input_has_the_position_of_the_nearest(values):
     channel = Channel([[2**63, 2**63]] * 3, inputs=[2, -1, 0.75], outputs=[0, 1])
     ascending = {-1.0: 1, 0.75: 2, 2.0: 0}
     expected = [

@@ -1,4 +1,4 @@
-"""LargestResponse: its law, written out for few entries, stays within the claim, and is that of what is drawn."""
+"""Tests of LargestResponse: its exact distribution for few entries stays within the claim and matches the draws."""
 
 import itertools
 import math
@@ -21,7 +21,7 @@ VALUES = st.integers(-3, 3)
 
 
 def ratio_of_the_most_likely(n_candidates, share, n_entries):
-    """Of the largest of many different entries, beside the opposite report of the same one, which is a clone's."""
+    """Return the likelihood ratio of the largest of many entries and its opposite sign, which only clones report."""
     chosen = 1 - (1 - Fraction(1, n_entries)) ** n_candidates
     clone = share / (2 * n_entries)
     return ((1 - share) * chosen + clone) / clone
@@ -48,7 +48,7 @@ def test_largest_responses_equal_naive_twin(n_candidates, n_entries, round):
     values = np.random.default_rng(1).integers(-3, 4, (300, n_entries)) / 2
     words = key.words("largest_response", round=round, size=300 * (1 + n_candidates)).reshape(300, -1).tolist()
     expected = [report(row, drawn, response.clones) for row, drawn in zip(values.tolist(), words, strict=True)]
-    assert response.privatize(values, key=key, round=round).tolist() == [list(told) for told in expected]
+    assert response.privatize(values, key=key, round=round).tolist() == [list(answer) for answer in expected]
 
 
 @pytest.mark.parametrize("epsilon", [0.3, 2.5])
@@ -56,14 +56,14 @@ def test_one_candidate_is_binary_response_about_a_random_entry(epsilon):
     one, binary = LargestResponse(epsilon, 1), BinaryResponse(epsilon)
     assert one.decoder == pytest.approx(binary.decoder, rel=1e-12)
     share = Fraction(one.clones, TOTAL)
-    found = law([3, -1], 1, share)
-    for place, sign in itertools.product((0, 1), (1, -1)):
-        told = binary.probability(0, 0) if (place == 0) == (sign == 1) else binary.probability(0, 1)
-        assert float(found[place, sign]) == pytest.approx(float(told) / 2, rel=1e-12)
+    actual = law([3, -1], 1, share)
+    for entry, sign in itertools.product((0, 1), (1, -1)):
+        answer = binary.probability(0, 0) if (entry == 0) == (sign == 1) else binary.probability(0, 1)
+        assert float(actual[entry, sign]) == pytest.approx(float(answer) / 2, rel=1e-12)
 
 
 def test_the_noise_of_the_page():
-    """What a randomizer's reports are worth once shuffled, w^2 c / v, for normal entries at epsilon 2.5."""
+    """The signal of shuffled reports is w^2 c / v, for normal entries at epsilon 2.5, as the page states."""
     x = np.linspace(-9, 9, 18_001)
     density, below, ratio = stats.norm.pdf(x), stats.norm.cdf(x), math.exp(2.5)
     largest = x[1] - x[0]
@@ -75,9 +75,9 @@ def test_the_noise_of_the_page():
     corners = (x[1] - x[0]) * (x * 8 * density * below**7).sum() * math.sqrt(8 / 7)
     simplex = corners**2 / 7 * 8 / (ratio + 7)
     binary = 2 / math.pi * 2 / (ratio + 1)
-    found = [ours, mean_largest(8, True) ** 2 * clones / (2 * 8**2 / 15 - 1), cap, simplex, binary]
-    assert [round(one, 3) for one in found] == [0.248, 0.304, 0.162, 0.138, 0.097]
-    assert [round(math.sqrt(ours / one), 2) for one in found] == [1, 0.9, 1.24, 1.34, 1.6]
+    actual = [ours, mean_largest(8, True) ** 2 * clones / (2 * 8**2 / 15 - 1), cap, simplex, binary]
+    assert [round(one, 3) for one in actual] == [0.248, 0.304, 0.162, 0.138, 0.097]
+    assert [round(math.sqrt(ours / one), 2) for one in actual] == [1, 0.9, 1.24, 1.34, 1.6]
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -86,13 +86,13 @@ def test_the_noise_of_the_page():
 @settings(max_examples=60)
 @given(st.lists(VALUES, min_size=1, max_size=4), st.data())
 def test_no_two_vectors_differ_by_more_than_the_claim(values, data):
-    others = data.draw(st.lists(VALUES, min_size=len(values), max_size=len(values)))
+    other_values = data.draw(st.lists(VALUES, min_size=len(values), max_size=len(values)))
     response = LargestResponse(data.draw(st.sampled_from([0.2, 1.0, 3.0])), data.draw(st.integers(1, 4)))
     share = Fraction(response.clones, TOTAL)
-    first, second = (law(of, response.n_candidates, share) for of in (values, others))
+    first, second = (law(of, response.n_candidates, share) for of in (values, other_values))
     assert sum(first.values()) == 1
     assert max(first[y] / second[y] for y in first) <= response.likelihood_ratio
-    # And none but by what a clone and the most that a choice can make are apart from uniform.
+    # Each probability is between that of a clone and that of the largest share of a choice.
     uniform = Fraction(1, 2 * len(values))
     assert all(
         share * uniform <= p <= (share + (1 - share) * 2 * response.n_candidates) * uniform for p in first.values()
@@ -117,8 +117,8 @@ def test_the_claim_is_reached_with_many_entries_so_that_less_is_refuted(n_candid
 @given(st.lists(VALUES, min_size=1, max_size=3), st.integers(1, 3))
 def test_answers_mean_the_largest_entry_exactly(values, n_candidates):
     share = Fraction(1, 3)
-    found = law(values, n_candidates, share)
-    mean = sum(p * sign * values[place] for (place, sign), p in found.items()) / (1 - share)
+    actual = law(values, n_candidates, share)
+    mean = sum(p * sign * values[entry] for (entry, sign), p in actual.items()) / (1 - share)
     drawn = list(itertools.product([abs(v) for v in values], repeat=n_candidates))
     assert mean == Fraction(sum(map(max, drawn)), len(drawn))
 
@@ -132,15 +132,15 @@ def test_an_empty_vector_is_reported_uniformly():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("values", [[3.0, -2.0, 0.5, 0.5], [0.0, -1.0, 0.0, 1.0], [-2.0]])
-def test_reports_have_the_written_law_and_no_other(values):
+def test_reports_have_the_exact_distribution_and_no_other(values):
     response, n = LargestResponse(1.5, 2), 200_000
     entries, signs = response.privatize(np.tile(values, (n, 1)), key=Key.from_seed(1)).T
-    reports = [(place, sign) for place in range(len(values)) for sign in (1, -1)]
-    seen = [int(((entries == place) & (signs == sign)).sum()) for place, sign in reports]
+    reports = [(entry, sign) for entry in range(len(values)) for sign in (1, -1)]
+    seen = [int(((entries == entry) & (signs == sign)).sum()) for entry, sign in reports]
 
     def chances(share):
-        found = law(values, 2, share)
-        return [float(found[report]) for report in reports]
+        actual = law(values, 2, share)
+        return [float(actual[report]) for report in reports]
 
     share = Fraction(response.clones, TOTAL)
     assert counts_are(seen, chances(share))
@@ -148,7 +148,7 @@ def test_reports_have_the_written_law_and_no_other(values):
     assert not counts_are(seen, chances(share * Fraction(11, 10)))
 
 
-def test_nobody_reports_nothing():
+def test_no_users_have_no_reports():
     assert LargestResponse(1.0).privatize(np.empty((0, 4)), key=Key.from_seed(1)).shape == (0, 2)
 
 

@@ -30,7 +30,7 @@ def integers(mechanism):
     return dict(zip(names, mechanism._numbers.tolist(), strict=True))
 
 
-def places(mechanism, values):
+def placements_of(mechanism, values):
     out = np.empty((len(values), 3), dtype=np.uint64)
     kernel.placements(np.array(values, dtype=np.float64), mechanism._numbers, out)
     return out.tolist()
@@ -46,7 +46,9 @@ def test_reports_equal_naive_twin(mechanism, epsilon, n_cells, values, seed):
     channel, key = mechanism(epsilon, n_cells), Key.from_seed(seed)
     words = key.words(channel._purpose, round=2, size=len(values)).tolist()
     numbers = integers(channel)
-    expected = [naive.report(*place, w, numbers) for place, w in zip(places(channel, values), words, strict=True)]
+    expected = [
+        naive.report(*placement, w, numbers) for placement, w in zip(placements_of(channel, values), words, strict=True)
+    ]
     assert channel.privatize(np.array(values, dtype=np.float64), key=key, round=2).tolist() == expected
 
 
@@ -54,16 +56,16 @@ def test_reports_equal_naive_twin(mechanism, epsilon, n_cells, values, seed):
 @given(epsilon=epsilons, n_cells=cells, t=any_double)
 @example(epsilon=1.0, n_cells=9, t=1.0)
 @example(epsilon=20.0, n_cells=3, t=-1 + 2**-53)
-def test_exact_table_is_what_words_at_every_edge_give(mechanism, epsilon, n_cells, t):
+def test_exact_table_equals_reports_of_words_at_every_edge(mechanism, epsilon, n_cells, t):
     channel = mechanism(epsilon, n_cells)
     numbers = integers(channel)
-    place = places(channel, [t])[0]
+    placement = placements_of(channel, [t])[0]
     row = channel.channel([t]).counts[0]
-    # Where the naive walk changes its report: multiples of low, then of the window's pieces, then the answers.
+    # Edges at which the naive walk changes its report: multiples of low, the window's pieces, then the answers.
     common, favoured = n_cells * numbers["low"], numbers["window"] * numbers["extra"]
-    pieces = [c * numbers["extra"] + s for c in range(numbers["window"]) for s in (0, numbers["extra"] - place[1])]
+    pieces = [c * numbers["extra"] + s for c in range(numbers["window"]) for s in (0, numbers["extra"] - placement[1])]
     edges = [c * numbers["low"] for c in range(n_cells + 1)] if numbers["low"] else [0]
-    edges += [common + p for p in pieces] + [common + favoured, common + favoured + place[2], TOTAL]
+    edges += [common + p for p in pieces] + [common + favoured, common + favoured + placement[2], TOTAL]
     edges = sorted({edge for edge in edges if edge <= TOTAL})
     out = np.empty(2 * (len(edges) - 1), dtype=np.uint16)
     words = [w for a, b in itertools.pairwise(edges) for w in (a, b - 1)]
@@ -78,22 +80,22 @@ def test_exact_table_is_what_words_at_every_edge_give(mechanism, epsilon, n_cell
 
 @mechanisms
 @given(epsilon=epsilons, n_cells=cells, t=st.floats(-1, 1))
-def test_window_is_where_exact_arithmetic_puts_it(mechanism, epsilon, n_cells, t):
+def test_window_equals_that_of_exact_arithmetic(mechanism, epsilon, n_cells, t):
     channel = mechanism(epsilon, n_cells)
     if not channel.low:
         return
-    start, shift, _ = places(channel, [t])[0]
+    start, shift, _ = placements_of(channel, [t])[0]
     cell, words = naive.place(t, n_cells, channel.window, channel.extra)
     error = (start - cell) * channel.extra + shift - words
     assert abs(error) <= 1 + Fraction(n_cells * channel.extra, 2**51)
 
 
-def test_second_block_of_values_reads_its_own_stream():
+def test_second_block_of_values_reads_a_separate_stream():
     channel, key = Hybrid(1.0, 101), Key.from_seed(1)
     values = np.linspace(-1, 1, 65_536 + 9)
     words = key.words("hybrid.privatize", user=1, size=9).tolist()
-    numbers, spots = integers(channel), places(channel, values[-9:])
-    expected = [naive.report(*place, word, numbers) for place, word in zip(spots, words, strict=True)]
+    numbers, spots = integers(channel), placements_of(channel, values[-9:])
+    expected = [naive.report(*placement, word, numbers) for placement, word in zip(spots, words, strict=True)]
     assert channel.privatize(values, key=key)[-9:].tolist() == expected
 
 
@@ -232,9 +234,9 @@ def test_share_of_the_window_and_mean_are_the_stated_ones(mechanism, t):
     channel, n = mechanism(2.0), 500_000
     reports = channel.privatize(np.full(n, t), key=Key.from_seed(5))
     row = channel.channel([t]).counts[0]
-    inside = np.array(row[: channel.n_cells]) > channel.low
-    stated = sum(row[cell] for cell in np.flatnonzero(inside)) / TOTAL
-    hits = inside[reports[reports < channel.n_cells]].sum()
+    in_window = np.array(row[: channel.n_cells]) > channel.low
+    stated = sum(row[cell] for cell in np.flatnonzero(in_window)) / TOTAL
+    hits = in_window[reports[reports < channel.n_cells]].sum()
     decoded, stddev = channel.estimate(reports), math.sqrt(channel.variance(t))
     assert_only(lambda factor: share_is(hits, n, factor * stated))
     assert_only(lambda factor: mean_is(decoded, factor * t, stddev))

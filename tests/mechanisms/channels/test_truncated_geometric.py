@@ -40,7 +40,7 @@ def test_probabilities_are_those_of_clamped_geometric_noise(n, epsilon):
 
 
 @given(epsilon=st.floats(0.01, 15), grid=grids)
-def test_epsilon_is_kept_and_outputs_are_unbiased_exactly(epsilon, grid):
+def test_epsilon_holds_and_outputs_are_unbiased_exactly(epsilon, grid):
     channel = TruncatedGeometric(epsilon, grid)
     assert channel.likelihood_ratio <= naive_bounds.exp_bounds(epsilon)[0]
     assert epsilon * (1 - 1e-9) < channel.epsilon <= epsilon

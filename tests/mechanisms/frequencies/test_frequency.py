@@ -42,7 +42,7 @@ def test_oue_reports_equal_naive_twin(epsilon, n_values, seed):
     assert oue.privatize(values, key=key, round=3).tolist() == expected
 
 
-def test_second_block_reads_its_own_stream():
+def test_second_block_reads_a_separate_stream():
     key = Key.from_seed(1)
     words = key.words("grr.privatize", user=1, size=9).tolist()
     grr = GRR(1.0, 10)
@@ -92,7 +92,7 @@ def test_exact_epsilon_is_at_most_nominal_and_one_less_is_too_much(oracle, epsil
 
     assert mechanism.likelihood_ratio == ratio(q) <= naive_bounds.exp_bounds(epsilon)[0]
     assert ratio(q - 1) > naive_bounds.exp_bounds(epsilon)[1]  # control: one word less breaks the claim
-    one_word = n_values / mechanism.p_count + 1 / q  # at least what it moves epsilon by
+    one_word = n_values / mechanism.p_count + 1 / q  # an upper bound of one word's effect on epsilon
     assert epsilon * (1 - 1e-6) - one_word < mechanism.epsilon <= epsilon
 
 
@@ -114,9 +114,9 @@ def test_oue_is_better_than_grr_for_many_values_only():
 def test_support_adds_up_over_shards_and_needs_no_reports_for_oue(values, seed):
     values = np.array(values, dtype=np.int64)
     oue, key = OUE(0.7, 7), Key.from_seed(seed)
-    reports, others = (oue.privatize(values, key=key, round=r) for r in (0, 3))
+    reports, other_reports = (oue.privatize(values, key=key, round=r) for r in (0, 3))
     np.testing.assert_array_equal(oue.privatize_support(values, key=key), oue.support(reports))
-    np.testing.assert_array_equal(oue.privatize_support(values, key=key, round=3), oue.support(others))
+    np.testing.assert_array_equal(oue.privatize_support(values, key=key, round=3), oue.support(other_reports))
     np.testing.assert_array_equal(oue.support(reports[:3]) + oue.support(reports[3:]), reports.sum(axis=0))
     if len(values):
         shown = oue.estimate_from_support(oue.support(reports), len(values))
@@ -129,9 +129,9 @@ def test_support_adds_up_over_shards_and_needs_no_reports_for_oue(values, seed):
 def test_out_and_in_place():
     key, values = Key.from_seed(1), (np.arange(100) % 5).astype(np.uint8)
     expected = GRR(1.0, 5).privatize(values, key=key)
-    own = values.copy()
-    assert GRR(1.0, 5).privatize(own, key=key, out=own) is own
-    np.testing.assert_array_equal(own, expected)
+    buffer = values.copy()
+    assert GRR(1.0, 5).privatize(buffer, key=key, out=buffer) is buffer
+    np.testing.assert_array_equal(buffer, expected)
     assert GRR(1.0, 300).privatize(values, key=key).dtype == np.uint16
     bits = np.empty((100, 5), dtype=np.uint8)
     assert OUE(1.0, 5).privatize(values, key=key, out=bits) is bits

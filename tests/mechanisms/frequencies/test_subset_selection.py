@@ -31,7 +31,7 @@ def oracles(draw, max_values=300, epsilons=epsilons):
 
 
 def total_variance(oracle):
-    """Of all estimates together, one client whose value is known."""
+    """Return the summed variance of all estimates for one client with a known value."""
     return oracle.variance(1, 1) + (oracle.n_values - 1) * oracle.variance(0, 1)
 
 
@@ -49,7 +49,7 @@ def test_reports_equal_naive_twin(oracle, key):
     assert oracle.privatize(values, key=key, round=3).tolist() == expected
 
 
-def test_second_block_reads_its_own_stream():
+def test_second_block_reads_a_separate_stream():
     key, oracle = Key.from_seed(1), SubsetSelection(1.0, 20)
     words = iter(key.words("subset_selection.privatize", user=1, size=200).tolist())
     expected = [naive.report(4, 20, oracle.subset_size, oracle.p_count, words) for _ in range(9)]
@@ -64,10 +64,14 @@ def test_epsilon_and_variance_are_those_of_all_reports(oracle):
     assert [sum(row) for row in table] == [1] * n
     pairs = itertools.permutations(table, 2)
     assert oracle.likelihood_ratio == max(a / b for x, y in pairs for a, b in zip(x, y, strict=True))
-    own, other = (sum(c for c, subset in zip(table[0], subsets, strict=True) if v in subset) for v in (0, 1))
+    true_share, false_share = (
+        sum(c for c, subset in zip(table[0], subsets, strict=True) if v in subset) for v in (0, 1)
+    )
     for values in ([1] * 4, [0, 1, 1], [0]):
         share = Fraction(values.count(0), len(values))
-        assert oracle.variance(share, len(values)) == naive_frequency.frequency_variance(values, 0, own, other)
+        assert oracle.variance(share, len(values)) == naive_frequency.frequency_variance(
+            values, 0, true_share, false_share
+        )
 
 
 # ---- invariants -----------------------------------------------------------------------------------------------------
@@ -89,12 +93,12 @@ def test_exact_epsilon_is_at_most_nominal_and_one_more_is_too_much(epsilon, n_va
 
 @given(epsilon=epsilons, n_values=st.integers(2, 40))
 def test_the_chosen_size_is_the_best_and_no_worse_than_grr_and_oue(epsilon, n_values):
-    least = total_variance(SubsetSelection(epsilon, n_values))
+    smallest = total_variance(SubsetSelection(epsilon, n_values))
     sizes = [total_variance(SubsetSelection(epsilon, n_values, subset_size=d)) for d in range(1, n_values)]
-    assert least == min(sizes)
-    # GRR is size 1, whose counts are rounded otherwise.
-    assert least <= total_variance(GRR(epsilon, n_values)) * (1 + Fraction(1, 10**9))
-    assert least <= total_variance(OUE(epsilon, n_values)) * (1 + Fraction(1, 10**9))
+    assert smallest == min(sizes)
+    # GRR is size 1 with another rounding of counts.
+    assert smallest <= total_variance(GRR(epsilon, n_values)) * (1 + Fraction(1, 10**9))
+    assert smallest <= total_variance(OUE(epsilon, n_values)) * (1 + Fraction(1, 10**9))
 
 
 @given(oracle=oracles(max_values=50), values=st.lists(st.integers(0, 10**6), max_size=40), key=keys())
@@ -185,16 +189,16 @@ def test_subsets_come_as_often_as_stated(epsilon, size):
 def test_audit_shows_the_claim_and_refutes_one_below(epsilon):
     oracle = SubsetSelection(epsilon, 6)
 
-    class Own:
-        """All that tells 0 and 1 apart is which of them are in the report."""
+    class Reduced:
+        """Reports reduced to the presence of 0 and 1, which is all that distinguishes these inputs."""
 
         def privatize(self, values, *, key, round=0):
             reports = oracle.privatize(values, key=key, round=round)
             return 2 * (reports == 0).any(axis=1) + (reports == 1).any(axis=1)
 
-    assert_epsilon(Own(), 0, 1, claim=epsilon, key=Key.from_seed(6))
+    assert_epsilon(Reduced(), 0, 1, claim=epsilon, key=Key.from_seed(6))
     with pytest.raises(AssertionError, match="VIOLATED"):  # control: a claim 10% lower
-        assert_epsilon(Own(), 0, 1, claim=0.9 * epsilon, key=Key.from_seed(6))
+        assert_epsilon(Reduced(), 0, 1, claim=0.9 * epsilon, key=Key.from_seed(6))
 
 
-# The estimates are in test_frequency.py, with those of the other oracles.
+# test_frequency.py tests the estimates of all oracles.

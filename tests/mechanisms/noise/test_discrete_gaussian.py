@@ -54,13 +54,13 @@ def test_renyi_divergence_of_a_shift_is_at_most_alpha_rho():
     for stddev, shift in ((1, 1), (3.5, 2), (30, 30)):
         for alpha in (1.5, 2, 8):
             bound = alpha * float(DiscreteGaussian(stddev).rho(shift))
-            for factor, kept in ((1, True), (0.9, False)):
+            for factor, is_bounded in ((1, True), (0.9, False)):
                 xs = np.arange(-int(40 * stddev) - 50, int(40 * stddev) + 50 + shift)
                 logp = -(xs**2) / (2 * (stddev * factor) ** 2)
                 logq = -((xs - shift) ** 2) / (2 * (stddev * factor) ** 2)
                 logz = math.log(np.exp(logp).sum())
                 divergence = np.logaddexp.reduce(alpha * logp - (alpha - 1) * logq - logz) / (alpha - 1)
-                assert (divergence <= bound * (1 + 1e-9)) == kept
+                assert (divergence <= bound * (1 + 1e-9)) == is_bounded
 
 
 # ---- bad inputs -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ scales = st.one_of(
     st.fractions(min_value=Fraction(1, 50), max_value=1000),
     st.floats(min_value=0.02, max_value=1e6),
     st.integers(min_value=1, max_value=2**80),
-    # Of more bits than the kernel has, at first or in the middle of a draw.
+    # These scales exceed the kernel's integers, at the start or in the middle of a draw.
     st.builds(Fraction, st.integers(2**124, 2**130), st.integers(2**100, 2**130)),
 )
 
@@ -90,7 +90,7 @@ def test_sums_beyond_int64_saturate():
     assert set(DiscreteLaplace(2**200).sample(9, key=key, purpose="test").tolist()) == {2**63 - 1, -(2**63)}
 
 
-def test_nothing_asked_nothing_drawn():
+def test_a_size_of_0_draws_no_words():
     assert DiscreteLaplace(1).sample(0, key=Key.from_seed(1), purpose="test").shape == (0,)
     assert DiscreteLaplace(1).add_noise(np.zeros((0, 3), dtype=int), key=Key.from_seed(1), purpose="x").shape == (0, 3)
 

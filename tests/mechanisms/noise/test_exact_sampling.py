@@ -41,13 +41,13 @@ def first_draws(fill, numbers, draws, first, key, sizes):
 @example(scale=Fraction(2**64 + 1, 2**40), first=[2**64 - 1] * 9, key=Key.from_seed(1), sizes=[1, 2])
 def test_laplace_draws_are_those_of_numbers_of_any_size(scale, first, key, sizes):
     numbers = scale.as_integer_ratio()
-    found, expected = first_draws(
+    compiled_draws, expected = first_draws(
         kernel.laplace, numbers, lambda words: exact.laplace_draws(scale, words), first, key, sizes
     )
-    if found is None:
+    if compiled_draws is None:
         assert max(numbers) * FEW >= 2**128 or max(abs(draw) for draw in expected) >= 2**63
     else:
-        assert found.tolist() == expected
+        assert compiled_draws.tolist() == expected
 
 
 @given(
@@ -59,7 +59,7 @@ def test_laplace_draws_are_those_of_numbers_of_any_size(scale, first, key, sizes
 @example(stddev=Fraction(2**27 + 1, 5), first=[], key=Key.from_seed(1), sizes=[5])
 def test_gaussian_draws_are_those_of_numbers_of_any_size(stddev, first, key, sizes):
     scale, step, shift, denominator = exact._gaussian_numbers(stddev**2)
-    found, expected = first_draws(
+    compiled_draws, expected = first_draws(
         kernel.gaussian,
         (scale, 1, step, shift, denominator),
         lambda words: exact.gaussian_draws(stddev**2, words),
@@ -67,10 +67,10 @@ def test_gaussian_draws_are_those_of_numbers_of_any_size(stddev, first, key, siz
         key,
         sizes,
     )
-    if found is None:
+    if compiled_draws is None:
         assert max(FEW * scale * step, shift) >= 2**64 or denominator * FEW >= 2**128
     else:
-        assert found.tolist() == expected
+        assert compiled_draws.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_gaussian_draws_are_those_of_numbers_of_any_size(stddev, first, key, siz
         (Fraction(2**61), False),  # draws that are no int64
     ],
 )
-def test_python_takes_what_is_too_large_from_the_first_word_on(scale, compiled):
+def test_python_draws_large_scales_from_the_first_word_on(scale, compiled):
     key = Key.from_seed(3)
-    found = exact._compiled(kernel.laplace, scale.as_integer_ratio(), 500, exact.word_blocks(key, "test", 2))
-    assert (found is not None) == compiled
+    compiled_draws = exact._compiled(kernel.laplace, scale.as_integer_ratio(), 500, exact.word_blocks(key, "test", 2))
+    assert (compiled_draws is not None) == compiled
     expected = list(itertools.islice(exact.laplace_draws(scale, exact.words(key, "test", 2)), 500))
     assert exact.sample_laplace(scale, 500, key, "test", 2).tolist() == expected
 
@@ -95,9 +95,9 @@ def test_python_takes_what_is_too_large_from_the_first_word_on(scale, compiled):
 @pytest.mark.parametrize(("stddev", "compiled"), [(Fraction(40), True), (2**26, True), (0.7, False), (2**60, False)])
 def test_python_takes_gaussian_draws_that_are_too_large(stddev, compiled):
     key, variance = Key.from_seed(3), Fraction(stddev) ** 2
-    scale, *others = exact._gaussian_numbers(variance)
-    found = exact._compiled(kernel.gaussian, (scale, 1, *others), 500, exact.word_blocks(key, "test", 2))
-    assert (found is not None) == compiled
+    scale, *parameters = exact._gaussian_numbers(variance)
+    compiled_draws = exact._compiled(kernel.gaussian, (scale, 1, *parameters), 500, exact.word_blocks(key, "test", 2))
+    assert (compiled_draws is not None) == compiled
     expected = list(itertools.islice(exact.gaussian_draws(variance, exact.words(key, "test", 2)), 500))
     assert exact.sample_gaussian(variance, 500, key, "test", 2).tolist() == expected
 
@@ -105,7 +105,7 @@ def test_python_takes_gaussian_draws_that_are_too_large(stddev, compiled):
 # ---- invariants -----------------------------------------------------------------------------------------------------
 
 
-def test_a_draw_is_given_back_where_words_run_out():
+def test_an_unfinished_draw_is_returned_if_words_run_out():
     numbers = np.array([[10, 0], [1, 0]], dtype=np.uint64)
     words, out = Key.from_seed(1).words("test", size=400), np.zeros(100, dtype=np.int64)
     ends = [0]

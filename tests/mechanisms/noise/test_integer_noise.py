@@ -1,4 +1,4 @@
-"""Integer noise: its tables against the distributions to 80 digits, its sums, and what its sampler costs."""
+"""Tests of integer noise: tables against the distributions to 80 digits, sums, and the cost of the sampler."""
 
 import itertools
 import math
@@ -42,7 +42,7 @@ def thresholds_of(noise):
 
 
 @pytest.mark.parametrize(("name", "parameter"), CASES)
-def test_table_is_within_the_stated_distance_and_others_are_not(name, parameter):
+def test_table_is_within_the_stated_distance_and_perturbed_ones_are_not(name, parameter):
     noise = MAKERS[name](parameter)
     thresholds, reach = thresholds_of(noise)
     assert thresholds == sorted(thresholds)
@@ -60,7 +60,7 @@ def test_table_is_within_the_stated_distance_and_others_are_not(name, parameter)
 def test_table_of_a_large_scale_is_within_the_stated_distance():
     noise = RoundedGaussian(Fraction(1234, 3))
     thresholds, reach = thresholds_of(noise)
-    # Far from 0 the whole table is too long for 120 digits; the middle and both ends stand for it.
+    # The full table is too long for 120 digits, so the test checks the middle and both ends.
     ideal = naive.rounded_gaussian(Fraction(1234, 3), 6)
     edges = [0, *thresholds, 2**128]
     for x in range(-5, 6):
@@ -90,8 +90,8 @@ def test_thresholds_of_any_weights_are_rounded_down(weights, first):
              for x, n in ((total, 5), (2**448 // total, 4))]  # fmt: skip
     high, low = np.zeros((2, 2 * len(weights) - 4), dtype=np.uint64)
     table_kernel.fill_thresholds(rows[:-1], *words, high, low)
-    found = [(int(a) << 64) | int(b) for a, b in zip(high, low, strict=True)]
-    assert found == naive.thresholds(weights)
+    table = [(int(a) << 64) | int(b) for a, b in zip(high, low, strict=True)]
+    assert table == naive.thresholds(weights)
 
 
 @given(noise=noises, seed=st.integers(0, 2**32), n=st.integers(0, 60))
@@ -117,7 +117,7 @@ def test_ties_are_decided_by_the_second_word(noise, data):
     assert out.tolist() == [naive.draw(thresholds, reach, n) for n in numbers]
 
 
-def test_second_block_of_values_reads_its_own_stream():
+def test_second_block_of_values_reads_a_separate_stream():
     noise, key = RoundedGaussian(9), Key.from_seed(1)
     thresholds, reach = thresholds_of(noise)
     expected = [naive.draw(thresholds, reach, word << 64) for word in key.words("test", user=1, size=9).tolist()]
@@ -146,13 +146,13 @@ def draws_of(words, n, high, low, guide):
 
 
 sizes = st.sampled_from([1, 63, 64, 65, 127, 128, 129, 255, 256, 257, 384, 700])
-places = st.lists(st.integers(0, 400), min_size=1, max_size=3)
+tied_positions = st.lists(st.integers(0, 400), min_size=1, max_size=3)
 
 
 @pytest.mark.every_instruction_set
-@given(n=sizes, tied=places, seed=st.integers(0, 2**32))
+@given(n=sizes, tied=tied_positions, seed=st.integers(0, 2**32))
 def test_a_tie_takes_a_second_word_wherever_it_falls(n, tied, seed):
-    # Thresholds made of the stream's own words: what chance brings up once in 2^60 draws.
+    # Thresholds equal words of the stream: a tie that occurs by chance once in 2^60 draws.
     key = Key.from_seed(seed)
     words = key.words("test", size=n + 8).tolist()
     table = tied_table([words[t % n] for t in tied], np.random.default_rng(seed))
@@ -165,12 +165,14 @@ def test_a_tie_takes_a_second_word_wherever_it_falls(n, tied, seed):
 
 
 @pytest.mark.every_instruction_set
-@given(n=sizes, tied=st.lists(places, min_size=2, max_size=7), base=st.integers(0, 500), seed=st.integers(0, 2**32))
+@given(
+    n=sizes, tied=st.lists(tied_positions, min_size=2, max_size=7), base=st.integers(0, 500), seed=st.integers(0, 2**32)
+)
 def test_layers_equal_naive_twin_with_ties_in_any_of_them(n, tied, base, seed):
     key, rng = Key.from_seed(seed), np.random.default_rng(seed)
     names = [f"layer {layer}" for layer in range(len(tied))]
     words = [key.words(name, size=n + 24).tolist() for name in names]
-    ties = [[w[t % n] for t in where] for w, where in zip(words, tied, strict=True)]
+    ties = [[w[t % n] for t in positions] for w, positions in zip(words, tied, strict=True)]
     top, below = tied_table(ties[0], rng), tied_table(itertools.chain(*ties[1:]), rng)
     draws = [draws_of(w, n, *(below if layer else top)) for layer, w in enumerate(words)]
     ends = np.array([2**63 - 1, -(2**63), 0] * n, dtype=np.int64)[:n]
@@ -215,7 +217,7 @@ def test_exact_samplers_add_no_delta():
     assert DiscreteLaplace(3).distance == 0
 
 
-def test_at_an_epsilon_beyond_floats_a_table_promises_nothing():
+def test_at_an_epsilon_beyond_floats_a_table_has_no_guarantee():
     assert DiscreteGaussian(3, sampler="table").delta(5_000.0) == 1.0
 
 

@@ -25,9 +25,9 @@ def test_two_layers_are_a_discrete_gaussian_within_the_stated_distance(monkeypat
     monkeypatch.setattr(module, "STDDEV", stddev)
     monkeypatch.setattr(module, "BASE", base)
     stated = float(module._layer_distance(Fraction(top) ** 2))
-    found = naive.distance_of_sum(top, base, stddev)
-    assert found <= stated + 1e-15  # double precision
-    assert found > stated / 20 - 1e-15  # and the bound is no larger than it must be
+    actual = naive.distance_of_sum(top, base, stddev)
+    assert actual <= stated + 1e-15  # double precision
+    assert actual > stated / 20 - 1e-15  # and the bound is no larger than it must be
 
 
 @pytest.mark.parametrize("stddev", [10.0, 33.3, 100.0])
@@ -45,7 +45,7 @@ def test_draws_equal_naive_twin():
 
 
 @given(stddev=stddevs)
-def test_it_is_never_narrower_than_asked_and_hardly_wider(stddev):
+def test_it_is_never_narrower_than_requested_and_hardly_wider(stddev):
     noise = LayeredGaussian(stddev)
     assert Fraction(stddev) ** 2 <= noise._variance <= Fraction(stddev) ** 2 * (1 + Fraction(1, 10**6))
     assert noise.distance <= Fraction(1, 2**34)
@@ -54,7 +54,7 @@ def test_it_is_never_narrower_than_asked_and_hardly_wider(stddev):
 
 @given(stddev=stddevs, factor=st.floats(1.0, 1e3))
 def test_wider_noise_is_nearer_to_normal_but_for_a_layer_more(stddev, factor):
-    """Which DPGram's account of its draws rests on."""
+    """DPGram's account of its draws depends on this."""
     wider = LayeredGaussian(min(factor * stddev, 2.0**56))
     assert wider.distance <= max(LayeredGaussian(stddev).distance, Fraction(1, 2**94))
 

@@ -1,4 +1,4 @@
-"""The k-ary mechanism of least Bayes error: its solver, and the channels made of what it proposes."""
+"""Tests of the k-ary mechanism with the smallest Bayes error: its solver, and channels of its solutions."""
 
 import math
 from fractions import Fraction
@@ -52,7 +52,7 @@ def test_channel_explains_as_much_as_brute_force(x, prior, epsilon, variance_rat
     prior=st.lists(st.floats(0.01, 1), min_size=5, max_size=5).map(lambda p: np.array(p) / sum(p)),
 )
 @settings(max_examples=20)
-def test_what_is_explained_is_what_bayes_error_leaves(epsilon, prior):
+def test_the_explained_share_is_1_minus_the_relative_bayes_error(epsilon, prior):
     channel = OptimalKary(epsilon, STARS)
     table = [[c / 2**64 for c in row] for row in channel.counts]
     variance = prior @ (np.array(STARS) - prior @ STARS) ** 2
@@ -67,7 +67,7 @@ def test_no_other_mechanism_of_the_package_explains_more(epsilon, prior):
     for other in (OptimalKary(epsilon, STARS), GRR(epsilon, 5).channel(STARS), RoundedLaplace(epsilon, STARS)):
         assert explained_share(other, prior) <= channel.explained * (1 + 1e-9)  # GRR is the best one at 4, uniform
     assert explained_share(OptimalKary(epsilon, STARS), prior) < 0.99 * channel.explained
-    # What a prior is for; and the wrong one is no better than the right one.
+    # A prior improves the explained share; a wrong prior is worse than the right one.
     assert (
         explained_share(BayesKary(epsilon, STARS, SKEWED[::-1]), SKEWED) < BayesKary(epsilon, STARS, SKEWED).explained
     )
@@ -85,16 +85,16 @@ def test_no_other_mechanism_of_the_package_explains_more(epsilon, prior):
 )
 def test_any_grid_prior_and_epsilon_make_a_channel_that_keeps_epsilon(epsilon, grid, weights, variance_ratio):
     prior = None if weights is None else weights[: len(grid)]
-    channel, least = BayesKary(epsilon, grid, prior, variance_ratio), OptimalKary(epsilon, grid)
+    channel, smallest_variance = BayesKary(epsilon, grid, prior, variance_ratio), OptimalKary(epsilon, grid)
     assert channel.likelihood_ratio <= naive_bounds.exp_bounds(epsilon)[0]
     assert epsilon * (1 - 1e-6) < channel.epsilon <= epsilon
     assert [channel.mean(x) for x in range(len(grid))] == list(channel.inputs) == [Fraction(v) for v in grid]
-    assert channel.worst_variance <= variance_ratio * float(least.worst_variance) * (1 + 1e-4)
-    assert channel.explained >= explained_share(least, channel.prior) * (1 - 1e-4)
+    assert channel.worst_variance <= variance_ratio * float(smallest_variance.worst_variance) * (1 + 1e-4)
+    assert channel.explained >= explained_share(smallest_variance, channel.prior) * (1 - 1e-4)
 
 
 @pytest.mark.parametrize(("size", "epsilon"), [(2, 8.0), (3, 0.1), (5, 2.0), (7, 2.5)])
-def test_tables_are_what_the_generator_makes(size, epsilon):
+def test_tables_equal_the_output_of_the_generator(size, epsilon):
     made, shipped = tables.bayes_entry(size, epsilon), read_tables("bayes_kary.json")[str(size)][str(epsilon)]
     x, prior = np.linspace(-1, 1, size), np.full(size, 1 / size)
 
@@ -107,38 +107,38 @@ def test_tables_are_what_the_generator_makes(size, epsilon):
 
 
 @pytest.mark.parametrize("attempt", solver._ATTEMPTS, ids=str)
-def test_each_attempt_explains_as_much(monkeypatch, attempt):
+def test_each_attempt_explains_an_equal_share(monkeypatch, attempt):
     usual = BayesKary(1.7, STARS, SKEWED)
     monkeypatch.setattr(solver, "_ATTEMPTS", (attempt,))
-    found = BayesKary(1.7, STARS, SKEWED)
-    shares = [explained_share(channel, SKEWED) for channel in (found, usual)]
+    channel = BayesKary(1.7, STARS, SKEWED)
+    shares = [explained_share(channel, SKEWED) for channel in (channel, usual)]
     assert shares[0] == pytest.approx(shares[1], rel=1e-3)
 
 
-def test_where_no_attempt_ends_it_has_the_least_variance(monkeypatch):
+def test_without_a_solution_it_has_the_smallest_variance(monkeypatch):
     monkeypatch.setattr(solver, "_ATTEMPTS", ())
-    channel, least = BayesKary(1.7, STARS, SKEWED), OptimalKary(1.7, STARS)
+    channel, smallest_variance = BayesKary(1.7, STARS, SKEWED), OptimalKary(1.7, STARS)
     assert channel.epsilon <= 1.7
     assert [channel.mean(x) for x in range(5)] == STARS
-    assert channel.worst_variance == pytest.approx(least.worst_variance)
-    assert explained_share(channel, SKEWED) == pytest.approx(explained_share(least, SKEWED))
+    assert channel.worst_variance == pytest.approx(smallest_variance.worst_variance)
+    assert explained_share(channel, SKEWED) == pytest.approx(explained_share(smallest_variance, SKEWED))
     assert explained_share(channel, SKEWED) + channel.optimality_gap == pytest.approx(1.0)
 
 
-def test_a_shipped_solution_and_one_on_the_spot_say_the_same(monkeypatch):
+def test_a_shipped_solution_equals_a_computed_one(monkeypatch):
     shipped = BayesKary(2.0, 5)
     monkeypatch.setattr("fastfedrec.mechanisms.ratings.bayes_kary.find_solution", lambda *_: None)
     solved = BayesKary(2.0, 5)
     assert math.isclose(shipped.explained, solved.explained, rel_tol=1e-4)
     assert shipped.explained > 0
-    # A prior or a ratio of one's own is not in the tables.
+    # The tables have no entries for other priors or variance ratios.
     monkeypatch.undo()
     assert BayesKary(2.0, 5, prior=[1, 1, 1, 1, 4]).counts != shipped.counts
     assert BayesKary(2.0, 5, variance_ratio=2.0).counts != shipped.counts
 
 
-def test_reports_that_tell_only_the_mean_are_mixed_with_such_as_tell_all():
-    # Without the mixture three outputs would stand for five values, and no decoder knows them apart.
+def test_reports_of_the_mean_only_are_mixed_with_full_reports():
+    # The mixture is necessary: three outputs for five values would have no unbiased decoder.
     channel = BayesKary(0.415, [4, 7, 8, 12, 15], variance_ratio=3.0)
     table = np.array(channel.counts, dtype=float) / 2**64
     assert np.linalg.matrix_rank(table, tol=1e-6) == 5

@@ -25,8 +25,8 @@ def probabilities(channel):
     return [[float(Fraction(c, 2**64)) for c in row] for row in channel.counts]
 
 
-def keeps(channel, *spent):
-    """Whether the counts keep the exact sum of some epsilons: in rationals, against a bound of e^x of our own."""
+def satisfies(channel, *spent):
+    """Return whether the counts satisfy the exact sum of epsilons, in rationals with an independent bound of e^x."""
     return channel.likelihood_ratio <= naive_bounds.exp_bounds(sum(map(Fraction, spent)))[0]
 
 
@@ -63,7 +63,7 @@ def test_rounded_laplace_beyond_the_grid(epsilon, reach):
     np.testing.assert_allclose(probabilities(channel), expected, atol=1e-13)
 
 
-def test_far_beyond_the_grid_a_report_stands_for_itself():
+def test_far_beyond_the_grid_a_report_is_decoded_as_itself():
     outputs = [float(v) for v in RoundedLaplace(1.0, STARS, reach=12).outputs]
     np.testing.assert_allclose(outputs, range(-47, 54), atol=0.01)
 
@@ -108,15 +108,15 @@ def test_truth_probability_is_the_design_pages():
 
 @settings(max_examples=30)
 @given(epsilon_1=epsilons, epsilon_2=epsilons, grid=grids | st.just(HALF_STARS))
-def test_exact_epsilon_keeps_what_is_stated_and_reports_are_unbiased(epsilon_1, epsilon_2, grid):
+def test_exact_epsilon_is_at_most_the_stated_one_and_reports_are_unbiased(epsilon_1, epsilon_2, grid):
     noise, far = RoundedLaplace(epsilon_1, grid), RoundedLaplace(epsilon_1, grid, reach=3)
     serial, mixture = SerialLaplaceRR(epsilon_1, epsilon_2, grid), MixtureLaplaceRR(epsilon_1, epsilon_2, grid)
-    assert keeps(noise, epsilon_1)
-    assert keeps(far, epsilon_1)
-    assert keeps(serial, epsilon_1)
-    assert keeps(serial, epsilon_2)
-    assert keeps(mixture, epsilon_1, epsilon_2)
-    # Nothing is given away: the ends of the unclamped noise, and the mixture, spend all of it.
+    assert satisfies(noise, epsilon_1)
+    assert satisfies(far, epsilon_1)
+    assert satisfies(serial, epsilon_1)
+    assert satisfies(serial, epsilon_2)
+    assert satisfies(mixture, epsilon_1, epsilon_2)
+    # The bounds are tight: the ends of the unclamped noise and the mixture spend the full epsilon.
     assert far.epsilon > epsilon_1 * (1 - 1e-9)
     assert mixture.epsilon > (epsilon_1 + epsilon_2) * (1 - 1e-9)
     for channel in (noise, far, serial, mixture):
@@ -124,8 +124,8 @@ def test_exact_epsilon_keeps_what_is_stated_and_reports_are_unbiased(epsilon_1, 
 
 
 def test_keeps_is_not_true_of_everything():
-    assert not keeps(MixtureLaplaceRR(1, 1, STARS), 1, 0.999999)
-    assert not keeps(PublishedLaplaceRR(1, 1).on_grid(STARS), 1, 1)
+    assert not satisfies(MixtureLaplaceRR(1, 1, STARS), 1, 0.999999)
+    assert not satisfies(PublishedLaplaceRR(1, 1).on_grid(STARS), 1, 1)
 
 
 @given(epsilon=epsilons)
@@ -161,15 +161,15 @@ def test_delta_of_the_published_mechanism(epsilon_1, epsilon_2, epsilon):
 
 
 def test_audit_refutes_the_published_claim():
-    # From 1.0 and 0.0: "the report is exactly 1" never comes from 0.
-    found = audit(PublishedLaplaceRR(1, 1), 0.0, 1.0, claim=2.0, key=Key.from_seed(1))
-    assert found.verdict == "violated"
-    assert found.lower_bound > 8
+    # Inputs 1.0 and 0.0: the report is exactly 1 only for input 1.
+    result = audit(PublishedLaplaceRR(1, 1), 0.0, 1.0, claim=2.0, key=Key.from_seed(1))
+    assert result.verdict == "violated"
+    assert result.lower_bound > 8
     on_grid = audit(PublishedLaplaceRR(1, 1).on_grid(STARS), 1, 4, claim=2.0)
     assert (on_grid.verdict, round(on_grid.overall, 2)) == ("violated", 3.87)
 
 
-def test_audit_finds_nothing_wrong_with_the_guaranteed_ones():
+def test_audit_finds_no_violation_of_the_guaranteed_ones():
     for channel in (MixtureLaplaceRR(1, 1, STARS), SerialLaplaceRR(1, 1, STARS), RoundedLaplace(2, STARS, reach=12)):
         assert audit(channel, 0, 4, claim=2.0).verdict == "consistent"
 

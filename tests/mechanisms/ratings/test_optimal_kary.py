@@ -35,20 +35,20 @@ def test_solver_reaches_the_brute_force_optimum(x, epsilon):
     sets, weights, values, gap = solver.solve(np.array(x), epsilon)
     variance = worst_variance(x, epsilon, sets, weights, values)
     # The brute force is confined to a lattice of values, so it is above the optimum, by little.
-    least = naive.least_variance(x, epsilon, n_lattice=161)
-    assert variance <= least * (1 + 1e-7)
-    assert variance > least * 0.998
+    smallest = naive.least_variance(x, epsilon, n_lattice=161)
+    assert variance <= smallest * (1 + 1e-7)
+    assert variance > smallest * 0.998
     assert 0 <= gap < 1e-6 * max(variance, 1.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0, 4.0])
 def test_no_other_mechanism_of_the_package_is_better(epsilon):
-    least = OptimalKary(epsilon, UNIT).worst_variance
+    smallest = OptimalKary(epsilon, UNIT).worst_variance
     slack = 1 + Fraction(1, 10**6)
     answer = BinaryResponse(epsilon).outputs[0]  # on [-1, 1]; worst at t = 0
-    assert least < slack * answer**2 / 4
-    assert least < slack * GRR(epsilon, 5).channel(UNIT).worst_variance
-    assert least < slack * TruncatedGeometric(epsilon, UNIT).worst_variance
+    assert smallest < slack * answer**2 / 4
+    assert smallest < slack * GRR(epsilon, 5).channel(UNIT).worst_variance
+    assert smallest < slack * TruncatedGeometric(epsilon, UNIT).worst_variance
 
 
 @pytest.mark.parametrize("kind", [OptimalKary, BayesKary])
@@ -57,10 +57,10 @@ def test_two_values_are_binary_response(kind):
     assert math.isclose(channel.worst_variance, answer.variance(0), rel_tol=1e-9)
 
 
-def test_there_is_a_mechanism_where_the_simplex_method_gives_up():
-    """As good as at the epsilons beside it."""
-    found = [OptimalKary(epsilon, 5).worst_variance for epsilon in (7.9999, 7.999999999999999, 8.0)]
-    assert found[2] * (1 - 1e-6) < found[1] < found[0]
+def test_there_is_a_mechanism_if_the_simplex_method_fails():
+    """Its variance is between those of neighbouring epsilons."""
+    variances = [OptimalKary(epsilon, 5).worst_variance for epsilon in (7.9999, 7.999999999999999, 8.0)]
+    assert variances[2] * (1 - 1e-6) < variances[1] < variances[0]
 
 
 def test_the_program_of_the_review_has_a_mechanism():
@@ -81,7 +81,7 @@ def test_each_attempt_finds_the_same_optimum(monkeypatch, attempt, size, epsilon
 
 @settings(max_examples=30, deadline=None)
 @given(st.floats(0.01, 12.0), st.lists(st.integers(-50, 50), min_size=2, max_size=16, unique=True))
-def test_where_no_attempt_ends_it_is_binary_response(epsilon, grid):
+def test_without_a_solution_it_is_binary_response(epsilon, grid):
     """In closed form, so that there is a mechanism for every epsilon and grid."""
     grid = sorted(grid)
     with pytest.MonkeyPatch.context() as patch:
@@ -101,13 +101,13 @@ def test_large_epsilons_have_mechanisms():
     """A scan where the simplex method gives up at some programmes; another attempt solves each to its gap."""
     for size in (2, 3, 4, 5, 6, 8):
         for epsilon in np.arange(9.03, 12.0, 0.55):
-            found = solver.solve(np.arange(float(size)), float(epsilon))
-            variance = worst_variance(np.arange(float(size)), float(epsilon), *found[:3])
-            assert found[3] <= 1e-5 * max(variance, 1.0)
+            variances = solver.solve(np.arange(float(size)), float(epsilon))
+            variance = worst_variance(np.arange(float(size)), float(epsilon), *variances[:3])
+            assert variances[3] <= 1e-5 * max(variance, 1.0)
 
 
 @pytest.mark.parametrize(("size", "epsilon"), [(2, 8.0), (3, 0.1), (5, 1.0), (7, 2.5)])
-def test_tables_are_what_the_generator_makes(size, epsilon):
+def test_tables_equal_the_output_of_the_generator(size, epsilon):
     made, shipped = tables.optimal_entry(size, epsilon), read_tables("optimal_kary.json")[str(size)][str(epsilon)]
     x = np.linspace(-1, 1, size)
 
@@ -142,7 +142,7 @@ def test_every_table_makes_a_channel_that_keeps_epsilon(size):
     for epsilon in OptimalKary.table_epsilons():
         channel = OptimalKary(epsilon, size)
         check_channel(channel, epsilon, range(size))
-        # What the table promises, up to what rounding to 64 bits and to the table's digits costs.
+        # The table's variance, up to rounding to 64 bits and to the table's digits.
         sets, weights, values, gap = propose(np.arange(size, dtype=float), epsilon)
         proposed = worst_variance(range(size), epsilon, sets, weights, values)
         assert math.isclose(channel.worst_variance, proposed, rel_tol=1e-6, abs_tol=1e-6)

@@ -21,10 +21,10 @@ STARS = [1, 2, 3, 4, 5]
 @given(epsilon=st.floats(0.05, 10), k=st.integers(2, 12))
 def test_it_is_randomized_response_over_one_more_value(epsilon, k):
     channel = RatedOrNot(epsilon, [j / 2 for j in range(1, k + 1)])
-    own = math.exp(epsilon) / (math.exp(epsilon) + k)
+    truth_chance = math.exp(epsilon) / (math.exp(epsilon) + k)
     for x in range(k + 1):
         for y in range(k + 1):
-            expected = own if x == y else (1 - own) / k
+            expected = truth_chance if x == y else (1 - truth_chance) / k
             assert math.isclose(channel.probability(x, y), expected, rel_tol=1e-12)
 
 
@@ -32,7 +32,7 @@ def test_it_is_randomized_response_over_one_more_value(epsilon, k):
 
 
 @given(epsilon=st.floats(0.05, 10), ratings=st.lists(st.integers(1, 40), min_size=2, max_size=9, unique=True))
-def test_epsilon_is_kept_and_both_estimates_are_unbiased(epsilon, ratings):
+def test_epsilon_holds_and_both_estimates_are_unbiased(epsilon, ratings):
     ratings = sorted(ratings)
     channel = RatedOrNot(epsilon, ratings)
     assert channel.likelihood_ratio <= naive_bounds.exp_bounds(epsilon)[0]

@@ -1,4 +1,4 @@
-"""States as plain arrays and values: all that is declared comes back, and nothing else gets in or out."""
+"""Tests of states as plain arrays and values: declared fields return unchanged, and other content is refused."""
 
 from dataclasses import dataclass, field
 
@@ -21,7 +21,7 @@ class AllKinds:
     real: float
     word: str
     flag: bool
-    many: tuple[int, ...]
+    numbers: tuple[int, ...]
     words: tuple[str, ...] = field(default=())
 
 
@@ -38,7 +38,7 @@ STATES = [
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: type(state).__name__)
-def test_what_is_written_is_read(state):
+def test_a_decoded_state_equals_the_encoded_one(state):
     arrays, values = encode_state(state)
     read = decode_state(type(state), arrays, values)
     for name in vars(state):
@@ -55,7 +55,7 @@ class Unknown:
     anything: dict
 
 
-def test_what_has_no_plain_form_is_refused_by_name():
+def test_a_field_without_a_plain_form_is_refused_by_name():
     with pytest.raises(TypeError, match=r"Unknown.anything must have a supported type, got <class 'dict'>"):
         encode_state(Unknown({}))
     with pytest.raises(TypeError, match="must have a supported type"):
@@ -71,11 +71,11 @@ def test_what_has_no_plain_form_is_refused_by_name():
         ("array", np.array([{}]), "must be numbers or text, got dtype object"),
         ("whole", True, "AllKinds.whole must be"),
         ("real", 1, "AllKinds.real must be"),
-        ("many", (1, "2"), "AllKinds.many must be"),
-        ("many", [1], "AllKinds.many must be"),
+        ("numbers", (1, "2"), "AllKinds.numbers must be"),
+        ("numbers", [1], "AllKinds.numbers must be"),
     ],
 )
-def test_a_field_that_does_not_hold_what_it_declares(name, value, reason):
+def test_a_field_that_differs_from_its_declaration(name, value, reason):
     with pytest.raises(TypeError, match=reason):
         encode_state(AllKinds(**{**vars(ALL), name: value}))
 
@@ -89,12 +89,12 @@ def test_a_field_that_does_not_hold_what_it_declares(name, value, reason):
         ("whole", "", "a whole number"),
         ("real", "0.5", "must be sent as float"),
         ("flag", 1, "must be sent as bool"),
-        ("many", "12", "AllKinds.many must be a list"),
-        ("many", ["1", 2], "must be sent as str"),
+        ("numbers", "12", "AllKinds.numbers must be a list"),
+        ("numbers", ["1", 2], "must be sent as str"),
         ("more", "1", "AllKinds must have the fields"),
     ],
 )
-def test_a_value_that_nobody_wrote(name, value, reason):
+def test_an_undeclared_value(name, value, reason):
     arrays, values = encode_state(ALL)
     with pytest.raises(ValueError, match=reason):
         decode_state(AllKinds, arrays, values | {name: value})

@@ -1,4 +1,4 @@
-"""How an update travels on Flower: the same numbers come back, in a form that only public bounds decide."""
+"""Tests of an update's form on Flower: the same numbers return, and only public bounds determine the form."""
 
 import numpy as np
 import pytest
@@ -28,24 +28,24 @@ SOUND = {
 
 
 def travel(arrays, rules=RULES, largest=AMPLE):
-    sent, told = split_update(pack_update(arrays, rules))
-    return read_update(sent, told | {"round": 3, "num_examples": 5}, rules, largest)
+    sent, values = split_update(pack_update(arrays, rules))
+    return read_update(sent, values | {"round": 3, "num_examples": 5}, rules, largest)
 
 
-def test_what_is_sent_comes_back():
-    found = travel(SOUND)
-    assert set(found) == set(SOUND)
+def test_received_arrays_equal_sent_ones():
+    received = travel(SOUND)
+    assert set(received) == set(SOUND)
     for name, array in SOUND.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
-        assert RULES[name].violation(found[name]) is None
+        assert received[name].dtype == array.dtype
+        np.testing.assert_array_equal(received[name], array)
+        assert RULES[name].violation(received[name]) is None
 
 
 def test_the_form_that_each_field_is_sent_in():
-    sent, told = split_update(pack_update(SOUND, RULES))
+    sent, values = split_update(pack_update(SOUND, RULES))
     types = {name: array.dtype.name for name, array in sent.items()}
     assert types == {"place": "int16", "total": "int32", "free": "int64", "real": "float64", "name": "uint64"}
-    assert told == {"update.count": b"\x07" + bytes(7)}
+    assert values == {"update.count": b"\x07" + bytes(7)}
 
 
 @given(low=st.integers(-(2**63), 2**63 - 1), high=st.integers(-(2**63), 2**63 - 1), data=st.data())
@@ -54,17 +54,17 @@ def test_every_number_within_every_bound_comes_back(low, high, data):
     rules = {"total": ArrayRule(np.int64, (None,), low, high)}
     entries = data.draw(st.lists(st.integers(low, high) | st.sampled_from([low, high]), max_size=5))
     array = np.array(entries, dtype=np.int64)
-    found = travel({"total": array}, rules)["total"]
-    assert found.dtype == np.int64
-    np.testing.assert_array_equal(found, array)
+    received = travel({"total": array}, rules)["total"]
+    assert received.dtype == np.int64
+    np.testing.assert_array_equal(received, array)
 
 
 @given(st.lists(st.integers(-100, 40_000), min_size=3, max_size=3), st.integers(-(2**63), 2**63 - 1))
 def test_the_size_depends_on_the_bounds_alone(entries, count):
     rules = {"total": ArrayRule(np.int64, (None,), -100, 40_000), "count": ArrayRule(np.int64, (1,))}
-    sent, told = split_update(pack_update({"total": np.array(entries), "count": np.array([count])}, rules))
+    sent, values = split_update(pack_update({"total": np.array(entries), "count": np.array([count])}, rules))
     assert sent["total"].nbytes == 12
-    assert len(told["update.count"]) == 8
+    assert len(values["update.count"]) == 8
 
 
 @pytest.mark.parametrize("entry", [300, -1, 2**16, 2**40])
@@ -78,9 +78,9 @@ def test_an_entry_out_of_bounds_is_not_cut_to_one_within(entry):
 
 
 def test_fields_without_a_rule_and_missing_ones_are_for_the_receiver_to_name():
-    found = travel({"more": np.zeros(2, dtype=np.int8), "total": SOUND["total"]})
-    assert set(found) == {"more", "total"}
-    assert found["more"].dtype == np.int8
+    received = travel({"more": np.zeros(2, dtype=np.int8), "total": SOUND["total"]})
+    assert set(received) == {"more", "total"}
+    assert received["more"].dtype == np.int8
 
 
 def test_no_room_is_made_beyond_the_largest_sound_message():
@@ -91,7 +91,7 @@ def test_no_room_is_made_beyond_the_largest_sound_message():
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("values", "reason"),
     [
         ({"update.count": 1}, "field 'count' must be sent as 8 bytes, got '1'"),
         ({"update.count": [bytes(8)]}, "field 'count' must be sent as 8 bytes"),
@@ -100,6 +100,6 @@ def test_no_room_is_made_beyond_the_largest_sound_message():
         ({"update.": bytes(8)}, "field '' must not be sent as a number"),
     ],
 )
-def test_numbers_that_are_refused(told, reason):
+def test_numbers_that_are_refused(values, reason):
     with pytest.raises(ValueError, match=reason):
-        read_update({}, told, RULES, AMPLE)
+        read_update({}, values, RULES, AMPLE)
